@@ -100,6 +100,7 @@ _REFUSED: list[tuple[dict[str, Any], str]] = [
         "/observation/properties/losses/minItems",
     ),
     ({**document(), "profiles": {}}, "/profiles"),
+    ({**document(), "rules": [{"id": "broken", "rule": "self.given <", "message": "x"}]}, "/rules/0/rule"),
 ]
 
 

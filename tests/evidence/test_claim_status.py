@@ -244,6 +244,23 @@ def test_devices_are_listed_in_order() -> None:
         assert [device.name for device in status.cells] == ["x86_64", "NVIDIA GB10", "NVIDIA H200"]
 
 
+def test_the_newest_bundle_is_of_any_device_and_verdict() -> None:
+    """In whichever order they are read."""
+    found = [entry(3, device=CPU, **UNMEASURED), entry(1), entry(5, device=GPU, **FAIL), entry(4, device=CPU)]
+    for several in (found, found[::-1]):
+        assert status_of(*several).newest == found[2]
+        assert status_of(*several[:2]).newest == max(several[:2], key=lambda one: one.started)
+
+
+def test_of_runs_that_say_nothing_the_newest_is_told() -> None:
+    """Its verdict is why the claim is UNRUN."""
+    void, unmeasured = entry(1, **UNPROVEN), entry(2, **UNMEASURED)
+    for several in ((void, unmeasured), (unmeasured, void)):
+        cell = only_cell(*several)
+        assert cell.notes == (Note(Why.VERDICT, Verdict.NOT_MEASURED),)
+        assert cell.cause == unmeasured.reason
+
+
 def test_of_no_evidence_nothing_is_newest() -> None:
     """There is neither a bundle nor a deciding cell."""
     (status,) = statuses([claim()], [], stale, NOW)

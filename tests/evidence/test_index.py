@@ -160,6 +160,18 @@ def test_a_record_that_is_none(tmp_path: Path, cache: Path, spoil: Callable[[Pat
         assert (path, why[: len(reason)]) == ("b", reason)
 
 
+def test_a_record_that_is_not_the_sealed_one_is_unreadable(tmp_path: Path) -> None:
+    """Whatever its digest."""
+    record = sealed(tmp_path) / "record.json"
+    text = record.read_text()
+    for spaces in range(1, 7):
+        record.write_text(text + " " * spaces)
+        contents = read(tmp_path / "evidence")
+        assert (contents.entries, len(contents.unreadable)) == ((), 1)
+    record.write_text(text)
+    assert len(read(tmp_path / "evidence").entries) == 1
+
+
 def test_a_folder_that_cannot_be_entered_hides_no_other(not_root: Path) -> None:
     """Each is reported."""
     bundle = sealed(not_root, run="a")
