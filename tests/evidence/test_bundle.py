@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 
 from harness.base import schemas
 from harness.base.vocabulary import Outcome
+from harness.evidence import bundle as bundle_module
 from harness.evidence import bundle_layout
 from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.bundle_layout import MUTANTS
+from harness.evidence.endable import Unjudged
 from harness.evidence.trial_files import Stream, TrialLogError, parse_log, sections
 from harness.execution.logs import Log
 from tests.contracts import observe
@@ -167,3 +170,70 @@ def test_a_series_with_a_column_twice_or_a_row_of_another_length(bundle: Path, t
     (bundle / "metrics.csv").write_text(text)
     with pytest.raises(BundleError):
         _ = Bundle(bundle).metrics
+
+
+@pytest.mark.parametrize(
+    ("format_", "is_newer"), [(1, False), (10**9, True), ("10", False), (None, False), (True, False), ("x" * 50, False)]
+)
+def test_a_record_of_another_format_says_what_to_do(bundle: Path, format_: Any, is_newer: bool) -> None:
+    """A later version of the harness reads a later format. An earlier one is not read any more."""
+    rewrite(bundle, "record.json", set_at("format", format_))
+    with pytest.raises(BundleError) as refused:
+        _ = Bundle(bundle).record
+    (problem,) = refused.value.problems
+    assert problem.pointer == "/format"
+    assert problem.message.startswith(f"is of format {str(format_)[:40]}; ")
+    assert problem.remedy.startswith("verify it with the later version" if is_newer else "run the claim again")
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("step,seconds\n", {"step": (), "seconds": ()}),
+        ("step,seconds,a\n0,0.5,\n1,1,x\n", {"step": (0.0, 1.0), "seconds": (0.5, 1.0), "a": (None, None)}),
+        ("step,seconds,a\n,,-Infinity\n", {"step": (None,), "seconds": (None,), "a": (-math.inf,)}),
+        ("", "the first columns are , not step, seconds"),
+        ("seconds,step\n", "the first columns are seconds, step, not step, seconds"),
+        ("step\n", "the first columns are step, not step, seconds"),
+        ("step,seconds,a,a\n", "a column occurs twice"),
+        ("step,seconds\n0,1\n2\n", "line 3 has 1 cells, the header 2"),
+        ("step,seconds\n0,1,2\n", "line 2 has 3 cells, the header 2"),
+        (f"step,seconds\n0,1\n0,{'x' * 50}\n", f"line 3: seconds is '{'x' * 40}', not a number"),
+        ("step,seconds\nzero,1\n", "line 2: step is 'zero', not a number"),
+    ],
+)
+def test_a_series_is_read_to_the_cell(bundle: Path, text: str, columns: Any) -> None:
+    """The first columns have numbers or nothing. Of other columns, what is no number is none."""
+    (bundle / "metrics.csv").write_text(text)
+    if isinstance(columns, str):
+        with pytest.raises(BundleError) as refused:
+            _ = Bundle(bundle).metrics
+        assert [problem.message for problem in refused.value.problems] == [columns]
+    else:
+        assert Bundle(bundle).metrics.columns == columns
+
+
+def test_a_judging_that_was_ended_is_a_problem_of_its_file(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(*_: Any) -> None:
+        raise Unjudged("was ended")
+
+    monkeypatch.setattr(bundle_module, "judged", ended)
+    with pytest.raises(BundleError) as refused:
+        _ = Bundle(bundle).mutant_judgments
+    assert str(refused.value) == f"{MUTANTS}: /: is not judged: this was ended"
+
+
+def test_a_trial_that_is_there_twice_has_its_line(bundle: Path) -> None:
+    """So has a file that was cut short."""
+    content = (bundle / MUTANTS).read_bytes()
+    lines = content.splitlines(keepends=True)
+    (bundle / MUTANTS).write_bytes(content + lines[0])
+    with pytest.raises(BundleError) as refused:
+        _ = Bundle(bundle).mutants
+    assert [(one.pointer, one.message) for one in refused.value.problems] == [
+        (f"/{len(lines)}", "has the trial of forgets-one a second time")
+    ]
+    (bundle / MUTANTS).write_bytes(content[:-1])
+    with pytest.raises(BundleError) as refused:
+        _ = Bundle(bundle).mutants
+    assert [one.message for one in refused.value.problems] == ["does not end in a newline: it may have been cut short"]
