@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
@@ -296,3 +298,53 @@ def test_a_filesystem_without_locks_is_unpacked_into(
     monkeypatch.setattr(fcntl, "flock", refuse)
     assert unpack(archive, tmp_path)
     assert abandoned.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("size", "is_refused"), [(0, False), (60, False), (99, False), (100, False), (101, True), (1_000_000, True)]
+)
+def test_an_archive_that_would_become_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, is_refused: bool
+) -> None:
+    """More than ten bytes for each of its ten. The next test has archives so small that this does not matter."""
+    monkeypatch.setattr(unpacking, "_STEEPEST", 10)
+    monkeypatch.setattr(unpacking, "_FLAT", 50)
+    path = tmp_path / "a.zip"
+    path.write_bytes(b"x" * 10)
+    archive = cast(ZipFile, SimpleNamespace(filename=str(path)))
+    if is_refused:
+        with pytest.raises(ArchiveError) as refused:
+            unpacking._check_ratio(archive, size)
+        assert str(refused.value).startswith(f"has 10 bytes and would become {size}; ")
+    else:
+        unpacking._check_ratio(archive, size)
+
+
+def test_small_archives_have_no_ratio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "_STEEPEST", 1)
+    monkeypatch.setattr(unpacking, "_FLAT", 50)
+    path = tmp_path / "a.zip"
+    path.write_bytes(b"x" * 10)
+    archive = cast(ZipFile, SimpleNamespace(filename=str(path)))
+    unpacking._check_ratio(archive, 50)
+    with pytest.raises(ArchiveError):
+        unpacking._check_ratio(archive, 51)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"x" * 100])
+def test_what_is_no_archive_says_so(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.zip"
+    path.write_bytes(content)
+    with pytest.raises(ArchiveError):
+        unpack(path, tmp_path / "evidence")
+
+
+def test_an_archive_of_the_largest_size_is_opened(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = archive.stat().st_size
+    monkeypatch.setattr(unpacking, "LARGEST_ARCHIVE", size)
+    with unpacking._opened(archive) as opened:
+        assert opened.infolist()
+    monkeypatch.setattr(unpacking, "LARGEST_ARCHIVE", size - 1)
+    with pytest.raises(ArchiveError) as refused, unpacking._opened(archive):
+        pass
+    assert str(refused.value) == f"has {size} bytes; an archive of bundles has at most {size - 1}"
