@@ -104,8 +104,19 @@ class Outside(Elsewhere):
         return bool(left) and set(range(1, (self.telling.made or 0) + 1 if self.telling else 1)) <= left.keys()
 
     def again(self, setting: Setting) -> Self:
-        """Another subject of this kind."""
+        """Another subject of this kind.
+
+        Raises:
+            NotShown: the setting leaves a parameter out, and the trainer's file has a value of its own for it.
+        """
+        for name in sorted(self.setting.parameters.keys() - setting.parameters.keys()):
+            if self.trainer.parameters.get(name, "") != "":
+                raise NotShown(f"{self.trainer.path.name} always gives {name}, so a run without it cannot be made")
         return type(self)(setting)  # type: ignore[call-arg]
+
+    def logs(self) -> list[Path]:
+        """The files with its output."""
+        return directory.logs(self.trainer, self.directory)
 
     def filled(self, text: str) -> str:
         """A text of the trainer's file with the values of this run."""
@@ -136,6 +147,8 @@ class CommandRun(Outside):
     def listen(self, on_step: Callable[..., None]) -> Telling:
         """Run the command to its end, and call `on_step` for every step in its output.
 
+        If the output has no event, the steps are those of the logs that the command wrote.
+
         Raises:
             CommandFailed: the command failed.
             NotMeasured: it could not be started, or the machine prevented the run.
@@ -143,6 +156,8 @@ class CommandRun(Outside):
         telling = self._begin(on_step)
         self.setting.workspace.mkdir(parents=True, exist_ok=True)
         self.memory_bytes = command.run(self.trainer, self.values, telling)
+        if telling.is_unheard:
+            directory.read_logs(self.trainer, self.logs(), telling)
         return telling
 
 
@@ -184,10 +199,6 @@ class RecordedRun(Outside):
     def unheard(self) -> str:
         """See `Elsewhere`; a run without a log has nothing to be heard."""
         return super().unheard() if self.logs() else ""
-
-    def logs(self) -> list[Path]:
-        """The files with its output."""
-        return directory.logs(self.trainer, self.directory)
 
     def no_logs(self) -> str:
         """Why its output is unknown; empty if there is a log."""

@@ -81,13 +81,11 @@ FORMATS: dict[str, Callable[[Made, Path], dict[str, str]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def healthy(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made_in(folder: Path, seed: int = 0) -> Made:
     """A teacher that knows the text, the student before, one step before the end, and at the end."""
-    folder = tmp_path_factory.mktemp("healthy")
     text = some_text()
     (folder / "text").write_bytes(text)
-    teacher, student = model(1), model(2)
+    teacher, student = model(3 * seed + 1), model(3 * seed + 2)
     train(teacher, text, 60)
     student.save_pretrained(folder / "initial")
     teacher.save_pretrained(folder / "teacher")
@@ -99,6 +97,12 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Made:
     losses, entropies = train(student, text, STEPS, teacher, keep)
     student.save_pretrained(folder / "export")
     return Made(losses, entropies, folder / "initial", folder / "teacher", folder / "export", folder / "export")
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A healthy run."""
+    return made_in(tmp_path_factory.mktemp("healthy"))
 
 
 def _of_entropy(made: Made, ahead: int) -> Made:
@@ -154,7 +158,8 @@ DEFECTS: dict[str, tuple[Defect, str, dict[str, set[str]]]] = {
 }
 
 
-def _outcomes(file: str, made: Made, folder: Path, claim: str) -> dict[str, Outcome]:
+def judged(file: str, made: Made, folder: Path, claim: str) -> dict[str, Outcome]:
+    """The outcome of each clause for a run that is written as the trainer of a file writes it."""
     asked = FORMATS[file](made, folder / "run")
     asked |= {"tokenizer": "bytes", "text": str(made.initial.parent / "text"), "dir": str(folder / "run")}
     steps = {"steps": STEPS, "checkpoint_every": STEPS}
@@ -165,7 +170,7 @@ def _outcomes(file: str, made: Made, folder: Path, claim: str) -> dict[str, Outc
 @pytest.mark.parametrize("file", FORMATS)
 def test_a_healthy_run_is_not_refuted(file: str, healthy: Made, tmp_path: Path) -> None:
     """The losses, the divergence and the weights have verdicts, and the file matches each line."""
-    found = _outcomes(file, healthy, tmp_path, SMOKE)
+    found = judged(file, healthy, tmp_path, SMOKE)
     assert failed(found) == set()
     measured = ("loss-falls", "kl-falls", "unmoved.maxItems", "teacher-knows-more", "reported-final-agrees")
     assert {found[name] for name in measured} == {Outcome.PASS}
@@ -175,13 +180,13 @@ def test_a_healthy_run_is_not_refuted(file: str, healthy: Made, tmp_path: Path) 
 
 def test_labels_that_are_the_next_tokens_are_not_refuted(healthy: Made, tmp_path: Path) -> None:
     """What the defect of shifted labels is held against."""
-    assert failed(_outcomes("torchtune-kd", _of_entropy(healthy, 1), tmp_path, SMOKE)) == set()
+    assert failed(judged("torchtune-kd", _of_entropy(healthy, 1), tmp_path, SMOKE)) == set()
 
 
 @pytest.mark.parametrize("file", FORMATS)
 def test_a_healthy_export_is_not_refuted(file: str, healthy: Made, tmp_path: Path) -> None:
     """Where a checkpoint of the last step is left, the export equals it."""
-    found = _outcomes(file, healthy, tmp_path, EXPORT)
+    found = judged(file, healthy, tmp_path, EXPORT)
     assert failed(found) == set()
     seen = Outcome.NOT_MEASURED if file == "torchtune-kd" else Outcome.PASS
     assert (found["not_of_last_step.maxItems"], found["unmoved.maxItems"]) == (seen, Outcome.PASS)
@@ -191,4 +196,4 @@ def test_a_healthy_export_is_not_refuted(file: str, healthy: Made, tmp_path: Pat
 def test_a_planted_defect_is_refuted(defect: str, file: str, healthy: Made, tmp_path: Path) -> None:
     """On clauses that name it."""
     plant, claim, on = DEFECTS[defect]
-    assert on[file] <= (found := failed(_outcomes(file, plant(healthy), tmp_path, claim))), found
+    assert on[file] <= (found := failed(judged(file, plant(healthy), tmp_path, claim))), found
