@@ -70,14 +70,15 @@ def _arm(subject: Paths, path: str, given: Batch) -> Callable[[], object]:
 
 def _compare(trial: Trial[Paths], given: Batch) -> None:
     """Measure how far each path's loss and gradients are from the current path's."""
-    found: list[tuple[float, list[Tensor]]] = []
+    found: list[tuple[float, dict[str, Tensor]]] = []
     for path in _PATHS:
         with trial.subject_fault():
             model = trial.subject.model(path)
             loss = trial.subject.forward(model, given)
             loss.backward()
         read_back(trial, model)
-        found.append((float(loss.detach()), [one.grad.detach() for one in model.parameters() if one.grad is not None]))
+        gradients = {name: one.grad.detach() for name, one in model.named_parameters() if one.grad is not None}
+        found.append((float(loss.detach()), gradients))
     (right, rights), *others = found
     trial.measure(
         loss=right,
@@ -87,7 +88,7 @@ def _compare(trial: Trial[Paths], given: Batch) -> None:
     )
 
 
-def _difference(gradients: list[Tensor], rights: list[Tensor]) -> float:
+def _difference(gradients: dict[str, Tensor], rights: dict[str, Tensor]) -> float:
     """Return the largest distance of a gradient from the right one, relative to the right one's length."""
-    pairs = zip(gradients, rights, strict=False)
-    return max(float((one.float() - right.float()).norm() / right.float().norm()) for one, right in pairs)
+    pairs = [(one.float(), rights[name].float()) for name, one in gradients.items() if name in rights]
+    return max(float((one - right).norm() / right.norm()) for one, right in pairs)

@@ -10,7 +10,6 @@ from falsifiers.nanochat.reference.model import IGNORED
 
 __all__ = [
     "AlwaysBreaks",
-    "AsksTwice",
     "DividesByAllRows",
     "FirstResultKept",
     "GradientDoubled",
@@ -81,26 +80,15 @@ class NeverAsks(CompiledLoss):
         )
 
 
-class AsksTwice(CompiledLoss):
-    """Another scalar is asked for."""
-
-    def compiled(self) -> Loss:
-        """Ask for the largest target too."""
-
-        def twice(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-            return self.loss(hidden * (1.0 if targets.max().item() >= 0 else 0.0), weight, targets)
-
-        return torch.compile(twice, backend=self._compiler)  # type: ignore[no-any-return]
-
-
 class AlwaysBreaks(CompiledLoss):
     """The graph breaks for another reason than a scalar."""
 
     def compiled(self) -> Loss:
-        """Break the graph in front of the loss."""
+        """Break the graph between two operations."""
 
         def broken(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+            doubled = 2.0 * hidden
             torch._dynamo.graph_break()
-            return self.loss(hidden, weight, targets)
+            return self.loss(doubled - hidden, weight, targets)
 
         return torch.compile(broken, backend=self._compiler)  # type: ignore[no-any-return]

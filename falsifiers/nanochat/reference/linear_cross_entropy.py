@@ -108,7 +108,7 @@ class _Reduced(torch.autograd.Function):
         ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, scales: Tensor, wanted: bool, *options: Any
     ) -> Tensor:
         wants = [wanted and one for one in ctx.needs_input_grad[:2]]
-        losses, of_hidden, of_weight, unit = _head(hidden, weight, targets, scales, *options, *wants)
+        losses, of_hidden, of_weight, unit = _head(hidden, weight, targets, scales, *options, *wants)[:4]
         ctx.wants = wants
         ctx.save_for_backward(of_hidden, of_weight, unit)
         return (losses * scales).sum()
@@ -138,7 +138,7 @@ class _EachRow(torch.autograd.Function):
     def backward(ctx: Any, *above: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, targets = ctx.saved_tensors
         scales = above[0].contiguous()
-        _, of_hidden, of_weight, unit = _head(hidden, weight, targets, scales, *ctx.options, *ctx.wants)
+        _, of_hidden, of_weight, unit = _head(hidden, weight, targets, scales, *ctx.options, *ctx.wants)[:4]
         for gradient, wanted in zip((of_hidden, of_weight), ctx.wants, strict=True):
             if wanted:
                 _scaled(gradient, unit)
@@ -150,8 +150,9 @@ def _head(
     hidden: Tensor, weight: Tensor, targets: Tensor, scales: Tensor,
     ignore_index: int, label_smoothing: float, z_loss: float, softcap: float, chunk: int, accumulate_float32: bool,
     wants_hidden: bool, wants_weight: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return the unscaled losses [rows], both gradients of the sum of scaled losses divided by a unit, and the unit.
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return the unscaled losses [rows], both gradients of the sum of scaled losses divided by a unit, the unit,
+    and the memory of a chunk's logits, so that a memory probe sees it.
 
     A gradient that is not wanted is empty. The unit is 1, or a power of two that keeps float16 gradients normal.
     """
@@ -175,7 +176,7 @@ def _head(
                 torch.mm(logits, weight, out=of_hidden[rows])
             if wants_weight:
                 add_product(of_weight, logits.T, some, first=start == 0)
-        return losses, of_hidden, of_weight.to(weight.dtype), unit
+        return losses, of_hidden, of_weight.to(weight.dtype), unit, buffer
     targets, scales = targets[counted.order], scales[counted.order] if write else scales
     for start in range(0, len(hidden), chunk):
         logits = buffer[: min(chunk, len(hidden) - start)]
@@ -189,7 +190,7 @@ def _head(
             counted.of_hidden(start, logits, of_hidden)
         if wants_weight:
             counted.add_of_weight(start, logits, some, of_weight)
-    return losses, of_hidden, of_weight.to(weight.dtype), unit
+    return losses, of_hidden, of_weight.to(weight.dtype), unit, buffer
 
 
 def _order(hidden: Tensor, weight: Tensor, targets: Tensor, ignore_index: int, chunk: int) -> Counted | None:
@@ -206,13 +207,12 @@ def _(
     hidden: Tensor, weight: Tensor, targets: Tensor, scales: Tensor,
     ignore_index: int, label_smoothing: float, z_loss: float, softcap: float, chunk: int, accumulate_float32: bool,
     wants_hidden: bool, wants_weight: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     losses, of_hidden, of_weight, unit = _outputs(
         hidden, weight, accumulate_float32, wants_hidden=wants_hidden, wants_weight=wants_weight
     )
-    chunk = min(chunk, len(hidden))
-    hidden.new_empty(chunk, len(weight)), hidden.new_empty(chunk, hidden.shape[1])
-    return losses, of_hidden, of_weight.to(weight.dtype), unit
+    buffer = hidden.new_empty(min(chunk, len(hidden)), len(weight))
+    return losses, of_hidden, of_weight.to(weight.dtype), unit, buffer
 
 
 def _outputs(

@@ -1,0 +1,52 @@
+"""Steps whose batch grows and shrinks, and what torch's allocator makes of them; run as a process of its own.
+
+python -m falsifiers.nanochat.alternating_steps '{}' '[1024, 4096]'
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+__all__ = ["steps"]
+
+_WIDTH, _LAYERS = 2048, 4
+
+
+def steps(rows: Sequence[int]) -> dict[str, Any]:
+    """Make a step for each number of rows. Return the losses, and the most memory in use and reserved, in bytes."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    losses, reserved = [], 0
+    for count in rows:
+        values = torch.randn(count, _WIDTH, device="cuda", generator=generator)
+        weights = [
+            torch.randn(_WIDTH, _WIDTH, device="cuda", generator=generator).div_(_WIDTH**0.5).requires_grad_()
+            for _ in range(_LAYERS)
+        ]
+        for weight in weights:
+            values = torch.relu(values @ weight)
+        loss = values.square().mean()
+        loss.backward()
+        losses.append(float(loss.detach()))
+        reserved = max(reserved, torch.cuda.memory_reserved())
+    return {"losses": losses, "reserved": reserved, "allocated": torch.cuda.max_memory_allocated()}
+
+
+def main(late: str, rows: str) -> None:
+    """Set the variables of `late` behind the first tensor, make the steps, and print all that is known as JSON."""
+    first = torch.zeros(1 << 20, device="cuda")
+    os.environ.update(json.loads(late))
+    found = steps(json.loads(rows))
+    snapshot = torch.cuda.memory._snapshot()
+    found["expandable"] = bool(snapshot["allocator_settings"].get("expandable_segments"))
+    found["segments_expandable"] = any(bool(one.get("is_expandable")) for one in snapshot["segments"])
+    print(json.dumps({**found, "device": first.device.type}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

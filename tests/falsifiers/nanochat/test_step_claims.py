@@ -1,0 +1,64 @@
+"""What the claims about a step need beside their mutants: negative controls, tokens, and the allocator's variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from falsifiers.nanochat.mutants.machine import AfterTheFirstTensor, MisspeltName, NeverSet
+from falsifiers.nanochat.reference.allocator import GrowingSegments
+from falsifiers.nanochat.reference.model import Norm
+from falsifiers.nanochat.reference.paths import KernelPaths
+from falsifiers.nanochat.reference.tokens import batch, encoded, train_tokenizer
+from harness import Setting
+from harness.base.vocabulary import Outcome
+from harness.contract.project import Project
+from tests.falsifiers.in_process import judged
+
+CONTRACTS = Path(__file__).parents[3] / "contracts" / "nanochat"
+TEXT = ["def step(model):\n    return model.loss(17)\n"] * 8
+
+
+class OneNorm(KernelPaths):
+    """The paths "liger" and "triton" are the same."""
+
+    def norm(self, path: str) -> Norm:
+        """Give both torch's normalisation."""
+        return super().norm("current")
+
+
+def test_paths_that_are_the_same_pass(tmp_path: Path) -> None:
+    """The claim that they are is false of the changelog's, not of all."""
+    contract = Project.find(CONTRACTS).contract("F-GB10-KERNEL-ALIAS-001")
+    judgment = judged(contract, f"{__name__}:OneNorm", tmp_path)
+    assert not judgment.with_outcome(Outcome.FAIL)
+
+
+def test_a_tokenizer_gives_back_its_text() -> None:
+    """Bytes of other texts have tokens, too, and digits come in pairs."""
+    tokenizer = train_tokenizer(TEXT, 300)
+    for text in (TEXT[0], "Grüße, 2026\r\n\t∂x"):
+        assert tokenizer.decode(tokenizer.encode(text).ids) == text
+    assert tokenizer.get_vocab_size() <= 300
+    assert len(tokenizer.encode("1234").ids) >= 2
+
+
+def test_targets_are_the_next_tokens() -> None:
+    """Equal seeds draw equal rows; a text that is too short is refused."""
+    stream = encoded(train_tokenizer(TEXT, 300), TEXT)
+    tokens, targets = batch(stream, 3, 5, seed=1)
+    assert (tokens[:, 1:] == targets[:, :-1]).all()
+    assert (batch(stream, 3, 5, seed=1)[0] == tokens).all()
+    with pytest.raises(ValueError, match="too few"):
+        batch(stream[:5], 3, 5, seed=1)
+
+
+def test_only_the_right_name_at_the_right_time_is_read(tmp_path: Path) -> None:
+    """The defects differ from the reference in what the process begins with."""
+    setting = Setting({}, "cpu", 0, tmp_path, tmp_path)
+    right = GrowingSegments(setting).environment()
+    assert right == {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    assert not GrowingSegments(setting).late()
+    assert AfterTheFirstTensor(setting).late() == right
+    assert all(wrong(setting).environment() != right for wrong in (AfterTheFirstTensor, MisspeltName, NeverSet))
