@@ -9,8 +9,8 @@ forward and 10 backward, the ratio of theirs to ours with its 99 % interval, and
 float64, relative to the largest element. An arm "graph" is several calls without autograd in a CUDA graph, so that
 nothing of the host is in its time; its ratio is to our graph. --theirs is the folder `examples` of a checkout of
 NVIDIA/recsys-examples; the kernel is read from there and is no part of this repository. --sweep times candidates of
-blocks for each kernel of ours; what it found is printed as it is found. Kernels are compiled beforehand by all
-processors. Without CUDA it only shows that it runs.
+blocks for each kernel of ours; what it found is printed as it is found, and "swept" is an arm with the fastest. Kernels
+are compiled beforehand by all processors. Without CUDA it only shows that it runs.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def main() -> None:
         inputs = Inputs.draw(shape, "cuda" if cuda else "cpu")
         plan = plan_for(inputs.q.shape[2], inputs.v.shape[2], inputs.longest, inputs.q.device)
         results[shape] = {}
-        if arguments.sweep:
+        if arguments.sweep and cuda:
             plan = swept(inputs, shape, plan, results[shape])
         results[shape]["arms"] = measure(inputs, shape, plan, arguments.theirs, arguments.rounds)
         if arguments.json:
@@ -181,16 +181,24 @@ def measure(inputs: Inputs, shape: str, plan: Plan, theirs: Path | None, rounds:
     """Print the table of a shape and return its numbers by arm."""
     leaves = (inputs.q, inputs.k, inputs.v)
 
-    def ours() -> Tensor:
-        return hstu_attention(*leaves, inputs.offsets, inputs.longest, alpha=inputs.alpha, plan=plan)
-
-    calls: dict[str, Callable[[], Tensor]] = {"ours": ours}
+    plans = {"ours": plan_for(inputs.q.shape[2], inputs.v.shape[2], inputs.longest, inputs.q.device)}
+    if plan != plans["ours"]:
+        plans["swept"] = plan
+    calls: dict[str, Callable[[], Tensor]] = {
+        name: lambda plan=one: hstu_attention(  # type: ignore[misc]
+            *leaves, inputs.offsets, inputs.longest, alpha=inputs.alpha, plan=plan
+        )
+        for name, one in plans.items()
+    }
     if theirs is not None and torch.cuda.is_available():
         kernel = load(theirs)
         calls["theirs"] = lambda: kernel.triton_hstu_mha(inputs.longest, inputs.alpha, *leaves, inputs.offsets)
     forwards: Arms = dict(calls)
     backwards: Arms = {name: gradients_of(call(), leaves, inputs.above) for name, call in calls.items()}
-    kernels = {"forward": {"ours": call_of(inputs, "out", plan)}, "backward": {"ours": call_of(inputs, "of_q", plan)}}
+    kernels: dict[str, Arms] = {
+        way: {name: call_of(inputs, kernel, one) for name, one in plans.items()}
+        for way, kernel in (("forward", "out"), ("backward", "of_q"))
+    }
     if "theirs" in calls:
         kernels["forward"]["theirs"], kernels["backward"]["theirs"] = their_kernels(inputs, load(theirs))
     errors = {name: differences(inputs, call(), backwards[name]()) for name, call in calls.items()}
@@ -202,7 +210,9 @@ def measure(inputs: Inputs, shape: str, plan: Plan, theirs: Path | None, rounds:
         forwards["SDPA"] = lambda: scaled_dot_product_attention(*dense, is_causal=True)
         above = inputs.above.view(len(inputs.lengths), inputs.longest, *inputs.above.shape[1:]).transpose(1, 2)
         backwards["SDPA"] = gradients_of(scaled_dot_product_attention(*dense, is_causal=True), dense, above)
-    print(f"\n{shape}: {plan}")
+    print(
+        "\n" + shape, *(f"{name}: {shown(one.out)} {shown(one.of_q)} {shown(one.of_kv)}" for name, one in plans.items())
+    )
     print(f"{'arm':>21} {'ms':>8} {'TFLOP/s':>8} {'/ ours':>7} {'99 % interval':>15}  errors of out, dq, dk, dv")
     numbers: dict[str, Any] = {}
 
