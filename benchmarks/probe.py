@@ -27,7 +27,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,18 @@ OVER_TWO_GPUS: dict[str, tuple[str, dict[str, Any]]] = {
     "ddp-4x512": ("replicated", {}),
     "ddp-views-4x512": ("replicated", {"views": True}),
 }
-ALL = {**CONFIGURATIONS, **OVER_TWO_GPUS}
+# Models and steps from which no value of harness/probe was read.
+HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt2-medium-4x1024": ("architecture", {"name": "gpt2"}),
+    "gpt2-medium-autocast-8x512": ("architecture", {"name": "gpt2", "batch": 8, "length": 512, "autocast": True}),
+    "llama-1b-bfloat16-4x1024": ("architecture", {"name": "llama", "dtype": "bfloat16"}),
+    "llama-1b-padded-4x512": ("architecture", {"name": "llama", "length": 512, "padded": True, "autocast": True}),
+    "bert-large-16x256": ("architecture", {"name": "bert", "batch": 16, "length": 256}),
+    "t5-base-8x256": ("architecture", {"name": "t5", "batch": 8, "length": 256}),
+    "mixture-autocast-4x512": ("architecture", {"name": "olmoe", "length": 512, "autocast": True}),
+    "0.5b-adafactor-4x512": ("architecture", {"name": "qwen", "length": 512, "optimizer": "adafactor"}),
+}
+ALL = {**CONFIGURATIONS, **OVER_TWO_GPUS, **HELD_OUT}
 
 
 def main() -> int:
@@ -251,21 +262,15 @@ def _context(reserved: int) -> int | None:
 
 
 def _track(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
-    """torch's tracker on fake tensors, as its documentation shows. Without a GPU one is pretended."""
+    """torch's tracker on fake tensors, as its documentation shows; the GPU is pretended, as Module.to swaps no fakes."""
     import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
 
     from harness.probe.device_table import device_named
     from harness.probe.tracer import Fakes, Tracer
 
     start = time.perf_counter()
-    with ExitStack() as stack:
-        if torch.cuda.is_available():
-            stack.enter_context(FakeTensorMode())
-        else:
-            stack.enter_context(Tracer(device_named("H200")).pretending())
-            stack.enter_context(Fakes())
+    with Tracer(device_named("H200")).pretending(), Fakes():
         step = build(**keywords)
         cells: list[Any] = [cell.cell_contents for cell in step.__closure__ or ()]
         held = [each for each in cells if isinstance(each, torch.nn.Module | torch.optim.Optimizer)]
@@ -296,7 +301,8 @@ class _Outside:
             import pynvml
 
             pynvml.nvmlInit()
-            handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+            handle = pynvml.nvmlDeviceGetHandleByIndex(int(visible))
             first = pynvml.nvmlDeviceGetMemoryInfo(handle).used
         except Exception:  # no driver
             return self
@@ -357,21 +363,29 @@ def _print_summary(rows: list[dict[str, Any]]) -> None:
         if "seconds" in row.get("tracker", {}) and "seconds" in row["predicted"]:
             factor = row["tracker"]["seconds"] / row["predicted"]["seconds"]
             print(f"{row['name']}: MemTracker takes {factor:.1f} times as long")
-    if importlib.util.find_spec("accelerate") is not None:
-        _print_accelerate()
+    _print_estimators()
 
 
-def _print_accelerate() -> None:
-    """accelerate's estimate of training with Adam: four times the model, without activations."""
+def _print_estimators() -> None:
+    """What accelerate and DeepSpeed estimate for training with Adam: weights, gradients and state, no activations."""
     import torch
-    from accelerate.utils import calculate_maximum_sizes
 
     from benchmarks import probe_steps
 
     with torch.device("meta"):
-        for size in probe_steps.SHAPES:
-            total, _ = calculate_maximum_sizes(probe_steps.empty(size))
-            print(f"accelerate, {size}: {4 * total / GIB:.2f} GiB for a step with Adam in float32")
+        models = {size: probe_steps.empty(size) for size in probe_steps.SHAPES}
+    if importlib.util.find_spec("accelerate") is not None:
+        from accelerate.utils import calculate_maximum_sizes
+
+        for size, model in models.items():
+            print(f"accelerate, {size}: {4 * calculate_maximum_sizes(model)[0] / GIB:.2f} GiB")
+    if importlib.util.find_spec("deepspeed") is not None:
+        from deepspeed.runtime.zero.stage_1_and_2 import estimate_zero2_model_states_mem_needs
+
+        for size, model in models.items():
+            weights = sum(one.numel() for one in model.parameters())
+            needed = estimate_zero2_model_states_mem_needs(weights, num_gpus_per_node=1, cpu_offload=False)[1]
+            print(f"DeepSpeed's ZeRO-2 estimator, {size}: {needed / GIB:.2f} GiB")
 
 
 if __name__ == "__main__":

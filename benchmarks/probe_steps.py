@@ -110,6 +110,61 @@ def language_model(
     return step
 
 
+def architecture(
+    batch: int = 4,
+    length: int = 1024,
+    *,
+    name: str,
+    dtype: str = "float32",
+    autocast: bool = False,
+    padded: bool = False,
+    optimizer: str = "foreach",
+) -> Step:
+    """One of transformers' architectures with random weights, and its own loss."""
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
+
+    loader = {"bert": AutoModelForMaskedLM, "t5": AutoModelForSeq2SeqLM}.get(name, AutoModelForCausalLM)
+    with torch.device("cuda"):
+        student = loader.from_config(_architecture(name)).to(getattr(torch, dtype)).train()
+    adam = _optimizer(optimizer, student.parameters())
+    ids = torch.randint(0, 30000, (batch, length), device="cuda")
+    lengths = torch.arange(batch) * length // (2 * batch)
+    mask = (torch.arange(length) >= lengths[:, None]).long().cuda() if padded else None
+
+    def step() -> None:
+        adam.zero_grad()
+        with _precision(autocast):
+            loss = student(input_ids=ids, attention_mask=mask, labels=ids).loss
+        loss.backward()
+        adam.step()
+
+    return step
+
+
+def _architecture(name: str) -> Any:
+    from transformers import BertConfig, GPT2Config, LlamaConfig, OlmoeConfig, T5Config
+
+    match name:
+        case "gpt2":
+            return GPT2Config(n_embd=1024, n_layer=24, n_head=16, use_cache=False)
+        case "llama":
+            return LlamaConfig(
+                vocab_size=32000, hidden_size=2048, intermediate_size=5632, num_hidden_layers=22,
+                num_attention_heads=32, num_key_value_heads=4, use_cache=False,
+            )  # fmt: skip
+        case "bert":
+            return BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
+        case "t5":
+            return T5Config(d_model=768, d_ff=3072, num_layers=12, num_heads=12, use_cache=False)
+        case "olmoe":
+            return OlmoeConfig(
+                hidden_size=1024, intermediate_size=512, num_hidden_layers=8, num_attention_heads=8,
+                num_key_value_heads=8, num_experts=16, num_experts_per_tok=2, use_cache=False,
+            )  # fmt: skip
+        case _:
+            return _config("0.5b", "sdpa")
+
+
 def sharded(batch: int = 4, length: int = 512, *, size: str = "0.5b", bfloat16: bool = False) -> Step:
     """Next-token prediction with every layer sharded by FSDP2 over all ranks of the process group."""
     student = model(size).train()
@@ -212,6 +267,8 @@ def _optimizer(name: str, parameters: Iterator[nn.Parameter]) -> torch.optim.Opt
             return torch.optim.AdamW(parameters, lr=1e-4, fused=True)
         case "byte":
             return ByteAdam(parameters)
+        case "adafactor":
+            return torch.optim.Adafactor(parameters)
         case "sgd":
             return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
         case _:

@@ -1,7 +1,7 @@
 """What a subject executes in a step: every forward of its target, and every call of a site in it.
 
-Nothing here is told by the subject. Hooks see what the modules are called with, and the weights, gradients and slots
-are live tensors that are copied before and after the step.
+The subject reports none of this. Hooks see the arguments of the modules. The weights, gradients and slots are live
+tensors, and they are copied before and after the step.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -35,6 +36,8 @@ def attention_of(device: Device) -> Iterator[None]:
     ) -> torch.Tensor:
         settings: Any = torch.backends.cuda
         mask = _as_bias(attn_mask, query.dtype)
+        if settings.cudnn_sdp_enabled() and _is_cudnn_able(device, query, key, value, mask, enable_gqa):
+            return _cudnn(query, key, value, mask, dropout_p, is_causal, scale)
         may_flash = settings.flash_sdp_enabled() and device.capability >= (8, 0)
         if may_flash and _is_flash_able(query, key, value, mask, is_causal, enable_gqa):
             return _flash(query, key, value, dropout_p, is_causal, scale)
@@ -42,11 +45,7 @@ def attention_of(device: Device) -> Iterator[None]:
             return _efficient(query, key, value, mask, dropout_p, is_causal, scale)
         if not settings.math_sdp_enabled():
             raise ProbeError("no enabled implementation of scaled_dot_product_attention takes these tensors")
-        math: Any = torch.ops.aten._scaled_dot_product_attention_math
-        result: torch.Tensor = math(
-            query, key, value, mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
-        )[0]
-        return result
+        return _math(query, key, value, mask, dropout_p, is_causal, scale)
 
     library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     for dispatch_key in ("AutogradCUDA", "CUDA"):
@@ -77,6 +76,30 @@ def _is_flash_able(
     )
 
 
+def _is_cudnn_able(
+    device: Device,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    enable_gqa: bool,
+) -> bool:
+    """torch prefers cuDNN on Hopper and on Blackwell's data center chips (`check_prefer_cudnn_attention`)."""
+    return (
+        device.capability in ((9, 0), (10, 0))
+        and "TORCH_CUDNN_SDPA_DEPRIORITIZED" not in os.environ
+        and query.dim() == 4
+        and query.dtype in _HALF
+        and query.dtype == key.dtype == value.dtype
+        and query.size(-1) == key.size(-1) == value.size(-1) <= 256
+        and query.size(-1) % 8 == 0
+        and query.size(-2) > 1
+        and _are_heads_alike(query, key, value, enable_gqa)
+        and not (mask is not None and mask.requires_grad)
+        and all(each.stride(-1) == 1 for each in (query, key, value))
+    )
+
+
 def _is_efficient_able(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: bool) -> bool:
     alignment = 8 if query.dtype in _HALF else 4
     return (
@@ -95,6 +118,57 @@ def _are_heads_alike(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
     if key.size(1) != value.size(1):
         return False
     return query.size(1) % key.size(1) == 0 if enable_gqa else query.size(1) == key.size(1)
+
+
+def _cudnn(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    dropout: float,
+    is_causal: bool,
+    scale: float | None,
+) -> torch.Tensor:
+    result: torch.Tensor = torch.ops.aten._scaled_dot_product_cudnn_attention(
+        query, key, value, mask, _needs_grad(query, key, value), dropout, is_causal, False, scale=scale
+    )[0]
+    return result
+
+
+def _math(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    dropout: float,
+    is_causal: bool,
+    scale: float | None,
+) -> torch.Tensor:
+    """With explicit scores, as `_scaled_dot_product_attention_math`, which does not add in place to fake tensors."""
+    dtype = query.dtype
+    settings: Any = torch.backends.cuda
+    if dtype in _HALF and not settings.fp16_bf16_reduction_math_sdp_allowed():
+        query, key, value = query.float(), key.float(), value.float()
+    factor = (query.size(-1) ** -0.5 if scale is None else scale) ** 0.5
+    query = query * factor
+    if is_causal:
+        shape = query.size(-2), key.size(-2)
+        mask = _as_bias(torch.ones(shape, dtype=torch.bool, device=query.device).tril(), query.dtype)
+    groups = query.size(-3) // key.size(-3) if query.dim() > 3 else 1
+    if groups > 1:
+        key, value = key.repeat_interleave(groups, -3), value.repeat_interleave(groups, -3)
+    scores = query @ (key.transpose(-2, -1) * factor)
+    if mask is not None:
+        scores.add_(mask)
+    scores = torch.ops.aten._safe_softmax(scores, -1)
+    if dropout:
+        scores = torch.nn.functional.dropout(scores, dropout)
+    result: torch.Tensor = (scores @ value).to(dtype)
+    return result
+
+
+def _needs_grad(*tensors: torch.Tensor) -> bool:
+    return torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
 
 
 def _flash(
@@ -120,7 +194,7 @@ def _efficient(
     is_causal: bool,
     scale: float | None,
 ) -> torch.Tensor:
-    needs_grad = torch.is_grad_enabled() and any(each.requires_grad for each in (query, key, value))
+    needs_grad = _needs_grad(query, key, value)
     if mask is not None:
         length = mask.size(-1)
         if length % 16:
@@ -135,5 +209,4 @@ def _efficient(
 def _as_bias(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
     if mask is None or mask.dtype is not torch.bool:
         return mask
-    bias = torch.zeros_like(mask, dtype=dtype)
-    return bias.masked_fill_(mask.logical_not(), float("-inf"))
+    return torch.where(mask, torch.zeros((), dtype=dtype, device=mask.device), float("-inf")).to(dtype)

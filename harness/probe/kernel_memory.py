@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
-__all__ = ["BLAS", "hidden_temporaries", "is_unmeasured"]
+from harness.probe.device_table import Device
+
+__all__ = ["BIASED", "BLAS", "hidden_temporaries", "is_unmeasured"]
 
 _aten = torch.ops.aten
 
@@ -17,6 +19,9 @@ BLAS = frozenset(
 )
 
 
+# Those of them that call cuBLASLt, which has a workspace of its own.
+BIASED = frozenset({_aten.addmm, _aten._addmm_activation})
+_SUMMED = (torch.float32, torch.bfloat16, torch.float16)
 _UNMEASURED = (
     "aten::convolution", "aten::_cudnn", "aten::cudnn", "aten::_scaled_mm", "aten::linalg_", "aten::_linalg_",
     "aten::_fft", "c10d::", "_c10d_functional::",
@@ -29,12 +34,47 @@ def is_unmeasured(name: str) -> bool:
     return name.startswith(_UNMEASURED) and not name.startswith(_NEEDS_NO_MEMORY)
 
 
-def hidden_temporaries(
-    packet: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], result: Any
-) -> tuple[int, ...]:
+def hidden_temporaries(packet: Any, arguments: tuple[Any, ...], result: Any, device: Device) -> tuple[int, ...]:
     """Return the sizes, in bytes, of what the CUDA kernel of an operator allocates and frees before it returns."""
+    if packet in _SUMS:
+        return _sum(arguments[0], result, device.multiprocessors)
     sizes = _TEMPORARIES.get(packet)
     return sizes(arguments, result) if sizes is not None else ()
+
+
+_SUMS = frozenset({_aten.sum, _aten.mean})
+
+
+def _sum(summed: torch.Tensor, result: torch.Tensor, multiprocessors: int) -> tuple[int, ...]:
+    """What blocks of threads that share an output hand to each other, in float32 (`setReduceConfig` in Reduce.cuh)."""
+    outputs = result.numel()
+    if not outputs or not summed.is_contiguous() or summed.dtype not in _SUMMED:
+        return ()
+    inputs = summed.numel() // outputs
+    is_along_rows = outputs > 1 and (result.dim() == 0 or result.size(-1) == summed.size(-1)) and summed.dim() > 1
+    vector = 1
+    if is_along_rows:
+        vector = next(each for each in (4, 2, 1) if summed.size(-1) % each == 0)
+        width, height = outputs // vector, inputs
+    else:
+        width, height = (inputs // 4 if inputs >= 128 else inputs), outputs
+    most = 512 // vector
+    width, height = (min(most, 1 << max(each.bit_length() - 1, 0)) for each in (width, height))
+    columns = min(width, 32)
+    rows = min(height, most // columns)
+    columns = min(width, most // rows)
+    step_input, step_output = (1, columns) if is_along_rows else (columns, 1)
+    if -(-inputs // step_input) < min(rows * 16, 256):
+        return ()
+    values = -(-inputs // (step_input * rows))
+    grid = -(-(outputs // vector) // step_output)
+    blocks = multiprocessors * (2048 // (columns * rows))
+    if values < 256 or grid > blocks:
+        return ()
+    sharing = max(min(-(-blocks // grid), -(-values // 16)), -(-values // 256))
+    if sharing == 1:
+        return ()
+    return 4 * outputs * sharing * (columns * vector if is_along_rows else 1), 4 * grid
 
 
 def _flash_backward(arguments: tuple[Any, ...], _result: Any) -> tuple[int, ...]:
@@ -53,14 +93,33 @@ def _efficient_backward(arguments: tuple[Any, ...], _result: Any) -> tuple[int, 
     return (batch * heads * length * 4,)
 
 
+def _cudnn_backward(arguments: tuple[Any, ...], _result: Any) -> tuple[int, ...]:
+    """One number a row; with grouped heads, the gradients of key and value for each head of the query, in float32."""
+    query, key = arguments[1:3]
+    batch, heads, length, width = query.shape
+    rows = batch * heads * length
+    return (rows * 4 + (2 * rows * width * 4 if key.size(1) != heads else 0) + 256,)
+
+
+def _safe_softmax(_arguments: tuple[Any, ...], result: Any) -> tuple[int, ...]:
+    """Which scores are not finite, in one byte each (`_safe_softmax` in attention.cpp)."""
+    return (result.numel(),)
+
+
+def _loss(arguments: tuple[Any, ...], result: Any) -> tuple[int, ...]:
+    """The losses of the elements, twice, if they are reduced (`Loss.cpp`)."""
+    size = max(arguments[0].numel(), arguments[1].numel()) * result.element_size()
+    return () if result.dim() else (size, size)
+
+
 def _embedding_backward(arguments: tuple[Any, ...], _result: Any) -> tuple[int, ...]:
-    """Sorted indices and their origins (`embedding_dense_backward_cuda` in Embedding.cu), if not few."""
-    indices = arguments[1]
+    """Sorted indices, their origins, and a row in float32 for each (`EmbeddingBackwardKernel.cu`), if not few."""
+    gradient, indices = arguments[:2]
     count = indices.numel()
     if count <= 3072:
         return ()
     size = count * indices.element_size()
-    return size, size
+    return size, size, count * (-(-gradient.size(-1) // 32) * 32) * 4
 
 
 def _sort(arguments: tuple[Any, ...], _result: Any) -> tuple[int, ...]:
@@ -73,6 +132,10 @@ def _sort(arguments: tuple[Any, ...], _result: Any) -> tuple[int, ...]:
 _TEMPORARIES: dict[Any, Callable[[tuple[Any, ...], Any], tuple[int, ...]]] = {
     _aten._scaled_dot_product_flash_attention_backward: _flash_backward,
     _aten._scaled_dot_product_efficient_attention_backward: _efficient_backward,
+    _aten._scaled_dot_product_cudnn_attention_backward: _cudnn_backward,
+    _aten._safe_softmax: _safe_softmax,
+    _aten.mse_loss: _loss,
+    _aten.smooth_l1_loss: _loss,
     _aten.embedding_dense_backward: _embedding_backward,
     _aten.sort: _sort,
 }

@@ -21,11 +21,13 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
+from harness.probe.accumulation import accumulated
 from harness.probe.attention import attention_of
 from harness.probe.device_table import Device
 from harness.probe.errors import Unseeable
 from harness.probe.host_values import is_on_host
-from harness.probe.kernel_memory import BLAS, hidden_temporaries, is_unmeasured
+from harness.probe.kernel_memory import BIASED, BLAS, hidden_temporaries, is_unmeasured
+from harness.probe.known_values import KnownValues
 from harness.probe.places import Lines, Modules
 from harness.probe.present_device import present_device
 from harness.probe.pretended_cuda import pretended_cuda
@@ -34,6 +36,9 @@ from harness.probe.trace import EMPTY_CACHE, Block, Owner, Place, Trace
 from harness.probe.unknown_value import reading_values
 
 __all__ = ["Fakes", "Tracer"]
+
+_LT_WORKSPACE = 1 << 20
+"""Bytes that torch keeps for cuBLASLt, unless CUBLASLT_WORKSPACE_SIZE says more."""
 
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
 
@@ -85,7 +90,7 @@ class Tracer:
         self._seen_modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._owning: dict[int, str] = {}
         self._operators: set[Any] = set()
-        self._workspaces: set[bool] = set()
+        self._workspaces: set[bool | None] = set()
 
     @contextmanager
     def tracing(self) -> Iterator[None]:
@@ -160,15 +165,17 @@ class Tracer:
             self._operators.add(operator)
             if is_unmeasured(operator.name()):
                 self.trace.unmeasured.add(operator.name())
-        if packet in BLAS:
-            self._workspace(str(operator), node is not None)
         if isinstance(result, torch.Tensor):
             self._note(operator, result, node)
         elif isinstance(result, (list, tuple)):
             for each in result:
                 if isinstance(each, torch.Tensor):
                     self._note(operator, each, node)
-        hidden = hidden_temporaries(packet, arguments, keywords, result)
+        if packet in BLAS:
+            self._workspace(str(operator), node is not None, self._device.blas_workspace)
+        if packet in BIASED:
+            self._workspace(str(operator), None, _LT_WORKSPACE)
+        hidden = hidden_temporaries(packet, arguments, result, self._device)
         if hidden:
             place = self.place(str(operator))
             numbers = [self._allocate(Block(size, place, place.module, self.stream)) for size in hidden]
@@ -225,12 +232,11 @@ class Tracer:
         self.live -= self.trace.blocks[number - 1].bytes
         self.trace.free(number)
 
-    def _workspace(self, operator: str, is_backward: bool) -> None:
+    def _workspace(self, operator: str, thread: bool | None, size: int) -> None:
         """cuBLAS keeps a workspace for each thread that calls it; torch runs backward in a thread of its own."""
-        if is_backward not in self._workspaces and self._device.blas_workspace:
-            self._workspaces.add(is_backward)
-            block = Block(self._device.blas_workspace, self.place(operator), "", owner=Owner.WORKSPACES)
-            self._allocate(block)
+        if thread not in self._workspaces:
+            self._workspaces.add(thread)
+            self._allocate(Block(size, self.place(operator), "", owner=Owner.WORKSPACES))
 
     def _module_entered(self, module: torch.nn.Module, inputs: Any) -> None:
         self._modules.entered(module, inputs)
@@ -320,6 +326,7 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, tracer: Tracer) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._tracer = tracer
+        self._known = KnownValues()
 
     def __torch_dispatch__(
         self, operator: Any, types: Any, arguments: tuple[Any, ...] = (), keywords: dict[str, Any] | None = None
@@ -336,10 +343,17 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if is_on_host(operator, arguments, keywords):
             with unset_fake_temporarily():
                 return operator(*arguments, **keywords)
+        operator, arguments = accumulated(operator, arguments)
         try:
             result = operator(*arguments, **keywords)
         except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
-            raise self._unseeable(operator, error) from error
+            result = self._known.computed_anew(operator, arguments, keywords)
+            if result is None:
+                raise self._unseeable(operator, error) from error
+            if not isinstance(result, torch.Tensor):
+                return result
+        else:
+            self._known.follow(operator, arguments, keywords, result)
         if operator.overloadpacket in _FINITE:
             _set_zero(result)
         elif operator.overloadpacket is torch.ops.aten._amp_foreach_non_finite_check_and_unscale_:

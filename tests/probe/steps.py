@@ -147,6 +147,34 @@ def attention(*, autocast: bool = False, recomputed: bool = False, masked: bool 
     return step
 
 
+def branches(kind: str) -> Callable[[], None]:
+    """A tensor that gets two gradients, which are tensors of their own or the same one."""
+    weight = torch.randn(64, 64, device="cuda", requires_grad=True)
+
+    def step() -> None:
+        weight.grad = None
+        middle = weight.sin()
+        (middle.cos() + middle.exp() if kind == "exclusive" else middle + middle).sum().backward()
+
+    return step
+
+
+def masks(padded: int, *, spoiled: bool = False) -> Callable[[], None]:
+    """Rows of 4 KiB, and a mask that the host made; rows without a mark are left out."""
+    rows = torch.randn(8, 1024, device="cuda")
+    mask = (torch.arange(8) < 8 - padded).long().cuda()
+    if spoiled:
+        mask.copy_(torch.randint(2, (8,), device="cuda"))
+
+    def step() -> None:
+        if not (mask == 1).all():
+            rows[mask.nonzero().flatten()].sum()
+        else:
+            rows.sin()
+
+    return step
+
+
 def launches_a_kernel() -> Callable[[], None]:
     """A Triton kernel that is no operator of torch."""
     import triton

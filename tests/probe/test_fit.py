@@ -19,7 +19,7 @@ def test_the_margin_is_unknown_and_its_sides_are_not() -> None:
         size for size in range(prediction.allocated // 8, 4 * prediction.reserved, MIB)
         if verdict(prediction, size, context=0).fit is not Fit.DOES_NOT_FIT
     )  # fmt: skip
-    verdicts = [verdict(prediction, int(needed * factor), context=0).fit for factor in (0.98, 1.02, 1.1, 1.3)]
+    verdicts = [verdict(prediction, int(needed * factor), context=0).fit for factor in (0.98, 1.02, 1.05, 1.15)]
     assert verdicts == [Fit.DOES_NOT_FIT, Fit.UNKNOWN, Fit.UNKNOWN, Fit.FITS]
 
 

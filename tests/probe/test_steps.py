@@ -64,8 +64,8 @@ def test_what_the_host_knows_decides_there() -> None:
     [
         ({}, "efficient"),
         ({"masked": True}, "efficient"),
-        ({"autocast": True}, "flash"),
-        ({"autocast": True, "masked": True}, "efficient"),
+        ({"autocast": True}, "cudnn"),
+        ({"autocast": True, "masked": True}, "cudnn"),
     ],
 )
 def test_attention_is_chosen_as_on_the_device(case: dict[str, bool], expected: str, recomputed: bool) -> None:
@@ -76,6 +76,31 @@ def test_attention_is_chosen_as_on_the_device(case: dict[str, bool], expected: s
 
 def _hooked() -> Callable[[], None]:
     return steps.replicated(hook=lambda state, bucket: None)
+
+
+def test_without_cudnn_attention_is_flash_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_CUDNN_SDPA_DEPRIORITIZED", "1")
+    operators = {block.place.operator for block in predict(steps.attention, autocast=True).trace.blocks}
+    assert "aten._scaled_dot_product_flash_attention.default" in operators
+
+
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
+def test_gradients_of_one_tensor_are_added_as_autograd_adds_real_ones(kind: str) -> None:
+    """In place if nothing else holds one of them."""
+    blocks = predict(steps.branches, kind).trace.blocks
+    added = [each.place.operator for each in blocks if each.place.phase == "step 1, backward"]
+    assert ("aten.add.Tensor" in added) == (kind == "shared")
+
+
+@pytest.mark.parametrize(("padded", "attended"), [(0, 8), (3, 5)])
+def test_what_follows_from_the_host_decides_on_the_device(padded: int, attended: int) -> None:
+    sizes = {block.bytes for block in predict(steps.masks, padded).trace.blocks}
+    assert attended * 4096 in sizes
+
+
+def test_what_the_device_changed_is_not_known_any_more() -> None:
+    with pytest.raises(Unseeable):
+        predict(steps.masks, 3, spoiled=True)
 
 
 @pytest.mark.parametrize(
