@@ -262,7 +262,7 @@ def _context(reserved: int) -> int | None:
 
 
 def _track(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
-    """torch's tracker on fake tensors, as its documentation shows; the GPU is pretended, as Module.to swaps no fakes."""
+    """torch's tracker on fake tensors, as its documentation shows. The GPU is pretended."""
     import torch
     from torch.distributed._tools.mem_tracker import MemTracker
 
