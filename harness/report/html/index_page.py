@@ -130,6 +130,12 @@ class Matrix:
         words = [row.word for row in self.rows]
         return [(str(word), words.count(word)) for word in _ORDER if word in words]
 
+    def fleet(self) -> list[list[tuple[str, int]]]:
+        """Return the same for each class of device, of the claims that have a bundle there."""
+        columns = [[row.fields[place] for row in self.rows] for place in range(len(self.devices))]
+        words = [[field.word for field in column if field] for column in columns]
+        return [[(str(word), found.count(word)) for word in _ORDER if word in found] for found in words]
+
 
 def render(name: str, entries: Sequence[Entry], matrix: Matrix, asked: Sequence[Sequence[str]]) -> str:
     """Return the index page.

@@ -12,6 +12,7 @@ from harness.contract.project import Project
 from harness.evidence.isolation import Limits
 from harness.evidence.verification import find_bundles
 from harness.report import finding_text
+from harness.report.html import index_page
 from tests.contracts import document, healthy, write_project
 from tests.evidence.factory import DEFECTIVE, claim_result, sealed, sealer
 from tests.report.html.evidence import bundles, write
@@ -187,3 +188,12 @@ def test_the_notes_of_the_project_stand_on_the_page(tmp_path: Path) -> None:
     assert all('tabindex="0" role="region" aria-label=' in one for one in scrolled), "the keyboard scrolls each of them"
     (entry,) = write([bundle], tmp_path / "bare")
     assert 'class="notes"' not in (tmp_path / "bare" / entry.page).read_text(encoding="utf-8")
+
+
+def test_the_fleet_is_counted_by_class_of_device() -> None:
+    """A claim without a bundle there does not count there."""
+    passed, failed = (index_page.Field(word, "", None) for word in ("PARTIAL", "FALSIFIED"))
+    cells = [(passed, None), (failed, passed), (passed, None)]
+    rows = [index_page.Row(f"F-{number}", "", "", "", "PARTIAL", fields) for number, fields in enumerate(cells)]
+    fleet = index_page.Matrix(("a", "b"), tuple(rows), ()).fleet()
+    assert fleet == [[("FALSIFIED", 1), ("PARTIAL", 2)], [("PARTIAL", 1)]]
