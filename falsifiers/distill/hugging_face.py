@@ -63,7 +63,7 @@ class HF:
     def weight_files(self) -> TrainerFiles:
         """How its checkpoints and its export are called and read."""
         self._names_are_known = True
-        return TrainerFiles(lambda: self._trainer)
+        return TrainerFiles(lambda: self._trainer, lambda: self._built is not None)
 
     @property
     def directory(self) -> Path:

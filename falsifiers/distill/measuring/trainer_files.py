@@ -34,11 +34,13 @@ class TrainerFiles:
     in_memory = True
     no_metadata: Mapping[str, str] = Hidden("the export says nothing about itself")  # type: ignore[assignment]
 
-    def __init__(self, trainer: Callable[[], Trainer]) -> None:
+    def __init__(self, trainer: Callable[[], Trainer], is_built: Callable[[], bool] = lambda: True) -> None:
         """Args:
         trainer: returns the Trainer, and may build it.
+        is_built: whether it has been built. Looking for checkpoints builds none, because that may begin to use CUDA.
         """
         self._trainer = trainer
+        self._is_built = is_built
 
     def read_export(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         """See `WeightFiles`."""
@@ -68,6 +70,8 @@ class TrainerFiles:
 
     def is_periodic(self, step: int) -> bool:
         """Whether a checkpoint of this step is one of those that are made every `save_steps`."""
+        if not self._is_built():
+            return True
         state = self._trainer().state
         return step != state.global_step or step < state.max_steps or step % (state.save_steps or 1) == 0
 

@@ -120,6 +120,15 @@ def test_a_function_that_cannot_be_asked(function: str, tmp_path: Path) -> None:
     assert failed(outcomes(tmp_path, MAX_STEPS, function)) == set()
 
 
+def test_looking_for_checkpoints_builds_no_trainer(tmp_path: Path) -> None:
+    """A Trainer may begin to use CUDA, and then no run can be forked any more."""
+    setting = a_setting(tmp_path, trainer="trainers.kd_trainer:build")
+    (setting.workspace / "distilled" / "checkpoint-2").mkdir(parents=True)
+    subject = HF(setting)
+    assert list(subject.weight_files.checkpoints(subject.directory).values()) == ["checkpoint-2"]
+    assert subject._built is None
+
+
 @pytest.mark.parametrize(
     ("function", "torn"), [("trainers.kd_trainer:build", "PASS"), (PLANTED + "saves_in_place", "FAIL")]
 )
