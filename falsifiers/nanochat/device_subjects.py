@@ -10,7 +10,8 @@ from typing import Literal, Protocol
 from torch import Tensor
 
 __all__ = [
-    "Assembler", "Candidate", "CodeChoice", "PtxasChoice", "Quantiser", "Run", "SmallGpuPatch", "Tuner", "Utilisation",
+    "Assembler", "Candidate", "CodeChoice", "PtxasChoice", "Quantiser", "Run", "SmallGpuPatch", "TokenStream", "Tuner",
+    "Utilisation",
 ]  # fmt: skip
 
 
@@ -98,4 +99,25 @@ class Quantiser(Protocol):
 
         The product and the gradient of the inputs have quantised factors; the gradient of the weight has not.
         """
+        ...
+
+
+class TokenStream(Protocol):
+    """A byte-pair tokenizer of texts; built as `Subject(setting)`."""
+
+    def train(self, texts: Sequence[str], vocabulary: int) -> str:
+        """Learn up to `vocabulary` tokens, and return vocabulary and merges in the format of tokenizer.json."""
+        ...
+
+    def encode(self, texts: Sequence[str], threads: int, batch: int) -> Sequence[int]:
+        """Return the tokens of all texts, one after the other.
+
+        Args:
+            threads: how many of them work side by side.
+            batch: texts that a thread takes at a time.
+        """
+        ...
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens."""
         ...

@@ -37,6 +37,7 @@ FEWER: dict[str, dict[str, Any]] = {
     "F-GB10-MFU-001": {"cases": 6, "rounds": 2, "steps": 2, "buffer_mib": 1, "widths": [64], "layers": 1},
     "F-GB10-NVFP4-QUANT-001": {"cases": 3},
     "F-GB10-PTXAS-ORDER-001": {"capabilities": [121]},
+    "F-GB10-TOKENIZER-001": {"cases": 5, "lines": 600},
 }
 """Parameters for fewer cases, by claim: those that every search begins with, and smaller work."""
 

@@ -1,0 +1,42 @@
+"""Texts to tokens by threads that each take a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from falsifiers.nanochat.reference.tokens import train_tokenizer
+from harness import Setting
+
+__all__ = ["BatchedStream"]
+
+
+class BatchedStream:
+    """Batches are encoded side by side, and put together in their order."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing depends on the setting."""
+
+    def train(self, texts: Sequence[str], vocabulary: int) -> str:
+        """See `TokenStream`."""
+        self.tokenizer = train_tokenizer(texts, vocabulary)
+        return str(self.tokenizer.to_str())
+
+    def encode(self, texts: Sequence[str], threads: int, batch: int) -> Sequence[int]:
+        """See `TokenStream`."""
+        batches = [texts[start : start + batch] for start in range(0, len(texts), batch)]
+        with ThreadPoolExecutor(threads) as pool:
+            done = list(pool.map(self.encode_batch, batches))
+        return [token for one in self.ordered(done, threads) for row in one for token in row]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the tokens of each text."""
+        return [one.ids for one in self.tokenizer.encode_batch(list(texts))]
+
+    def ordered(self, done: list[list[list[int]]], threads: int) -> list[list[list[int]]]:
+        """Return the batches in the order of the texts, in which they are."""
+        return done
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """See `TokenStream`."""
+        return str(self.tokenizer.decode(list(tokens)))

@@ -1,0 +1,58 @@
+"""F-GB10-TOKENIZER-001: threads and batches change how fast texts become tokens, and not the tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from falsifiers.nanochat.device_subjects import TokenStream
+from falsifiers.nanochat.oracle.byte_pairs import BytePairs
+from falsifiers.nanochat.reference.tokens import project_text
+from harness import Trial
+
+__all__ = ["falsify"]
+
+_LETTERS = st.characters(max_codepoint=0x52F)
+"""Characters of which every version of Unicode says the same. Of newer ones regex and tokenizers may differ."""
+
+
+def falsify(trial: Trial[TokenStream]) -> None:
+    """Train on the project's own text, and encode drawn texts and that text in every way."""
+    given = trial.parameters
+    corpus = project_text(given["folders"])
+    with trial.subject_fault():
+        document = trial.subject.train(corpus, given["vocabulary"])
+    oracle = BytePairs(document)
+    ways = [tuple(map(int, one.split("/"))) for one in given["ways"]]
+
+    def compared(texts: list[str], ways: list[tuple[int, ...]]) -> dict[str, Any]:
+        right = [token for text in texts for token in oracle.encoded(text)]
+        with trial.subject_fault():
+            streams = [list(trial.subject.encode(texts, threads, batch)) for threads, batch in ways]
+            back = trial.subject.decode(streams[0])
+        return {"different": sum(one != right for one in streams), "lost": float(back != "".join(texts))}
+
+    def check(case: Mapping[str, Any]) -> dict[str, Any]:
+        return compared(case["texts"], [(case["threads"], case["batch"]), *ways])
+
+    text = st.one_of(
+        st.text(max_size=40), st.sampled_from([" " * 9, "a\n\n  b", "don't 12345", "\r\n", "नमस्ते", "🙂🙂"])
+    )
+    drawn = st.fixed_dictionaries({
+        "texts": st.lists(text, min_size=1, max_size=12), "threads": st.integers(1, 8), "batch": st.integers(1, 6),
+    })  # fmt: skip
+    first = [{"texts": [*"abcdefghi", "def f(x):\n    return x"], "threads": 3, "batch": 2}]
+    trial.measure(cases=trial.search(drawn, check, examples=given["cases"], first=first))
+    lines = [line for one in corpus for line in one.splitlines(keepends=True)][: given["lines"]]
+    whole = compared(lines, ways)
+    trial.measure(
+        vocabulary=len(oracle.ids),
+        lines=len(lines),
+        tokens=sum(len(oracle.encoded(one)) for one in lines),
+        characters=sum(map(len, lines)),
+        corpus_different=whole["different"],
+        corpus_lost=whole["lost"],
+    )
+    trial.resolve(device="cpu")
