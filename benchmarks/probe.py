@@ -68,7 +68,7 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
     "llama-1b-padded-4x512": ("architecture", {"name": "llama", "length": 512, "padded": True, "autocast": True}),
     "bert-large-16x256": ("architecture", {"name": "bert", "batch": 16, "length": 256}),
     "t5-base-8x256": ("architecture", {"name": "t5", "batch": 8, "length": 256}),
-    "mixture-autocast-4x512": ("architecture", {"name": "olmoe", "length": 512, "autocast": True}),
+    "mixture-bfloat16-4x512": ("architecture", {"name": "olmoe", "length": 512, "dtype": "bfloat16"}),
     "0.5b-adafactor-4x512": ("architecture", {"name": "qwen", "length": 512, "optimizer": "adafactor"}),
 }
 ALL = {**CONFIGURATIONS, **OVER_TWO_GPUS, **HELD_OUT}

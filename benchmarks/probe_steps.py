@@ -155,7 +155,9 @@ def _architecture(name: str) -> Any:
         case "bert":
             return BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
         case "t5":
-            return T5Config(d_model=768, d_ff=3072, num_layers=12, num_heads=12, use_cache=False)
+            return T5Config(
+                d_model=768, d_ff=3072, num_layers=12, num_heads=12, use_cache=False, decoder_start_token_id=0
+            )
         case "olmoe":
             return OlmoeConfig(
                 hidden_size=1024, intermediate_size=512, num_hidden_layers=8, num_attention_heads=8,
