@@ -37,9 +37,10 @@ class Lines:
         *steps, keyword = _STEP.findall(name) or [""]
         place = [part for step in steps for part in _WITHIN.get(step, ("properties", step))]
         # The schema of a measurement can be a reference, and a contract can have changed since.
-        for length in range(len(place) + 1, 1, -1):
-            if ("observation", *[*place, keyword][:length]) in self._places:
-                return self._line(("observation", *[*place, keyword][:length]))
+        whole = ("observation", *place, keyword)
+        for length in range(len(whole), 2, -1):
+            if whole[:length] in self._places:
+                return self._line(whole[:length])
         return self._line(("subject",))
 
     def mutant(self, name: str) -> int:

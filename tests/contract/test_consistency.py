@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from harness.contract import ContractError
+from harness.contract.consistency import _MOST_COSTLY
 from tests.contracts import contract_of, document
 
 _NUMBER = {"type": "number"}
@@ -152,3 +153,26 @@ def test_examples_are_of_measurements(snapshot: Any) -> None:
     """A misspelt name in the example of an observation is refused."""
     observation = {**document()["observation"], "examples": [{"smallest": 1.0}, {"smalest": 1.0}]}
     assert problems(snapshot, observation=observation) == ["/observation/examples/1/smalest"]
+
+
+def test_the_costliest_clauses_are_refused(snapshot: Any) -> None:
+    """As many as bring the cost of all clauses within the limit, the costliest first, and three at most."""
+    nested = "self.values.all(one, self.values.exists(other, other == one))"
+    observed = document()["observation"]
+    texts = {"type": "string", "maxLength": 1000, "pattern": r"^\w{100}$"}
+    table = {"type": "array", "minItems": 1, "maxItems": 5000, "items": texts}
+    properties = {**observed["properties"], "table": table}
+    properties["values"] = {**properties["values"], "maxItems": 3000}
+    changed = {**observed, "properties": properties}
+    two = problems(snapshot(name="two"), observation=changed, rules=rules("self.given > 0", nested))
+    last = len(document()["rules"]) + 1
+    assert two == ["/observation/properties/table/items/pattern", f"/rules/{last}/rule"]
+    several = problems(snapshot(name="most"), observation=changed, rules=rules(*[nested] * 5))
+    assert len(several) == _MOST_COSTLY
+
+
+def test_a_rule_that_reads_what_is_missing_is_told_by_its_first_step(snapshot: Any) -> None:
+    """A parameter that no profile has, and a field that no device has."""
+    more = rules("self.given > parameters.none.of_it", "self.given > device.none.name")
+    first = len(document()["rules"])
+    assert problems(snapshot, rules=more) == [f"/rules/{first}/rule", f"/rules/{first + 1}/rule"]

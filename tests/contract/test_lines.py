@@ -95,3 +95,13 @@ def test_every_clause_of_our_contracts_has_a_line_that_names_it() -> None:
             assert any(f'"{word}"' in row for word in (clause.keyword, *clause.path)), clause.id
         for rule in contract.rules:
             assert f'"{rule.id}"' in rows[lines.clause(rule.id) - 1]
+
+
+def test_the_line_of_each_member_and_item() -> None:
+    """Also of items of lists in lists, and of empty ones."""
+    text = '{"a": [1,\n {"b": []},\n [2,\n 3]],\n "c": {}, "d": "[,"\n}'
+    assert Lines(text)._places == {
+        ("a",): 1, ("a", 0): 1, ("a", 1): 2, ("a", 1, "b"): 2, ("a", 2): 3, ("a", 2, 0): 3, ("a", 2, 1): 4,
+        ("c",): 5, ("d",): 5,
+    }  # fmt: skip
+    assert Lines("[1,\n[2]]")._places == {(0,): 1, (1,): 2, (1, 0): 2}
