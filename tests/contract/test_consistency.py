@@ -156,7 +156,7 @@ def test_examples_are_of_measurements(snapshot: Any) -> None:
 
 
 def test_the_costliest_clauses_are_refused(snapshot: Any) -> None:
-    """As many as bring the cost of all clauses within the limit, the costliest first, and three at most."""
+    """As many as bring the cost of all clauses within the limit, the costliest first, and five at most."""
     nested = "self.values.all(one, self.values.exists(other, other == one))"
     observed = document()["observation"]
     texts = {"type": "string", "maxLength": 1000, "pattern": r"^\w{100}$"}

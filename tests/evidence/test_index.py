@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -222,6 +222,23 @@ def test_a_damaged_cache_is_made_anew(
     seen = opened(monkeypatch)
     assert read(tmp_path / "evidence", cache=cache) == expected
     assert seen == []
+
+
+def test_a_cache_that_cannot_be_used_now_is_kept(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read again when the operating system allows it."""
+    sealed(tmp_path)
+    assert len(read(tmp_path / "evidence", cache=cache).entries) == 1
+    file = database(cache)
+    before, prepare = file.read_bytes(), index_cache._prepare
+
+    def fails_at_first(connection: Any, version: str) -> None:
+        if connection.execute("PRAGMA database_list").fetchone()[2]:
+            raise OSError("the disk does not answer")
+        prepare(connection, version)
+
+    monkeypatch.setattr(index_cache, "_prepare", fails_at_first)
+    assert len(read(tmp_path / "evidence", cache=cache).entries) == 1
+    assert file.read_bytes() == before
 
 
 def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from syrupy.assertion import SnapshotAssertion
 from harness.base.vocabulary import Fate
 from harness.evidence import bundle_layout, trial_files
 from harness.evidence.bundle import Bundle
-from harness.evidence.seal import SealError
+from harness.evidence.seal import Sealer, SealError
 from harness.evidence.verification import find_bundles, verify
 from harness.execution.steps import Steps
 from harness.judging.observation import Observation
@@ -341,3 +341,11 @@ def test_thinned_rows_are_as_dense_as_they_can_be() -> None:
             assert len(rows) <= limit
             assert stride == next(one for one in range(1, 40) if (count - 1) / one <= limit - 1)
             assert rows == sorted({*range(0, count, stride), count - 1})
+
+
+def test_the_folder_of_evidence_is_made_before_the_run(tmp_path: Path) -> None:
+    """With the folders above it, and again if it is there. Nothing is left in it."""
+    folder = tmp_path / "a" / "b"
+    for _ in range(2):
+        Sealer(folder).prepare()
+        assert list(folder.iterdir()) == []
