@@ -232,7 +232,7 @@ class _Evaluation:
             return cost, replace(_list(shapes), size=1 + sizes + _KEY * len(shapes))
         if node.kind is Kind.CONDITIONAL:
             return cost, shapes[1].joined(shapes[2])
-        if node.text == "+" and len(shapes) == 2:
+        if node.text == "+":
             one, other = shapes
             whole = Shape(
                 one.length + other.length, one.joined(other).inner, one.text + other.text, one.size + other.size
@@ -242,7 +242,7 @@ class _Evaluation:
             return cost + shapes[0].size * max(1, shapes[1].length), _SCALAR
         if node.text == "string" and shapes:
             return cost, _text(max(_CHARACTERS, shapes[0].text))
-        if node.text == "matches" and len(shapes) == 2:
+        if node.text == "matches":  # a rule has it with a literal only
             return cost + matching(_literal(node.children[1].text), shapes[0].text), _SCALAR
         return cost, _SCALAR
 
