@@ -15,7 +15,8 @@ CONTRACTS = Path(__file__).parents[3] / "contracts" / "recsys"
 PROJECT = Project.find(CONTRACTS)
 CLAIMS = {path.stem: PROJECT.contract(path.stem) for path in sorted(CONTRACTS.glob("F-*.json")) if "." not in path.stem}
 FEWER = {
-    "F-HSTU-FWD-001": {"cases": 2}, "F-HSTU-BWD-001": {"cases": 2}, "F-HSTU-STRIDE-001": {"cases": 1, "largest_length": 16},
+    "F-HSTU-FWD-001": {"cases": 2}, "F-HSTU-BWD-001": {"cases": 2},
+    "F-HSTU-STRIDE-001": {"cases": 1, "largest_length": 16},
     "F-HSTU-ADJOINT-001": {"cases": 2}, "F-HSTU-FLOPS-001": {"cases": 8}, "F-HSTU-DISPATCH-001": {"cases": 10},
 }  # fmt: skip
 """Parameters for fewer cases, by claim: the first of those that every search begins with."""
