@@ -16,7 +16,18 @@ from torch.nn import functional
 
 from falsifiers.nanochat.reference.linear_cross_entropy import linear_cross_entropy
 
-__all__ = ["IGNORED", "SOFTCAP", "Gpt", "HeadLoss", "Norm", "Shape", "fused_loss", "plain_loss", "plain_norm"]
+__all__ = [
+    "EPSILON",
+    "IGNORED",
+    "SOFTCAP",
+    "Gpt",
+    "HeadLoss",
+    "Norm",
+    "Shape",
+    "fused_loss",
+    "plain_loss",
+    "plain_norm",
+]
 
 HeadLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """From hidden states [..., width], head [vocabulary, width] and targets [...] to the mean loss."""
@@ -25,6 +36,8 @@ Norm = Callable[[Tensor], Tensor]
 """Divides each vector of the last dimension by its root mean square."""
 
 SOFTCAP = 15.0
+EPSILON = 1e-6
+"""Added to the mean square. It is stated, because torch and Liger have different defaults."""
 IGNORED = -1
 _ROTARY_BASE = 10_000.0
 
@@ -62,7 +75,7 @@ def plain_loss(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
 
 def plain_norm(values: Tensor) -> Tensor:
     """Return the values normalised by torch."""
-    return functional.rms_norm(values, (values.shape[-1],))
+    return functional.rms_norm(values, (values.shape[-1],), eps=EPSILON)
 
 
 class Gpt(nn.Module):

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from falsifiers.nanochat.reference.linear_cross_entropy import linear_cross_entropy
 from falsifiers.nanochat.reference.model import (
+    EPSILON,
     IGNORED,
     SOFTCAP,
     Gpt,
@@ -37,8 +38,6 @@ from falsifiers.nanochat.subject import Batch, Parts
 from harness import Setting
 
 __all__ = ["KernelPaths"]
-
-_EPSILON = 1e-6
 
 
 class KernelPaths:
@@ -127,7 +126,7 @@ def _liger_norm(values: Tensor) -> Tensor:
     from liger_kernel.transformers.functional import liger_rms_norm
 
     ones = torch.ones(values.shape[-1], dtype=values.dtype, device=values.device)
-    normed: Tensor = liger_rms_norm(values, ones, _EPSILON)
+    normed: Tensor = liger_rms_norm(values, ones, EPSILON)
     return normed
 
 
@@ -136,7 +135,7 @@ class _RowNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
-        scale = (values.square().mean(dim=-1, keepdim=True) + torch.finfo(values.dtype).eps).rsqrt()
+        scale = (values.square().mean(dim=-1, keepdim=True) + EPSILON).rsqrt()
         normed = values * scale
         ctx.save_for_backward(normed, scale)
         return normed
