@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.base.vocabulary import Verdict
 from harness.evidence.index import Entry, Measurement
-from harness.evidence.measurement_history import TRIAL_SECONDS, earlier_noise, measured, newest_of_series, series
+from harness.evidence.measurement_history import TRIAL_SECONDS, earlier_noise, measured, newest_of_series, ran, series
 from tests.evidence.entries import CPU, GPU, entry
 
 STEADY = [1.00, 1.01, 0.99, 1.02, 0.98, 1.00]
@@ -84,3 +84,36 @@ def test_no_run_is_an_empty_table() -> None:
     """The table has its columns."""
     assert measured([], {}).empty
     assert "shift" in measured([], {}).columns
+
+
+def test_every_column_of_a_row() -> None:
+    """In the order of the table. A run whose trial never started has no row."""
+    started, never = entry(1, device=CPU, commit={"revision": None}, verdict=Verdict.FAIL), entry(2, trial_seconds=0.0)
+    brief = entry(3, trial_seconds=0.5)
+    table = measured([brief, never, started], told([started, never], [5.0, 6.0]))
+    assert list(table["run"]) == [started.run, started.run, brief.run]
+    assert table.iloc[0].drop(["median", "scatter"]).to_dict() == {
+        "started": started.when, "device": str(started.device_class), "profile": "full", "series": series(started),
+        "verdict": "FAIL", "proven": True, "commit": "", "run": started.run, "measurement": "loss", "value": 5.0,
+        "unit": "nats", "earlier": 0, "shift": "too few",
+    }  # fmt: skip
+    assert table.iloc[1][["measurement", "value", "unit"]].to_list() == [TRIAL_SECONDS, 1.25, "s"]
+    assert table.iloc[2][["commit", "value"]].to_list() == ["c" * 40, 0.5]
+    assert (ran(started), ran(never), ran(brief)) == (True, False, True)
+
+
+def test_runs_of_other_claims_are_no_noise() -> None:
+    """Whatever their names, and however soon before they ran."""
+    of = entry(9)
+    others = [entry(1, id="F-AAA-ONE-001"), entry(2, id="F-ZZZ-ONE-001"), entry(3), entry(9, run="b"), entry(10)]
+    noise = earlier_noise(of, others, told(others, [1.0, 2.0, 3.0, 4.0, 5.0]))
+    assert {name: (one.count, one.middle) for name, one in noise.items()} == {
+        "loss": (1, 3.0),
+        TRIAL_SECONDS: (1, 1.25),
+    }
+
+
+def test_the_newest_rows_are_in_the_order_of_the_table() -> None:
+    runs = [entry(0, device=GPU), entry(1, device=CPU), entry(2, device=GPU)]
+    newest = newest_of_series(measured(runs, told(runs, [1.0, 2.0, 3.0])))
+    assert list(newest["run"]) == [runs[1].run, runs[1].run, runs[2].run, runs[2].run]
