@@ -205,6 +205,7 @@ def _rows(  # type: ignore[no-untyped-def]
         factor = (1.0 + 2.0 * z_loss * log_sum) * scale
         even = smoothing / whole * scale
         blocks = (vocabulary + block - 1) // block
+        tl.debug_barrier()  # every warp has read the target's logit
         for number in range(blocks):
             columns = (blocks - 1 - number) * block + tl.arange(0, block)[None, :]  # the last one read is still in L2
             inside = there & (columns < vocabulary)
