@@ -54,12 +54,25 @@ class KnownValues:
 
     def computed_anew(self, operator: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """What an operator whose result depends on values returns; None if these are not known."""
+        if operator is torch.ops.aten.index.Tensor:
+            return self._indexed(*arguments)
         found = self._computed(operator, arguments, keywords)
-        if not isinstance(found, torch.Tensor):
-            return found
-        result: Any = torch.empty_like(found, device="cuda")
-        result._known = found
-        return result
+        return _on_device(found) if isinstance(found, torch.Tensor) else found
+
+    def _indexed(self, tensor: torch.Tensor, indices: list[torch.Tensor | None]) -> Any:
+        """What masks that are known leave of a tensor."""
+        places: list[torch.Tensor | None] = []
+        for each in indices:
+            if each is None or each.dtype is not torch.bool:
+                places.append(each)
+                continue
+            known = self.of(each)
+            if known is None:
+                return None
+            with unset_fake_temporarily():
+                found = known.nonzero().unbind(1)
+            places += [_on_device(one) for one in found]
+        return torch.ops.aten.index.Tensor(tensor, places)
 
     def _computed(self, operator: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         leaves = [each for each in tree_flatten((arguments, keywords))[0] if isinstance(each, torch.Tensor)]
@@ -73,6 +86,12 @@ class KnownValues:
         with unset_fake_temporarily(), contextlib.suppress(RuntimeError, NotImplementedError):
             return operator(*arguments, **keywords)
         return None
+
+
+def _on_device(known: torch.Tensor) -> torch.Tensor:
+    result: Any = torch.empty_like(known, device="cuda")
+    result._known = known
+    return result
 
 
 def _is_countable(result: Any) -> bool:
