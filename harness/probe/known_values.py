@@ -88,7 +88,7 @@ class KnownValues:
         return None
 
 
-def _on_device(known: torch.Tensor) -> torch.Tensor:
+def _on_device(known: torch.Tensor) -> Any:
     result: Any = torch.empty_like(known, device="cuda")
     result._known = known
     return result
