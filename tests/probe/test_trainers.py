@@ -1,4 +1,4 @@
-"""The Trainer of transformers, and TRL's, probed as they are."""
+"""The Trainer of transformers, probed as it is."""
 
 from __future__ import annotations
 
@@ -39,26 +39,8 @@ def _with_transformers(folder: Path) -> Callable[[], Any]:
     return lambda: trainer.train()
 
 
-def _with_trl(folder: Path) -> Callable[[], Any]:
-    trl = pytest.importorskip("trl")
-    from trainers.trl_data import bytes_tokenizer, collate, dataset
-
-    trainer = trl.SFTTrainer(
-        model=_model(),
-        args=trl.SFTConfig(
-            **_options(folder), bf16=False, gradient_checkpointing=False, max_length=None,
-            dataset_kwargs={"skip_prepare_dataset": True},
-        ),
-        data_collator=collate,
-        train_dataset=dataset(torch.arange(128).view(8, 16)),
-        processing_class=bytes_tokenizer(),
-    )  # fmt: skip
-    return lambda: trainer.train()
-
-
-@pytest.mark.parametrize("build", [_with_transformers, _with_trl])
-def test_its_train_is_a_step(build: Callable[[Path], Callable[[], Any]], tmp_path: Path) -> None:
+def test_its_train_is_a_step(tmp_path: Path) -> None:
     weights = sum(one.numel() * 4 for one in _model().parameters())
-    owners = predict(build, tmp_path).by_owner
+    owners = predict(_with_transformers, tmp_path).by_owner
     assert weights <= owners["parameters"] <= weights + 4096  # blocks are whole 512 bytes
     assert 2 * weights <= owners["optimizer"] <= 2 * weights + 16384
