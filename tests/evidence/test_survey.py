@@ -7,6 +7,7 @@ from pathlib import Path
 from harness.base.schemas import Problem
 from harness.base.vocabulary import Verdict
 from harness.contract import ContractError
+from harness.evidence.stated_claims import Stated
 from harness.evidence.survey import Gaps, gaps
 from tests.contracts import contract_of, document
 from tests.evidence.entries import entry
@@ -17,7 +18,7 @@ def test_gaps_of_every_kind() -> None:
     """A verdict in the full profile counts whatever it is, and a mutant is killed if one run killed it."""
     identifiers = [f"F-DEMO-{letter}-001" for letter in "CBAD"]
     full, unrun, reduced, void = identifiers
-    contracts = [contract_of(document(id=one, mutants=MUTANTS)) for one in identifiers]
+    contracts = [Stated.of(contract_of(document(id=one, mutants=MUTANTS))) for one in identifiers]
     refused = [ContractError(Path("F-DEMO-Z-001.json"), [Problem("/a", "is wrong", "mend it"), Problem("", "is bad")])]
     entries = [
         entry(1, id=full, killed=("forgets-one",), verdict=Verdict.FAIL),
