@@ -17,7 +17,7 @@ from harness.base.redaction import Redactor
 from harness.cli.parameter_options import overrides
 from harness.contract import Contract
 from harness.contract.entry_point import EntryPointError, locate
-from harness.contract.installed import claims_roots, root_of
+from harness.contract.installed import claims_roots, or_installed, root_of
 from harness.contract.project import Project
 from harness.external.choice import External, Kind
 
@@ -100,7 +100,7 @@ def checked_subject(text: str | None, project: Project) -> str | None:
 def _file(kind: Kind, file: str, project: Project) -> Path:
     if file:
         path = Path(os.path.abspath(file))
-        if not path.exists() and (ready := next(filter(Path.is_file, (root / file for root in claims_roots())), None)):
+        if not path.exists() and (ready := or_installed(Path(file))).exists():
             return ready
     else:
         found = sorted((project.root / _FOLDER).glob("*.toml"))

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.contract.installed import or_installed
 from harness.report.columns import tell
 
 __all__ = ["command"]
@@ -41,7 +42,7 @@ def check(file: Path, folder: Path | None, log: Path | None, parameters: Sequenc
     if folder is not None and not folder.is_dir():
         raise click.BadParameter(f"there is no directory {folder}", param_hint="--run")
     try:
-        trainer = load(file)
+        trainer = load(or_installed(file))
         if folder is None and log is None:
             tell(f"{file} is valid; name a run with --run DIR or --log LOG to see what it matches")
             return ExitStatus.PASS

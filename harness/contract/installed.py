@@ -11,7 +11,7 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["PACKAGE", "claims_roots", "root_of"]
+__all__ = ["PACKAGE", "claims_roots", "or_installed", "root_of"]
 
 PACKAGE = "harness_claims"
 
@@ -39,3 +39,10 @@ def _roots(path: tuple[str, ...]) -> tuple[Path, ...]:
 def root_of(path: Path) -> Path | None:
     """The folder of installed claims that a file is in; None if it is in none."""
     return next((root for root in claims_roots() if path.resolve().is_relative_to(root)), None)
+
+
+def or_installed(file: Path) -> Path:
+    """The file; if there is none, the installed one of that name below a folder of claims, if there is one."""
+    if file.exists():
+        return file
+    return next((place for root in claims_roots() if (place := root / file).is_file()), file)

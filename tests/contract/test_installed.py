@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.contract.installed import claims_roots, root_of
+from harness.contract.installed import claims_roots, or_installed, root_of
 
 
 def test_folders_with_contracts_are_found_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,3 +28,18 @@ def test_folders_with_contracts_are_found_on_the_path(tmp_path: Path, monkeypatc
     assert root_of(tmp_path) is None
     monkeypatch.setattr(sys, "path", [])
     assert claims_roots() == ()
+
+
+def test_a_file_that_is_missing_here_is_the_installed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of the present folder goes before it."""
+    root, name = tmp_path / "site/harness_claims/a", Path("trainers/some.toml")
+    (root / "contracts").mkdir(parents=True)
+    (root / name).parent.mkdir()
+    (root / name).touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+    assert or_installed(name) == root / name
+    assert or_installed(Path("trainers/another.toml")) == Path("trainers/another.toml")
+    name.parent.mkdir()
+    name.touch()
+    assert or_installed(name) == name
