@@ -92,7 +92,7 @@ def predict(
         ProbeError: the probe cannot run here, or the step allocates nothing on the GPU.
     """
     from harness.probe.failures import named_failures
-    from harness.probe.known_values import seen_as_real
+    from harness.probe.host_integers import seen_as_real
     from harness.probe.ranks import simulated_ranks
     from harness.probe.tracer import Tracer
 

@@ -25,9 +25,9 @@ from harness.probe.accumulation import accumulated
 from harness.probe.attention import attention_of
 from harness.probe.device_table import Device
 from harness.probe.errors import Unseeable
+from harness.probe.host_integers import HostIntegers
 from harness.probe.host_values import is_on_host
 from harness.probe.kernel_memory import BIASED, BLAS, hidden_temporaries, is_unmeasured
-from harness.probe.known_values import KnownValues
 from harness.probe.places import Lines, Modules
 from harness.probe.present_device import present_device
 from harness.probe.pretended_cuda import pretended_cuda
@@ -326,7 +326,7 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, tracer: Tracer) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._tracer = tracer
-        self._known = KnownValues()
+        self._known = HostIntegers()
 
     def __torch_dispatch__(
         self, operator: Any, types: Any, arguments: tuple[Any, ...] = (), keywords: dict[str, Any] | None = None

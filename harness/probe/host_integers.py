@@ -16,14 +16,14 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._pytree import tree_flatten, tree_map_only
 
-__all__ = ["KnownValues", "seen_as_real"]
+__all__ = ["HostIntegers", "seen_as_real"]
 
 _LARGEST = 1 << 24
 """Elements of a tensor whose values are kept."""
 _CPU = torch.device("cpu")
 
 
-class KnownValues:
+class HostIntegers:
     """Keeps a copy on the host beside each fake tensor of integers, for as long as it is known."""
 
     def __init__(self) -> None:
