@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -115,3 +116,11 @@ def test_a_calibration_that_cannot_be_read(project: Path) -> None:
     path.unlink()
     path.mkdir()
     assert places(project) == ["/calibration"]
+
+
+def test_a_calibration_that_is_no_json(project: Path) -> None:
+    """The contract names its digest."""
+    content_of_file = b'{"id": 1, "id": 2}'
+    contract = write_contract(project, {**content(), "calibration": hashlib.sha256(content_of_file).hexdigest()})
+    contract.with_suffix(".calibration.json").write_bytes(content_of_file)
+    assert places(project) == ["/calibration/id"]

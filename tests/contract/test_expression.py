@@ -156,6 +156,7 @@ def test_a_raw_string_ends_where_the_engine_says(text: str, quotes: str, raw: st
         ("a <", 4),
         ("a b", 3),
         ("a.1", 2),
+        ("a.'b'", 3),
         ("a[0", 4),
         ("f(a,, b)", 5),
         ("{'k'}", 5),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -239,3 +241,14 @@ def test_the_engine_comes_without_its_command_line() -> None:
     code = "import sys; from harness.contract.cel_engine import engine; engine(); print('typer' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "False\n"
+
+
+def test_what_the_engine_says_is_cut() -> None:
+    """At its first sentence, and at 200 characters."""
+    compiled = compile_rule("the-rule", "self.a < 1.0", "the message")
+    scope = Scope((compiled,), {"a": 0.0}, {}, Device("cpu", "a CPU"), {"a": True})
+    for said, kept in (("a" * 201, "a" * 200), ("a" * 200, "a" * 200), ("First. Second", "First")):
+        program = Mock(**{"execute.side_effect": ValueError(said)})
+        assert replace(compiled, program=program).judge(scope).reason == Reason(
+            ReasonCode.CANNOT_BE_EVALUATED, text=kept
+        )

@@ -21,11 +21,13 @@ from securesystemslib.signer import CryptoSigner
 from syrupy.assertion import SnapshotAssertion
 
 from harness.evidence import attestation
+from harness.evidence import signing as signing_of_bundles
 from harness.evidence.attestation import PAYLOAD_TYPE, AlreadySigned
 from harness.evidence.bundle_layout import ATTESTATION, MANIFEST, RECORD
 from harness.evidence.findings import Code, Detail, Verification
 from harness.evidence.keys import KeyRefused, load_public
 from harness.evidence.signing import sign
+from harness.evidence.verification import verify
 from tests.evidence.attested import envelope_of, forge, known, put, signing, statement_of
 from tests.evidence.factory import copy_of, files_of, reseal, rewrite, sealed, set_at
 
@@ -41,7 +43,9 @@ def told(verification: Verification) -> list[str]:
     lines = []
     for one in verification.findings:
         fields = {**one.fields, **({"text": one.fields["text"].partition(": ")[0]} if "text" in one.fields else {})}
-        lines.append(re.sub("[0-9a-f]{40,}", "DIGEST", f"{one} {one.detail} {json.dumps(fields)}"))
+        lines.append(
+            re.sub(r"[0-9a-f]{40,}|[0-9a-f]{4,}(?=\\u2026)", "DIGEST", f"{one} {one.detail} {json.dumps(fields)}")
+        )
     return lines
 
 
@@ -457,3 +461,22 @@ def test_an_attestation_copied_with_its_bundle_stays_good(attested: Path, tmp_pa
     (twin / ATTESTATION).write_bytes(content)
     assert names == {path.name for path in twin.iterdir()}
     assert known(twin, signer).signed_by == (signer.public_key.keyid,)
+
+
+@pytest.mark.parametrize(("length", "cut"), [(118, False), (119, True)])
+def test_a_long_value_of_a_forged_statement_is_cut(length: int, cut: bool) -> None:
+    """After 117 characters, if it has more than 120 with its quotation marks."""
+    value = "v" * length
+    assert attestation._short(value) == (f'"{value[:116]}…' if cut else f'"{value}"')
+
+
+def test_a_bundle_that_changes_after_it_was_verified_is_not_signed(
+    bundle: Path, signer: CryptoSigner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record vanishes."""
+    sound = verify(bundle)
+    (bundle / RECORD).unlink()
+    monkeypatch.setattr(signing_of_bundles, "verify", lambda _: sound)
+    with pytest.raises(KeyRefused):
+        sign(bundle, signer)
+    assert not (bundle / ATTESTATION).exists()

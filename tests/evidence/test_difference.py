@@ -140,3 +140,8 @@ def test_runs_of_two_claims_have_no_difference(tmp_path: Path) -> None:
     for pair in ((first, second), (second, first)):
         with pytest.raises(DifferenceError):
             compare(*pair, {})
+
+
+def test_pandas_is_loaded_for_series_only() -> None:
+    """It takes most of a second."""
+    assert "pd" not in vars(difference)

@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -93,6 +94,8 @@ def test_what_appears_changes_and_vanishes(tmp_path: Path, cache: Path, monkeypa
     assert [entry.verdict for entry in read(evidence, cache=cache).entries] == ["PASS", "FAIL", "PASS"]
     shutil.rmtree(first)
     assert [entry.run for entry in read(evidence, cache=cache).entries] == ["b", "c"]
+    with closing(sqlite3.connect(database(cache))) as connection:
+        assert connection.execute("SELECT count(*) FROM bundles").fetchone() == (2,)
     assert seen == [third, second, second]
     shutil.rmtree(evidence)
     assert read(evidence, cache=cache) == Contents((), ())

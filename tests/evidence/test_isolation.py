@@ -257,3 +257,15 @@ def test_few_works_are_started_ahead_of_the_first_answer() -> None:
     assert sum(1 for _ in outcomes) == 60
     os.close(reading)
     os.close(writing)
+
+
+def test_a_work_has_no_signal_handler_of_its_caller() -> None:
+    """Its limits of CPU time would not end it."""
+    numbers = (signal.SIGPROF, signal.SIGXCPU)
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    try:
+        answer = isolated(lambda: bytes(signal.getsignal(number) is signal.SIG_DFL for number in numbers), LIMITS)
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+    assert answer == bytes([True, True])

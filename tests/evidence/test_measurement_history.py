@@ -105,7 +105,13 @@ def test_every_column_of_a_row() -> None:
 def test_runs_of_other_claims_are_no_noise() -> None:
     """Whatever their names, and however soon before they ran."""
     of = entry(9)
-    others = [entry(1, id="F-AAA-ONE-001"), entry(2, id="F-ZZZ-ONE-001"), entry(3), entry(9, run="b"), entry(10)]
+    others = [
+        entry(1, id="F-AAA-ONE-001"),
+        entry(2, id="F-ZZZ-ONE-001"),
+        entry(3, id=f"{of.id[:4]}{of.id[4:]}"),
+        entry(9, run="b"),
+        entry(10),
+    ]
     noise = earlier_noise(of, others, told(others, [1.0, 2.0, 3.0, 4.0, 5.0]))
     assert {name: (one.count, one.middle) for name, one in noise.items()} == {
         "loss": (1, 3.0),

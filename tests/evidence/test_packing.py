@@ -219,6 +219,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         (["a/b", "A/c"], "the folders 'D-1/F-A-001/run/A' and 'D-1/F-A-001/run/a' may be one folder"),
         (["a", "a/b"], "'D-1/F-A-001/run/a' is a file, and 'D-1/F-A-001/run/a' a folder"),
         (["a/b/c"], "'D-1/F-A-001/run/a/b/c' lies more than 2 folders deep in its bundle"),
+        (
+            ["a" * 61],
+            f"'D-1/F-A-001/run/{'a' * 44}'… is too long: a name has at most 20 bytes, with its folders 40",
+        ),
         (["a" * 21], f"'D-1/F-A-001/run/{'a' * 21}'… is too long: a name has at most 20 bytes, with its folders 40"),
         (["é" * 11], f"'D-1/F-A-001/run/{'é' * 11}'… is too long: a name has at most 20 bytes, with its folders 40"),
         (

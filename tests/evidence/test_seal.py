@@ -349,3 +349,10 @@ def test_the_folder_of_evidence_is_made_before_the_run(tmp_path: Path) -> None:
     for _ in range(2):
         Sealer(folder).prepare()
         assert list(folder.iterdir()) == []
+
+
+def test_a_folder_of_evidence_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    """Above it is a file."""
+    (tmp_path / "a").write_text("")
+    with pytest.raises(SealError):
+        Sealer(tmp_path / "a" / "b").prepare()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from harness.base.schemas import Problem
 from harness.base.vocabulary import Verdict
 from harness.contract import ContractError
+from harness.contract.project import Project
 from harness.evidence.stated_claims import Stated
-from harness.evidence.survey import Gaps, gaps
-from tests.contracts import contract_of, document
+from harness.evidence.survey import Gaps, Survey, gaps
+from tests.contracts import IDENTIFIER, contract_of, document, write_contract, write_project
 from tests.evidence.entries import entry
 from tests.evidence.factory import MUTANTS
 
@@ -42,3 +45,12 @@ def test_gaps_of_every_kind() -> None:
     )
     for part in (found.unclaimed, found.refused, found.never_killed, found.orphaned):
         assert list(part) == sorted(part)
+
+
+def test_a_refused_contract_has_no_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if its claim never ran."""
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
+    root = write_project(tmp_path / "project")
+    write_contract(root, "{}", "F-DEMO-B-002")
+    survey = Survey.of(Project.find(root))
+    assert (len(survey.refused), survey.by_id) == (1, {IDENTIFIER: "UNRUN"})

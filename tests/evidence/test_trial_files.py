@@ -31,7 +31,7 @@ from harness.execution.steps import Steps
 from harness.judging.judge import judge
 from harness.judging.verdict import fate_of
 from harness.search.counterexample import Counterexample
-from tests.contracts import healthy, observe
+from tests.contracts import contract_of, document, healthy, observe
 from tests.evidence.factory import contract_in, trial
 
 
@@ -205,3 +205,16 @@ def test_what_is_no_log_is_refused_at_its_byte(content: str, why: str) -> None:
     with pytest.raises(TrialLogError) as refused:
         parse_log(content.encode())
     assert str(refused.value) == why
+
+
+def test_a_clause_reads_the_measurement_that_holds_its_value() -> None:
+    """The rest of a killed mutant's observation is left out."""
+    whole = document()
+    whole["observation"]["properties"]["values"]["items"]["minimum"] = 0.0
+    whole["mutants"][0]["violates"] = ["values[].minimum"]
+    contract = contract_of(whole)
+    (mutant,) = contract.mutants
+    observation = observe(healthy(values=[-1.0]), subject=mutant.subject)
+    outcome = fate_of(mutant, judge(contract, observation))
+    assert outcome.fate is Fate.KILLED
+    assert set(trial_files._needed(contract, mutant, observation, outcome).measurements) == {"values"}

@@ -139,6 +139,11 @@ def test_a_profile_that_the_contract_lacks_is_judged_all_the_same() -> None:
             (NOT_MEASURED, None, Reason(ReasonCode.NOT_ASKED, "driver")),
         ),
         (
+            Residency(-1, driver_seen=True),
+            (FAIL, -1, "B", Reason(ReasonCode.NOT_ON_THE_GPU, "allocator")),
+            (PASS, True, None),
+        ),
+        (
             Residency(reason="no NVML"),
             (NOT_MEASURED, None, "B", Reason(ReasonCode.NOT_ASKED, "allocator", "no NVML")),
             (NOT_MEASURED, None, Reason(ReasonCode.NOT_ASKED, "driver", "no NVML")),

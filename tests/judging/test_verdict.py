@@ -181,6 +181,11 @@ def _because(mutant: str, fate: Fate) -> Reason:
             False,
             (Verdict.NOT_MEASURED, Reason(ReasonCode.NO_MUTANT, cause=_REASONS[Fate.NOT_RUN]), False),
         ),
+        (
+            [Fate.NOT_RUN],
+            False,
+            (Verdict.NOT_MEASURED, Reason(ReasonCode.NO_MUTANT, cause=_REASONS[Fate.NOT_RUN]), False),
+        ),
         ([], False, (Verdict.NOT_MEASURED, Reason(ReasonCode.NO_MUTANT), False)),
         ([Fate.NOT_RUN, Fate.KILLED], False, (Verdict.PASS, None, True)),
     ],

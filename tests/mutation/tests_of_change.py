@@ -32,7 +32,11 @@ ELSEWHERE = {
     "harness/contract/equivalent.py": ["tests/run/planting/test_recorded.py", "tests/cli/test_plant.py"],
     "harness/contract/imports.py": ["tests/evidence/test_staleness.py"],
     "harness/contract/mentions.py": ["tests/cli/test_status.py"],
-    "harness/contract/model.py": ["tests/contract/test_loader.py", "tests/judging/test_judge.py"],
+    "harness/contract/model.py": [
+        "tests/contract/test_loader.py",
+        "tests/contract/test_calibration.py",
+        "tests/judging/test_judge.py",
+    ],
     "harness/contract/planting.py": ["tests/run/planting/test_recorded.py", "tests/evidence/test_staleness.py"],
     "harness/evidence/artifacts.py": ["tests/evidence/test_seal.py"],
     "harness/evidence/bundle_checks.py": ["tests/evidence/test_verification.py"],
@@ -41,6 +45,7 @@ ELSEWHERE = {
     "harness/evidence/placing.py": ["tests/evidence/test_unpacking.py", "tests/evidence/test_merging.py"],
     "harness/evidence/survey.py": ["tests/cli/test_list.py", "tests/cli/test_status.py"],
     "harness/evidence/untrusted.py": ["tests/evidence/test_verification.py", "tests/evidence/test_hostile.py"],
+    "harness/evidence/walk.py": ["tests/evidence/test_index.py"],
 }
 """Tests of modules that no test needs to import."""
 
