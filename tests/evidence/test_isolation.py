@@ -269,3 +269,10 @@ def test_a_work_has_no_signal_handler_of_its_caller() -> None:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
     assert answer == bytes([True, True])
+
+
+def test_a_machine_may_have_been_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clock then shows many seconds."""
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + 1e6)
+    assert list(isolated_all([lambda: b"a"] * 3, LIMITS, 2)) == [b"a"] * 3
