@@ -110,24 +110,28 @@ def _compared(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
     rows: list[dict[str, Any]] = [{"name": name} for name in arguments.only]
     with ThreadPoolExecutor(arguments.jobs) as pool, _Outside() as outside:
-        found = pool.map(lambda row: _child("predict", row["name"]), rows)
-        for row, predicted in zip(rows, found, strict=True):
+        answers = pool.map(lambda row: _child("predict", row["name"]), rows)
+        for row, predicted in zip(rows, answers, strict=True):
             row["predicted"] = predicted
             print("predicted", _line(row), flush=True)
             _keep(rows, arguments.json)
     memory = _Memory()
 
-    def complete(row: dict[str, Any]) -> None:
+    def found(row: dict[str, Any]) -> dict[str, Any]:
+        further = {}
         if torch.cuda.is_available():
             with memory.taken(row["predicted"].get("reserved", 0) + GIB):
-                row["measured"] = _child("measure", row["name"])
+                further["measured"] = _child("measure", row["name"])
         if row["name"] in arguments.trackers:
-            row["tracker"] = _child("track", row["name"])
+            further["tracker"] = _child("track", row["name"])
+        return further
 
     tracked_first = sorted(rows, key=lambda row: row["name"] not in arguments.trackers)
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        for done in as_completed([pool.submit(lambda row: (complete(row), row)[1], row) for row in tracked_first]):
-            row = done.result()
+        working = {pool.submit(found, row): row for row in tracked_first}
+        for done in as_completed(working):
+            row = working[done]
+            row.update(done.result())  # here, and not in the threads: this one writes all rows to the file
             row["outside"] = outside.most
             trace = row.get("measured", {}).pop("trace", None)
             if trace and arguments.traces:
@@ -149,12 +153,13 @@ class _Memory:
     def __init__(self) -> None:
         import torch
 
-        self._free = torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else 0
+        self._whole = torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else 0
+        self._free = self._whole
         self._changed = threading.Condition()
 
     @contextmanager
     def taken(self, size: int) -> Iterator[None]:
-        size = min(size, self._free) if self._free else size
+        size = min(size, self._whole)
         with self._changed:
             self._changed.wait_for(lambda: self._free >= size)
             self._free -= size
