@@ -38,7 +38,7 @@ def changed(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def test_a_claim_in_quarantine(folder: Path) -> None:
-    """Its NOT_MEASURED is told, sealed and counted, with a remark. Only the exit status is that of the other claim."""
+    """The run shows, seals and counts its NOT_MEASURED, with a remark. The exit status is that of the other claim."""
     entry = 'claim = "F-TOY-BROKEN-001"\ndevice = "CPU"\nreason = "no library"\nuntil = 2999-01-01\n'
     (folder / "pyproject.toml").write_text(f"[tool.harness]\n[[tool.harness.quarantine]]\n{entry}")
     done = harness(folder, "run", "--all", "--json", "run.json")

@@ -16,7 +16,7 @@ def test_texts_that_begin_with_todo_have_their_place() -> None:
 
 
 def test_the_first_docstring_of_each_module_has_its_line(tmp_path: Path) -> None:
-    """A module that several entry points name is told once. One that cannot be found is left out."""
+    """A module that several entry points name is listed once. A module that cannot be found is left out."""
     modules = {
         "one": '"""Done."""\n\n\ndef falsify():\n    """TODO."""\n    """TODO"""\nMutant = 1\n',
         "two": '"""TODO\n"""\nSubject = Mutant = 1\n',

@@ -61,7 +61,7 @@ IN_PROCESS: dict[str, dict[str, Any]] = {
     PERIOD: {"steps": 4, "periods": [1, 3, 4, 5, 0], "steps_of_many": 2, "steps_without_period": 3},
     ROUNDTRIP: {"dropout": 0.2},
     PREPARATION: {"top_k": 64},
-    EXPORT: {"required_metadata": []},
+    EXPORT: {"required_metadata": ["teacher_model", "temperature", "alpha", "epoch", "step", "final_loss"]},
     BATCH: {},
     EMBEDDING: {"embedding": "model.embed_tokens.weight", "learning_rate": 1.5e-5},
     LEARNING_RATE: {"learning_rate": 1.5e-5, "warmup_steps": 2, "gradient_norm": 0.01},

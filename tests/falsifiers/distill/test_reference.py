@@ -99,7 +99,7 @@ def test_the_half_billion_architecture_is_qwen2s(tmp_path: Path) -> None:
 )
 def test_a_falsifier_measures_what_its_contract_declares(tmp_path: Path, claim: str, falsify) -> None:  # type: ignore[no-untyped-def]
     """Everything declared, nothing else, and what ran is read back."""
-    setting = a_setting(tmp_path, embedding="model.embed_tokens.weight", required_metadata=["step"])
+    setting = a_setting(tmp_path, embedding="model.embed_tokens.weight", required_metadata=["step", "alpha"])
     trial, recorded = a_trial(setting, Distillation, declared(claim))
     falsify(trial)
     assert recorded.measurements.keys() == declared(claim)
