@@ -123,26 +123,31 @@ def main() -> None:
             arguments.json.write_text(json.dumps(results, indent=1))
 
 
-def candidates(kernel: str, width: int) -> Iterator[Blocks]:
+def candidates(kernel: str, width: int, longest: int) -> Iterator[Blocks]:
     """Yield blocks that may suit a kernel."""
-    sizes: dict[str, tuple[tuple[int, int, int, int], ...]] = {
-        "out": ((64, 64, 4, 3), (64, 64, 4, 4), (64, 32, 4, 4), (128, 128, 8, 3), (128, 64, 8, 3), (128, 64, 4, 3)),
-        "of_q": ((128, 64, 8, 3), (64, 64, 4, 2), (64, 64, 4, 3), (64, 32, 4, 3), (64, 32, 4, 4), (64, 128, 4, 2)),
-        "of_kv": ((32, 64, 4, 3), (32, 64, 4, 4), (64, 64, 4, 2), (64, 64, 4, 3), (64, 128, 8, 3), (32, 128, 8, 4)),
+    sizes: dict[tuple[str, bool], tuple[tuple[int, int, int, int], ...]] = {
+        ("out", True): ((64, 64, 4, 3), (128, 128, 8, 3)),
+        ("of_q", True): ((64, 64, 4, 2), (128, 64, 8, 3)),
+        ("of_kv", True): ((64, 64, 4, 2), (32, 64, 4, 3), (64, 128, 8, 3)),
+        ("out", False): ((128, 64, 4, 3), (64, 64, 4, 3)),
+        ("of_q", False): ((64, 64, 4, 3), (128, 64, 4, 3)),
+        ("of_kv", False): ((64, 64, 4, 3), (64, 64, 4, 2)),
     }
-    for rows, keys, warps, stages in sizes[kernel]:
-        loaded = 2 * (keys if kernel != "of_kv" else rows) * stages * width * 2
-        held = (rows if kernel != "of_kv" else keys) * width * 2 * (1 if kernel == "out" else 2)
-        if loaded + held <= 227 << 10:
-            yield Blocks(rows, keys, warps, stages)
-            yield Blocks(rows, keys, warps, stages, tma=False)
+    side_by_side = max(1, (8 << 20) // (longest * width * 2))  # Whose keys and values fit the cache
+    for rows, keys, warps, stages in sizes[kernel, width == 128]:
+        for edges in range(3):
+            yield Blocks(rows, keys, warps, stages, edges=edges)
+            yield Blocks(rows, keys, warps, stages, edges=edges, together=side_by_side)
+    rows, keys, warps, stages = sizes[kernel, width == 128][0]
+    yield Blocks(rows, keys, warps, stages, tma=False)
+    yield Blocks(rows, keys, warps, stages, tma=False, edges=1, together=side_by_side)
 
 
 def swept(inputs: Inputs, shape: str, plan: Plan, found: dict[str, Any]) -> Plan:
     """Print how long each kernel takes with each of its candidates, and return the fastest plan."""
     for kernel in KERNELS:
         arms: Arms = {}
-        for blocks in candidates(kernel, inputs.q.shape[2]):
+        for blocks in candidates(kernel, inputs.q.shape[2], inputs.longest):
             arm = call_of(inputs, kernel, replace(plan, **{kernel: blocks}))
             try:
                 arm()
@@ -158,14 +163,15 @@ def swept(inputs: Inputs, shape: str, plan: Plan, found: dict[str, Any]) -> Plan
         best = min(times, key=lambda name: times[name])
         line = ", ".join(f"{name} {times[name] * 1e3:.3f}" for name in sorted(times, key=lambda name: times[name]))
         print(f"{shape} {kernel}: {line}", flush=True)
-        chosen = next(one for one in candidates(kernel, inputs.q.shape[2]) if shown(one) == best)
+        chosen = next(one for one in candidates(kernel, inputs.q.shape[2], inputs.longest) if shown(one) == best)
         plan = replace(plan, **{kernel: chosen})
     return plan
 
 
 def shown(blocks: Blocks) -> str:
-    """Return blocks as rows x keys, warps, stages, and how they are loaded."""
-    return f"{blocks.rows}x{blocks.keys}/{blocks.warps}/{blocks.stages}{'' if blocks.tma else '-'}"
+    """Return blocks as rows x keys, warps, stages, how they are loaded, edges, and heads that take turns."""
+    size = f"{blocks.rows}x{blocks.keys}/{blocks.warps}/{blocks.stages}{'' if blocks.tma else '-'}"
+    return f"{size}e{blocks.edges}{f't{blocks.together}' if blocks.together else ''}"
 
 
 def call_of(inputs: Inputs, kernel: str, plan: Plan) -> Callable[[], object]:
@@ -328,8 +334,9 @@ def compile_all(shapes: tuple[str, ...], theirs: Path | None, sweep: bool, proce
     jobs = []
     alike = {tuple(shape.rstrip("j").split("x")[i] for i in (0, 2, 3)): shape.rstrip("j") for shape in shapes}
     for shape in alike.values():
-        width = int(shape.split("x")[3])
-        jobs += [(shape, kernel, blocks) for kernel in KERNELS for blocks in candidates(kernel, width) if sweep]
+        width, longest = int(shape.split("x")[3]), int(shape.split("x")[1])
+        kinds = [(kernel, blocks) for kernel in KERNELS for blocks in candidates(kernel, width, longest) if sweep]
+        jobs += [(shape, *kind) for kind in kinds]
         if theirs is not None:
             jobs += [(shape, way, number) for way in ("_hstu_attn_fwd", "_hstu_attn_bwd") for number in range(48)]
     context = multiprocessing.get_context("spawn")

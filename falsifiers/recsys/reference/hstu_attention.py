@@ -17,6 +17,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+import numpy
 import torch
 import triton
 from torch import Tensor
@@ -63,6 +64,8 @@ class Blocks:
         warps: of a program.
         stages: loads in flight.
         tma: whole blocks are loaded by the tensor memory accelerator.
+        edges: where masked blocks are; see `hstu_kernels`.
+        together: heads that take turns; 0 to begin with the longest sequences, head by head.
     """
 
     rows: int
@@ -70,6 +73,8 @@ class Blocks:
     warps: int
     stages: int
     tma: bool = True
+    edges: int = 0
+    together: int = 0
 
 
 @dataclass(frozen=True)
@@ -196,8 +201,8 @@ def _over_keys(
         q, k, v, of, out, _descriptor(k, blocks.keys) if tma else k, _descriptor(v, blocks.keys) if tma else v,
         offsets, *_counts(mask, offsets),
         *_strides(q, k, v, of, out), alpha / 2.0, scale if above is None else scale * alpha / 2.0,
-        *_numbers(mask), q.shape[1], len(offsets) - 1, count,
-        gradient=above is not None, use_tma=tma, **_constants(q, v, mask, offsets),
+        *_numbers(mask), q.shape[1], len(offsets) - 1, count, max(blocks.together, 1),
+        gradient=above is not None, use_tma=tma, **_constants(q, v, mask, offsets, blocks),
     )  # fmt: skip
 
 
@@ -221,8 +226,8 @@ def _over_rows(
         _descriptor(q, blocks.rows) if tma else q, _descriptor(above, blocks.rows) if tma else above,
         offsets, *_counts(mask, offsets),
         *_strides(q, k, v, above, of_k, of_v), alpha / 2.0, scale * alpha / 2.0, scale,
-        *_numbers(mask), q.shape[1], len(offsets) - 1, count,
-        use_tma=tma, **_constants(q, v, mask, offsets),
+        *_numbers(mask), q.shape[1], len(offsets) - 1, count, max(blocks.together, 1),
+        use_tma=tma, **_constants(q, v, mask, offsets, blocks),
     )  # fmt: skip
 
 
@@ -234,9 +239,10 @@ def _launch(name: str, programs: int, on: Tensor, blocks: Blocks, *arguments: An
     """
     if programs == 0 or len(on) == 0:
         return
-    constants |= {"row_block": blocks.rows, "key_block": blocks.keys, "stages": blocks.stages}
+    constants |= {"row_block": blocks.rows, "key_block": blocks.keys, "stages": blocks.stages, "edges": blocks.edges}
     if not on.is_cuda:
-        getattr(_interpreted(), name)[(programs,)](*arguments, **constants)
+        with numpy.errstate(over="ignore"):  # silu of a large negative score divides by infinity, as on a GPU
+            getattr(_interpreted(), name)[(programs,)](*arguments, **constants)
         return
     kernel = getattr(hstu_kernels, name)
     with torch.cuda.device_of(on):
@@ -278,7 +284,7 @@ def _interpreted() -> ModuleType:
     return module
 
 
-def _constants(q: Tensor, v: Tensor, mask: HstuMask, offsets: Tensor) -> dict[str, Any]:
+def _constants(q: Tensor, v: Tensor, mask: HstuMask, offsets: Tensor, blocks: Blocks) -> dict[str, Any]:
     batch = len(offsets) - 1
     contextuals = mask.num_contextuals
     return {
@@ -286,7 +292,7 @@ def _constants(q: Tensor, v: Tensor, mask: HstuMask, offsets: Tensor) -> dict[st
         "context_kind": 2 if isinstance(contextuals, Tensor) else 1 if contextuals else 0,
         "has_window": mask.max_attn_len > 0, "has_full": mask.min_full_attn_seq_len > 0,
         "fast": q.is_cuda and q.dtype is torch.bfloat16,
-        "pad": triton.next_power_of_2(batch) if 1 < batch <= _SORTED else 0,
+        "pad": triton.next_power_of_2(batch) if 1 < batch <= _SORTED and not blocks.together else 0,
         "width": q.shape[2], "value_width": v.shape[2],
     }  # fmt: skip
 

@@ -14,8 +14,13 @@ import triton.language as tl
 
 __all__ = ["over_keys", "over_rows"]
 
-PLAIN = ["context", "group", "window", "full", "heads", "batch", "blocks"]
+PLAIN = ["context", "group", "window", "full", "heads", "batch", "blocks", "together"]
 """Numbers for whose value no kernel is compiled anew."""
+
+APART, BRANCH, EVERYWHERE = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+"""Where masked blocks are: in a loop of their own, in a branch of the one loop, or all blocks of it are masked."""
+NOTHING = tl.constexpr(-64.0)
+"""Half of a score for which silu and its slope are 0."""
 
 
 @triton.jit
@@ -34,6 +39,19 @@ def _sequence(  # type: ignore[no-untyped-def]
     if context_kind == 2:
         shift = tl.load(contextuals + item).to(tl.int32) - 1
     return start.to(tl.int64), length, history, shift
+
+
+@triton.jit
+def _place(heads, batch, blocks, together):  # type: ignore[no-untyped-def]
+    """Return which head of the batch a program has, and which block of it.
+
+    Programs of `together` heads take turns, so that blocks of equal places start side by side.
+    """
+    program = tl.program_id(0)
+    group = program // (together * blocks)
+    inside = program - group * (together * blocks)
+    size = tl.minimum(together, heads * batch - group * together)
+    return group * together + inside % size, inside // size
 
 
 @triton.jit
@@ -69,7 +87,10 @@ def _valid(  # type: ignore[no-untyped-def]
     distance = row_id - key_id
     if not causal:
         distance = tl.abs(distance)
-    valid = (rows == keys) | (distance > 0)
+    if causal and context_kind == 0:  # noqa: SIM108 - Triton compiles one branch of a statement
+        valid = rows >= keys
+    else:
+        valid = (rows == keys) | (distance > 0)
     if has_targets:
         row_target = row_id - end
         key_target = key_id - end
@@ -141,44 +162,46 @@ def _load_some(at, first, end, row_stride, size: tl.constexpr, width: tl.constex
 
 
 @triton.jit
-def _key_step(  # type: ignore[no-untyped-def]
-    total, q, above, k, v, valid, half_alpha, gradient: tl.constexpr, masked: tl.constexpr, fast: tl.constexpr
-):  # fmt: skip
-    """Add what a block of keys gives to the output, or to the gradient of q."""
+def _products(q, k, above, v, half_alpha, gradient: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Return half of the scores, and the gradient of the weights: [rows of q, rows of k]."""
     half = tl.dot(q, tl.trans(k), input_precision="ieee") * half_alpha
+    of_weights = half
     if gradient:
         of_weights = tl.dot(above, tl.trans(v), input_precision="ieee")
-        _, factors = _silu_and_slope(half, fast)
-        factors = of_weights * factors
-        right = k
+    return half, of_weights
+
+
+@triton.jit
+def _key_step(total, half, of_weights, k, v, gradient: tl.constexpr, fast: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Add what a block of keys gives to the output, or to the gradient of q."""
+    if gradient:
+        _, slope = _silu_and_slope(half, fast)
+        total = tl.dot((of_weights * slope).to(k.dtype), k, total, input_precision="ieee")
     else:
-        factors = _silu(half, fast)
-        right = v
-    if masked:
-        factors = tl.where(valid, factors, 0.0)
-    return tl.dot(factors.to(right.dtype), right, total, input_precision="ieee")
+        total = tl.dot(_silu(half, fast).to(v.dtype), v, total, input_precision="ieee")
+    return total
 
 
 @triton.jit(do_not_specialize=PLAIN)
 def over_keys(  # type: ignore[no-untyped-def]
     q, k, v, above, out, k_tma, v_tma, offsets, targets, contextuals,
     q_row, q_head, k_row, k_head, v_row, v_head, above_row, above_head, out_row, out_head,
-    half_alpha, scale, context, group, window, full, heads, batch, blocks,
+    half_alpha, scale, context, group, window, full, heads, batch, blocks, together,
     causal: tl.constexpr, has_targets: tl.constexpr, context_kind: tl.constexpr, has_window: tl.constexpr,
     has_full: tl.constexpr,
     gradient: tl.constexpr, fast: tl.constexpr, use_tma: tl.constexpr, pad: tl.constexpr,
     width: tl.constexpr, value_width: tl.constexpr, row_block: tl.constexpr, key_block: tl.constexpr,
-    stages: tl.constexpr,
+    stages: tl.constexpr, edges: tl.constexpr,
 ):  # fmt: skip
     """Write a block of rows of the output; with `gradient`, of the gradient of q.
 
     `above` is the gradient of the output. The scale is 1 over the scaling length, or half of alpha times that.
     `context_kind` is 0 for no contextuals, 1 for `context` in each sequence, 2 for the tensor `contextuals`.
     """
-    program = tl.program_id(0)
-    first = (blocks - 1 - program % blocks) * row_block
-    head = ((program // blocks) % heads).to(tl.int64)
-    item = _longest_first(program // blocks // heads, offsets, batch, pad)
+    pair, place = _place(heads, batch, blocks, together)
+    first = (blocks - 1 - place) * row_block
+    head = (pair % heads).to(tl.int64)
+    item = _longest_first(pair // heads, offsets, batch, pad)
     start, length, history, shift = _sequence(item, offsets, targets, contextuals, context, has_targets, context_kind)
     if first >= length:
         return
@@ -219,8 +242,13 @@ def over_keys(  # type: ignore[no-untyped-def]
         again = tl.where(mixed, high, again)
     bare = low + (bare - low + key_block - 1) // key_block * key_block
     dressed = bare + tl.maximum(dressed - bare, 0) // key_block * key_block
-    count = (bare - low) // key_block
-    count_more = count + (tl.maximum(middle - dressed, 0) + key_block - 1) // key_block
+    begin = bare
+    whole = dressed
+    if edges != APART:
+        begin = low
+        whole = low + tl.maximum(tl.minimum(middle + key_block - 1, length) - low, 0) // key_block * key_block
+    count = (begin - low) // key_block
+    count_more = count + (tl.maximum(middle - whole, 0) + key_block - 1) // key_block
     count_all = count_more + (tl.maximum(high - again, 0) + key_block - 1) // key_block
 
     q_at = q + start * q_row + head * q_head
@@ -235,13 +263,30 @@ def over_keys(  # type: ignore[no-untyped-def]
         total = tl.full([row_block, width], 0.0, tl.float32)
     else:
         total = tl.full([row_block, value_width], 0.0, tl.float32)
-    for at in tl.range(bare, dressed, key_block, num_stages=stages):
+    rows = (first + tl.arange(0, row_block))[:, None]
+    for at in tl.range(begin, whole, key_block, num_stages=stages):
         my_k = _load(k_at, k_tma, at, k_row, head, start, key_block, width, use_tma)
         my_v = _load(v_at, v_tma, at, v_row, head, start, key_block, value_width, use_tma)
-        total = _key_step(total, my_q, my_above, my_k, my_v, 0, half_alpha, gradient, False, fast)
-    rows = (first + tl.arange(0, row_block))[:, None]
+        half, of_weights = _products(my_q, my_k, my_above, my_v, half_alpha, gradient)
+        if edges == EVERYWHERE:
+            keys = (at + tl.arange(0, key_block))[None, :]
+            valid = _valid(
+                rows, keys, history, shift, group, window, full, causal, has_targets, context_kind, has_window, has_full
+            )
+            if has_targets or context_kind != 0 or not causal:
+                valid = valid & (keys < middle)
+            half = tl.where(valid, half, NOTHING)
+        if edges == BRANCH:  # noqa: SIM102 - one condition is known to the compiler
+            if (at < bare) | (at >= dressed):
+                keys = (at + tl.arange(0, key_block))[None, :]
+                valid = (keys < middle) & _valid(
+                    rows, keys, history, shift, group, window, full, causal, has_targets, context_kind, has_window,
+                    has_full,
+                )  # fmt: skip
+                half = tl.where(valid, half, NOTHING)
+        total = _key_step(total, half, of_weights, my_k, my_v, gradient, fast)
     for turn in tl.range(0, count_all, num_stages=1):
-        at = tl.where(turn < count, low + turn * key_block, dressed + (turn - count) * key_block)
+        at = tl.where(turn < count, low + turn * key_block, whole + (turn - count) * key_block)
         at = tl.where(turn < count_more, at, again + (turn - count_more) * key_block)
         end = tl.where(turn < count_more, middle, high)
         my_k = _load_some(k_at, at, end, k_row, key_block, width)
@@ -250,7 +295,8 @@ def over_keys(  # type: ignore[no-untyped-def]
         valid = (keys < end) & _valid(
             rows, keys, history, shift, group, window, full, causal, has_targets, context_kind, has_window, has_full
         )
-        total = _key_step(total, my_q, my_above, my_k, my_v, valid, half_alpha, gradient, True, fast)
+        half, of_weights = _products(my_q, my_k, my_above, my_v, half_alpha, gradient)
+        total = _key_step(total, tl.where(valid, half, NOTHING), of_weights, my_k, my_v, gradient, fast)
     inside = (first + tl.arange(0, row_block) < length)[:, None]
     out_at = out + start * out_row + head * out_head
     if gradient:
@@ -262,16 +308,9 @@ def over_keys(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _row_step(  # type: ignore[no-untyped-def]
-    of_k, of_v, k, v, q, above, valid, half_alpha, masked: tl.constexpr, fast: tl.constexpr
-):  # fmt: skip
-    """Add what a block of rows gives to the gradients of k and v. Scores are [keys, rows]."""
-    half = tl.dot(k, tl.trans(q), input_precision="ieee") * half_alpha
-    of_weights = tl.dot(v, tl.trans(above), input_precision="ieee")
+def _row_step(of_k, of_v, half, of_weights, q, above, fast: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Add what a block of rows gives to the gradients of k and v."""
     weights, slope = _silu_and_slope(half, fast)
-    if masked:
-        weights = tl.where(valid, weights, 0.0)
-        slope = tl.where(valid, slope, 0.0)
     of_v = tl.dot(weights.to(above.dtype), above, of_v, input_precision="ieee")
     of_k = tl.dot((of_weights * slope).to(q.dtype), q, of_k, input_precision="ieee")
     return of_k, of_v
@@ -281,24 +320,24 @@ def _row_step(  # type: ignore[no-untyped-def]
 def over_rows(  # type: ignore[no-untyped-def]
     q, k, v, above, of_k, of_v, q_tma, above_tma, offsets, targets, contextuals,
     q_row, q_head, k_row, k_head, v_row, v_head, above_row, above_head, of_k_row, of_k_head, of_v_row, of_v_head,
-    half_alpha, k_scale, v_scale, context, group, window, full, heads, batch, blocks,
+    half_alpha, k_scale, v_scale, context, group, window, full, heads, batch, blocks, together,
     causal: tl.constexpr, has_targets: tl.constexpr, context_kind: tl.constexpr, has_window: tl.constexpr,
     has_full: tl.constexpr,
     fast: tl.constexpr, use_tma: tl.constexpr, pad: tl.constexpr,
     width: tl.constexpr, value_width: tl.constexpr, row_block: tl.constexpr, key_block: tl.constexpr,
-    stages: tl.constexpr,
+    stages: tl.constexpr, edges: tl.constexpr,
 ):  # fmt: skip
     """Write a block of keys of the gradients of k and v. See `over_keys` for what both take."""
-    program = tl.program_id(0)
-    first = (program % blocks) * key_block
-    head = ((program // blocks) % heads).to(tl.int64)
-    item = _longest_first(program // blocks // heads, offsets, batch, pad)
+    pair, place = _place(heads, batch, blocks, together)
+    first = place * key_block
+    head = (pair % heads).to(tl.int64)
+    item = _longest_first(pair // heads, offsets, batch, pad)
     start, length, history, shift = _sequence(item, offsets, targets, contextuals, context, has_targets, context_kind)
     if first >= length:
         return
     last = tl.minimum(first + key_block, length) - 1
-    # Rows below `ahead`; then from low to high, of which those from bare to dressed need no mask; after `middle`, rows
-    # are left out to `again`
+    # Rows below `ahead`, and rows from low to high. Those from bare to dressed need no mask; those from `middle` to
+    # `again` are left out
     ahead = 0
     low = 0
     bare = 0
@@ -337,9 +376,14 @@ def over_rows(  # type: ignore[no-untyped-def]
             dressed = 0
     bare = low + (tl.minimum(bare, middle) - low + row_block - 1) // row_block * row_block
     dressed = bare + tl.maximum(dressed - bare, 0) // row_block * row_block
+    begin = bare
+    whole = dressed
+    if edges != APART:
+        begin = low
+        whole = low + tl.maximum(tl.minimum(middle + row_block - 1, length) - low, 0) // row_block * row_block
     count_ahead = (ahead + row_block - 1) // row_block
-    count = count_ahead + (bare - low) // row_block
-    count_more = count + (tl.maximum(middle - dressed, 0) + row_block - 1) // row_block
+    count = count_ahead + (begin - low) // row_block
+    count_more = count + (tl.maximum(middle - whole, 0) + row_block - 1) // row_block
     count_all = count_more + (tl.maximum(high - again, 0) + row_block - 1) // row_block
 
     q_at = q + start * q_row + head * q_head
@@ -348,13 +392,28 @@ def over_rows(  # type: ignore[no-untyped-def]
     my_v = _load_some(v + start * v_row + head * v_head, first, length, v_row, key_block, value_width)
     my_of_k = tl.full([key_block, width], 0.0, tl.float32)
     my_of_v = tl.full([key_block, value_width], 0.0, tl.float32)
-    for at in tl.range(bare, dressed, row_block, num_stages=stages):
+    keys = (first + tl.arange(0, key_block))[:, None]
+    for at in tl.range(begin, whole, row_block, num_stages=stages):
         my_q = _load(q_at, q_tma, at, q_row, head, start, row_block, width, use_tma)
         my_above = _load(above_at, above_tma, at, above_row, head, start, row_block, value_width, use_tma)
-        my_of_k, my_of_v = _row_step(my_of_k, my_of_v, my_k, my_v, my_q, my_above, 0, half_alpha, False, fast)
-    keys = (first + tl.arange(0, key_block))[:, None]
+        half, of_weights = _products(my_k, my_q, my_v, my_above, half_alpha, True)
+        if edges == EVERYWHERE:
+            rows = (at + tl.arange(0, row_block))[None, :]
+            valid = (rows < middle) & _valid(
+                rows, keys, history, shift, group, window, full, causal, has_targets, context_kind, has_window, has_full
+            )
+            half = tl.where(valid, half, NOTHING)
+        if edges == BRANCH:  # noqa: SIM102 - one condition is known to the compiler
+            if (at < bare) | (at >= dressed):
+                rows = (at + tl.arange(0, row_block))[None, :]
+                valid = (rows < middle) & _valid(
+                    rows, keys, history, shift, group, window, full, causal, has_targets, context_kind, has_window,
+                    has_full,
+                )  # fmt: skip
+                half = tl.where(valid, half, NOTHING)
+        my_of_k, my_of_v = _row_step(my_of_k, my_of_v, half, of_weights, my_q, my_above, fast)
     for turn in tl.range(0, count_all, num_stages=1):
-        at = tl.where(turn < count, low + (turn - count_ahead) * row_block, dressed + (turn - count) * row_block)
+        at = tl.where(turn < count, low + (turn - count_ahead) * row_block, whole + (turn - count) * row_block)
         at = tl.where(turn < count_more, at, again + (turn - count_more) * row_block)
         at = tl.where(turn < count_ahead, turn * row_block, at)
         end = tl.where(turn < count_more, middle, high)
@@ -365,7 +424,9 @@ def over_rows(  # type: ignore[no-untyped-def]
         valid = (rows < end) & _valid(
             rows, keys, history, shift, group, window, full, causal, has_targets, context_kind, has_window, has_full
         )
-        my_of_k, my_of_v = _row_step(my_of_k, my_of_v, my_k, my_v, my_q, my_above, valid, half_alpha, True, fast)
+        half, of_weights = _products(my_k, my_q, my_v, my_above, half_alpha, True)
+        half = tl.where(valid, half, NOTHING)
+        my_of_k, my_of_v = _row_step(my_of_k, my_of_v, half, of_weights, my_q, my_above, fast)
     inside = (first + tl.arange(0, key_block) < length)[:, None]
     tl.store(
         _tile(of_k + start * of_k_row + head * of_k_head, first, of_k_row, key_block, width),

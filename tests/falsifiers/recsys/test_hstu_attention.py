@@ -16,7 +16,7 @@ from falsifiers.recsys.reference.hstu_attention import Blocks, HstuMask, Plan, h
 
 POINTERS = ("q", "k", "v", "above", "out", "of_k", "of_v")
 MASK = {"causal": True, "has_targets": True, "context_kind": 2, "has_window": True, "has_full": True}
-SIZES = {"fast": True, "use_tma": True, "width": 32, "value_width": 64, "row_block": 64, "key_block": 64}
+SIZES = {"fast": True, "use_tma": True, "edges": 1, "width": 32, "value_width": 64, "row_block": 64, "key_block": 64}
 
 
 def inputs(rows: int, width: int = 32, dtype: torch.dtype = torch.float16) -> tuple[Tensor, Tensor, Tensor]:
