@@ -21,6 +21,7 @@ from transformers import Trainer
 from falsifiers.distill.measuring.trainer_files import TrainerFiles, newest_checkpoint
 from falsifiers.distill.oracle.qwen2 import SHAPES, new_model
 from falsifiers.distill.oracle.shadow import Configuration
+from falsifiers.distill.running.live_steps import LiveSteps
 from falsifiers.distill.running.trainer_building import BuiltTrainer, restored_chance
 from falsifiers.distill.running.trainer_watch import Batch, StepWatch, inputs_and_labels, labels_are_inputs, on_fetch
 from falsifiers.distill.subject import OnStep, Run
@@ -96,7 +97,7 @@ class HF:
     def distill(self, on_step: OnStep) -> Run:
         """Let the Trainer train, and save the model as its users do."""
         trainer = self._trainer
-        watch = StepWatch(trainer, on_step, self._note)
+        watch = StepWatch(trainer, LiveSteps(on_step, self._model, self._setting.parameters), self._note)
         with torch.enable_grad(), self._built.as_after_building():  # type: ignore[union-attr]
             resumed = str(self._resumes_from) if self._resumes_from is not None else None
             output = trainer.train(resume_from_checkpoint=resumed)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback
 
 from falsifiers.distill.measuring.trainer_files import TrainerFiles
-from falsifiers.distill.subject import OnStep
+from falsifiers.distill.running.live_steps import LiveSteps
 from harness import Hidden
 
 __all__ = ["Batch", "StepWatch", "inputs_and_labels", "labels_are_inputs", "on_fetch"]
@@ -32,7 +32,7 @@ class StepWatch(TrainerCallback):  # type: ignore[misc]
         saved: the checkpoints that it reported, without one that it makes at its end in any case.
     """
 
-    def __init__(self, trainer: Trainer, on_step: OnStep, fetched: Callable[[int, list[Any]], None]) -> None:
+    def __init__(self, trainer: Trainer, on_step: LiveSteps, fetched: Callable[[int, list[Any]], None]) -> None:
         self.first = 0
         self.losses: list[float] = []
         self.saved: list[Path] = []
@@ -74,6 +74,7 @@ class StepWatch(TrainerCallback):  # type: ignore[misc]
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Read the live learning rate, and hold the gradients, which the Trainer drops after the step."""
         self._rate = self._trainer.optimizer.param_groups[0]["lr"]
+        self._on_step.prepare(state.global_step + 1, self._trainer.optimizer)
         weights = self._trainer.model.parameters()
         self._gradients = {weight: weight.grad for weight in weights if weight.grad is not None}
 

@@ -139,6 +139,57 @@ def steps_twice(setting: Setting) -> KDTrainer:
     return trainer
 
 
+def schedules_itself(setting: Setting) -> KDTrainer:
+    """Healthy: the Trainer's own optimizer, and its own schedule, whose first rate is 0."""
+    return _schedules_itself(setting, KDTrainer)
+
+
+def _schedules_itself(setting: Setting, kind: type[KDTrainer]) -> KDTrainer:
+    own = {"lr_scheduler_type": "cosine", "warmup_steps": 2, "learning_rate": setting.parameters["learning_rate"]}
+    trainer = new_trainer(setting, kind, **own)
+    trainer.optimizer = trainer.lr_scheduler = None
+    return trainer
+
+
+class _Rests(KDTrainer):
+    def training_step(self, *arguments: Any, **named: Any) -> Tensor:
+        if self.state.global_step >= self.state.max_steps // 2:
+            for group in self.optimizer.param_groups:
+                group["lr"] = 0.0
+        return super().training_step(*arguments, **named)
+
+
+def rests(setting: Setting) -> KDTrainer:
+    """From half way on its rate is 0."""
+    return _schedules_itself(setting, _Rests)
+
+
+class _StepsTwice(KDTrainer):
+    def create_optimizer(self, *arguments: Any, **named: Any) -> torch.optim.Optimizer:
+        optimizer = super().create_optimizer(*arguments, **named)
+        step = optimizer.step
+        optimizer.step = lambda *_, **__: (step(), step())[0]
+        return optimizer
+
+
+def steps_twice_by_its_own_schedule(setting: Setting) -> KDTrainer:
+    """The optimizer steps twice. The claim expects another schedule."""
+    return _schedules_itself(setting, _StepsTwice)
+
+
+class _IdleAtFirst(KDTrainer):
+    def create_optimizer(self, *arguments: Any, **named: Any) -> torch.optim.Optimizer:
+        optimizer = super().create_optimizer(*arguments, **named)
+        step = optimizer.step
+        optimizer.step = lambda *_, **__: None if self.state.global_step < 1 else step()
+        return optimizer
+
+
+def idle_at_first(setting: Setting) -> KDTrainer:
+    """The optimizer does nothing in the first step, whose rate is 0."""
+    return _schedules_itself(setting, _IdleAtFirst)
+
+
 def of_gpt2(steps: int, batch: int, seed: int, output_dir: str, rows: int = 8, **_: object) -> Trainer:
     """Healthy: another architecture without a teacher, with the Trainer's own optimizer and logging."""
     torch.manual_seed(seed)

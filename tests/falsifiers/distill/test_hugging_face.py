@@ -73,6 +73,12 @@ def outcomes(folder: Path, claim: str, function: str, **changed: Any) -> dict[st
     return {name: outcome for name, outcome in judged.items() if not name.startswith(NOISY)}
 
 
+def test_a_schedule_of_its_own_is_not_refuted(tmp_path: Path) -> None:
+    """Its first rate is 0, so its first step moves nothing; the later ones are judged by its own rates."""
+    found = outcomes(tmp_path, MAX_STEPS, "schedules_itself")
+    assert {name: outcome for name, outcome in found.items() if outcome is not Outcome.PASS} == {}
+
+
 @pytest.mark.parametrize("claim", [MAX_STEPS, PERIOD, STEP, BATCH, EMBED])
 def test_a_healthy_trainer_passes(claim: str, tmp_path: Path) -> None:
     """Every clause is measured, as for our own reference."""
@@ -91,6 +97,9 @@ def test_accumulated_gradients_are_one_step(tmp_path: Path) -> None:
         (MAX_STEPS, "overstates", {"surplus[].const", "overstated[].const", "resolved.steps"}),
         (MAX_STEPS, "idle", {"idle[].const"}),
         (MAX_STEPS, "steps_twice", {"surplus[].const", "idle[].const", "overstated[].const"}),
+        (MAX_STEPS, "steps_twice_by_its_own_schedule", {"idle[].const"}),
+        (MAX_STEPS, "idle_at_first", {"idle[].const"}),
+        (MAX_STEPS, "rests", {"idle[].const"}),
         (PERIOD, "saves_before", {"different.maxItems"}),
         (EXPORT, "exports_initial", {"different.maxItems", "unmoved.maxItems", "not_of_last_step.maxItems"}),
         (STEP, "shifts_twice", {"loss", "gradient", "first-moment"}),

@@ -1,0 +1,116 @@
+"""Judges each step of a live AdamW by its own settings, if they are not those of the claim.
+
+A claim's watch expects the schedule of the claim and torch's defaults. Most claims only count the steps that moved the
+weights, so a Trainer may have a schedule, a weight decay and parameter groups of its own. Then its step must be the one
+that its optimizer's groups ask for, as the falsifier reads them just before the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from falsifiers.distill.oracle.one_step import SLOTS, is_one_step
+from falsifiers.distill.oracle.shadow import Configuration
+from falsifiers.distill.running.training import StepWatch
+from falsifiers.distill.subject import OnStep
+from harness import Hidden
+
+__all__ = ["LiveSteps"]
+
+_SAMPLED = 64  # elements of each tensor
+
+
+class LiveSteps:
+    """An `OnStep` around that of a claim. If that one counts the steps that moved the weights, this judges them.
+
+    A rate of 0 in all groups moves nothing, as in the first step of transformers' warm-ups. A run's first step may be
+    such a step, and then must move nothing. A later one is idle: the claims speak of steps that train.
+    """
+
+    def __init__(self, on_step: OnStep, model: nn.Module, parameters: Mapping[str, Any]) -> None:
+        self._on_step = on_step
+        self._model = model
+        self._stated = Configuration.of(parameters)
+        self._optimizer: Any = None
+        self._asked: list[tuple[list[str], Configuration]] = []
+        self._frozen: list[str] = []
+        self._before: dict[str, Tensor] = {}
+
+    def prepare(self, step: int, optimizer: Any) -> None:
+        """Read the live settings just before a step; copy some of the weights if the claim's watch expects others."""
+        self._optimizer = optimizer = getattr(optimizer, "optimizer", optimizer)  # accelerate's wrapper
+        self._before = {}
+        if not isinstance(self._on_step, StepWatch) or not isinstance(optimizer, torch.optim.AdamW):
+            return
+        names = {weight: name for name, weight in self._model.named_parameters()}
+        self._asked = [
+            ([names.pop(weight) for weight in group["params"] if weight in names], self._of_group(group))
+            for group in optimizer.param_groups
+        ]
+        self._frozen = list(names.values())
+        stated = replace(self._stated, learning_rate=self._stated.rate(step), warmup_steps=0)
+        if any(live != stated for _, live in self._asked):
+            self._before = _sampled(dict(self._model.named_parameters()))
+
+    def __call__(self, step: int, **values: float) -> None:
+        """Hand the step on, and count it by its own settings."""
+        watch = self._on_step
+        if not self._before or not isinstance(watch, StepWatch):
+            watch(step, **values)
+            return
+        changes, looks = watch.changes, watch.looks
+        watch(step, **values)
+        if watch.looks == looks + 1 and not isinstance(changes, Hidden):
+            watch.changes = changes + self._is_as_asked(step)
+
+    def _is_as_asked(self, step: int) -> bool:
+        """Whether the weights moved, each by one step of its group, or rested in a first step of rate 0."""
+        after = _sampled(dict(self._model.named_parameters()))
+        moved = {name for name, one in self._before.items() if not torch.equal(one, after[name])}
+        rests = step == 1 and all(live.learning_rate == 0 for _, live in self._asked)
+        if bool(moved) == rests or not moved.isdisjoint(self._frozen) or not self._optimizer.state:
+            return False
+        return all(self._is_one_step(names, live, after) for names, live in self._asked)
+
+    def _is_one_step(self, names: list[str], live: Configuration, after: Mapping[str, Tensor]) -> bool:
+        """Whether the weights of a group changed by one step with their slots. Without a gradient they have none."""
+        weights = dict(self._model.named_parameters())
+        state = {name: self._optimizer.state.get(weights[name], {}) for name in names}
+        slots = {slot: _sampled({name: of[slot] for name, of in state.items() if slot in of}) for slot in SLOTS}
+        by_name = {name: {slot: of[name] for slot, of in slots.items() if name in of} for name in names if state[name]}
+        before, now = ({name: of[name] for name in names} for of in (self._before, after))
+        if not by_name:
+            return all(torch.equal(before[name], now[name]) for name in names)
+        return is_one_step(live, before, now, by_name)
+
+    def _of_group(self, group: Mapping[str, Any]) -> Configuration:
+        """The claim's configuration with the live settings of a group."""
+        beta1, beta2 = group["betas"]
+        return replace(
+            self._stated,
+            learning_rate=float(group["lr"]),
+            warmup_steps=0,
+            beta1=beta1,
+            beta2=beta2,
+            epsilon=group["eps"],
+            weight_decay=group["weight_decay"],
+        )
+
+
+def _sampled(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A copy on the CPU of up to `_SAMPLED` elements of each tensor, with one transfer for each dtype and device."""
+    parts = {}
+    for name, tensor in tensors.items():
+        flat = tensor.detach().flatten()
+        parts[name] = flat[:: max(1, flat.numel() // _SAMPLED)][:_SAMPLED]
+    found: dict[str, Tensor] = {}
+    for kind in {(part.dtype, part.device) for part in parts.values()}:
+        alike = {name: part for name, part in parts.items() if (part.dtype, part.device) == kind}
+        together = torch.cat(list(alike.values())).to("cpu", copy=True)
+        found |= dict(zip(alike, together.split([part.numel() for part in alike.values()]), strict=True))
+    return found
