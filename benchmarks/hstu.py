@@ -24,7 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,9 +38,8 @@ from falsifiers.recsys.reference.hstu_attention import (
     Blocks,
     HstuMask,
     Plan,
-    backward,
-    forward,
     hstu_attention,
+    passes_for,
     plan_for,
 )
 from falsifiers.recsys.subject import Question
@@ -148,7 +147,7 @@ def swept(inputs: Inputs, shape: str, plan: Plan, found: dict[str, Any]) -> Plan
     for kernel in KERNELS:
         arms: Arms = {}
         for blocks in candidates(kernel, inputs.q.shape[2], inputs.longest):
-            arm = call_of(inputs, kernel, replace(plan, **{kernel: blocks}))
+            arm = call_of(inputs, kernel, plan._replace(**{kernel: blocks}))
             try:
                 arm()
             except Exception as error:
@@ -164,7 +163,7 @@ def swept(inputs: Inputs, shape: str, plan: Plan, found: dict[str, Any]) -> Plan
         line = ", ".join(f"{name} {times[name] * 1e3:.3f}" for name in sorted(times, key=lambda name: times[name]))
         print(f"{shape} {kernel}: {line}", flush=True)
         chosen = next(one for one in candidates(kernel, inputs.q.shape[2], inputs.longest) if shown(one) == best)
-        plan = replace(plan, **{kernel: chosen})
+        plan = plan._replace(**{kernel: chosen})
     return plan
 
 
@@ -176,11 +175,11 @@ def shown(blocks: Blocks) -> str:
 
 def call_of(inputs: Inputs, kernel: str, plan: Plan) -> Callable[[], object]:
     """Return a call of the forward or the backward pass, without autograd."""
-    rest = (inputs.longest, inputs.alpha, 1.0 / inputs.longest, HstuMask(), plan)
-    tensors = [one.detach() for one in (inputs.q, inputs.k, inputs.v)]
+    tensors, mask = (*(one.detach() for one in (inputs.q, inputs.k, inputs.v)), inputs.offsets), HstuMask()
+    passes = passes_for(*tensors, inputs.longest, alpha=inputs.alpha, mask=mask, plan=plan)
     if kernel == "out":
-        return lambda: forward(*tensors, inputs.offsets, *rest)
-    return lambda: backward(inputs.above, *tensors, inputs.offsets, *rest)
+        return lambda: passes.forward(*tensors, mask)
+    return lambda: passes.backward(inputs.above, *tensors, mask)
 
 
 def measure(inputs: Inputs, shape: str, plan: Plan, theirs: Path | None, rounds: int) -> dict[str, Any]:
@@ -351,7 +350,7 @@ def compile_one(shape: str, kernel: str, choice: Any, theirs: Path | None) -> No
     inputs = Inputs.draw(shape, "cuda", rows=1)
     if kernel in KERNELS:
         plan = plan_for(inputs.q.shape[2], inputs.v.shape[2], inputs.longest, inputs.q.device)
-        call_of(inputs, kernel, replace(plan, **{kernel: choice}))()
+        call_of(inputs, kernel, plan._replace(**{kernel: choice}))()
         return
     assert theirs is not None
     module = load(theirs)

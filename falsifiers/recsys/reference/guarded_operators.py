@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from falsifiers.recsys.reference.fused_attention import mask_of
-from falsifiers.recsys.reference.hstu_attention import backward, hstu_attention, plan_for
+from falsifiers.recsys.reference.hstu_attention import hstu_attention, passes_for
 from falsifiers.recsys.subject import Question, Way
 from harness import Setting
 
@@ -47,10 +47,11 @@ class GuardedOperators:
     def backward(self, question: Question, capability: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return the gradients."""
         self.guard(question, capability, "backward")
-        q, k, v = question.q, question.k, question.v
-        plan = plan_for(q.shape[2], v.shape[2], question.max_seqlen, q.device)
-        rest = (question.max_seqlen, question.alpha, 1.0 / question.scaling_seqlen, mask_of(question), plan)
-        return backward(question.above, q, k, v, question.offsets, *rest)
+        mask, tensors = mask_of(question), (question.q, question.k, question.v, question.offsets)
+        passes = passes_for(
+            *tensors, question.max_seqlen, alpha=question.alpha, scaling_seqlen=question.scaling_seqlen, mask=mask
+        )
+        return passes.backward(question.above, *tensors, mask)
 
     def guard(self, question: Question, capability: int, way: Way) -> None:
         """Raise ValueError for what the GPU does not support."""

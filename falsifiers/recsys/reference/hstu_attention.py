@@ -12,10 +12,11 @@ is computed in float32 there.
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import torch
@@ -25,11 +26,13 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from falsifiers.recsys.reference import hstu_kernels
 
-__all__ = ["Blocks", "HstuMask", "Plan", "backward", "forward", "hstu_attention", "plan_for"]
+__all__ = ["Blocks", "HstuMask", "Passes", "Plan", "hstu_attention", "passes_for", "plan_for"]
 
 WIDTHS = (32, 64, 128)
 """Of q and k, and of v."""
 DTYPES = (torch.bfloat16, torch.float16)
+_PASSES: dict[tuple[object, ...], Passes] = {}
+_REMEMBERED = 1024
 _SORTED = 64
 """Up to so many sequences, programs of the longest ones start first."""
 
@@ -55,8 +58,7 @@ class HstuMask:
     min_full_attn_seq_len: int = 0
 
 
-@dataclass(frozen=True)
-class Blocks:
+class Blocks(NamedTuple):
     """How a kernel is cut into programs.
 
     Attributes:
@@ -77,8 +79,7 @@ class Blocks:
     together: int = 0
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """The blocks of the three kernels: of the output, of the gradient of q, and of those of k and v."""
 
     out: Blocks
@@ -86,6 +87,7 @@ class Plan:
     of_kv: Blocks
 
 
+_CAUSAL = HstuMask()
 _WIDE, _TALL = Blocks(16, 32, 4, 1, tma=False), Blocks(32, 16, 4, 1, tma=False)
 _INTERPRETED = Plan(_TALL, _TALL, _WIDE)
 _LONG = 2048
@@ -103,7 +105,7 @@ def plan_for(width: int, value_width: int, max_seqlen: int, device: torch.device
         plan = Plan(Blocks(64, 64, 4, 3), Blocks(128, 64, 8, 3), Blocks(32, 64, 4, 3))
     else:
         plan = Plan(Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 2), Blocks(64, 64, 4, 2))
-    return plan if tma else Plan(*(replace(one, tma=False) for one in (plan.out, plan.of_q, plan.of_kv)))
+    return plan if tma else Plan(*(one._replace(tma=False) for one in plan))
 
 
 def hstu_attention(
@@ -126,145 +128,186 @@ def hstu_attention(
     Raises:
         ValueError: shapes, dtypes or the mask are not supported. No kernel has run then.
     """
-    mask = mask or HstuMask()
-    _require(q, k, v, offsets, mask)
-    if scaling_seqlen == 0 or scaling_seqlen < -1 or max_seqlen < 1:
-        raise ValueError(f"max_seqlen is {max_seqlen}, scaling_seqlen {scaling_seqlen}; both are at least 1, or -1")
-    scale = 1.0 / (max_seqlen if scaling_seqlen == -1 else scaling_seqlen)
-    out: Tensor = _Attention.apply(q, k, v, offsets, max_seqlen, alpha, scale, mask, plan)
+    mask = mask or _CAUSAL
+    passes = passes_for(q, k, v, offsets, max_seqlen, alpha=alpha, scaling_seqlen=scaling_seqlen, mask=mask, plan=plan)
+    out: Tensor = _Attention.apply(q, k, v, offsets, mask, passes)
     return out
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, longest: int, alpha: float, scale: float,
-        mask: HstuMask, plan: Plan | None,
-    ) -> Tensor:  # fmt: skip
-        plan = plan or plan_for(q.shape[2], v.shape[2], longest, q.device)
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, mask: HstuMask, passes: Passes) -> Tensor:
         ctx.save_for_backward(q, k, v, offsets)
-        ctx.rest = (longest, alpha, scale, mask, plan)
-        return forward(q, k, v, offsets, *ctx.rest)
+        ctx.rest = mask, passes
+        return passes.forward(q, k, v, offsets, mask)
 
     @staticmethod
     def backward(ctx: Any, *above: Tensor) -> tuple[Tensor | None, ...]:
-        return (*backward(above[0], *ctx.saved_tensors, *ctx.rest), *[None] * 6)
+        mask, passes = ctx.rest
+        return (*passes.backward(above[0], *ctx.saved_tensors, mask), None, None, None)
 
 
-def forward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    offsets: Tensor,
-    longest: int,
-    alpha: float,
-    scale: float,
-    mask: HstuMask,
-    plan: Plan,
-) -> Tensor:
-    """Return the output. `scale` is 1 over the scaling length; for the rest see `hstu_attention`."""
-    out = v.new_empty(v.shape, dtype=v.dtype)
-    _over_keys(out, q, k, v, None, offsets, longest, alpha, scale, mask, plan.out)
-    return out
+def passes_for(
+    q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, max_seqlen: int, *, alpha: float, scaling_seqlen: int = -1,
+    mask: HstuMask | None = None, plan: Plan | None = None,
+) -> Passes:  # fmt: skip
+    """Return both passes, without autograd, for all tensors that are laid out like these.
 
-
-def backward(
-    above: Tensor, q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, longest: int, alpha: float, scale: float,
-    mask: HstuMask, plan: Plan,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return the gradients of q, k and v. `above` [rows, heads, value width] is that of the output."""
-    if above.stride(-1) != 1:
-        above = above.contiguous()
-    of_q, of_k, of_v = (one.new_empty(one.shape) for one in (q, k, v))
-    _over_rows(of_k, of_v, q, k, v, above, offsets, longest, alpha, scale, mask, plan.of_kv)
-    _over_keys(of_q, q, k, v, above, offsets, longest, alpha, scale, mask, plan.of_q)
-    return of_q, of_k, of_v
-
-
-def _over_keys(
-    out: Tensor, q: Tensor, k: Tensor, v: Tensor, above: Tensor | None, offsets: Tensor, longest: int, alpha: float,
-    scale: float, mask: HstuMask, blocks: Blocks,
-) -> None:  # fmt: skip
-    """Write the output; or the gradient of q, if there is a gradient of the output."""
-    if not q.is_cuda and q.dtype is torch.bfloat16:
-        precise = out.float()
-        q, k, v = q.float(), k.float(), v.float()
-        above = None if above is None else above.float()
-        _over_keys(precise, q, k, v, above, offsets, longest, alpha, scale, mask, blocks)
-        out.copy_(precise)
-        return
-    of = v if above is None else above
-    tma = blocks.tma and _by_tma(k) and _by_tma(v)
-    count = triton.cdiv(longest, blocks.rows)
-    _launch(
-        "over_keys", count * q.shape[1] * (len(offsets) - 1), q, blocks,
-        q, k, v, of, out, _descriptor(k, blocks.keys) if tma else k, _descriptor(v, blocks.keys) if tma else v,
-        offsets, *_counts(mask, offsets),
-        *_strides(q, k, v, of, out), alpha / 2.0, scale if above is None else scale * alpha / 2.0,
-        *_numbers(mask), q.shape[1], len(offsets) - 1, count, max(blocks.together, 1),
-        gradient=above is not None, use_tma=tma, **_constants(q, v, mask, offsets, blocks),
-    )  # fmt: skip
-
-
-def _over_rows(
-    of_k: Tensor, of_v: Tensor, q: Tensor, k: Tensor, v: Tensor, above: Tensor, offsets: Tensor, longest: int,
-    alpha: float, scale: float, mask: HstuMask, blocks: Blocks,
-) -> None:  # fmt: skip
-    """Write the gradients of k and v."""
-    if not q.is_cuda and q.dtype is torch.bfloat16:
-        precise = of_k.float(), of_v.float()
-        inputs = q.float(), k.float(), v.float(), above.float()
-        _over_rows(*precise, *inputs, offsets, longest, alpha, scale, mask, blocks)
-        of_k.copy_(precise[0])
-        of_v.copy_(precise[1])
-        return
-    tma = blocks.tma and _by_tma(q) and _by_tma(above)
-    count = triton.cdiv(longest, blocks.keys)
-    _launch(
-        "over_rows", count * q.shape[1] * (len(offsets) - 1), q, blocks,
-        q, k, v, above, of_k, of_v,
-        _descriptor(q, blocks.rows) if tma else q, _descriptor(above, blocks.rows) if tma else above,
-        offsets, *_counts(mask, offsets),
-        *_strides(q, k, v, above, of_k, of_v), alpha / 2.0, scale * alpha / 2.0, scale,
-        *_numbers(mask), q.shape[1], len(offsets) - 1, count, max(blocks.together, 1),
-        use_tma=tma, **_constants(q, v, mask, offsets, blocks),
-    )  # fmt: skip
-
-
-def _launch(name: str, programs: int, on: Tensor, blocks: Blocks, *arguments: Any, **constants: Any) -> None:
-    """Run a kernel; compiled on CUDA, interpreted on a CPU.
-
-    Triton's own launcher takes longer to find a compiled kernel than a short one runs. So it is asked once for each set
-    of constants and dtypes, as long as addresses and strides are multiples of 16, which is all that it looks at else.
+    What a kernel needs besides addresses is put together once for each layout: it takes longer than a short kernel.
     """
-    if programs == 0 or len(on) == 0:
-        return
-    constants |= {"row_block": blocks.rows, "key_block": blocks.keys, "stages": blocks.stages, "edges": blocks.edges}
-    if not on.is_cuda:
+    mask = mask or _CAUSAL
+    targets, contextuals = mask.num_targets, mask.num_contextuals
+    key = (
+        q.device, k.device, v.device, offsets.device, q.dtype, k.dtype, v.dtype,
+        q.shape[1:], k.shape[1:], v.shape[1:], len(q) == len(k) == len(v),
+        q.stride(), k.stride(), v.stride(), offsets.shape, offsets.dtype, max_seqlen, alpha, scaling_seqlen, plan,
+        mask.causal, mask.target_group_size, mask.max_attn_len, mask.min_full_attn_seq_len,
+        None if targets is None else (targets.shape, targets.dtype, targets.device),
+        (contextuals.shape, contextuals.dtype, contextuals.device) if isinstance(contextuals, Tensor) else contextuals,
+    )  # fmt: skip
+    passes = _PASSES.get(key)
+    if passes is None:
+        _require(q, k, v, offsets, mask)
+        if scaling_seqlen == 0 or scaling_seqlen < -1 or max_seqlen < 1:
+            raise ValueError(f"max_seqlen is {max_seqlen}, scaling_seqlen {scaling_seqlen}; both are at least 1, or -1")
+        if len(_PASSES) >= _REMEMBERED:
+            _PASSES.clear()
+        scale = 1.0 / (max_seqlen if scaling_seqlen == -1 else scaling_seqlen)
+        plan = plan or plan_for(q.shape[2], v.shape[2], max_seqlen, q.device)
+        _PASSES[key] = passes = Passes(max_seqlen, alpha, scale, plan)
+    return passes
+
+
+class Passes:
+    """The forward and the backward pass for tensors of one layout. See `hstu_attention` for their arguments."""
+
+    def __init__(self, longest: int, alpha: float, scale: float, plan: Plan) -> None:
+        """Nothing is launched before the first call, which brings tensors."""
+        self._longest, self._alpha, self._scale, self._plan = longest, alpha, scale, plan
+        self._out: _Launch | None = None
+        self._gradients: dict[tuple[int, ...], tuple[_Launch, _Launch]] = {}
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, mask: HstuMask) -> Tensor:
+        """Return the output."""
+        out = v.new_empty(v.shape)
+        counts, tensors = _counts(mask, offsets), (q, k, v, v, out)
+        if self._out is None:
+            blocks = self._plan.out
+            self._out = self._launch("over_keys", tensors, (k, v), counts, mask, blocks, (self._scale,), gradient=False)
+        self._out(tensors, (k, v), counts)
+        return out
+
+    def backward(
+        self, above: Tensor, q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, mask: HstuMask
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the gradients of q, k and v. `above` [rows, heads, value width] is that of the output."""
+        if above.stride(-1) != 1:
+            above = above.contiguous()
+        of_q, of_k, of_v = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+        counts, by_rows, by_keys = _counts(mask, offsets), (q, k, v, above, of_k, of_v), (q, k, v, above, of_q)
+        launches = self._gradients.get(above.stride())
+        if launches is None:
+            scale = self._scale * self._alpha / 2.0
+            launches = self._gradients[above.stride()] = (
+                self._launch("over_rows", by_rows, (q, above), counts, mask, self._plan.of_kv, (scale, self._scale)),
+                self._launch("over_keys", by_keys, (k, v), counts, mask, self._plan.of_q, (scale,), gradient=True),
+            )
+        launches[0](by_rows, (q, above), counts)
+        launches[1](by_keys, (k, v), counts)
+        return of_q, of_k, of_v
+
+    def _launch(
+        self, name: str, tensors: tuple[Tensor, ...], tiled: tuple[Tensor, Tensor], counts: tuple[Tensor, ...],
+        mask: HstuMask, blocks: Blocks, scales: tuple[float, ...], **constants: Any,
+    ) -> _Launch:  # fmt: skip
+        """Put together a kernel's arguments but for addresses."""
+        q, _, v, *_ = tensors
+        batch, heads, contextuals = len(counts[0]) - 1, q.shape[1], mask.num_contextuals
+        count = triton.cdiv(self._longest, blocks.rows if name == "over_keys" else blocks.keys)
+        numbers = (
+            *(stride for one in tensors for stride in one.stride()[:2]), self._alpha / 2.0, *scales,
+            contextuals if isinstance(contextuals, int) else 0, mask.target_group_size, mask.max_attn_len,
+            mask.min_full_attn_seq_len, heads, batch, count, max(blocks.together, 1),
+        )  # fmt: skip
+        constants |= {
+            "causal": mask.causal, "has_targets": mask.num_targets is not None,
+            "context_kind": 2 if isinstance(contextuals, Tensor) else 1 if contextuals else 0,
+            "has_window": mask.max_attn_len > 0, "has_full": mask.min_full_attn_seq_len > 0,
+            "fast": q.is_cuda and q.dtype is torch.bfloat16,
+            "pad": triton.next_power_of_2(batch) if 1 < batch <= _SORTED and not blocks.together else 0,
+            "width": q.shape[2], "value_width": v.shape[2], "row_block": blocks.rows, "key_block": blocks.keys,
+            "stages": blocks.stages, "edges": blocks.edges,
+        }  # fmt: skip
+        tma = blocks.tma and all(stride * one.element_size() % 16 == 0 for one in tiled for stride in one.stride()[:2])
+        steady = all(stride % 16 == 0 and stride < 1 << 31 for one in tensors for stride in one.stride()[:2])
+        tile = blocks.keys if name == "over_keys" else blocks.rows
+        return _Launch(name, count * heads * batch, numbers, constants, blocks.warps, tma, tile, steady)
+
+
+@dataclass
+class _Launch:
+    """A kernel with all its arguments but the tensors.
+
+    Triton's own launcher takes longer to find a compiled kernel than a short one runs, so `run` keeps what it found. It
+    looks at nothing else than what is fixed here, as long as addresses and strides are multiples of 16.
+
+    Attributes:
+        numbers: the arguments behind the tensors.
+        tma: the tensor memory accelerator can load blocks of `tile` rows; it needs such addresses as well.
+        steady: the strides are such multiples, and 32-bit numbers.
+        behind: the constants as `run` takes them, behind the numbers.
+    """
+
+    name: str
+    programs: int
+    numbers: tuple[float, ...]
+    constants: dict[str, Any]
+    warps: int
+    tma: bool
+    tile: int
+    steady: bool
+    run: Callable[..., object] | None = None
+    behind: tuple[Any, ...] = ()
+
+    def __call__(self, tensors: tuple[Tensor, ...], tiled: tuple[Tensor, Tensor], counts: tuple[Tensor, ...]) -> None:
+        """Run the kernel; compiled on CUDA, interpreted on a CPU. It writes the tensors from the fifth on."""
+        q = tensors[0]
+        if self.programs == 0 or len(q) == 0:
+            return
+        if not q.is_cuda:
+            self._interpret(tensors, counts)
+            return
+        addresses = [one.data_ptr() for one in tensors]
+        last = [one.data_ptr() for one in counts]
+        aligned = not any([address & 15 for address in addresses + last])  # noqa: C419 - a list is faster
+        tma = self.tma and aligned
+        with torch.cuda.device_of(q):
+            if self.run is not None and aligned:
+                tiles = [_descriptor(one, self.tile) if tma else one.data_ptr() for one in tiled]
+                self.run(*addresses, *tiles, *last, *self.numbers, *self.behind)
+                return
+            kernel = getattr(hstu_kernels, self.name)
+            tiles = [_descriptor(one, self.tile) if tma else one for one in tiled]
+            arguments, constants = (*tensors, *tiles, *counts, *self.numbers), {**self.constants, "use_tma": tma}
+            compiled = kernel[(self.programs,)](*arguments, **constants, num_warps=self.warps)
+            if aligned and self.steady:
+                self.behind = tuple(constants[name] for name in kernel.arg_names[len(arguments) :])
+                self.run = compiled[(self.programs, 1, 1)]
+
+    def _interpret(self, tensors: tuple[Tensor, ...], counts: tuple[Tensor, ...]) -> None:
+        """Run the kernel on a CPU. Of bfloat16 it gets copies in float32 with equal strides."""
+        copies = tensors
+        if tensors[0].dtype is torch.bfloat16:
+            copies = tuple(
+                torch.empty_strided(one.shape, one.stride(), dtype=torch.float32).copy_(one) for one in tensors
+            )
         with numpy.errstate(over="ignore"):  # silu of a large negative score divides by infinity, as on a GPU
-            getattr(_interpreted(), name)[(programs,)](*arguments, **constants)
-        return
-    kernel = getattr(hstu_kernels, name)
-    with torch.cuda.device_of(on):
-        if not all(_is_aligned(one) for one in arguments if isinstance(one, Tensor)):
-            kernel[(programs,)](*arguments, **constants, num_warps=blocks.warps)
-            return
-        dtypes = tuple(one.dtype for one in arguments if isinstance(one, Tensor))
-        key = (name, on.device.index, blocks.warps, dtypes, *constants.values())
-        compiled = _COMPILED.get(key)
-        if compiled is None:
-            _COMPILED[key] = kernel[(programs,)](*arguments, **constants, num_warps=blocks.warps)
-            return
-        rest = (constants[one] for one in kernel.arg_names[len(arguments) :])
-        compiled[(programs, 1, 1)](*arguments, *rest)
-
-
-_COMPILED: dict[tuple[Any, ...], Any] = {}
-
-
-def _is_aligned(one: Tensor) -> bool:
-    """Whether Triton takes its address and its strides for multiples of 16, and the strides for 32-bit numbers."""
-    return one.data_ptr() % 16 == 0 and all(stride % 16 == 0 and stride < 1 << 31 for stride in one.stride()[:-1])
+            getattr(_interpreted(), self.name)[(self.programs,)](
+                *copies, *copies[:2], *counts, *self.numbers, **self.constants, use_tma=False
+            )
+        for one, copy in zip(tensors[4:], copies[4:], strict=True):
+            if copy is not one:
+                one.copy_(copy)
 
 
 @cache
@@ -284,40 +327,10 @@ def _interpreted() -> ModuleType:
     return module
 
 
-def _constants(q: Tensor, v: Tensor, mask: HstuMask, offsets: Tensor, blocks: Blocks) -> dict[str, Any]:
-    batch = len(offsets) - 1
-    contextuals = mask.num_contextuals
-    return {
-        "causal": mask.causal, "has_targets": mask.num_targets is not None,
-        "context_kind": 2 if isinstance(contextuals, Tensor) else 1 if contextuals else 0,
-        "has_window": mask.max_attn_len > 0, "has_full": mask.min_full_attn_seq_len > 0,
-        "fast": q.is_cuda and q.dtype is torch.bfloat16,
-        "pad": triton.next_power_of_2(batch) if 1 < batch <= _SORTED and not blocks.together else 0,
-        "width": q.shape[2], "value_width": v.shape[2],
-    }  # fmt: skip
-
-
-def _counts(mask: HstuMask, unused: Tensor) -> tuple[Tensor, Tensor]:
-    """Return targets and contextuals by sequence, or a tensor that is not read."""
-    contextuals = mask.num_contextuals
-    return (
-        unused if mask.num_targets is None else mask.num_targets,
-        contextuals if isinstance(contextuals, Tensor) else unused,
-    )
-
-
-def _numbers(mask: HstuMask) -> tuple[int, int, int, int]:
-    context = mask.num_contextuals if isinstance(mask.num_contextuals, int) else 0
-    return context, mask.target_group_size, mask.max_attn_len, mask.min_full_attn_seq_len
-
-
-def _strides(*tensors: Tensor) -> list[int]:
-    return [stride for one in tensors for stride in one.stride()[:2]]
-
-
-def _by_tma(one: Tensor) -> bool:
-    """Whether the tensor memory accelerator can address it: everything in units of 16 bytes."""
-    return one.data_ptr() % 16 == 0 and all(stride * one.element_size() % 16 == 0 for stride in one.stride()[:2])
+def _counts(mask: HstuMask, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return offsets, and targets and contextuals by sequence, or offsets again for what is not read."""
+    targets, contextuals = mask.num_targets, mask.num_contextuals
+    return offsets, offsets if targets is None else targets, contextuals if isinstance(contextuals, Tensor) else offsets
 
 
 def _descriptor(one: Tensor, rows: int) -> TensorDescriptor:
@@ -342,6 +355,9 @@ def _require(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, mask: HstuMask) -
     if any(one.stride(-1) != 1 for one in (q, k, v)):
         raise ValueError("a head's numbers are not contiguous; call contiguous() on q, k and v")
     batch = len(offsets) - 1
+    others = [one for one in (k, v, offsets, mask.num_targets, mask.num_contextuals) if isinstance(one, Tensor)]
+    if any(one.device != q.device for one in others):
+        raise ValueError(f"q is on {q.device}; put all tensors there")
     for name, counts in (("num_targets", mask.num_targets), ("num_contextuals", mask.num_contextuals)):
         if isinstance(counts, Tensor) and counts.shape != (batch,):
             raise ValueError(f"{name} is {tuple(counts.shape)}; give [{batch}], one for each sequence")

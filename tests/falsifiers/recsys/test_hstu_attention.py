@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,9 +12,11 @@ import triton
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.tools.tensor_descriptor import TensorDescriptor
 
+from falsifiers.recsys.reference import hstu_attention as hstu_attention_module
 from falsifiers.recsys.reference import hstu_kernels
-from falsifiers.recsys.reference.hstu_attention import Blocks, HstuMask, Plan, hstu_attention
+from falsifiers.recsys.reference.hstu_attention import Blocks, HstuMask, Plan, hstu_attention, passes_for
 
 POINTERS = ("q", "k", "v", "above", "out", "of_k", "of_v")
 MASK = {"causal": True, "has_targets": True, "context_kind": 2, "has_window": True, "has_full": True}
@@ -68,6 +72,50 @@ def test_a_bad_number_in_one_sequence_stays_there() -> None:
         one[9:] = float("nan")
     whole = hstu_attention(q, k, v, offsets, 20, alpha=1.0)
     assert torch.equal(hstu_attention(*spoilt, offsets, 20, alpha=1.0)[:9], whole[:9])
+
+
+class Recorder:
+    """A kernel that keeps what it is launched with, by the names of its arguments."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.arg_names = names
+        self.launched: list[dict[str, Any]] = []
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Any:
+        """Return the launcher: Triton's, and then that of the compiled kernel, which takes no names."""
+
+        def launch(*arguments: Any, num_warps: int = 0, **constants: Any) -> Recorder:
+            self.launched.append({**dict(zip(self.arg_names, arguments, strict=False)), **constants, "grid": grid[0]})
+            return self
+
+        return launch
+
+
+def test_a_second_launch_gives_a_compiled_kernel_what_the_first_gave_to_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Addresses of the tensors, the same numbers, and the constants in the order of the kernel's arguments."""
+    kernels = [Recorder(getattr(hstu_kernels, name).arg_names) for name in ("over_keys", "over_rows")]
+    monkeypatch.setattr(
+        hstu_attention_module, "hstu_kernels", SimpleNamespace(over_keys=kernels[0], over_rows=kernels[1])
+    )
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True), raising=False)
+    monkeypatch.setattr(torch.cuda, "device_of", lambda _: nullcontext())
+    q, k, v = inputs(16)
+    offsets, mask, blocks = torch.tensor([0, 16]), HstuMask(num_targets=torch.tensor([3])), Blocks(16, 16, 4, 1)
+    passes = passes_for(q, k, v, offsets, 16, alpha=0.5, mask=mask, plan=Plan(blocks, blocks, blocks))
+    for _ in range(2):
+        passes.forward(q, k, v, offsets, mask)
+        passes.backward(v, q, k, v, offsets, mask)
+    fresh = {"out", "of_k", "of_v"}
+    for kernel in kernels:
+        half = len(kernel.launched) // 2
+        for first, second in zip(kernel.launched[:half], kernel.launched[half:], strict=True):
+            assert first.keys() == second.keys() == {*kernel.arg_names, "grid"}
+            for name in first.keys() - fresh:
+                given = first[name]
+                if isinstance(given, TensorDescriptor):
+                    assert (given.base.data_ptr(), given.shape) == (second[name].base.data_ptr(), second[name].shape)
+                else:
+                    assert (given.data_ptr() if isinstance(given, Tensor) else given) == second[name]
 
 
 @pytest.mark.parametrize(
