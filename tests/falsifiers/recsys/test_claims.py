@@ -18,6 +18,7 @@ FEWER = {
     "F-HSTU-FWD-001": {"cases": 2}, "F-HSTU-BWD-001": {"cases": 2},
     "F-HSTU-STRIDE-001": {"cases": 1, "largest_length": 16},
     "F-HSTU-ADJOINT-001": {"cases": 2}, "F-HSTU-FLOPS-001": {"cases": 8}, "F-HSTU-DISPATCH-001": {"cases": 10},
+    "F-SLURM-ENV-001": {"topologies": ["18x4 stated"], "nodes_run": 1},
 }  # fmt: skip
 """Parameters for fewer cases, by claim: the first of those that every search begins with."""
 SAMPLE = [
@@ -29,6 +30,8 @@ SAMPLE = [
     ("F-HSTU-MFU-SUBSTR-001", "first-part-decides"),
     ("F-HSTU-DISPATCH-001", "next-generation"),
     ("F-HSTU-CTX-GUARD-001", "contextuals-ignored"),
+    ("F-SLURM-ENV-001", "size-unset"),
+    ("F-SLURM-GPU-TASK-001", "command-before-options"),
 ]
 """Mutants by claim. A run of a claim has them all."""
 

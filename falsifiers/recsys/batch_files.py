@@ -1,0 +1,27 @@
+"""A batch file of the user as the subject: `--subject file:FILE`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness import NotMeasured, Setting
+from harness.base import regular_file
+
+__all__ = ["File"]
+
+_LARGEST = 1 << 20
+
+
+class File:
+    """The file as it is."""
+
+    def __init__(self, setting: Setting) -> None:
+        """The parameter `file` names it."""
+        self._path = Path(setting.parameters["file"])
+
+    def text(self) -> str:
+        """See `BatchFile`."""
+        try:
+            return regular_file.read(self._path, _LARGEST).decode()
+        except (OSError, ValueError) as error:
+            raise NotMeasured(f"{self._path} cannot be read as text: {error}") from error

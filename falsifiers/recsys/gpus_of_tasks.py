@@ -1,0 +1,48 @@
+"""F-SLURM-GPU-TASK-001: a batch file asks for at least as many GPUs on a node as it starts tasks there."""
+
+from __future__ import annotations
+
+from falsifiers.recsys.batch_files import File
+from falsifiers.recsys.oracle.batch_options import NotUnderstood, Request, components, parsed, request
+from falsifiers.recsys.tool_subjects import BatchFile
+from harness import Hidden, NotMeasured, Trial
+
+__all__ = ["File", "falsify"]
+
+
+def falsify(trial: Trial[BatchFile]) -> None:
+    """Compare tasks and GPUs of a node, for each component of the job.
+
+    A component that asks for 0 GPUs beside others with some has tasks that need none.
+    """
+    with trial.subject_fault():
+        text = trial.subject.text()
+    try:
+        of_command = parsed(trial.parameters["command_line"].split())[0]
+        requests = [request({**options, **of_command}) for options in components(text)]
+    except NotUnderstood as error:
+        raise NotMeasured(f"a #SBATCH line is not understood: {error}") from error
+    on_gpus = [one for one in requests if one.gpus_per_node != 0] or requests
+    trial.measure(
+        components=len(requests),
+        tasks_per_node=[_tasks(one) for one in on_gpus],
+        gpus_per_node=[_gpus(one, trial.parameters["gpus_of_a_node"]) for one in on_gpus],
+        tasks_without_gpu=[_tasks(one) - _gpus(one, trial.parameters["gpus_of_a_node"]) for one in on_gpus],
+    )
+    trial.resolve(device="cpu")
+
+
+def _tasks(asked: Request) -> int | Hidden:
+    if asked.tasks_per_node is None:
+        return Hidden("the file does not say how many tasks a node has; add --nodes or --ntasks-per-node")
+    return asked.tasks_per_node
+
+
+def _gpus(asked: Request, of_a_node: int) -> int | Hidden:
+    """Return the GPUs of a node. A file that asks for none by name gets those that the parameter says a node has."""
+    if asked.gpus_per_node is not None:
+        return asked.gpus_per_node
+    return of_a_node or Hidden(
+        "the file does not say how many GPUs a node has; add --gpus-per-node, or say what your nodes have with "
+        "-P gpus_of_a_node=8"
+    )

@@ -1,0 +1,56 @@
+"""Stands in for srun within a simulated job: runs a command once for each task, as Slurm would set its variables.
+
+It is a program, which finds in its environment where to note what (`NODES`, `TASK`).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["LAYOUT", "NODES", "RECORDS", "TASK"]
+
+NODES = "SIMULATED_NODES"
+"""The variable with the indices of the nodes whose tasks are to run."""
+RECORDS = "SIMULATED_RECORDS"
+"""The variable with the folder of what tasks note."""
+LAYOUT = "layout"
+"""The file there that says that a step asks for other tasks than the job has."""
+TASK = "SIMULATED_TASK"
+"""The variable by which a task knows its node and its place there."""
+
+
+def main(words: list[str]) -> int:
+    """Run the command for the tasks of some nodes; the largest exit status."""
+    from falsifiers.recsys.oracle.batch_options import parsed
+
+    options, command = parsed(words)
+    nodes, tasks = int(os.environ["SLURM_NNODES"]), int(os.environ["SLURM_NTASKS"])
+    per_node = tasks // nodes
+    layout = {"nodes": nodes, "ntasks": tasks, "ntasks-per-node": per_node}
+    if other := [
+        f"--{name}={options[name]}" for name in layout if options.get(name, str(layout[name])) != str(layout[name])
+    ]:
+        Path(os.environ[RECORDS], LAYOUT).write_text(" ".join(other))
+        return 0
+    distribution = options.get("distribution") or os.environ.get("SLURM_DISTRIBUTION", "block")
+    cyclic = distribution.partition(":")[0] == "cyclic"
+    worst = 0
+    for node in map(int, os.environ[NODES].split(",")):
+        for local in range(per_node):
+            rank = local * nodes + node if cyclic else node * per_node + local
+            own = {
+                "SLURM_PROCID": rank, "SLURM_LOCALID": local, "SLURM_NODEID": node, "SLURM_STEP_ID": 0,
+                "SLURM_STEP_NUM_TASKS": tasks, "SLURM_STEP_NUM_NODES": nodes, "SLURMD_NODENAME": f"node{node}",
+                TASK: f"{node}.{local}",
+            }  # fmt: skip
+            done = subprocess.run(command, env=os.environ | {name: str(value) for name, value in own.items()})
+            worst = max(worst, abs(done.returncode))
+    return worst
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,41 @@
+"""What the claims about launching, building and counting need from a subject."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+__all__ = ["BatchFile", "ExtensionBuild", "ImportOrder", "Suite"]
+
+
+class BatchFile(Protocol):
+    """A file for Slurm's sbatch; built as `Subject(setting)`."""
+
+    def text(self) -> str:
+        """Return the file as sbatch would read it."""
+        ...
+
+
+class ImportOrder(Protocol):
+    """A program that imports a module of a circle of modules; built as `Subject(setting)`."""
+
+    def program(self, first: str, wanted: str) -> str:
+        """Return Python source that imports `wanted`, which can only be imported after `first`."""
+        ...
+
+
+class ExtensionBuild(Protocol):
+    """A build of one extension module from several sources; built as `Subject(setting)`."""
+
+    def build(self, sources: Sequence[Path], folder: Path) -> None:
+        """Build it into the folder, with the compilers that CC and CXX name and with the programs on PATH."""
+        ...
+
+
+class Suite(Protocol):
+    """Tests for pytest; built as `Subject(setting)`."""
+
+    def folder(self) -> Path:
+        """Return the folder with the test files."""
+        ...
