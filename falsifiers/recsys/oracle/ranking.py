@@ -1,0 +1,101 @@
+"""The ranking model trained plainly, in float64: a user at a time, a table a tensor, one batch after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from falsifiers.recsys.oracle.hstu import mask
+from falsifiers.recsys.subject import Question
+from falsifiers.recsys.training_subject import Batch, Outcome, Recipe
+
+__all__ = ["Trained", "trained"]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The outcome of each step, and weights, moments and counts behind the last one, named as in `Run.state`."""
+
+    outcomes: list[Outcome]
+    state: dict[str, Tensor]
+
+
+def trained(recipe: Recipe, weights: Mapping[str, Tensor], batches: Sequence[Batch], device: str) -> Trained:
+    """Train on all batches, from given weights."""
+    now = {name: one.to(device, torch.float64, copy=True) for name, one in weights.items()}
+    first = {name: torch.zeros_like(one) for name, one in now.items()}
+    second = {name: torch.zeros_like(one) for name, one in now.items()}
+    outcomes = []
+    for number, batch in enumerate(batches, 1):
+        given = {name: one.to(device) for name, one in batch.tensors.items()}
+        leaves = {name: one.detach().requires_grad_() for name, one in now.items()}
+        with torch.enable_grad():
+            logits = _logits(recipe, leaves, given)
+            signs = 2.0 * given["labels"].double() - 1.0
+            loss = torch.log1p(torch.exp(-signs * logits)).mean()
+            slopes = torch.autograd.grad(loss, list(leaves.values()))
+        outcomes.append(Outcome(loss.detach(), logits.detach()))
+        for (name, weight), slope in zip(list(now.items()), slopes, strict=True):
+            rows: Tensor | slice = slice(None)
+            if name.startswith("tables."):
+                rows = given["ids"][given["tables"] == int(name.split(".")[1])].unique()
+            if recipe.optimizer == "sgd":
+                weight[rows] -= recipe.rate * slope[rows]
+                continue
+            (one, other), slope = recipe.betas, slope[rows]
+            first[name][rows] = one * first[name][rows] + (1.0 - one) * slope
+            second[name][rows] = other * second[name][rows] + (1.0 - other) * slope**2
+            mean, square = first[name][rows] / (1.0 - one**number), second[name][rows] / (1.0 - other**number)
+            weight[rows] -= recipe.rate * mean / (square.sqrt() + recipe.eps)
+    state = dict(now)
+    if recipe.optimizer == "adam":
+        state |= {f"exp_avg.{name}": one for name, one in first.items()}
+        state |= {f"exp_avg_sq.{name}": one for name, one in second.items()}
+    count = torch.tensor(len(batches))
+    return Trained(outcomes, {**state, "step": count, "position": count})
+
+
+def _logits(recipe: Recipe, weights: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> Tensor:
+    users = []
+    for user, (start, end) in enumerate(pairwise(given["offsets"].tolist())):
+        x = weights["actions"][given["actions"][start:end]]
+        for table in range(len(recipe.rows)):
+            of_table = (given["tables"][start:end] == table).nonzero()[:, 0]
+            x = x.index_add(0, of_table, weights[f"tables.{table}"][given["ids"][start:end][of_table]])
+        asked = Question(
+            x, x, x, x, given["offsets"], end - start, recipe.scaling_seqlen, recipe.head_width**-0.5, True,
+            given.get("targets"), 1, given["contextuals"], 0, 0,
+        )  # fmt: skip
+        seen = mask(asked, user, end - start)
+        for number in range(recipe.layers):
+            x = x + _layer(recipe, weights, f"layers.{number}.", x, seen)
+        users.append(x)
+    ranked = torch.cat(users)[given["ranked"]]
+    inner = _affine(weights, "head.0", ranked)
+    return _affine(weights, "head.1", inner * torch.sigmoid(inner))
+
+
+def _layer(recipe: Recipe, weights: Mapping[str, Tensor], name: str, x: Tensor, seen: Tensor) -> Tensor:
+    inner = _affine(weights, f"{name}into", _norm(weights, f"{name}norm", x))
+    inner = inner * torch.sigmoid(inner)
+    u, v, q, k = inner.view(len(x), 4, -1).unbind(1)
+    parts = []
+    for head in range(recipe.heads):
+        mine = slice(head * recipe.head_width, (head + 1) * recipe.head_width)
+        scores = q[:, mine] @ k[:, mine].T / recipe.head_width**0.5
+        parts.append(seen * scores * torch.sigmoid(scores) / recipe.scaling_seqlen @ v[:, mine])
+    return _affine(weights, f"{name}out", _norm(weights, f"{name}norm_out", torch.cat(parts, 1)) * u)
+
+
+def _affine(weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
+    return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+
+
+def _norm(weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
+    centred = x - x.mean(-1, keepdim=True)
+    scale = (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+    return centred / scale * weights[f"{name}.weight"] + weights[f"{name}.bias"]

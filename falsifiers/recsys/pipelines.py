@@ -1,0 +1,188 @@
+"""F-PIPE-PARITY-001 and F-PIPE-CKPT-001: pipelines change when work is done, and nothing else.
+
+Every stream sleeps in some case, so that what is not waited for is not there. The truth is a plain loop in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+import torch
+from torch import Tensor
+
+from falsifiers.recsys.oracle.ranking import trained
+from falsifiers.recsys.streams import COMPUTE, streams_on
+from falsifiers.recsys.training_cases import Case, batches, recipe, weights
+from falsifiers.recsys.training_subject import Batch, Kind, Outcome, Recipe, Run, Training
+from harness import Trial
+
+__all__ = ["falsify_checkpoints", "falsify_parity"]
+
+_RELATIVE, _ABSOLUTE = 1e-5, 1e-8
+"""The tolerances of torch.allclose."""
+_KINDS: Mapping[str, Kind] = {"none": "none", "native": "native", "prefetch": "prefetch"}
+_PIPELINED: tuple[Kind, ...] = ("native", "prefetch")
+
+
+def falsify_parity(trial: Trial[Training]) -> None:
+    """Train by each pipeline on equal batches, and plainly; compare every step, and what is left at the end."""
+    steps = trial.parameters["steps"]
+    lists: dict[str, list[float]] = {}
+    for number, words in enumerate(trial.parameters["trainings"]):
+        case = Case.read(words, 1000 * trial.seed + number)
+        world = _World.of(trial, case, steps)
+        right = trained(world.recipe, world.weights, world.batches, trial.device)
+        plain = _trained(trial, "none", world, "none")
+        others = {kind: _trained(trial, kind, world, case.slow) for kind in _PIPELINED}
+        every = [plain, *others.values()]
+        found = {
+            "steps_apart": float(sum(abs(len(one.outcomes) - steps) for one in every)),
+            "bits_apart": float(sum(_apart(one, plain) for one in others.values())),
+        }
+        for name, got, truth in (
+            ("loss", [_losses(one.outcomes) for one in every], _losses(right.outcomes)),
+            ("logit", [_logits(one.outcomes) for one in every], _logits(right.outcomes)),
+            ("weight", [_values(one.state, right.state) for one in every], list(right.state.values())),
+        ):
+            if case.attention == "dense":
+                found[f"{name}_errors"] = _worst(_error(*pair) for one in got for pair in zip(one, truth, strict=False))
+            elif name == "logit":
+                found["fused_errors"] = _worst(_share(*pair) for one in got for pair in zip(one, truth, strict=False))
+        if case.slow == COMPUTE:
+            found["in_turn"] = float(sum(one.ahead == 0 for one in others.values()))
+        for name, value in found.items():
+            lists.setdefault(name, []).append(value)
+        for step, outcome in enumerate(plain.outcomes if number == 0 else (), 1):
+            trial.step(step, loss=float(outcome.loss))
+        trial.measure(trainings=number + 1, **lists)
+    trial.resolve(device=next(iter(plain.state.values())).device.type, steps=len(plain.outcomes))
+
+
+def falsify_checkpoints(trial: Trial[Training]) -> None:
+    """Train, save, load into another pipeline with other weights, and go on; the first run goes on, too."""
+    before, after = trial.parameters["before"], trial.parameters["after"]
+    lists: dict[str, list[float]] = {}
+    for number, words in enumerate(trial.parameters["trainings"]):
+        writing, reading, rest = words.split(maxsplit=2)
+        case = Case.read(rest, 1000 * trial.seed + number)
+        world = _World.of(trial, case, before + after)
+        halves = [
+            trained(world.recipe, world.weights, world.batches[:end], trial.device) for end in (before, before + after)
+        ]
+        path = trial.workspace / f"checkpoint-{number}"
+        with trial.subject_fault():
+            writer = _begin(trial, _KINDS[writing], world, case.slow, world.weights)
+            writer.train(world.batches, before)
+            written = writer.state()
+            writer.save(path)
+            reader = _begin(trial, _KINDS[reading], world, case.slow, weights(world.recipe, trial.seed + 1))
+            reader.load(path)
+            read = reader.state()
+            ends = []
+            for run in (writer, reader):
+                outcomes = run.train(world.batches, after)
+                ends.append(_Trained(outcomes, run.state()))
+        later = halves[1].outcomes[before:]
+        found = {
+            "missing": float(len(halves[0].state.keys() - written.keys())),
+            "saved_errors": _worst(map(_error, _values(written, halves[0].state), halves[0].state.values())),
+            "loaded_apart": float(_states_apart(read, written)),
+            "later_apart": float(_apart(ends[1], ends[0])),
+            "loss_errors": _worst(map(_error, _losses(ends[1].outcomes), _losses(later))),
+            "weight_errors": _worst(map(_error, _values(ends[1].state, halves[1].state), halves[1].state.values())),
+        }
+        for name, value in found.items():
+            lists.setdefault(name, []).append(value)
+        trial.measure(trainings=number + 1, **lists)
+    trial.resolve(device=next(iter(read.values())).device.type)
+
+
+@dataclass(frozen=True)
+class _World:
+    """What all runs of a case share."""
+
+    recipe: Recipe
+    weights: Mapping[str, Tensor]
+    batches: Sequence[Batch]
+    seed: int
+
+    @staticmethod
+    def of(trial: Trial[Training], case: Case, count: int) -> _World:
+        made = recipe(case, trial.parameters)
+        data = batches(made, case, trial.parameters, count, trial.device)
+        return _World(made, weights(made, trial.seed), data, case.seed)
+
+
+@dataclass(frozen=True)
+class _Trained:
+    outcomes: list[Outcome]
+    state: Mapping[str, Tensor]
+    ahead: int = 0
+
+
+def _begin(trial: Trial[Training], kind: Kind, world: _World, slow: str, start: Mapping[str, Tensor]) -> Run:
+    return trial.subject.begin(kind, world.recipe, start, streams_on(trial.device, slow, world.seed))
+
+
+def _trained(trial: Trial[Training], kind: Kind, world: _World, slow: str) -> _Trained:
+    streams = streams_on(trial.device, slow, world.seed)
+    with trial.subject_fault():
+        run = trial.subject.begin(kind, world.recipe, world.weights, streams)
+        outcomes = run.train(world.batches, len(world.batches))
+        return _Trained(outcomes, run.state(), streams.ahead())
+
+
+def _losses(outcomes: Iterable[Outcome]) -> list[Tensor]:
+    return [one.loss for one in outcomes]
+
+
+def _logits(outcomes: Iterable[Outcome]) -> list[Tensor]:
+    return [one.logits for one in outcomes]
+
+
+def _values(state: Mapping[str, Tensor], names: Iterable[str]) -> list[Tensor]:
+    """Return the tensors of these names; NaN for one that is not there."""
+    return [state.get(name, torch.tensor(math.nan)) for name in names]
+
+
+def _apart(one: _Trained, other: _Trained) -> int:
+    """Return how many tensors of outcomes and states have other bits, or are in one of them only."""
+    pairs = zip_longest(one.outcomes, other.outcomes)
+    return _states_apart(one.state, other.state) + sum(
+        mine is None or its is None or not _same(mine.loss, its.loss) or not _same(mine.logits, its.logits)
+        for mine, its in pairs
+    )
+
+
+def _states_apart(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> int:
+    return sum(
+        name not in one or name not in other or not _same(one[name], other[name]) for name in {*one, *other}
+    )  # fmt: skip
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return one.dtype == other.dtype and torch.equal(one, other)
+
+
+def _error(got: Tensor, right: Tensor) -> float:
+    """Return the largest error, in tolerances of torch.allclose."""
+    if got.numel() not in (1, right.numel()):
+        return math.inf
+    got, right = got.detach().double().cpu(), right.detach().double().cpu()
+    return float(((got - right).abs() / (_ABSOLUTE + _RELATIVE * right.abs())).max())
+
+
+def _share(got: Tensor, right: Tensor) -> float:
+    """Return the largest error, as a share of the largest number."""
+    if got.shape != right.shape:
+        return math.inf
+    got, right = got.detach().double().cpu(), right.detach().double().cpu()
+    return float((got - right).abs().max() / right.abs().max())
+
+
+def _worst(errors: Iterable[float]) -> float:
+    """Return the largest; NaN counts as infinite."""
+    return max((math.inf if math.isnan(one) else one for one in errors), default=0.0)

@@ -1,0 +1,199 @@
+"""Three training pipelines: nothing overlaps, copies do, and gathering embedding rows does, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from falsifiers.recsys.reference.ranking_model import Here, RankingModel
+from falsifiers.recsys.streams import COMPUTE, Event, Stream, Streams
+from falsifiers.recsys.training_subject import Batch, Kind, Outcome, Recipe
+from harness import Setting
+
+__all__ = ["Coming", "Native", "PipelinedRun", "Pipelines", "Plain", "Prefetch"]
+
+
+@dataclass
+class Coming:
+    """A batch on its way.
+
+    Attributes:
+        here: its tensors, in memory of the stream that copied or gathered them.
+        longest: no sequence is longer.
+        copied, gathered: events of these streams.
+    """
+
+    here: Here
+    longest: int
+    copied: Event
+    gathered: Event | None = None
+
+
+class Plain:
+    """Copy, gather and step, one after the other."""
+
+    def __init__(self, model: RankingModel, streams: Streams) -> None:
+        """Take the stream of steps."""
+        self.model, self.compute = model, streams.stream(COMPUTE)
+
+    def train(self, batches: Sequence[Batch], outcomes: list[Outcome]) -> None:
+        """Launch a step for each batch; each appends its outcome."""
+        for batch in batches:
+            coming = self.copy(batch, self.compute)
+            self.gather(coming, self.compute)
+            self.step(coming, outcomes)
+
+    def copy(self, batch: Batch, stream: Stream) -> Coming:
+        """Copy a batch to the device."""
+        here = {name: stream.empty(tuple(one.shape), one.dtype) for name, one in batch.tensors.items()}
+        stream.run(_copy, here, dict(batch.tensors))
+        return Coming(here, batch.longest, stream.record())
+
+    def gather(self, coming: Coming, stream: Stream) -> None:
+        """Find and read the embedding rows of a batch."""
+        here, tokens = coming.here, coming.here["ids"].numel()
+        here |= {name: stream.empty((tokens,), torch.int64) for name in ("unique", "slot")}
+        here["rows"] = stream.empty((tokens, self.model.recipe.width), self.model.table.dtype)
+        stream.run(self.model.find, here)
+        stream.run(self.model.gather, here)
+        coming.gathered = stream.record()
+
+    def step(self, coming: Coming, outcomes: list[Outcome]) -> None:
+        """Train on a batch."""
+        self.compute.run(self.model.step, coming.here, coming.longest, outcomes)
+
+
+class Native(Plain):
+    """The next batch is copied while a step runs."""
+
+    def __init__(self, model: RankingModel, streams: Streams) -> None:
+        """Take a stream for copies, too."""
+        super().__init__(model, streams)
+        self.copies = streams.stream("copy")
+
+    def train(self, batches: Sequence[Batch], outcomes: list[Outcome]) -> None:
+        """Launch the copy of a batch before the step of the one before it."""
+        waiting = [self.copy(batch, self.copies) for batch in batches[:1]]
+        for number in range(len(batches)):
+            here = waiting.pop(0)
+            waiting += [self.copy(batch, self.copies) for batch in batches[number + 1 : number + 2]]
+            self.wait_for(here)
+            self.gather(here, self.compute)
+            self.step(here, outcomes)
+
+    def wait_for(self, coming: Coming) -> None:
+        """Hold the next step until its batch is there, and its memory until the step is over."""
+        self.compute.wait(coming.copied)
+        self.keep(coming, self.compute)
+
+    def keep(self, coming: Coming, stream: Stream) -> None:
+        """Say that a stream uses what another one allocated."""
+        for tensor in coming.here.values():
+            stream.keep(tensor)
+
+
+class Prefetch(Native):
+    """The next batch's embedding rows are gathered while a step runs, and the batch after it is copied.
+
+    Rows that the step updates are replaced behind it, so that the next step has what it would have gathered then.
+    """
+
+    def __init__(self, model: RankingModel, streams: Streams) -> None:
+        """Take a stream that gathers, too."""
+        super().__init__(model, streams)
+        self.gathers = streams.stream("gather")
+        self.updated: Event = self.compute.record()
+
+    def train(self, batches: Sequence[Batch], outcomes: list[Outcome]) -> None:
+        """Launch copy and gathering of later batches before each step."""
+        waiting = [self.copy(batch, self.copies) for batch in batches[:2]]
+        for coming in waiting[:1]:
+            self.prefetch(coming)
+        for number in range(len(batches)):
+            here = waiting.pop(0)
+            waiting += [self.copy(batch, self.copies) for batch in batches[number + 2 : number + 3]]
+            for following in waiting[:1]:
+                self.prefetch(following)
+            self.wait_for(here)
+            self.step(here, outcomes)
+            self.updated = self.compute.record()
+            for following in waiting[:1]:
+                self.refresh(following, here)
+
+    def prefetch(self, coming: Coming) -> None:
+        """Gather rows ahead: behind the batch's copy, and behind every update but that of the step before its own."""
+        self.gathers.wait(coming.copied)
+        self.gathers.wait(self.updated)
+        self.keep(coming, self.gathers)
+        self.gather(coming, self.gathers)
+
+    def wait_for(self, coming: Coming) -> None:
+        """Hold the next step until batch and rows are there."""
+        assert coming.gathered is not None
+        self.compute.wait(coming.gathered)
+        super().wait_for(coming)
+
+    def refresh(self, following: Coming, here: Coming) -> None:
+        """Give the rows gathered ahead what the step has just made of them."""
+        assert following.gathered is not None
+        self.compute.wait(following.gathered)
+        self.compute.run(self.model.refresh, following.here, here.here)
+
+
+class PipelinedRun:
+    """A model, its pipeline, and how far it is."""
+
+    def __init__(self, model: RankingModel, pipeline: Plain, streams: Streams) -> None:
+        """Start at the first batch."""
+        self.model, self.pipeline, self.streams, self.position = model, pipeline, streams, 0
+
+    def train(self, batches: Sequence[Batch], steps: int) -> list[Outcome]:
+        """Train on the next batches, and wait for the device."""
+        outcomes: list[Outcome] = []
+        chosen = batches[self.position : self.position + steps]
+        self.pipeline.train(chosen, outcomes)
+        self.streams.synchronize()
+        self.position += len(chosen)
+        return outcomes
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the model's state and the position in the data."""
+        return {**self.model.state(), "position": torch.tensor(self.position)}
+
+    def save(self, path: Path) -> None:
+        """Write the state."""
+        torch.save(self.state(), path)
+
+    def load(self, path: Path) -> None:
+        """Take the state of a file."""
+        state = torch.load(path, weights_only=True)
+        self.model.load(state)
+        self.position = int(state["position"])
+
+
+class Pipelines:
+    """Runs with any of the three."""
+
+    none: type[Plain] = Plain
+    native: type[Plain] = Native
+    prefetch: type[Plain] = Prefetch
+    model: type[RankingModel] = RankingModel
+    run: type[PipelinedRun] = PipelinedRun
+
+    def __init__(self, setting: Setting) -> None:
+        """Streams bring their device with them; nothing depends on the setting."""
+
+    def begin(self, kind: Kind, recipe: Recipe, weights: Mapping[str, Tensor], streams: Streams) -> PipelinedRun:
+        """Return a run."""
+        model = self.model(recipe, weights, streams.device)
+        pipeline = {"none": self.none, "native": self.native, "prefetch": self.prefetch}[kind]
+        return self.run(model, pipeline(model, streams), streams)
+
+
+def _copy(to: Here, of: Here) -> None:
+    for name, one in to.items():
+        one.copy_(of[name], non_blocking=True)

@@ -1,0 +1,108 @@
+"""What the claims about training pipelines need from a subject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from torch import Tensor
+
+from falsifiers.recsys.streams import Streams
+
+__all__ = ["Batch", "Kind", "Outcome", "Recipe", "Run", "Training"]
+
+Kind = Literal["none", "native", "prefetch"]
+"""Of a pipeline: nothing overlaps; the next batch is copied while a step runs; its embedding rows are gathered, too."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The model, how it is trained, and its pipeline.
+
+    The weights are `tables.N` [rows, width] of each embedding table; `actions` [actions, width]; of each layer
+    `layers.N.norm`, `.into`, `.norm_out` and `.out`, and of the head `head.0` and `head.1`, with `.weight` and `.bias`
+    each. Layer norms are over the last dimension, with an epsilon of 1e-5.
+
+    A token is the sum of its table's row and its action's row. A layer is, for jagged rows x,
+
+        u, v, q, k = silu(into(norm(x))).split(…)     heads x head_width each, head after head
+        x + out(norm_out(hstu(q, k, v)) * u)          causal, alpha 1/sqrt(head_width), targets in groups of one
+
+    The logits of a row are head.1(silu(head.0(x))), and the loss is the mean of the binary cross-entropy of all of
+    them.
+
+    Attributes:
+        rows: of each table.
+        attention: "dense", in the dtype of the weights; or "fused", in bfloat16 by a kernel.
+        optimizer: "sgd", or "adam" with bias correction; of tables, it updates only the rows of the batch.
+    """
+
+    rows: tuple[int, ...]
+    width: int
+    layers: int
+    heads: int
+    head_width: int
+    scaling_seqlen: int
+    attention: Literal["dense", "fused"]
+    optimizer: Literal["sgd", "adam"]
+    rate: float
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Interactions of some users, jagged, on the host. Of each sequence, contextual tokens come first, candidates last.
+
+    Attributes:
+        tensors: `ids`, `tables`, `actions` [tokens]: a token's row, its table, and what the user did.
+            `offsets` [users + 1]. `contextuals` [users]: how many tokens are contextual. `targets` [users]: how many
+            are candidates; absent if the history itself is ranked. `ranked` [ranked tokens]: where logits are wanted.
+            `labels` [ranked tokens, tasks], of the weights' dtype.
+        longest: no sequence is longer.
+    """
+
+    tensors: Mapping[str, Tensor]
+    longest: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one step, before its update: the loss, and the logits [ranked tokens, tasks]."""
+
+    loss: Tensor
+    logits: Tensor
+
+
+class Run(Protocol):
+    """A model in training."""
+
+    def train(self, batches: Sequence[Batch], steps: int) -> list[Outcome]:
+        """Train on the next batches of a data set, from where the run stands; then wait for the device."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """Return copies of all that decides how training goes on.
+
+        The weights by name; with Adam `exp_avg.NAME` and `exp_avg_sq.NAME` of each; `step`, the updates so far; and
+        `position`, the batches so far.
+        """
+        ...
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint."""
+        ...
+
+    def load(self, path: Path) -> None:
+        """Go on from a checkpoint, which a run with another pipeline may have written."""
+        ...
+
+
+class Training(Protocol):
+    """Training pipelines of a ranking model; built as `Subject(setting)`."""
+
+    def begin(self, kind: Kind, recipe: Recipe, weights: Mapping[str, Tensor], streams: Streams) -> Run:
+        """Return a run that starts from given weights. All work on the device goes through `streams`."""
+        ...

@@ -1,0 +1,80 @@
+"""The queues that stand in for streams on a CPU: order, events, memory, and which stream sleeps."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from falsifiers.recsys.streams import COMPUTE, Streams, streams_on
+
+
+def streams(slow: str) -> Streams:
+    """Streams on the CPU."""
+    return streams_on("cpu", slow, 0)
+
+
+@pytest.mark.parametrize(("slow", "order"), [("none", "abc"), ("compute", "bca"), ("copy", "acb"), ("gather", "abc")])
+def test_a_sleeping_stream_comes_last(slow: str, order: str) -> None:
+    """Whatever was launched first."""
+    under, heard = streams(slow), []
+    for name, letter in ((COMPUTE, "a"), ("copy", "b"), ("gather", "c")):
+        under.stream(name).run(heard.append, letter)
+    under.synchronize()
+    assert "".join(heard) == order
+
+
+@pytest.mark.parametrize("slow", ["none", "compute", "copy", "random"])
+def test_an_event_orders_streams(slow: str) -> None:
+    """Nothing behind a wait runs before it, whoever sleeps."""
+    under, heard = streams(slow), []
+    copy, compute = under.stream("copy"), under.stream(COMPUTE)
+    for number in range(5):
+        copy.run(heard.append, f"copy {number}")
+        compute.wait(copy.record())
+        compute.run(heard.append, f"step {number}")
+    under.synchronize()
+    assert all(heard.index(f"copy {number}") < heard.index(f"step {number}") for number in range(5))
+
+
+def test_streams_that_wait_for_each_other_are_named() -> None:
+    """Instead of a hang."""
+    under = streams("compute")
+    one, other = under.stream("one"), under.stream("other")
+    one.run(int)
+    later = one.record()
+    other.wait(later)
+    mine = other.record()
+    under.stream(COMPUTE).wait(mine)
+    object.__setattr__(later, "place", 3)
+    with pytest.raises(RuntimeError, match="other, compute"):
+        under.synchronize()
+
+
+@pytest.mark.parametrize(("kept", "seen"), [(True, 1.0), (False, 2.0)])
+def test_memory_goes_to_the_next_unless_a_stream_keeps_it(kept: bool, seen: float) -> None:
+    """The host lets go of a tensor that a sleeping stream has not read yet."""
+    under, read = streams("compute"), []
+    copy, compute = under.stream("copy"), under.stream(COMPUTE)
+    first = copy.empty((4,), torch.float64)
+    copy.run(Tensor.fill_, first, 1.0)
+    compute.wait(copy.record())
+    compute.run(lambda one: read.append(float(one[0])), first)
+    if kept:
+        compute.keep(first)
+    del first
+    second = copy.empty((4,), torch.float64)
+    copy.run(Tensor.fill_, second, 2.0)
+    under.synchronize()
+    assert read == [seen]
+
+
+def test_what_overtakes_a_step_is_counted() -> None:
+    """Only if steps sleep."""
+    for slow, ahead in (("compute", 2), ("none", 0)):
+        under = streams(slow)
+        under.stream(COMPUTE).run(int)
+        for _ in range(2):
+            under.stream("copy").run(int)
+        under.synchronize()
+        assert under.ahead() == ahead
