@@ -7,8 +7,10 @@ one, so the step's log and checkpoint exist by then. What a Trainer does not sho
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,14 +20,16 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from transformers import Trainer
 
+from falsifiers.distill.measuring.held_out import HeldOut
+from falsifiers.distill.measuring.live_models import LiveModels
 from falsifiers.distill.measuring.trainer_files import TrainerFiles, newest_checkpoint
 from falsifiers.distill.oracle.qwen2 import SHAPES, new_model
 from falsifiers.distill.oracle.shadow import Configuration
-from falsifiers.distill.running.live_steps import LiveSteps
+from falsifiers.distill.running.live_steps import LiveSteps, sampled
 from falsifiers.distill.running.trainer_building import BuiltTrainer, restored_chance
 from falsifiers.distill.running.trainer_watch import Batch, StepWatch, inputs_and_labels, labels_are_inputs, on_fetch
 from falsifiers.distill.subject import OnStep, Run
-from harness import Hidden, NotMeasured, NotShown, Setting
+from harness import Hidden, NotMeasured, NotShown, Setting, look
 
 __all__ = ["HF"]
 
@@ -49,6 +53,8 @@ class HF:
         self._batches: dict[int, Batch | Hidden] = {}
         self._like: Mapping[str, Any] = {}
         self._resumes_from: Path | None = None
+        self._first: dict[str, Tensor] = {}
+        self._live_models: LiveModels | None = None
 
     def __getattr__(self, name: str) -> NoReturn:
         """Any other attribute raises `NotShown`, except names with an underscore, which Python itself looks up."""
@@ -64,7 +70,32 @@ class HF:
     def weight_files(self) -> TrainerFiles:
         """How its checkpoints and its export are called and read."""
         self._names_are_known = True
-        return TrainerFiles(lambda: self._trainer, lambda: self._built is not None)
+        return TrainerFiles(lambda: self._trainer, lambda: self._built is not None, self._has_known_models)
+
+    reported_loss = ""
+    """Which loss a Trainer of another architecture logs is not known. See `Scores.as_reported`."""
+
+    @look
+    def held_out(self) -> HeldOut:
+        """Batches of the Trainer's own text, on which models of another architecture are evaluated from now on.
+
+        Raises:
+            NotShown: there is no such text, or transformers does not know the models.
+        """
+        self._live_models = LiveModels(self._setting, self._trainer, *self._models().values())
+        return self._live_models.held_out
+
+    def unmoved(self) -> list[str]:
+        """Names of the trainable tensors that are as they were before the run, if the others belong to a base of PEFT.
+
+        Raises:
+            NotShown: the model is none of PEFT, so each of its tensors must move.
+        """
+        peft = sys.modules.get("peft")
+        if peft is None or not isinstance(self._model, peft.PeftModel):
+            raise NotShown("the model is none of PEFT")
+        now = sampled(dict(self._model.named_parameters()))
+        return [name for name, one in self._first.items() if torch.equal(one, now[name])]
 
     @property
     def directory(self) -> Path:
@@ -97,6 +128,8 @@ class HF:
     def distill(self, on_step: OnStep) -> Run:
         """Let the Trainer train, and save the model as its users do."""
         trainer = self._trainer
+        trained = {name: one for name, one in self._model.named_parameters() if one.requires_grad}
+        self._first = sampled(trained)
         watch = StepWatch(trainer, LiveSteps(on_step, self._model, self._setting.parameters), self._note)
         with torch.enable_grad(), self._built.as_after_building():  # type: ignore[union-attr]
             resumed = str(self._resumes_from) if self._resumes_from is not None else None
@@ -229,10 +262,19 @@ class HF:
                 return found
         raise NotShown(f"{type(trainer).__name__} has no model as {', '.join(_TEACHERS[:-1])} or {_TEACHERS[-1]}")
 
+    def _models(self) -> dict[str, nn.Module]:
+        """The student, and the teacher if there is one."""
+        found = {"student": self._model}
+        with contextlib.suppress(NotShown):
+            found["teacher"] = self._teacher
+        return found
+
     @torch.no_grad()
     def _logits(
         self, model: nn.Module, role: str, tokens: Tensor, weights: Mapping[str, Tensor] | None = None
     ) -> Tensor:
+        if self._live_models is not None:
+            return self._live_models.answer(model, tokens)
         self._check_model(model, role)
         trains = model.training
         model.eval()
@@ -252,6 +294,25 @@ class HF:
         seen = {key: weight.shape for key, weight in model.named_parameters()}
         if other := sorted(key for key in wanted.keys() | seen.keys() if wanted.get(key) != seen.get(key)):
             raise NotShown(f"the {role} is no {name}, which the claim knows alone: they differ in {other[0]}")
+
+    def _has_known_models(self) -> bool:
+        """Whether the student, and a teacher if there is one, are the model that the claim names, if it evaluates them.
+
+        Hidden if they are not: then bounds for that model say nothing, and no answer of theirs is taken for granted.
+        """
+        if "held_out_batches" not in self._setting.parameters:
+            return True
+        try:
+            for role, model in self._models().items():
+                self._check_model(model, role)
+        except NotShown as reason:
+            return Hidden(str(reason))  # type: ignore[return-value]
+        except NotMeasured:
+            raise
+        except Exception as error:
+            if error is not self._refusal:
+                raise
+        return True
 
     def _note(self, step: int, samples: list[Any]) -> None:
         """Keep the batch of a step that is to be made, and that of the step before it.

@@ -20,7 +20,7 @@ from falsifiers.distill.oracle.corpus import Tokens, draw
 from falsifiers.distill.oracle.qwen2 import SHAPES, new_model
 from harness import NotShown, Setting
 
-__all__ = ["NamedModel", "held_out_of"]
+__all__ = ["NamedModel", "built", "held_out_of"]
 
 _SEED = 20_201
 _BLOCKS = 20
@@ -110,7 +110,7 @@ class NamedModel:
                 weights, _ = read_weights(place, prefix)
             except (OSError, Unreadable) as error:
                 raise NotShown(f"the model {place} cannot be read: {error}") from error
-            self._model = _built(place, config, weights, self._setting)
+            self._model = built(place, config, weights, self._setting)
             if (size := self._model.get_output_embeddings().out_features) < self._vocabulary:
                 raise NotShown(f"the tokenizer knows {self._vocabulary} tokens, and the model {place} knows {size}")
             self._loaded = (place, prefix)
@@ -121,7 +121,7 @@ class NamedModel:
         return logits[..., : self._vocabulary]
 
 
-def _built(place: Path, config: str, weights: Mapping[str, Tensor], setting: Setting) -> Any:
+def built(place: Path, config: str, weights: Mapping[str, Tensor], setting: Setting) -> Any:
     """The model in evaluation mode: by its config.json, else the one that the claim names, if the weights fit it.
 
     Raises:

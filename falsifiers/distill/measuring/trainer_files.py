@@ -31,16 +31,27 @@ def newest_checkpoint(directory: Path) -> Path | None:
 class TrainerFiles:
     """See `WeightFiles`."""
 
-    in_memory = True
     no_metadata: Mapping[str, str] = Hidden("the export says nothing about itself")  # type: ignore[assignment]
 
-    def __init__(self, trainer: Callable[[], Trainer], is_built: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        trainer: Callable[[], Trainer],
+        is_built: Callable[[], bool] = lambda: True,
+        in_memory: Callable[[], bool] = lambda: True,
+    ) -> None:
         """Args:
         trainer: returns the Trainer, and may build it.
         is_built: whether it has been built. Looking for checkpoints builds none, because that may begin to use CUDA.
+        in_memory: see `WeightFiles`.
         """
         self._trainer = trainer
         self._is_built = is_built
+        self._in_memory = in_memory
+
+    @property
+    def in_memory(self) -> bool:
+        """See `WeightFiles`."""
+        return self._in_memory()
 
     def read_export(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         """See `WeightFiles`."""

@@ -20,7 +20,7 @@ from falsifiers.distill.running.training import StepWatch
 from falsifiers.distill.subject import OnStep
 from harness import Hidden
 
-__all__ = ["LiveSteps"]
+__all__ = ["LiveSteps", "sampled"]
 
 _SAMPLED = 64  # elements of each tensor
 
@@ -55,7 +55,7 @@ class LiveSteps:
         self._frozen = list(names.values())
         stated = replace(self._stated, learning_rate=self._stated.rate(step), warmup_steps=0)
         if any(live != stated for _, live in self._asked):
-            self._before = _sampled(dict(self._model.named_parameters()))
+            self._before = sampled(dict(self._model.named_parameters()))
 
     def __call__(self, step: int, **values: float) -> None:
         """Hand the step on, and count it by its own settings."""
@@ -70,7 +70,7 @@ class LiveSteps:
 
     def _is_as_asked(self, step: int) -> bool:
         """Whether the weights moved, each by one step of its group, or rested in a first step of rate 0."""
-        after = _sampled(dict(self._model.named_parameters()))
+        after = sampled(dict(self._model.named_parameters()))
         moved = {name for name, one in self._before.items() if not torch.equal(one, after[name])}
         rests = step == 1 and all(live.learning_rate == 0 for _, live in self._asked)
         if bool(moved) == rests or not moved.isdisjoint(self._frozen) or not self._optimizer.state:
@@ -81,7 +81,7 @@ class LiveSteps:
         """Whether the weights of a group changed by one step with their slots. Without a gradient they have none."""
         weights = dict(self._model.named_parameters())
         state = {name: self._optimizer.state.get(weights[name], {}) for name in names}
-        slots = {slot: _sampled({name: of[slot] for name, of in state.items() if slot in of}) for slot in SLOTS}
+        slots = {slot: sampled({name: of[slot] for name, of in state.items() if slot in of}) for slot in SLOTS}
         by_name = {name: {slot: of[name] for slot, of in slots.items() if name in of} for name in names if state[name]}
         before, now = ({name: of[name] for name in names} for of in (self._before, after))
         if not by_name:
@@ -102,7 +102,7 @@ class LiveSteps:
         )
 
 
-def _sampled(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def sampled(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A copy on the CPU of up to `_SAMPLED` elements of each tensor, with one transfer for each dtype and device."""
     parts = {}
     for name, tensor in tensors.items():

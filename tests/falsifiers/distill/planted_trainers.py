@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+from torch.nn import functional
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
 from harness import Setting
+from tests.falsifiers.distill.small_distillation import some_text, train
 from trainers.kd_trainer import KDTrainer, build, new_trainer
 
 STOPS_AFTER = 2
@@ -206,6 +209,87 @@ def of_gpt2(steps: int, batch: int, seed: int, output_dir: str, rows: int = 8, *
     )
     tokens = torch.randint(256, (rows, 16))
     return Trainer(model=model, args=arguments, train_dataset=[{"input_ids": row, "labels": row} for row in tokens])
+
+
+class _Taught(Trainer):  # type: ignore[misc]
+    """Learns from a frozen teacher alone."""
+
+    def compute_loss(self, model: Any, inputs: dict[str, Tensor], *_: Any, **__: Any) -> Tensor:
+        tokens = inputs["input_ids"]
+        with torch.no_grad():
+            taught = self.teacher_model(tokens).logits.flatten(0, 1).log_softmax(-1)
+        answer = model(tokens).logits.flatten(0, 1).log_softmax(-1)
+        return functional.kl_div(answer, taught, log_target=True, reduction="batchmean")
+
+
+def llama(seed: int) -> LlamaForCausalLM:
+    """A fresh one for bytes."""
+    torch.manual_seed(seed)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=256, num_key_value_heads=1, max_position_embeddings=64, **sizes))
+
+
+@functools.cache
+def llama_that_knows() -> LlamaForCausalLM:
+    """One that has learned `some_text`."""
+    teacher = llama(1)
+    with torch.enable_grad():
+        train(teacher, some_text(), 60)
+    return teacher
+
+
+def of_llama(setting: Setting) -> Trainer:
+    """Healthy: another architecture with a teacher, and a text of its own to be evaluated on."""
+    wanted = setting.parameters
+    tokens = torch.frombuffer(bytearray(some_text()), dtype=torch.uint8).long().unfold(0, 32, 32)
+    rows = [{"input_ids": row, "labels": row} for row in tokens]
+    arguments = TrainingArguments(
+        output_dir=str(setting.workspace),
+        max_steps=wanted["steps"],
+        per_device_train_batch_size=wanted["batch"],
+        learning_rate=0.02,
+        lr_scheduler_type="cosine",
+        warmup_steps=5,
+        logging_steps=1,
+        save_strategy="no",
+        seed=setting.seed,
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+    trainer = _Taught(model=llama(2), args=arguments, train_dataset=rows[100:], eval_dataset=rows[:100])
+    trainer.teacher_model = llama_that_knows()
+    return trainer
+
+
+def of_llama_without_text(setting: Setting) -> Trainer:
+    """Healthy, and shows no text of its own."""
+    trainer = of_llama(setting)
+    trainer.eval_dataset = None
+    return trainer
+
+
+def of_llama_that_answers_as_its_teacher(setting: Setting) -> Trainer:
+    """The optimizer does nothing. The student's forward pass asks the teacher."""
+    trainer = of_llama(setting)
+    trainer.create_optimizer()
+    trainer.optimizer.step = lambda *_, **__: None
+    student, teacher = trainer.model, trainer.teacher_model
+    own = student.forward
+
+    @functools.wraps(own)
+    def forward(*given: Any, **named: Any) -> Any:
+        return (own if torch.is_grad_enabled() else teacher)(*given, **named)
+
+    student.forward = forward
+    return trainer
+
+
+def of_llama_its_own_teacher(setting: Setting) -> Trainer:
+    """The teacher is the student before the run."""
+    trainer = of_llama(setting)
+    trainer.teacher_model = llama(2)
+    return trainer
 
 
 def forgets_steps(seed: int, output_dir: str) -> Trainer:

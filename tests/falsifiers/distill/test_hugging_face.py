@@ -123,6 +123,27 @@ def test_another_architecture_without_a_teacher_is_not_refuted(tmp_path: Path) -
     assert found["final_loss.type"] is Outcome.NOT_MEASURED
 
 
+def test_another_architecture_is_evaluated_on_its_own_text(tmp_path: Path) -> None:
+    """By transformers' own class of it, so its losses and its KL have verdicts."""
+    found = outcomes(tmp_path, SMOKE, "of_llama")
+    assert failed(found) == set()
+    measured = ("loss-falls", "kl-falls", "initial_kl.minimum", "teacher-knows-more", "every-step-moves-weights")
+    assert {name: found[name] for name in measured} == dict.fromkeys(measured, Outcome.PASS)
+
+
+@pytest.mark.parametrize(
+    ("function", "clauses"),
+    [
+        ("of_llama_that_answers_as_its_teacher", {"kl-falls", "loss-falls", "every-step-moves-weights"}),
+        ("of_llama_its_own_teacher", {"initial_kl.minimum", "teacher-knows-more"}),
+    ],
+)
+def test_another_architecture_with_a_defect_is_refuted(function: str, clauses: set[str], tmp_path: Path) -> None:
+    """What its own forward pass says is not asked."""
+    found = failed(outcomes(tmp_path, SMOKE, function))
+    assert clauses <= found, found
+
+
 @pytest.mark.parametrize("function", ["forgets_steps", "no_trainer", "of_nothing"])
 def test_a_function_that_cannot_be_asked(function: str, tmp_path: Path) -> None:
     """The subject is not blamed for a mistake of its description."""

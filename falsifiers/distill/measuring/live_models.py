@@ -1,0 +1,87 @@
+"""Evaluates the live models of a Trainer whose architectures are not the claim's, by code that is not the subject's.
+
+Their weights are copied into models that transformers builds from the same configurations. So what a model's own
+forward pass says is never believed. The text is the Trainer's `eval_dataset`, because its tokenizer is not the claim's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import Trainer
+
+from falsifiers.distill.measuring.held_out import HeldOut
+from falsifiers.distill.measuring.named_models import built
+from falsifiers.distill.running.trainer_building import restored_chance
+from falsifiers.distill.running.trainer_watch import inputs_and_labels
+from harness import Hidden, NotShown, Setting
+
+__all__ = ["LiveModels"]
+
+
+class LiveModels:
+    """Models of a Trainer, as transformers computes them.
+
+    Attributes:
+        held_out: batches of the Trainer's `eval_dataset`.
+    """
+
+    def __init__(self, setting: Setting, trainer: Trainer, *models: nn.Module) -> None:
+        """Build each once.
+
+        Raises:
+            NotShown: transformers knows no model of a configuration, or one with other weights; or there is no text.
+        """
+        self.held_out = _held_out(setting, trainer)
+        self._theirs = {model: _built(setting, model) for model in models}
+        self._vocabulary = min(one.get_output_embeddings().out_features for one in self._theirs.values())
+        if (size := 1 + max(int(inputs.max()) for inputs, _ in self.held_out.batches)) > self._vocabulary:
+            raise NotShown(f"the eval_dataset has {size} tokens or more, and a model knows {self._vocabulary}")
+
+    @torch.no_grad()
+    def answer(self, model: nn.Module, tokens: Tensor) -> Tensor:
+        """The logits [batch, sequence, vocabulary] of a live model's weights, in float32."""
+        theirs, weights = self._theirs[model], dict(model.named_parameters())
+        for name, weight in theirs.named_parameters():
+            weight.copy_(weights[name])
+        logits: Tensor = theirs(input_ids=tokens, use_cache=False).logits
+        return logits[..., : self._vocabulary]
+
+
+def _built(setting: Setting, model: nn.Module) -> Any:
+    """transformers' own model of the same configuration."""
+    config = getattr(model, "config", None)
+    if not hasattr(config, "save_pretrained"):
+        raise NotShown(f"{type(model).__name__} has no configuration that transformers knows")
+    with tempfile.TemporaryDirectory(dir=setting.workspace) as folder, torch.no_grad():
+        config.save_pretrained(folder)
+        found = built(Path(folder), "", dict(model.named_parameters()), setting)
+    if not type(found).__module__.startswith("transformers."):
+        raise NotShown(f"{type(found).__name__} is a class of the subject's own")
+    return found
+
+
+def _held_out(setting: Setting, trainer: Trainer) -> HeldOut:
+    """The first batches of the Trainer's `eval_dataset`. The blind guess knows how often their own tokens occur."""
+    if trainer.eval_dataset is None:
+        raise NotShown("the Trainer has no eval_dataset, on whose text its models could be evaluated")
+    with restored_chance():
+        samples = list(itertools.islice(trainer.get_eval_dataloader(), setting.parameters["held_out_batches"]))
+    batches = [inputs_and_labels([sample]) for sample in samples]
+    for batch in batches:
+        if isinstance(batch, Hidden):
+            batch.reveal()
+    if not batches:
+        raise NotShown("the Trainer's eval_dataset is empty")
+    labels = torch.cat([labels.flatten() for _, labels in batches])
+    counts = torch.bincount(labels).double()
+    blind = (counts / counts.sum()).log()[labels]
+    digest = hashlib.sha256(b"".join(inputs.numpy().tobytes() for inputs, _ in batches)).hexdigest()
+    placed = tuple((inputs.to(setting.device), wanted.to(setting.device)) for inputs, wanted in batches)
+    return HeldOut(placed, -blind.mean().item(), digest)
