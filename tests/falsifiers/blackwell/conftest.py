@@ -27,21 +27,35 @@ class NoImages:
         return Image(Form.CUBIN, b""), None
 
 
-@pytest.fixture(scope="session", autouse=True)
-def triton_cache(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[None]:
-    """Give all tests of a session one cache of compiled Triton kernels; workers of pytest-xdist share it."""
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder that the workers of pytest-xdist share."""
     folder = tmp_path_factory.getbasetemp()
+    return folder if worker_id == "master" else folder.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def triton_cache(shared: Path) -> Iterator[None]:
+    """Give all tests of a session one cache of compiled Triton kernels."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRITON_CACHE_DIR", str((folder if worker_id == "master" else folder.parent) / "triton"))
+        patch.setenv("TRITON_CACHE_DIR", str(shared / "triton"))
         yield
 
 
 @pytest.fixture(scope="session")
-def on_the_cpu(tmp_path_factory: pytest.TempPathFactory) -> PtxBackend:
-    """The backend of our kernels, with their text built for the CPU."""
+def host_kernels(shared: Path) -> Path:
+    """The folder in which all tests of a session keep our kernels, each built once for the CPU."""
     if shutil.which("g++") is None and shutil.which("clang++") is None:
         pytest.skip("needs g++ or clang++")
-    return PtxBackend(KernelCache(NoImages(), HostDevice(tmp_path_factory.mktemp("host"))))
+    folder = shared / "host-kernels"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def on_the_cpu(host_kernels: Path) -> PtxBackend:
+    """The backend of our kernels, with their text built for the CPU."""
+    return PtxBackend(KernelCache(NoImages(), HostDevice(host_kernels)))
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import shutil
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from falsifiers.blackwell import prewarm_keys
-from falsifiers.blackwell.ptx import falsifier
+from falsifiers.blackwell.ptx import archive_check, falsifier
 from falsifiers.blackwell.reference.kernels.catalogue import add
 from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel
 from falsifiers.blackwell.watching.compilations import watching
@@ -44,14 +45,21 @@ HERE = [
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kept(tmp_path_factory: pytest.TempPathFactory, host_kernels: Path) -> Path:
     """The cache that trials share, with the archive built once."""
     pytest.importorskip("cuda.bindings")
-    if shutil.which("g++") is None and shutil.which("clang++") is None:
-        pytest.skip("needs g++ or clang++")
     cache = tmp_path_factory.mktemp("cache")
-    engine(cache).archive()
+    archive = engine(cache).archive()
+    (archive.parent / "host-kernels").symlink_to(host_kernels)
     return cache
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once() -> Iterator[None]:
+    """Let the falsifier compile each kernel once for all trials, to hold archives against; the archives' own differ."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive_check, "compile_kernel", functools.cache(compile_kernel))
+        yield
 
 
 @pytest.fixture(autouse=True)
