@@ -21,6 +21,7 @@ FEWER = {
     "F-SLURM-ENV-001": {"topologies": ["18x4 stated"], "nodes_run": 1},
     "F-PIPE-PARITY-001": {"trainings": ["compute sgd dense 2 2", "copy adam dense 2 0"]},
     "F-PIPE-CKPT-001": {"trainings": ["none prefetch compute adam dense 2 2"]},
+    "F-IMPORT-CYCLE-001": {"links": [1]}, "F-BUILD-PAR-001": {"files": 2},
 }  # fmt: skip
 """Parameters for fewer cases, by claim: the first of those that every search begins with."""
 SAMPLE = [
@@ -36,6 +37,8 @@ SAMPLE = [
     ("F-SLURM-GPU-TASK-001", "command-before-options"),
     *(("F-PIPE-PARITY-001", mutant) for mutant in ("copy-not-awaited", "stale-rows", "copy-not-kept", "in-turn")),
     ("F-PIPE-CKPT-001", "step-lost"),
+    ("F-IMPORT-CYCLE-001", "error-swallowed"),
+    ("F-BUILD-PAR-001", "one-job"),
 ]
 """Mutants by claim. A run of a claim has them all."""
 

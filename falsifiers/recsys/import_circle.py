@@ -1,0 +1,124 @@
+"""F-IMPORT-CYCLE-001: a module of a circle imports if the module that needs it is imported before.
+
+The falsifier writes packages with a circle like that of torch._higher_order_ops.triton_kernel_wrap, and runs the
+subject's program in processes of its own. In the circle, the wanted module leads to the first one, which takes a name
+from the wanted one:
+
+    wanted -> link -> … -> first -> from wanted import NAME
+
+If the wanted module begins, it has no NAME yet when that line runs. If the first one begins, it has.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from falsifiers.recsys.tool_subjects import ImportOrder
+from harness import NotMeasured, Trial
+
+__all__ = ["falsify"]
+
+_SECONDS = 300.0
+_MISSING = "import a_module_that_is_not_installed\n"
+_LOOK = """
+import json, sys
+folder, wanted, first, *names = json.loads(sys.argv[1])
+if folder:
+    sys.path.insert(0, folder)
+with open(sys.argv[2]) as program:
+    exec(compile(program.read(), sys.argv[2], "exec"), {"__name__": "__main__"})
+found = [hasattr(sys.modules.get(module), name) for module, name in zip((wanted, first), names)]
+print("\\n" + json.dumps(found.count(False)))
+"""
+
+
+@dataclass(frozen=True)
+class _Packages:
+    """A folder with packages that have a circle."""
+
+    folder: Path | None
+    """None for installed ones."""
+    wanted: str
+    first: str
+    last_names: tuple[str, str]
+    """What the ends of the wanted and of the first module define."""
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """How a program ended."""
+
+    status: int
+    incomplete: int
+    """Of the wanted and the first module, how many lack their last name."""
+    error: str
+
+
+def falsify(trial: Trial[ImportOrder]) -> None:
+    """Run the program on circles of several lengths, and on one with a module that is really missing."""
+    links: list[int] = trial.parameters["links"]
+    statuses, incomplete, hidden = [], [], []
+    for position, count in enumerate(links):
+        packages = _written(trial.workspace / str(position), count, trial.seed + position)
+        alone = _ran(trial, packages, f"import {packages.wanted}\n")
+        if "circular import" not in alone.error:
+            raise NotMeasured(f"this Python imports the circle as it is, or fails otherwise: {alone.error[-300:]}")
+        ended = _ran(trial, packages, _program(trial, packages))
+        statuses.append(ended.status)
+        incomplete.append(ended.incomplete)
+        broken = _written(trial.workspace / f"{position}-broken", count, trial.seed + position, _MISSING)
+        hidden.append(int(_ran(trial, broken, _program(trial, broken)).status == 0))
+    trial.measure(statuses=statuses, incomplete=incomplete, hidden_errors=hidden)
+    if trial.parameters["torch"]:
+        first, wanted = trial.parameters["torch"]
+        of_torch = _Packages(None, wanted, first, tuple(trial.parameters["torch_names"]))
+        ended = _ran(trial, of_torch, _program(trial, of_torch))
+        alone = _ran(trial, of_torch, f"import {wanted}\n")
+        trial.measure(torch_status=ended.status, torch_incomplete=ended.incomplete, torch_status_alone=alone.status)
+    trial.resolve(device="cpu")
+
+
+def _program(trial: Trial[ImportOrder], packages: _Packages) -> str:
+    with trial.subject_fault():
+        return trial.subject.program(packages.first, packages.wanted)
+
+
+def _written(folder: Path, links: int, seed: int, missing: str = "") -> _Packages:
+    """Write a package with a circle of `links` modules between the wanted and the first one."""
+    root = f"ring{random.Random(seed).randrange(10**6)}"  # noqa: S311 - a name, and no secret
+    wanted, first = f"{root}.operators.wrapped", f"{root}.inductor.dependencies"
+    between = [f"{root}.link{number}" for number in range(links)]
+    chain = [wanted, *between, first]
+    texts = {module: f"import {after}\n" for module, after in pairwise(chain)}
+    texts[wanted] += f"{missing}NAME = 1\n"
+    texts[first] = f"from {wanted} import NAME\nDONE = NAME\n"
+    for module, text in texts.items():
+        path = folder.joinpath(*module.split(".")).with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        for package in path.relative_to(folder).parents:
+            (folder / package / "__init__.py").touch()
+    return _Packages(folder, wanted, first, ("NAME", "DONE"))
+
+
+def _ran(trial: Trial[Any], packages: _Packages, program: str) -> _Ended:
+    file = trial.workspace / "program.py"
+    file.write_text(program)
+    look = json.dumps([packages.folder and str(packages.folder), packages.wanted, packages.first, *packages.last_names])
+    isolated = ["-IS"] if packages.folder else []  # an installed package needs its site, and its variables
+    try:
+        done = subprocess.run(
+            [sys.executable, *isolated, "-c", _LOOK, look, str(file)], capture_output=True, text=True, timeout=_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise NotMeasured(f"a program that imports {packages.wanted} did not end within {_SECONDS:g} s") from error
+    print(done.stderr[-2000:], flush=True)
+    incomplete = 2 if done.returncode else int(done.stdout.splitlines()[-1])
+    return _Ended(done.returncode, incomplete, done.stderr)

@@ -1,0 +1,152 @@
+"""F-BUILD-PAR-001: torch's BuildExtension compiles side by side with ninja, and one file after another without it.
+
+Compilers are counted, not timed. Each compiler stops before it begins, and waits for a word from the falsifier. That
+looks at the processes of the build until none of them runs or is about to: then no further compiler starts before one
+ends, and those that wait are those that would work at the same time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from falsifiers.recsys.program_paths import without
+from falsifiers.recsys.tool_subjects import ExtensionBuild
+from harness import NotMeasured, Trial
+
+__all__ = ["falsify"]
+
+_SECONDS = 400.0
+"""A build that takes longer waits for something that this machine does not have."""
+_LOOKS = 3
+"""So often in a row every process must be found waiting."""
+_PAUSE = 0.005
+_COMPILER = """#!/bin/sh
+case " $* " in
+*" -c "*)
+    mkfifo "{folder}/$$"
+    read -r word < "{folder}/$$"
+    ;;
+esac
+exec "{real}" "$@"
+"""
+
+
+def falsify(trial: Trial[ExtensionBuild]) -> None:
+    """Build with ninja on PATH, then without it, and ask the built code for the number of each source."""
+    real = next((path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))), None)
+    if real is None or shutil.which("ninja") is None:
+        missing = "ninja" if real else "a C++ compiler"
+        raise NotMeasured(f"{missing} is not installed, so nothing shows what a build with it does")
+    if not Path(f"/proc/self/task/{os.getpid()}/children").exists():
+        raise NotMeasured("/proc does not show the children of a process, by which those of a build are seen")
+    files = trial.parameters["files"]
+    paths = {"with": os.environ.get("PATH", os.defpath), "without": without("ninja", trial.workspace / "programs")}
+    for kind, path in paths.items():
+        folder = trial.workspace / kind
+        starts = _built(trial, folder, _written(folder, files), real, path)
+        trial.measure(
+            **{
+                f"compiled_{kind}_ninja": sum(starts),
+                f"at_once_{kind}_ninja": max(starts, default=0),
+                f"missing_{kind}_ninja": _missing(folder, files),
+            }
+        )
+    trial.resolve(device="cpu")
+
+
+def _written(folder: Path, files: int) -> list[Path]:
+    """Write sources, each with a function that returns its number."""
+    (folder / "sources").mkdir(parents=True)
+    sources = [folder / "sources" / f"part_{number}.cpp" for number in range(files)]
+    for number, source in enumerate(sources):
+        source.write_text(f'extern "C" int part_{number}() {{ return {number}; }}\n')
+    return sources
+
+
+def _built(trial: Trial[ExtensionBuild], folder: Path, sources: list[Path], real: str, path: str) -> list[int]:
+    """Build in a fork; how many compilers waited each time that nothing else went on."""
+    waiting = folder / "waiting"
+    waiting.mkdir()
+    compiler = folder / "c++"
+    compiler.write_text(_COMPILER.format(folder=waiting, real=real))
+    compiler.chmod(0o755)
+    variables = {"PATH": path, "CC": str(compiler), "CXX": str(compiler)}
+    build = multiprocessing.get_context("fork").Process(
+        target=_build, args=(trial.subject, sources, folder, variables), daemon=True
+    )
+    build.start()
+    starts = _watched(build, waiting)
+    if build.exitcode:
+        with trial.subject_fault():
+            raise RuntimeError(f"the build ended with {build.exitcode}; the trial's log has its output")
+    return starts
+
+
+def _build(subject: Any, sources: Sequence[Path], folder: Path, variables: dict[str, str]) -> None:
+    os.environ.update(variables)
+    os.environ.pop("MAX_JOBS", None)
+    os.chdir(folder)
+    subject.build(sources, folder / "built")
+
+
+def _watched(build: ForkProcess, waiting: Path) -> list[int]:
+    """Let compilers begin whenever no other process of the build goes on, until the build ends."""
+    starts: list[int] = []
+    released: set[str] = set()
+    quiet = 0
+    deadline = time.monotonic() + _SECONDS
+    while build.is_alive():
+        if time.monotonic() > deadline:
+            _kill(build)
+            raise NotMeasured(f"the build did not end within {_SECONDS:g} s")
+        held = [one for one in waiting.iterdir() if one.name not in released]
+        quiet = quiet + 1 if held and _all_wait(build.pid or 0) else 0
+        if quiet == _LOOKS:
+            starts.append(len(held))
+            released.update(one.name for one in held)
+            for one in held:
+                one.write_text("go\n")
+            quiet = 0
+        time.sleep(_PAUSE)
+    build.join()
+    return starts
+
+
+def _all_wait(build: int) -> bool:
+    """Return whether no thread of the build's processes runs, is about to, or waits for a disk."""
+    pending = [build]
+    try:
+        while pending:
+            for task in Path(f"/proc/{pending.pop()}/task").iterdir():
+                if (task / "stat").read_text().rpartition(")")[2].split()[0] in "RD":
+                    return False
+                pending += map(int, (task / "children").read_text().split())
+    except OSError:  # one has just ended
+        return False
+    return True
+
+
+def _kill(build: ForkProcess) -> None:
+    for child in psutil.Process(build.pid).children(recursive=True):
+        child.kill()
+    build.kill()
+
+
+def _missing(folder: Path, files: int) -> int:
+    """Return how many sources' functions the built module lacks."""
+    libraries = list((folder / "built").rglob("*.so"))
+    if len(libraries) != 1:
+        return files
+    library = ctypes.CDLL(str(libraries[0]))
+    found = [getattr(library, f"part_{number}", None) for number in range(files)]
+    return sum(function is None or function() != number for number, function in enumerate(found))

@@ -1,0 +1,29 @@
+"""A PATH on which one program cannot be found."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["without"]
+
+
+def without(program: str, folder: Path) -> str:
+    """Return PATH with links in the place of each folder that has the program.
+
+    Args:
+        folder: where the links are made; it must not exist.
+    """
+    places: dict[Path, Path] = {}
+    for place in map(Path, os.environ.get("PATH", os.defpath).split(os.pathsep)):
+        real = place.resolve()
+        if real in places:  # /bin may be /usr/bin
+            continue
+        places[real] = place
+        if (place / program).exists():
+            places[real] = folder / str(len(places))
+            places[real].mkdir(parents=True)
+            for one in place.iterdir():
+                if one.name != program:
+                    (places[real] / one.name).symlink_to(one)
+    return os.pathsep.join(map(str, places.values()))

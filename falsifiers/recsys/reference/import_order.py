@@ -1,0 +1,18 @@
+"""An import that resolves a circle: the module that needs the wanted one comes first."""
+
+from __future__ import annotations
+
+from harness import Setting
+
+__all__ = ["FirstThenWanted"]
+
+
+class FirstThenWanted:
+    """Two statements."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing depends on the setting."""
+
+    def program(self, first: str, wanted: str) -> str:
+        """See `ImportOrder`."""
+        return f"import {first}\nimport {wanted}\n"
