@@ -21,6 +21,8 @@ __all__ = ["ACTIONS", "TASKS", "Case", "batches", "recipe", "weights"]
 ACTIONS, TASKS = 4, 2
 _EXPONENT = 1.1
 """Of Zipf's law."""
+_SPREAD, _LARGE = 2_654_435_761, 2**61 - 1
+"""What ids of dynamic tables are made with: different rows have different ids, far apart."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Case:
         slow: the stream that sleeps, as in `streams_on`.
         contextual: how many contextual features there are.
         candidates: the mean number of candidates of a user; 0 if the history itself is ranked.
+        tables: "static" or "dynamic".
     """
 
     slow: str
@@ -38,13 +41,14 @@ class Case:
     attention: str
     contextual: int
     candidates: int
+    tables: str
     seed: int
 
     @staticmethod
     def read(words: str, seed: int) -> Case:
-        """Read all but the seed, in their order, such as `compute adam dense 2 4`."""
-        slow, optimizer, attention, contextual, candidates = words.split()
-        return Case(slow, optimizer, attention, int(contextual), int(candidates), seed)
+        """Read all but the seed, in their order, such as `compute adam dense 2 4 static`."""
+        slow, optimizer, attention, contextual, candidates, tables = words.split()
+        return Case(slow, optimizer, attention, int(contextual), int(candidates), tables, seed)
 
 
 def recipe(case: Case, parameters: Mapping[str, Any]) -> Recipe:
@@ -54,7 +58,7 @@ def recipe(case: Case, parameters: Mapping[str, Any]) -> Recipe:
         rows=rows, width=parameters["width"], layers=parameters["layers"], heads=parameters["heads"],
         head_width=parameters["head_width"], scaling_seqlen=parameters["history"] // parameters["users"] * 2,
         attention="fused" if case.attention == "fused" else "dense",
-        optimizer="adam" if case.optimizer == "adam" else "sgd",
+        optimizer="adam" if case.optimizer == "adam" else "sgd", dynamic=case.tables == "dynamic",
         rate=0.02 if case.optimizer == "adam" else 0.5,
     )  # fmt: skip
 
@@ -126,8 +130,8 @@ def _batch(of: Recipe, case: Case, parameters: Mapping[str, Any], chance: torch.
         torch.float32 if of.attention == "fused" else torch.float64
     )
     tensors = {
-        "ids": ids, "tables": table, "actions": actions, "offsets": offsets, "contextuals": present.sum(1),
-        "ranked": ranked, "labels": labels,
+        "ids": ids * _SPREAD % _LARGE if of.dynamic else ids, "tables": table, "actions": actions, "offsets": offsets,
+        "contextuals": present.sum(1), "ranked": ranked, "labels": labels,
     }  # fmt: skip
     if case.candidates:
         tensors["targets"] = targets

@@ -37,6 +37,8 @@ class Recipe:
         rows: of each table.
         attention: "dense", in the dtype of the weights; or "fused", in bfloat16 by a kernel.
         optimizer: "sgd", or "adam" with bias correction; of tables, it updates only the rows of the batch.
+        dynamic: ids are any numbers, and a table gives its next free row to an id that it has not seen. Else an id is
+            its row.
     """
 
     rows: tuple[int, ...]
@@ -47,6 +49,7 @@ class Recipe:
     scaling_seqlen: int
     attention: Literal["dense", "fused"]
     optimizer: Literal["sgd", "adam"]
+    dynamic: bool
     rate: float
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
@@ -57,7 +60,7 @@ class Batch:
     """Interactions of some users, jagged, on the host. Of each sequence, contextual tokens come first, candidates last.
 
     Attributes:
-        tensors: `ids`, `tables`, `actions` [tokens]: a token's row, its table, and what the user did.
+        tensors: `ids`, `tables`, `actions` [tokens]: a token's id, its table, and what the user did.
             `offsets` [users + 1]. `contextuals` [users]: how many tokens are contextual. `targets` [users]: how many
             are candidates; absent if the history itself is ranked. `ranked` [ranked tokens]: where logits are wanted.
             `labels` [ranked tokens, tasks], of the weights' dtype.
@@ -87,7 +90,7 @@ class Run(Protocol):
         """Return copies of all that decides how training goes on.
 
         The weights by name; with Adam `exp_avg.NAME` and `exp_avg_sq.NAME` of each; `step`, the updates so far; and
-        `position`, the batches so far.
+        `position`, the batches so far. Of dynamic tables, `keys.N` has the ids in the order of their rows.
         """
         ...
 

@@ -15,9 +15,9 @@ from falsifiers.recsys.training_subject import Batch, Outcome
 
 __all__ = [
     "CopyNotAwaited", "CopyNotKept", "DenseOnly", "FirstMomentLost", "GatherNotAwaited", "GradientsKept",
-    "IdsNotAwaited", "InTurn", "LastBatchLost", "PositionOff", "RefreshedEarly", "RoundedCheckpoint", "RowsNotKept",
-    "SecondBatchDropped", "SecondBatchTwice", "SecondMomentLost", "StaleRows", "StepLost", "StepNotSaved", "StepsFused",
-    "Swapped", "UpdateNotAwaited",
+    "IdsNotAwaited", "InTurn", "KeysLost", "LastBatchLost", "PositionOff", "RefreshedEarly", "RoundedCheckpoint",
+    "RowsNotKept", "SecondBatchDropped", "SecondBatchTwice", "SecondMomentLost", "StaleRows", "StepLost",
+    "StepNotSaved", "StepsFused", "Swapped", "UpdateNotAwaited",
 ]  # fmt: skip
 
 
@@ -299,6 +299,17 @@ class DenseOnly(Pipelines):
     """Embedding tables are not in the checkpoint."""
 
     run = _DenseOnly
+
+
+class _KeysLost(_Partial):
+    def taken(self, name: str) -> bool:
+        return not name.startswith("keys.")
+
+
+class KeysLost(Pipelines):
+    """Dynamic tables forget which row an id has."""
+
+    run = _KeysLost
 
 
 class _PositionOff(PipelinedRun):

@@ -30,8 +30,11 @@ def trained(recipe: Recipe, weights: Mapping[str, Tensor], batches: Sequence[Bat
     first = {name: torch.zeros_like(one) for name, one in now.items()}
     second = {name: torch.zeros_like(one) for name, one in now.items()}
     outcomes = []
+    seen: list[list[int]] = [[] for _ in recipe.rows]
     for number, batch in enumerate(batches, 1):
         given = {name: one.to(device) for name, one in batch.tensors.items()}
+        if recipe.dynamic:
+            given["ids"] = _rows(batch, seen).to(device)
         leaves = {name: one.detach().requires_grad_() for name, one in now.items()}
         with torch.enable_grad():
             logits = _logits(recipe, leaves, given)
@@ -55,8 +58,20 @@ def trained(recipe: Recipe, weights: Mapping[str, Tensor], batches: Sequence[Bat
     if recipe.optimizer == "adam":
         state |= {f"exp_avg.{name}": one for name, one in first.items()}
         state |= {f"exp_avg_sq.{name}": one for name, one in second.items()}
+    if recipe.dynamic:
+        state |= {f"keys.{table}": torch.tensor(ids, dtype=torch.int64) for table, ids in enumerate(seen)}
     count = torch.tensor(len(batches))
     return Trained(outcomes, {**state, "step": count, "position": count})
+
+
+def _rows(batch: Batch, seen: list[list[int]]) -> Tensor:
+    """Return each token's row: when its id was first seen."""
+    rows = []
+    for table, key in zip(batch.tensors["tables"].tolist(), batch.tensors["ids"].tolist(), strict=True):
+        if key not in seen[table]:
+            seen[table].append(key)
+        rows.append(seen[table].index(key))
+    return torch.tensor(rows)
 
 
 def _logits(recipe: Recipe, weights: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> Tensor:

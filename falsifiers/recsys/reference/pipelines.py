@@ -49,8 +49,9 @@ class Plain:
 
     def copy(self, batch: Batch, stream: Stream) -> Coming:
         """Copy a batch to the device."""
-        here = {name: stream.empty(tuple(one.shape), one.dtype) for name, one in batch.tensors.items()}
-        stream.run(_copy, here, dict(batch.tensors))
+        tensors = self.model.placed(batch.tensors)
+        here = {name: stream.empty(tuple(one.shape), one.dtype) for name, one in tensors.items()}
+        stream.run(_copy, here, tensors)
         return Coming(here, batch.longest, stream.record())
 
     def gather(self, coming: Coming, stream: Stream) -> None:

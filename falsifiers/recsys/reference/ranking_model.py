@@ -50,10 +50,22 @@ class RankingModel:
             if not name.startswith("tables.")
         }
         self.updates = 0
+        self.keys: list[dict[int, int]] = [{} for _ in recipe.rows if recipe.dynamic]
         self.moments = [
             Moment(torch.zeros_like(self.table), {name: torch.zeros_like(one) for name, one in self.dense.items()})
             for _ in range(2 if recipe.optimizer == "adam" else 0)
         ]
+
+    def placed(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return a batch on the host with rows in place of the ids of dynamic tables."""
+        if not self.keys:
+            return dict(tensors)
+        rows = []
+        for table, key in zip(tensors["tables"].tolist(), tensors["ids"].tolist(), strict=True):
+            keys = self.keys[table]
+            rows.append(keys.setdefault(key, len(keys)))
+        ids = torch.tensor(rows)
+        return {**tensors, "ids": ids.pin_memory() if tensors["ids"].is_pinned() else ids}
 
     def find(self, here: Here) -> None:
         """Find the distinct rows of a batch, ascending, and which of them each token has."""
@@ -124,11 +136,15 @@ class RankingModel:
     def state(self) -> dict[str, Tensor]:
         """Return copies of weights, moments and the number of updates."""
         state = {name: one.detach().clone() for name, one in self._tensors().items()}
-        return {**state, "step": torch.tensor(self.updates)}
+        keys = {f"keys.{number}": torch.tensor(list(one), dtype=torch.int64) for number, one in enumerate(self.keys)}
+        return {**state, **keys, "step": torch.tensor(self.updates)}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Take all of a state."""
         self.updates = int(state["step"])
+        self.keys = [
+            {key: row for row, key in enumerate(state[f"keys.{number}"].tolist())} for number in range(len(self.keys))
+        ]
         for name, one in self._tensors().items():
             one.detach().copy_(state[name])
 
@@ -144,9 +160,11 @@ class RankingModel:
         tokens, rows = here["ids"].numel(), self.recipe.rows
         last = {
             "ids": max(rows) - 1, "tables": len(rows) - 1, "actions": len(self.dense["actions"]) - 1,
-            "offsets": tokens, "ranked": tokens - 1, "slot": tokens - 1, "unique": self.total,
+            "offsets": tokens, "contextuals": tokens, "targets": tokens, "ranked": tokens - 1, "slot": tokens - 1,
+            "unique": self.total,
         }  # fmt: skip
-        return {name: one.clamp(0, last[name]) if name in last else one for name, one in here.items()}
+        bounded = {name: one.clamp(0, last[name]) if name in last else one for name, one in here.items()}
+        return {**bounded, "offsets": bounded["offsets"].cummax(0).values}
 
     def _by_table(self, whole: Tensor) -> dict[str, Tensor]:
         return {f"tables.{number}": one for number, one in enumerate(whole[:-1].split(self.recipe.rows))}

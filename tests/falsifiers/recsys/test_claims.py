@@ -19,8 +19,8 @@ FEWER = {
     "F-HSTU-STRIDE-001": {"cases": 1, "largest_length": 16},
     "F-HSTU-ADJOINT-001": {"cases": 2}, "F-HSTU-FLOPS-001": {"cases": 8}, "F-HSTU-DISPATCH-001": {"cases": 10},
     "F-SLURM-ENV-001": {"topologies": ["18x4 stated"], "nodes_run": 1},
-    "F-PIPE-PARITY-001": {"trainings": ["compute sgd dense 2 2", "copy adam dense 2 0"]},
-    "F-PIPE-CKPT-001": {"trainings": ["none prefetch compute adam dense 2 2"]},
+    "F-PIPE-PARITY-001": {"trainings": ["compute sgd dense 2 2 static", "copy adam dense 2 0 dynamic"]},
+    "F-PIPE-CKPT-001": {"trainings": ["none prefetch compute adam dense 2 2 dynamic"]},
     "F-IMPORT-CYCLE-001": {"links": [1]}, "F-BUILD-PAR-001": {"files": 2},
 }  # fmt: skip
 """Parameters for fewer cases, by claim: the first of those that every search begins with."""
@@ -37,6 +37,7 @@ SAMPLE = [
     ("F-SLURM-GPU-TASK-001", "command-before-options"),
     *(("F-PIPE-PARITY-001", mutant) for mutant in ("copy-not-awaited", "stale-rows", "copy-not-kept", "in-turn")),
     ("F-PIPE-CKPT-001", "step-lost"),
+    ("F-PIPE-MATRIX-001", "repeated-value"),
     ("F-IMPORT-CYCLE-001", "error-swallowed"),
     ("F-BUILD-PAR-001", "one-job"),
 ]

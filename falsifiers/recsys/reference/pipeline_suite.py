@@ -1,0 +1,23 @@
+"""The tests of our pipelines, or those of another file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness import Setting
+
+__all__ = ["PipelineSuite"]
+
+_ROOT = Path(__file__).parents[3]
+
+
+class PipelineSuite:
+    """The file that the parameter `suite` names, from the project's root."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Find the file."""
+        self.file, self.workspace = _ROOT / setting.parameters["suite"], setting.workspace
+
+    def arguments(self) -> list[str]:
+        """Return the file alone."""
+        return [str(self.file)]
