@@ -5,12 +5,13 @@
 A shape is batch x longest x heads x width, with "j" behind it for lengths that are uniform from an eighth of the
 longest. All arms run in turns, in random order, in one process. The table has milliseconds of one call in a queue of
 calls (mean without the largest and the smallest tenth), TFLOP/s where a causal pair of numbers costs 4 operations
-forward and 10 backward, the ratio of theirs to ours with its 99 % interval, and each arm's largest error against
-float64, relative to the largest element. An arm "graph" is several calls without autograd in a CUDA graph, so that
+forward and 10 backward, the ratio to ours with its 99 % interval, and each arm's root mean square errors against
+float64, relative to the values. An arm "graph" is several calls without autograd in a CUDA graph, so that
 nothing of the host is in its time; its ratio is to our graph. --theirs is the folder `examples` of a checkout of
 NVIDIA/recsys-examples; the kernel is read from there and is no part of this repository. --sweep times candidates of
 blocks for each kernel of ours; what it found is printed as it is found, and "swept" is an arm with the fastest. Kernels
-are compiled beforehand by all processors. Without CUDA it only shows that it runs.
+are compiled beforehand by all processors. The last table holds the results against the goals. Without CUDA it only
+shows that it runs.
 """
 
 from __future__ import annotations
@@ -52,6 +53,12 @@ SHAPES = (
 CALLS = 10
 """In a queue, so that launches are hidden behind kernels where they can be."""
 KERNELS = ("out", "of_q", "of_kv")
+FASTER = 1.3
+"""Times as fast as theirs, the goal."""
+OF_CEILING, LONG = 0.75, 4096
+"""Of SDPA's rate, the goal from so many rows on."""
+NOISE = 1.005
+"""Errors are equal up to this factor: rounding the result is most of both."""
 
 Arms = dict[str, Callable[[], object]]
 
@@ -120,6 +127,7 @@ def main() -> None:
         results[shape]["arms"] = measure(inputs, shape, plan, arguments.theirs, arguments.rounds)
         if arguments.json:
             arguments.json.write_text(json.dumps(results, indent=1))
+    summarise({shape: result["arms"] for shape, result in results.items()})
 
 
 def candidates(kernel: str, width: int, longest: int) -> Iterator[Blocks]:
@@ -250,6 +258,39 @@ def measure(inputs: Inputs, shape: str, plan: Plan, theirs: Path | None, rounds:
     return numbers
 
 
+def summarise(results: dict[str, dict[str, Any]]) -> None:
+    """Print a line for each shape and way: what is compared with the goals, and whether they are met."""
+    print(f"\n{'':>24} {'ours':>8} {'theirs':>8} {'ratio':>6} {'graphs':>15} {'ratio':>6} {'/ SDPA':>6}  errors")
+    for shape, arms in results.items():
+        for way in ("forward", "backward"):
+            ours, theirs, graph, their_graph, ceiling = (
+                arms.get(f"{name} {way}") for name in ("ours", "theirs", "ours graph", "theirs graph", "SDPA")
+            )
+            if ours is None or theirs is None:
+                continue
+            line, missed = f"{shape:>15} {way:>8} {ours['ms']:8.3f} {theirs['ms']:8.3f} {theirs['ratio']:6.2f} ", []
+            if theirs["ratio"] < FASTER:
+                missed.append("theirs")
+            if graph and their_graph:
+                line += f"{graph['ms']:7.3f} {their_graph['ms']:7.3f} {their_graph['ratio']:6.2f} "
+                if their_graph["ratio"] < FASTER:
+                    missed.append("their graph")
+            else:
+                line += " " * 23
+            if ceiling:
+                line += f"{ceiling['ratio']:6.2f} "
+                if int(shape.split("x")[1]) >= LONG and ceiling["ratio"] < OF_CEILING:
+                    missed.append("SDPA")
+            else:
+                line += " " * 7
+            pairs = zip(ours["errors"], theirs["errors"], strict=True)
+            pairs = list(pairs)[:1] if way == "forward" else list(pairs)[1:]
+            if any(mine > other * NOISE for mine, other in pairs):
+                missed.append("error")
+            line += " ".join(f"{mine:.1e}/{other:.1e}" for mine, other in pairs)
+            print(line, "met" if not missed else f"MISSED: {', '.join(missed)}", flush=True)
+
+
 def their_kernels(inputs: Inputs, module: ModuleType) -> tuple[Callable[[], object], Callable[[], object]]:
     """Return their forward and backward pass without autograd."""
     tensors = [one.detach() for one in (inputs.q, inputs.k, inputs.v)]
@@ -303,14 +344,14 @@ def mean(timing: Timing, name: str) -> float:
 
 
 def differences(inputs: Inputs, out: Tensor, gradients: object) -> list[float]:
-    """Return the largest errors of output and gradients in the first sequence, relative to its largest element."""
+    """Return the root mean square errors of output and gradients in the first sequence, relative to their values."""
     end = inputs.lengths[0]
     q, k, v, above = (one.detach()[:end] for one in (inputs.q, inputs.k, inputs.v, inputs.above))
     offsets = torch.tensor([0, end], device=q.device)
     right = truth(Question(q, k, v, above, offsets, end, inputs.longest, inputs.alpha, True, None, 1, None, 0, 0))
     assert isinstance(gradients, tuple)
     pairs = zip((out.detach(), *gradients), (right.out, right.of_q, right.of_k, right.of_v), strict=True)
-    return [float((got[:end].double() - one.value).abs().max() / one.value.abs().max()) for got, one in pairs]
+    return [float((got[:end].double() - one.value).norm() / one.value.norm()) for got, one in pairs]
 
 
 def load(folder: Path) -> ModuleType:

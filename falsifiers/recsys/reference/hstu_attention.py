@@ -90,21 +90,22 @@ class Plan(NamedTuple):
 _CAUSAL = HstuMask()
 _WIDE, _TALL = Blocks(16, 32, 4, 1, tma=False), Blocks(32, 16, 4, 1, tma=False)
 _INTERPRETED = Plan(_TALL, _TALL, _WIDE)
-_LONG = 2048
-"""From this longest sequence on, the host's work for the tensor memory accelerator is hidden behind the kernels."""
+_CACHE = 16 << 20
+"""Bytes of keys and values that heads side by side may have: a third of an H200's cache."""
 
 
 def plan_for(width: int, value_width: int, max_seqlen: int, device: torch.device) -> Plan:
     """Return the blocks that were fastest on an H200, or small ones for the interpreter."""
     if device.type != "cuda":
         return _INTERPRETED
-    tma = max_seqlen >= _LONG and torch.cuda.get_device_capability(device)[0] >= 9
+    short = {"edges": 1, "together": max(1, _CACHE // (max_seqlen * (width + value_width) * 2))}
     if max(width, value_width) < 128:
-        plan = Plan(Blocks(128, 64, 4, 3), Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 3))
-    elif max_seqlen >= _LONG:
-        plan = Plan(Blocks(64, 64, 4, 3), Blocks(128, 64, 8, 3), Blocks(32, 64, 4, 3))
+        plan = Plan(Blocks(64, 64, 4, 3, **short), Blocks(64, 64, 4, 3, **short), Blocks(32, 64, 4, 3, **short))
+    elif max_seqlen < 2048:
+        plan = Plan(Blocks(64, 64, 4, 3, **short), Blocks(64, 64, 4, 2, **short), Blocks(64, 64, 4, 2, **short))
     else:
-        plan = Plan(Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 2), Blocks(64, 64, 4, 2))
+        plan = Plan(Blocks(64, 64, 4, 3), Blocks(128, 64, 8, 3), Blocks(64, 64, 4, 2))
+    tma = torch.cuda.get_device_capability(device)[0] >= 9
     return plan if tma else Plan(*(one._replace(tma=False) for one in plan))
 
 
@@ -283,7 +284,7 @@ class _Launch:
         tma = self.tma and aligned
         with torch.cuda.device_of(q):
             if self.run is not None and aligned:
-                tiles = [_descriptor(one, self.tile) if tma else one.data_ptr() for one in tiled]
+                tiles = [_Tiled(one) if tma else one.data_ptr() for one in tiled]
                 self.run(*addresses, *tiles, *last, *self.numbers, *self.behind)
                 return
             kernel = getattr(hstu_kernels, self.name)
@@ -331,6 +332,19 @@ def _counts(mask: HstuMask, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return offsets, and targets and contextuals by sequence, or offsets again for what is not read."""
     targets, contextuals = mask.num_targets, mask.num_contextuals
     return offsets, offsets if targets is None else targets, contextuals if isinstance(contextuals, Tensor) else offsets
+
+
+class _Tiled:
+    """What Triton's launcher reads of a `TensorDescriptor`, without the checks of one, which take longer."""
+
+    padding = "zero"
+    round_f32_to_tf32 = False
+
+    def __init__(self, one: Tensor) -> None:
+        length, heads, width = one.shape
+        self.base = one
+        self.shape = [heads, length, width]
+        self.strides = [one.stride(1), one.stride(0), 1]
 
 
 def _descriptor(one: Tensor, rows: int) -> TensorDescriptor:

@@ -164,11 +164,11 @@ def _load_some(at, first, end, row_stride, size: tl.constexpr, width: tl.constex
 @triton.jit
 def _products(q, k, above, v, half_alpha, gradient: tl.constexpr):  # type: ignore[no-untyped-def]
     """Return half of the scores, and the gradient of the weights: [rows of q, rows of k]."""
-    half = tl.dot(q, tl.trans(k), input_precision="ieee") * half_alpha
-    of_weights = half
+    scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+    of_weights = scores
     if gradient:
         of_weights = tl.dot(above, tl.trans(v), input_precision="ieee")
-    return half, of_weights
+    return scores * half_alpha, of_weights
 
 
 @triton.jit

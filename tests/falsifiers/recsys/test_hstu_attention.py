@@ -111,11 +111,48 @@ def test_a_second_launch_gives_a_compiled_kernel_what_the_first_gave_to_triton(m
         for first, second in zip(kernel.launched[:half], kernel.launched[half:], strict=True):
             assert first.keys() == second.keys() == {*kernel.arg_names, "grid"}
             for name in first.keys() - fresh:
-                given = first[name]
+                given, then = first[name], second[name]
                 if isinstance(given, TensorDescriptor):
-                    assert (given.base.data_ptr(), given.shape) == (second[name].base.data_ptr(), second[name].shape)
+                    assert (given.base, given.shape, given.strides) == (then.base, then.shape, then.strides)
                 else:
-                    assert (given.data_ptr() if isinstance(given, Tensor) else given) == second[name]
+                    assert (given.data_ptr() if isinstance(given, Tensor) else given) == then
+
+
+def test_lengths_are_read_when_a_kernel_runs() -> None:
+    """A CUDA graph replays launches with other numbers at the same addresses."""
+    q, k, v = inputs(20)
+    offsets = torch.tensor([0, 9, 20])
+    passes = passes_for(q, k, v, offsets, 20, alpha=1.0)
+    passes.forward(q, k, v, offsets, HstuMask())
+    offsets.copy_(torch.tensor([0, 4, 20]))
+    again = passes.forward(q, k, v, offsets, HstuMask())
+    assert torch.equal(again, hstu_attention(q, k, v, torch.tensor([0, 4, 20]), 20, alpha=1.0))
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("width", [64, 128])
+def test_a_graph_replays_both_passes_for_other_lengths(width: int) -> None:
+    """The same bits as launches one by one."""
+    leaves = tuple(one.bfloat16().cuda().requires_grad_() for one in inputs(700, width))
+    above = torch.randn_like(leaves[2])
+    offsets = torch.tensor([0, 300, 700]).cuda()
+
+    def step() -> tuple[Tensor, ...]:
+        out = hstu_attention(*leaves, offsets, 512, alpha=0.1)
+        return (out, *torch.autograd.grad(out, leaves, above))
+
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=side):
+        replayed = step()
+    for middle in (300, 413, 512):
+        offsets[1] = middle
+        graph.replay()
+        assert all(torch.equal(one, other) for one, other in zip(replayed, step(), strict=True))
 
 
 @pytest.mark.parametrize(
