@@ -42,6 +42,7 @@ from falsifiers.recsys.reference.hstu_attention import (
     hstu_attention,
     passes_for,
     plan_for,
+    side_by_side,
 )
 from falsifiers.recsys.subject import Question
 from harness.authoring.timing import Timing, interleave
@@ -133,21 +134,20 @@ def main() -> None:
 def candidates(kernel: str, width: int, longest: int) -> Iterator[Blocks]:
     """Yield blocks that may suit a kernel."""
     sizes: dict[tuple[str, bool], tuple[tuple[int, int, int, int], ...]] = {
-        ("out", True): ((64, 64, 4, 3), (128, 128, 8, 3)),
-        ("of_q", True): ((64, 64, 4, 2), (128, 64, 8, 3)),
+        ("out", True): ((64, 64, 4, 3), (64, 32, 4, 4), (128, 128, 8, 3)),
+        ("of_q", True): ((64, 64, 4, 2), (64, 32, 4, 4), (128, 64, 8, 3)),
         ("of_kv", True): ((64, 64, 4, 2), (32, 64, 4, 3), (64, 128, 8, 3)),
-        ("out", False): ((128, 64, 4, 3), (64, 64, 4, 3)),
-        ("of_q", False): ((64, 64, 4, 3), (128, 64, 4, 3)),
-        ("of_kv", False): ((64, 64, 4, 3), (64, 64, 4, 2)),
+        ("out", False): ((64, 64, 4, 3), (64, 32, 4, 4)),
+        ("of_q", False): ((64, 64, 4, 3), (64, 32, 4, 3)),
+        ("of_kv", False): ((32, 64, 4, 3), (64, 64, 4, 3)),
     }
-    side_by_side = max(1, (8 << 20) // (longest * width * 2))  # Whose keys and values fit the cache
-    for rows, keys, warps, stages in sizes[kernel, width == 128]:
-        for edges in range(3):
-            yield Blocks(rows, keys, warps, stages, edges=edges)
-            yield Blocks(rows, keys, warps, stages, edges=edges, together=side_by_side)
-    rows, keys, warps, stages = sizes[kernel, width == 128][0]
-    yield Blocks(rows, keys, warps, stages, tma=False)
-    yield Blocks(rows, keys, warps, stages, tma=False, edges=1, together=side_by_side)
+    together = side_by_side(longest, width, width)
+    for size in sizes[kernel, width == 128]:
+        yield Blocks(*size)
+        for edges in (1, 2):
+            yield Blocks(*size, edges=edges, together=together)
+    for edges, turns in ((0, together), (1, 0)):
+        yield Blocks(*sizes[kernel, width == 128][0], edges=edges, together=turns)
 
 
 def swept(inputs: Inputs, shape: str, plan: Plan, found: dict[str, Any]) -> Plan:

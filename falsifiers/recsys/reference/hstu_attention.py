@@ -26,7 +26,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from falsifiers.recsys.reference import hstu_kernels
 
-__all__ = ["Blocks", "HstuMask", "Passes", "Plan", "hstu_attention", "passes_for", "plan_for"]
+__all__ = ["Blocks", "HstuMask", "Passes", "Plan", "hstu_attention", "passes_for", "plan_for", "side_by_side"]
 
 WIDTHS = (32, 64, 128)
 """Of q and k, and of v."""
@@ -90,15 +90,13 @@ class Plan(NamedTuple):
 _CAUSAL = HstuMask()
 _WIDE, _TALL = Blocks(16, 32, 4, 1, tma=False), Blocks(32, 16, 4, 1, tma=False)
 _INTERPRETED = Plan(_TALL, _TALL, _WIDE)
-_CACHE = 16 << 20
-"""Bytes of keys and values that heads side by side may have: a third of an H200's cache."""
 
 
 def plan_for(width: int, value_width: int, max_seqlen: int, device: torch.device) -> Plan:
     """Return the blocks that were fastest on an H200, or small ones for the interpreter."""
     if device.type != "cuda":
         return _INTERPRETED
-    short = {"edges": 1, "together": max(1, _CACHE // (max_seqlen * (width + value_width) * 2))}
+    short = {"edges": 1, "together": side_by_side(max_seqlen, width, value_width)}
     if max(width, value_width) < 128:
         plan = Plan(Blocks(64, 64, 4, 3, **short), Blocks(64, 64, 4, 3, **short), Blocks(32, 64, 4, 3, **short))
     elif max_seqlen < 2048:
@@ -107,6 +105,11 @@ def plan_for(width: int, value_width: int, max_seqlen: int, device: torch.device
         plan = Plan(Blocks(64, 64, 4, 3), Blocks(128, 64, 8, 3), Blocks(64, 64, 4, 2))
     tma = torch.cuda.get_device_capability(device)[0] >= 9
     return plan if tma else Plan(*(one._replace(tma=False) for one in plan))
+
+
+def side_by_side(max_seqlen: int, width: int, value_width: int) -> int:
+    """Return how many heads may take turns: their keys and values fill a third of an H200's cache, 16 MiB."""
+    return max(1, (16 << 20) // (max_seqlen * (width + value_width) * 2))
 
 
 def hstu_attention(

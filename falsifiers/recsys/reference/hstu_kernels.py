@@ -18,7 +18,8 @@ PLAIN = ["context", "group", "window", "full", "heads", "batch", "blocks", "toge
 """Numbers for whose value no kernel is compiled anew."""
 
 APART, BRANCH, EVERYWHERE = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
-"""Where masked blocks are: in a loop of their own, in a branch of the one loop, or all blocks of it are masked."""
+"""Where the blocks with a mask are: in a loop of their own, or in that of the others, which masks them in a branch or
+masks all blocks. Only a causal mask and no other can be there: a branch with more of them stops the tensor cores."""
 NOTHING = tl.constexpr(-64.0)
 """Half of a score for which silu and its slope are 0."""
 
@@ -104,6 +105,16 @@ def _valid(  # type: ignore[no-untyped-def]
     if context_kind != 0:
         valid = valid | ((row_id == 0) & (key_id < end))
     return valid
+
+
+@triton.jit
+def _causal(half, rows, keys, at_edge, edges: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Return scores without those of later keys, which only a block at the edge has."""
+    if edges == EVERYWHERE:  # noqa: SIM114 - the compiler knows one of the conditions
+        half = tl.where(rows >= keys, half, NOTHING)
+    elif at_edge:
+        half = tl.where(rows >= keys, half, NOTHING)
+    return half
 
 
 @triton.jit
@@ -244,9 +255,10 @@ def over_keys(  # type: ignore[no-untyped-def]
     dressed = bare + tl.maximum(dressed - bare, 0) // key_block * key_block
     begin = bare
     whole = dressed
-    if edges != APART:
+    merged: tl.constexpr = edges != APART and causal and not has_targets and context_kind == 0 and not has_window
+    if merged:
         begin = low
-        whole = low + tl.maximum(tl.minimum(middle + key_block - 1, length) - low, 0) // key_block * key_block
+        whole = low + tl.minimum(middle + key_block - 1, length) // key_block * key_block
     count = (begin - low) // key_block
     count_more = count + (tl.maximum(middle - whole, 0) + key_block - 1) // key_block
     count_all = count_more + (tl.maximum(high - again, 0) + key_block - 1) // key_block
@@ -268,22 +280,8 @@ def over_keys(  # type: ignore[no-untyped-def]
         my_k = _load(k_at, k_tma, at, k_row, head, start, key_block, width, use_tma)
         my_v = _load(v_at, v_tma, at, v_row, head, start, key_block, value_width, use_tma)
         half, of_weights = _products(my_q, my_k, my_above, my_v, half_alpha, gradient)
-        if edges == EVERYWHERE:
-            keys = (at + tl.arange(0, key_block))[None, :]
-            valid = _valid(
-                rows, keys, history, shift, group, window, full, causal, has_targets, context_kind, has_window, has_full
-            )
-            if has_targets or context_kind != 0 or not causal:
-                valid = valid & (keys < middle)
-            half = tl.where(valid, half, NOTHING)
-        if edges == BRANCH:  # noqa: SIM102 - one condition is known to the compiler
-            if (at < bare) | (at >= dressed):
-                keys = (at + tl.arange(0, key_block))[None, :]
-                valid = (keys < middle) & _valid(
-                    rows, keys, history, shift, group, window, full, causal, has_targets, context_kind, has_window,
-                    has_full,
-                )  # fmt: skip
-                half = tl.where(valid, half, NOTHING)
+        if merged:
+            half = _causal(half, rows, (at + tl.arange(0, key_block))[None, :], at >= dressed, edges)
         total = _key_step(total, half, of_weights, my_k, my_v, gradient, fast)
     for turn in tl.range(0, count_all, num_stages=1):
         at = tl.where(turn < count, low + turn * key_block, whole + (turn - count) * key_block)
@@ -378,9 +376,10 @@ def over_rows(  # type: ignore[no-untyped-def]
     dressed = bare + tl.maximum(dressed - bare, 0) // row_block * row_block
     begin = bare
     whole = dressed
-    if edges != APART:
+    merged: tl.constexpr = edges != APART and causal and not has_targets and context_kind == 0 and not has_window
+    if merged:
         begin = low
-        whole = low + tl.maximum(tl.minimum(middle + row_block - 1, length) - low, 0) // row_block * row_block
+        whole = low + (length - low) // row_block * row_block
     count_ahead = (ahead + row_block - 1) // row_block
     count = count_ahead + (begin - low) // row_block
     count_more = count + (tl.maximum(middle - whole, 0) + row_block - 1) // row_block
@@ -397,20 +396,8 @@ def over_rows(  # type: ignore[no-untyped-def]
         my_q = _load(q_at, q_tma, at, q_row, head, start, row_block, width, use_tma)
         my_above = _load(above_at, above_tma, at, above_row, head, start, row_block, value_width, use_tma)
         half, of_weights = _products(my_k, my_q, my_v, my_above, half_alpha, True)
-        if edges == EVERYWHERE:
-            rows = (at + tl.arange(0, row_block))[None, :]
-            valid = (rows < middle) & _valid(
-                rows, keys, history, shift, group, window, full, causal, has_targets, context_kind, has_window, has_full
-            )
-            half = tl.where(valid, half, NOTHING)
-        if edges == BRANCH:  # noqa: SIM102 - one condition is known to the compiler
-            if (at < bare) | (at >= dressed):
-                rows = (at + tl.arange(0, row_block))[None, :]
-                valid = (rows < middle) & _valid(
-                    rows, keys, history, shift, group, window, full, causal, has_targets, context_kind, has_window,
-                    has_full,
-                )  # fmt: skip
-                half = tl.where(valid, half, NOTHING)
+        if merged:
+            half = _causal(half, (at + tl.arange(0, row_block))[None, :], keys, at < bare, edges)
         my_of_k, my_of_v = _row_step(my_of_k, my_of_v, half, of_weights, my_q, my_above, fast)
     for turn in tl.range(0, count_all, num_stages=1):
         at = tl.where(turn < count, low + (turn - count_ahead) * row_block, whole + (turn - count) * row_block)
