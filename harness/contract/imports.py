@@ -11,24 +11,31 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 
 from harness.base import regular_file
+from harness.machine.file_memory import FileMemory
 
 __all__ = ["imported_files", "imported_libraries"]
 
+_Statement = tuple[int | None, str | None, list[str]]
+"""An import: the dots before the module of `from … import`, None for `import`; that module; and the names."""
 _LONGEST = 1000
 """Characters of a module's name that are read, because a record can come from a stranger."""
 
 
-def imported_files(entry_point: str, search: tuple[Path, ...]) -> frozenset[Path]:
+def imported_files(entry_point: str, search: tuple[Path, ...], memory: FileMemory | None = None) -> frozenset[Path]:
     """The files below the folders `search` that an import of the entry point's module can read, now or in a function.
 
     A file that cannot be read or parsed imports nothing. An entry point without a module has no files.
+
+    Args:
+        memory: what files import; None to parse each.
     """
-    files, _ = _followed([entry_point], search, ast.walk)
+    parsed = partial(_statements, nodes=ast.walk)
+    files, _ = _followed([entry_point], search, parsed if memory is None else lambda file: memory.of(file, parsed))
     return files
 
 
@@ -38,12 +45,12 @@ def imported_libraries(entry_points: Iterable[str], search: tuple[Path, ...]) ->
     A name is that of a module, or of something in one: `from torch import nn` gives "torch" and "torch.nn". Imports in
     functions do not count.
     """
-    _, names = _followed(entry_points, search, _run_by_an_import)
+    _, names = _followed(entry_points, search, partial(_statements, nodes=_run_by_an_import))
     return frozenset(name for name in names if _is_library(name.partition(".")[0], search))
 
 
 def _followed(
-    entry_points: Iterable[str], search: tuple[Path, ...], nodes: Callable[[ast.AST], Iterable[ast.AST]]
+    entry_points: Iterable[str], search: tuple[Path, ...], statements: Callable[[str], Sequence[_Statement]]
 ) -> tuple[frozenset[Path], frozenset[str]]:
     """The files that imports lead to, and the names of imported modules without a file."""
     pending = [entry_point.partition(":")[0][:_LONGEST] for entry_point in entry_points]
@@ -62,7 +69,7 @@ def _followed(
         else:
             files.add(file)
             package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-            pending += [one for one in _imported_names(file, package, _modified(file), nodes) if one not in seen]
+            pending += [one for one in _names(statements(str(file)), package) if one not in seen]
     return frozenset(files), frozenset(others)
 
 
@@ -95,32 +102,39 @@ def _module_file(name: str, search: tuple[Path, ...]) -> Path | None:
     return None
 
 
-def _modified(file: Path) -> int:
+def _statements(file: str, nodes: Callable[[ast.AST], Iterable[ast.AST]]) -> list[_Statement]:
+    return list(_parsed(file, _modified(file), nodes))
+
+
+def _modified(file: str) -> int:
     try:
-        return file.stat().st_mtime_ns
+        return os.stat(file).st_mtime_ns
     except OSError:
         return 0
 
 
 @lru_cache(maxsize=4096)
-def _imported_names(
-    file: Path, package: str, modified: int, nodes: Callable[[ast.AST], Iterable[ast.AST]]
-) -> tuple[str, ...]:
-    """The modules that a file imports, and `module.name` for each imported name, which can be a module too."""
+def _parsed(file: str, modified: int, nodes: Callable[[ast.AST], Iterable[ast.AST]]) -> tuple[_Statement, ...]:
+    """The import statements of a file."""
     try:
-        tree = ast.parse(regular_file.read(file), str(file))
+        tree = ast.parse(regular_file.read(Path(file)), file)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
-    return tuple(dict.fromkeys(_names(nodes(tree), package)))
+    return tuple(
+        (getattr(node, "level", None), getattr(node, "module", None), [alias.name for alias in node.names])
+        for node in nodes(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    )
 
 
-def _names(nodes: Iterable[ast.AST], package: str) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+def _names(statements: Iterable[_Statement], package: str) -> Iterator[str]:
+    """The modules that a file imports, and `module.name` for each imported name, which can be a module too."""
+    for level, of, names in statements:
+        if level is None:
+            yield from names
+        else:
             parents = package.split(".")
-            base = parents[: len(parents) - node.level + 1] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
+            base = parents[: len(parents) - level + 1] if level else []
+            module = ".".join([*base, *([of] if of else [])])
             yield module
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+            yield from (f"{module}.{name}" for name in names)

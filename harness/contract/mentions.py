@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from harness.base import regular_file
 from harness.contract.project import Project
 from harness.machine import timebox
+from harness.machine.file_memory import FileMemory
+from harness.machine.paths import NoCacheFolderError, cache_folder
 
 __all__ = ["mentions"]
 
@@ -30,20 +34,20 @@ def mentions(project: Project, *, seconds: float = 30.0) -> dict[str, list[str]]
     """
     words = rb"(?<![A-Za-z0-9_-])(?:%b)(?![A-Za-z0-9_-])" % project.mentions.pattern.encode()
     pattern = re.compile(words, re.MULTILINE)
+    memory = FileMemory("mentions", project.root, repr(words))
     found: dict[str, list[str]] = {}
     for name in sorted(_files(project, seconds)):
         if _is_excluded(name, project):
             continue
-        text = _text(project.root / name)
-        for match in pattern.finditer(text):
-            number = text.count(b"\n", 0, match.start()) + 1
-            found.setdefault(match[0].decode("utf-8", "replace"), []).append(f"{name}:{number}")
+        for identifier, number in memory.of(f"{project.root}/{name}", lambda file: _ids(file, pattern)):
+            found.setdefault(identifier, []).append(f"{name}:{number}")
+    memory.save()
     return {identifier: found[identifier] for identifier in sorted(found) if not _is_excluded(identifier, project)}
 
 
 def _files(project: Project, seconds: float) -> Iterator[str]:
     """The names of the files to search, relative to the project's root."""
-    left_out = {project.evidence, project.schemas}
+    left_out = {project.evidence, project.schemas, *_cache(project)}
     listing = ["git", "-C", str(project.root), "ls-files", "--cached", "--others", "--exclude-standard", "--", "."]
     excluded = (f":(exclude){folder.relative_to(project.root).as_posix()}" for folder in sorted(left_out))
     answer = timebox.run([*listing, *excluded], seconds)
@@ -57,8 +61,25 @@ def _files(project: Project, seconds: float) -> Iterator[str]:
         yield from ((here / name).relative_to(project.root).as_posix() for name in names)
 
 
+def _cache(project: Project) -> list[Path]:
+    """The cache folder if it lies in the project. It repeats what other files mention."""
+    with suppress(NoCacheFolderError):
+        folder = cache_folder().absolute()
+        return [folder] if folder.is_relative_to(project.root) and folder != project.root else []
+    return []
+
+
 def _is_excluded(name: str, project: Project) -> bool:
     return any(fnmatchcase(name, one) or fnmatchcase(name, f"{one}/*") for one in project.mentions.exclude)
+
+
+def _ids(file: str, pattern: re.Pattern[bytes]) -> list[list[Any]]:
+    """The ids that a file mentions, each with the number of its line."""
+    text = _text(Path(file))
+    return [
+        [match[0].decode("utf-8", "replace"), text.count(b"\n", 0, match.start()) + 1]
+        for match in pattern.finditer(text)
+    ]
 
 
 def _text(path: Path) -> bytes:

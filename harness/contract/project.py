@@ -118,9 +118,13 @@ class Project:
         ]
         return sorted(found, key=lambda path: (path.stem, path))
 
-    def known(self) -> list[Path]:
-        """The contract files of the project, and those of installed claims whose ids it has no contract for."""
-        own = self.files()
+    def known(self, own: Iterable[Path] | None = None) -> list[Path]:
+        """The contract files of the project, and those of installed claims whose ids it has no contract for.
+
+        Args:
+            own: the files of the project, if they were looked for already.
+        """
+        own = self.files() if own is None else own
         names = {path.stem for path in own}
         others: dict[str, Path] = {}
         for root in claims_roots():

@@ -154,6 +154,10 @@ class Cell:
         return None if entry is None else entry.path
 
 
+NOTHING = Cell(Status.UNRUN, (), Strength.NONE, None, None, 0)
+"""A claim on a class of device on which it never ran."""
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class ClaimStatus:
@@ -187,15 +191,15 @@ def statuses(
         stale: called only for bundles that speak for their claim.
         now: the present time. A run that states a later start has a wrong clock.
     """
-    everything = list(entries)
-    devices = sorted({entry.device_class for entry in everything})
-    grouped: dict[tuple[str, DeviceClass], list[Entry]] = {}
-    for entry in everything:
-        grouped.setdefault((entry.id, entry.device_class), []).append(entry)
+    grouped: dict[str, dict[DeviceClass, list[Entry]]] = {}
+    for entry in entries:
+        grouped.setdefault(entry.id, {}).setdefault(entry.device_class, []).append(entry)
+    devices = sorted({device for own in grouped.values() for device in own})
     found = []
     for contract in contracts:
+        own = grouped.get(contract.id, {})
         cells = {
-            device: _cell(contract, device, grouped.get((contract.id, device), []), stale, now) for device in devices
+            device: _cell(contract, device, own[device], stale, now) if device in own else NOTHING for device in devices
         }
         deciding = _strongest(cells.values())
         newest = _newest_first([cell.newest for cell in cells.values() if cell.newest is not None], now)
@@ -229,7 +233,7 @@ def speaks_for(contract: StatedClaim, entry: Entry) -> bool:
 
 def _cell(contract: StatedClaim, device: DeviceClass, found: Iterable[Entry], stale: Stale, now: datetime) -> Cell:
     """Args:
-    found: the bundles of this claim on this class of device.
+    found: the bundles of this claim on this class of device, at least one.
     """
     entries = _newest_first(found, now)
     aside = tuple(one for one in entries if one.verdict is Verdict.FAIL and not speaks_for(contract, one))
@@ -238,11 +242,8 @@ def _cell(contract: StatedClaim, device: DeviceClass, found: Iterable[Entry], st
         status: Status, notes: Iterable[Note | Finding], entry: Entry | None = None, cause: Reason | None = None
     ) -> Cell:
         strength = Strength.NONE if entry is None else _strength(contract, device, entry)
-        newest = entries[0] if entries else None
-        return Cell(status, tuple(notes), strength, entry, newest, len(entries), aside, cause)
+        return Cell(status, tuple(notes), strength, entry, entries[0], len(entries), aside, cause)
 
-    if not entries:
-        return cell(Status.UNRUN, ())
     speaking = [entry for entry in entries if speaks_for(contract, entry)]
     current = [entry for entry in speaking if not stale(entry)]
     full, reduced = (_counting([one for one in current if one.profile == profile]) for profile in ("full", "reduced"))

@@ -16,9 +16,10 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, final
 
@@ -30,18 +31,22 @@ from harness.contract.bound import RULE
 from harness.contract.reasons import Reason
 from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.bundle_layout import MANIFEST, RECORD
-from harness.evidence.index_cache import Cache, Row, Watch
+from harness.evidence.index_cache import Cache, Kept, Row, Watch
 from harness.evidence.walk import state_of, walk
 from harness.judging.record import Record, RecordedCommit, judged
 
 __all__ = ["Contents", "Entry", "Measurement", "Unreadable", "Watch", "measurements", "measurements_of", "read"]
 
 _FIELDS = (
-    "id", "issue", "spec", "title", "run", "reason", "proven", "profile", "overrides", "mutants_skipped", "falsifier",
-    "subject", "subject_parameters", "target", "device", "seed", "started", "seconds", "trial_seconds",
-    "contract_digest", "harness", "commit", "command",
+    "id", "issue", "spec", "title", "run", "proven", "profile", "mutants_skipped", "falsifier", "subject", "seed",
+    "started", "seconds", "trial_seconds", "contract_digest", "command",
 )  # fmt: skip
-"""The fields of the record that an entry takes unchanged."""
+"""The fields of the record that an entry takes unchanged, and that are no objects."""
+_OBJECTS: Mapping[str, Callable[[Any], Any]] = {
+    "overrides": dict, "subject_parameters": dict, "target": dict, "harness": dict, "commit": dict, "killed": tuple,
+    "device": Device.from_json, "reason": Reason.from_json, "verdict": Verdict,
+}  # fmt: skip
+"""The others. Most bundles have the same as another bundle, so each is parsed once."""
 
 
 @final
@@ -127,7 +132,7 @@ class Measurement:
     unit: str
 
 
-_VERSION = zlib.crc32(repr((6, Entry.__slots__)).encode()) >> 1
+_VERSION = zlib.crc32(repr((7, Entry.__slots__)).encode()) >> 1
 """The version of the cache's content. Raise the number when a field or a measurement changes its meaning."""
 
 
@@ -142,17 +147,20 @@ def read(evidence: Path, claim: str | None = None, cache: Path | None = None, wa
     """
     evidence = evidence.absolute()
 
-    def made(name: bytes, row: Row) -> Entry | Unreadable:
-        path = evidence / os.fsdecode(name)
-        if row.problem:
-            return Unreadable(path, row.problem)
-        told = _parsed(row.document)
-        told |= {"verdict": Verdict(told["verdict"]), "killed": tuple(told["killed"])}
-        told |= {"device": Device.from_json(told["device"]), "reason": Reason.from_json(told["reason"])}
-        return Entry(path=path, sources=row.sources, **told)
+    shared = lru_cache(maxsize=None)(lambda name, text: _OBJECTS[name](_parsed(text)))
+
+    def made(name: bytes, kept: Kept) -> Entry | Unreadable:
+        path = Path(f"{evidence}/{os.fsdecode(name)}")
+        if kept.problem:
+            return Unreadable(path, kept.problem)
+        plain, objects = json.loads(kept.text)
+        told = dict(zip(_FIELDS, plain, strict=True))
+        for one, text in zip(_OBJECTS, objects, strict=True):
+            told[one] = shared(one, text)
+        return Entry(path=path, sources=kept.sources, **told)
 
     there = dict(walk(evidence))
-    found = Cache(evidence, cache, _VERSION, _row).rows(there, claim, made, watch)
+    found = Cache(evidence, cache, _VERSION, _row).rows(there, claim, "document", made, watch)
     return Contents(
         tuple(one for one in found if isinstance(one, Entry)),
         tuple(one for one in found if isinstance(one, Unreadable)),
@@ -168,11 +176,11 @@ def measurements(evidence: Path, claim: str, cache: Path | None = None) -> dict[
     """
     evidence = evidence.absolute()
 
-    def made(name: bytes, row: Row) -> tuple[Path, dict[str, Measurement]]:
-        told = {measured: Measurement(*value) for measured, value in _parsed(row.measurements).items()}
+    def made(name: bytes, kept: Kept) -> tuple[Path, dict[str, Measurement]]:
+        told = {measured: Measurement(*value) for measured, value in _parsed(kept.text).items()}
         return evidence / os.fsdecode(name), told
 
-    found = Cache(evidence, cache, _VERSION, _row).rows(dict(walk(evidence)), claim, made)
+    found = Cache(evidence, cache, _VERSION, _row).rows(dict(walk(evidence)), claim, "measurements", made)
     return {path: told for path, told in found if told}
 
 
@@ -195,25 +203,26 @@ def _row(folder: Path, fingerprint: str) -> Row:
         return Row(problem=f"{RECORD}: {error}")
     if digest != sealed:
         return Row(problem=f"{RECORD}: is not the one that {MANIFEST} seals; run `harness verify` to see all findings")
-    document = {name: getattr(record, name) for name in _FIELDS}
-    document |= {"verdict": str(record.verdict), "device": record.device.to_json()}
-    document["reason"] = record.reason and record.reason.to_json()
-    document["killed"] = [mutant.id for mutant in record.mutants if mutant.fate is Fate.KILLED]
+    objects = {name: getattr(record, name) for name in _OBJECTS if name != "killed"}
+    objects |= {"verdict": str(record.verdict), "device": record.device.to_json()}
+    objects["reason"] = record.reason and record.reason.to_json()
+    objects["killed"] = [mutant.id for mutant in record.mutants if mutant.fate is Fate.KILLED]
+    document = [[getattr(record, name) for name in _FIELDS], [_text(objects[name]) for name in _OBJECTS]]
     return Row(
         claim=record.id,
-        document=_text(document),
+        document=json.dumps(document),
         sources=record.sources,
         measurements=_text(dict(_measured(record))),
     )
 
 
-def _text(document: JsonObject) -> str:
+def _text(document: Any) -> str:
     # ASCII, because SQLite needs UTF-8, and half of a surrogate pair in a title has none.
     return json.dumps(strictjson.tag_nonfinite(document))
 
 
-def _parsed(text: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(text)
+def _parsed(text: str) -> Any:
+    document = json.loads(text)
     if '"nonfinite"' in text:
         document = strictjson.untag_nonfinite(document)
     return document

@@ -6,13 +6,14 @@ import hashlib
 import json
 import os
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar, final
+from typing import Literal, TypeVar, final
 
-__all__ = ["Cache", "Row", "Watch"]
+__all__ = ["Cache", "Kept", "Row", "Watch"]
 
 T = TypeVar("T")
 Watch = Callable[[int, int], None]
@@ -34,17 +35,15 @@ CREATE TABLE IF NOT EXISTS bundles (
     name BLOB PRIMARY KEY, fingerprint TEXT NOT NULL, problem TEXT NOT NULL, claim TEXT NOT NULL,
     document TEXT NOT NULL, sources TEXT NOT NULL, measurements TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS bundles_claim ON bundles (claim);
 """
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the cache keeps of one bundle. If there is a problem, the other fields are empty.
+    """What is read of one bundle. If there is a problem, the other fields are empty.
 
-    `document` and `measurements` are JSON texts. The caller parses only what it needs, because parsing dominates the
-    time for thousands of bundles.
+    `document` and `measurements` are JSON texts.
     """
 
     problem: str = ""
@@ -52,6 +51,17 @@ class Row:
     document: str = "{}"
     sources: Mapping[str, str] = field(default_factory=dict)
     measurements: str = "{}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the cache has of one bundle. `text` is one of the two texts: the caller parses only what it needs."""
+
+    problem: str
+    text: str
+    sources: Mapping[str, str]
+    """Bundles with equal sources share one mapping."""
 
 
 class Cache:
@@ -72,43 +82,39 @@ class Cache:
         self,
         found: Mapping[bytes, str],
         claim: str | None,
-        use: Callable[[bytes, Row], T],
+        part: Literal["document", "measurements"],
+        use: Callable[[bytes, Kept], T],
         watch: Watch | None = None,
     ) -> list[T]:
-        """Apply `use` to the row of every bundle found, sorted by name.
+        """Apply `use` to what is kept of every bundle found, sorted by name.
 
         Args:
             found: the fingerprint of every bundle, by its path below the evidence.
-            claim: if given, only rows of this claim and unreadable ones.
-            use: raises ValueError, KeyError or TypeError if a row is damaged.
+            claim: if given, only bundles of this claim and unreadable ones.
+            part: the text to use.
+            use: raises ValueError, KeyError or TypeError if a text is damaged.
             watch: called for every bundle that has to be read. If it raises, or the user presses Ctrl-C, at most the
                 last few hundred bundles are lost from the cache.
         """
+
+        def rows(database: str) -> list[T]:
+            with closing(sqlite3.connect(database, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
+                _prepare(connection, self._version)
+                self._update(connection, found, watch)
+                return [use(name, kept) for name, kept in _select(connection, found, claim, part)]
+
         if self._file is not None:
             for _ in range(2):
                 try:
                     with suppress(FileExistsError):
                         self._file.parent.mkdir(parents=True)
-                    return self._from(str(self._file), found, claim, use, watch)
+                    return rows(str(self._file))
                 except (sqlite3.DatabaseError, OSError, ValueError, KeyError, TypeError) as error:
                     if isinstance(error, OSError) or _primary_code(error) in _UNUSABLE:
                         break
                     with suppress(OSError):  # it is damaged; processes that have it open keep the old file
                         self._file.unlink()
-        return self._from(":memory:", found, claim, use, watch)
-
-    def _from(
-        self,
-        database: str,
-        found: Mapping[bytes, str],
-        claim: str | None,
-        use: Callable[[bytes, Row], T],
-        watch: Watch | None,
-    ) -> list[T]:
-        with closing(sqlite3.connect(database, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
-            _prepare(connection, self._version)
-            self._update(connection, found, watch)
-            return [use(name, row) for name, row in _select(connection, found, claim)]
+        return rows(":memory:")
 
     def _update(self, connection: sqlite3.Connection, found: Mapping[bytes, str], watch: Watch | None) -> None:
         known: dict[bytes, str] = dict(connection.execute("SELECT name, fingerprint FROM bundles"))
@@ -158,16 +164,33 @@ def _prepare(connection: sqlite3.Connection, wanted: int) -> None:
 def _insert(connection: sqlite3.Connection, name: bytes, fingerprint: str, row: Row) -> None:
     sources = json.dumps(row.sources, sort_keys=True)
     key = hashlib.sha256(sources.encode()).hexdigest()[:24]
-    connection.execute("INSERT OR IGNORE INTO sources VALUES (?, ?)", (key, sources))
-    values = (name, fingerprint, row.problem, row.claim, row.document, key, row.measurements)
+    connection.execute("INSERT OR IGNORE INTO sources VALUES (?, ?)", (key, _checked(sources, key)))
+    of = name, fingerprint, row.problem, row.claim, key
+    document, measurements = _checked(row.document, *of), _checked(row.measurements, *of)
+    values = (name, fingerprint, row.problem, row.claim, document, key, measurements)
     connection.execute("INSERT OR REPLACE INTO bundles VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
 
 def _select(
-    connection: sqlite3.Connection, found: Mapping[bytes, str], claim: str | None
-) -> Iterator[tuple[bytes, Row]]:
-    sources = {key: json.loads(text) for key, text in connection.execute("SELECT key, document FROM sources")}
-    query = "SELECT * FROM bundles WHERE ? IS NULL OR claim IN (?, '') ORDER BY name"
-    for name, _, problem, of, document, key, measured in connection.execute(query, (claim, claim)):
-        if name in found:
-            yield name, Row(problem, of, document, sources[key], measured)
+    connection: sqlite3.Connection, found: Mapping[bytes, str], claim: str | None, part: str
+) -> Iterator[tuple[bytes, Kept]]:
+    every = connection.execute("SELECT key, document FROM sources")
+    sources = {key: json.loads(_unchecked(text, key)) for key, text in every}
+    query = (
+        "SELECT name, fingerprint, problem, claim, sources, iif(?, document, measurements) FROM bundles ORDER BY name"
+    )
+    for name, fingerprint, problem, of, key, text in connection.execute(query, (part == "document",)):
+        told = _unchecked(text, name, fingerprint, problem, of, key)
+        if name in found and (claim is None or of in (claim, "")):
+            yield name, Kept(problem, told, sources[key])
+
+
+def _checked(text: str, *of: object) -> str:
+    """Return a text behind a checksum of it and of what it belongs to. SQLite notices no changed byte in a text."""
+    return f"{zlib.crc32(text.encode(), zlib.crc32(repr(of).encode())):08x}{text}"
+
+
+def _unchecked(text: str, *of: object) -> str:
+    if text != _checked(text[8:], *of):
+        raise ValueError("the cache was changed by something else")
+    return text[8:]

@@ -10,16 +10,13 @@ sources that they list have the sizes, times and inodes of the last time.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from harness.base import strictjson
 from harness.contract.project import Project
-from harness.evidence.walk import identity, state_of, walk
-from harness.machine.paths import NoCacheFolderError, cache_folder
+from harness.evidence.walk import state_of, walk
+from harness.machine.file_memory import identity, keep, recall
 
 __all__ = ["known_statuses", "remember"]
 
@@ -33,48 +30,34 @@ def known_statuses(project: Project, look: Callable[[], dict[str, str]]) -> dict
     Args:
         look: works them out, and remembers them.
     """
-    try:
-        found = strictjson.load(_file(project))
-        if found["key"] == _key(project, found["sources"], state_of(dict(walk(project.evidence)))):
-            return dict(found["statuses"])
-    except (OSError, strictjson.JsonError, NoCacheFolderError, LookupError, TypeError):
-        pass
+    found = recall("statuses", project.root, "")
+    if found and found["key"] == _key(
+        project, project.known(), found["sources"], state_of(dict(walk(project.evidence)))
+    ):
+        return dict(found["statuses"])
     return look()
 
 
-def remember(project: Project, sources: Iterable[str], statuses: Mapping[str, str], evidence: str) -> None:
+def remember(
+    project: Project, known: Iterable[Path], sources: Iterable[str], statuses: Mapping[str, str], evidence: str
+) -> None:
     """Keep the statuses that follow from the project's own evidence, from every device.
 
     Args:
+        known: the contract files.
         sources: the names of the files that the records list.
         statuses: by the id of the claim.
         evidence: the state of the bundles from which they follow.
     """
     sources = sorted(sources)
-    document: dict[str, Any] = {
-        "key": _key(project, sources, evidence),
-        "sources": sources,
-        "statuses": dict(statuses),
-    }
-    try:
-        file = _file(project)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        beside = file.with_name(f"{file.name}.{os.getpid()}")
-        strictjson.dump(document, beside)
-        beside.replace(file)
-    except (OSError, NoCacheFolderError):
-        pass  # without a cache, the next list takes longer
+    key = _key(project, known, sources, evidence)
+    keep("statuses", project.root, "", {"key": key, "sources": sources, "statuses": dict(statuses)})
 
 
-def _file(project: Project) -> Path:
-    name = hashlib.sha256(str(project.root).encode()).hexdigest()[:16]
-    return cache_folder() / f"statuses-{name}.json"
-
-
-def _key(project: Project, sources: Iterable[str], evidence: str) -> str:
+def _key(project: Project, known: Iterable[Path], sources: Iterable[str], evidence: str) -> str:
     """A digest of the state of each file on which a status depends, and of the day: clocks that are ahead matter."""
     lines = [f"{datetime.now(UTC):%Y-%m-%d} {project.root} {evidence}"]
-    files = [*(Path(__file__).with_name(name) for name in _CODE), project.root / "pyproject.toml", *project.known()]
+    files = [*(Path(__file__).with_name(name) for name in _CODE), project.root / "pyproject.toml", *known]
     for file in map(str, (*files, *(project.named(name) for name in sources))):
         try:
             lines.append(f"{file} {identity(file)}")

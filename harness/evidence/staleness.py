@@ -28,7 +28,7 @@ finding is STALE_SUBJECT.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -46,6 +46,7 @@ from harness.evidence.bundle_layout import LARGEST_DOCUMENT, RECORD
 from harness.evidence.findings import Code, Detail, Finding, finding
 from harness.judging.record import Record, RecordedCommit
 from harness.machine import git, provenance
+from harness.machine.file_memory import FileMemory
 
 __all__ = [
     "STALE",
@@ -116,10 +117,14 @@ class Origin:
 class ProjectState:
     """The present state of a project. Each part is looked up once, on first use; make a new object to look again."""
 
-    def __init__(self, project: Project, contracts: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, project: Project, contracts: Mapping[str, str] | None = None, files: Iterable[Path] | None = None
+    ) -> None:
         """Args:
         contracts: the sha256 of contract files that are known already, by claim.
+        files: the contract files, if they are known already.
         """
+        self._files = files
         self._project = project
         self._sources: dict[str, str | None] = {}
         self._uses: dict[str, frozenset[str]] = {}
@@ -168,14 +173,22 @@ class ProjectState:
         contract = next(iter(self._contract_files.get(claim, ())), None)
         key = f"{'' if contract is None else root_of(contract) or ''}:{entry_point}"
         if key not in self._uses:
-            files = imported_files(entry_point, self._project.search_of(contract))
+            files = imported_files(entry_point, self._project.search_of(contract), self._imports)
             self._uses[key] = frozenset(map(self._project.name_of, files))
         return self._uses[key]
+
+    def remember(self) -> None:
+        """Keep what is expensive to look up for the next state of this project."""
+        self._imports.save()
+
+    @cached_property
+    def _imports(self) -> FileMemory:
+        return FileMemory("imports", self._project.root, "")
 
     @cached_property
     def _contract_files(self) -> dict[str, list[Path]]:
         found: dict[str, list[Path]] = {}
-        for path in self._project.known():
+        for path in self._project.known() if self._files is None else self._files:
             found.setdefault(path.stem, []).append(path)
         return found
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -27,7 +25,7 @@ from harness.contract import Contract, ContractError
 from harness.contract.calibration import calibration_path
 from harness.contract.entry_point import locate
 from harness.contract.project import Project
-from harness.machine.paths import NoCacheFolderError, cache_folder
+from harness.machine.file_memory import identity, keep, recall
 
 __all__ = ["Stated", "stated_claims"]
 
@@ -58,11 +56,13 @@ class Stated:
 
 def stated_claims(project: Project, paths: Iterable[Path]) -> tuple[list[Stated], list[ContractError]]:
     """What contract files state, and the refusals. A second file with one id is refused."""
-    known, fresh, refused = _remembered(project), dict[str, Any](), list[ContractError]()
+    loader = _loader()
+    known, fresh, refused = recall("contracts", project.root, loader) or {}, dict[str, Any](), list[ContractError]()
     found: dict[str, tuple[Stated, Path]] = {}
     state = lru_cache(maxsize=None)(_state)
     for path in paths:
         row = known.get(str(path))
+        state(str(path))  # before it is read
         if row is None or row["states"] != [state(name) for name in row["files"]]:
             try:
                 contract = project.load(path)
@@ -80,16 +80,15 @@ def stated_claims(project: Project, paths: Iterable[Path]) -> tuple[list[Stated]
             refused.append(ContractError(path, [problem]))
         found.setdefault(one.id, (one, path))
     if fresh != known:
-        _remember(project, fresh)
+        keep("contracts", project.root, loader, fresh)
     return [one for one, _ in found.values()], refused
 
 
-def _state(name: str) -> list[int] | None:
+def _state(name: str) -> str:
     try:
-        status = os.stat(name)
+        return identity(name, of_target=True)
     except OSError:
-        return None
-    return [status.st_size, status.st_mtime_ns, status.st_ino]
+        return ""
 
 
 def _loader() -> str:
@@ -97,25 +96,3 @@ def _loader() -> str:
     folders = [Path(harness.contract.__file__).parent, Path(strictjson.__file__).parent, schema_folder()]
     files = sorted(str(path) for folder in folders for path in folder.iterdir() if path.is_file())
     return hashlib.sha256(json.dumps([(name, _state(name)) for name in files]).encode()).hexdigest()
-
-
-def _file(project: Project) -> Path:
-    return cache_folder() / f"contracts-{hashlib.sha256(str(project.root).encode()).hexdigest()[:16]}.json"
-
-
-def _remembered(project: Project) -> dict[str, Any]:
-    with suppress(OSError, ValueError, LookupError, TypeError, NoCacheFolderError):
-        document = json.loads(_file(project).read_bytes())
-        if document["loader"] == _loader():
-            rows: dict[str, Any] = document["rows"]
-            return rows
-    return {}
-
-
-def _remember(project: Project, rows: dict[str, Any]) -> None:
-    with suppress(OSError, NoCacheFolderError):  # without a cache, the next status takes longer
-        file = _file(project)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        beside = file.with_name(f"{file.name}.{os.getpid()}")
-        beside.write_text(json.dumps({"loader": _loader(), "rows": rows}))
-        beside.replace(file)

@@ -7,7 +7,9 @@ for claim in survey.claims:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,22 +38,24 @@ __all__ = [
 class Staleness:
     """Why bundles no longer cover a project. Entries that ran the same code are looked up once."""
 
-    def __init__(self, project: Project, contracts: Iterable[Stated] = ()) -> None:
+    def __init__(self, project: Project, contracts: Iterable[Stated] = (), files: Iterable[Path] | None = None) -> None:
         """Args:
         contracts: what is known of the project's contracts.
+        files: the contract files, if they are known already.
         """
-        self._state = ProjectState(project, {one.id: one.digest for one in contracts})
-        self._known: dict[tuple[object, ...], tuple[Finding, ...]] = {}
+        self._state = ProjectState(project, {one.id: one.digest for one in contracts}, files)
+        self.remember = self._state.remember
+        self._known: dict[tuple[object, ...], tuple[tuple[Finding, ...], Mapping[str, str]]] = {}
 
     def __call__(self, entry: Entry) -> tuple[Finding, ...]:
         """Return the changes; empty if the bundle covers the project."""
-        sources = tuple(sorted(entry.sources.items()))
-        key = (entry.id, entry.verdict, entry.contract_digest, entry.falsifier, entry.subject, sources)
+        code = id(entry.sources)  # the index shares them between entries
+        key = (code, entry.id, entry.verdict, entry.contract_digest, entry.falsifier, entry.subject)
         if key not in self._known:
             # Without duplicates: the subject and the falsifier may use the same file.
             found = {(one.detail, str(one.fields)): one for one in changes(entry, self._state)}
-            self._known[key] = tuple(found.values())
-        return self._known[key]
+            self._known[key] = tuple(found.values()), entry.sources  # so that nothing else gets their id
+        return self._known[key][0]
 
 
 @final
@@ -79,22 +83,40 @@ class Survey:
             device: use only evidence from classes of device whose name contains this text.
             watch: see `harness.evidence.index.read`.
         """
+        with _uncollected():
+            return cls._of(project, evidence, device, watch)
+
+    @classmethod
+    def _of(cls, project: Project, evidence: Path | None, device: str, watch: Watch | None) -> Survey:
         contents = read(evidence or project.evidence, cache=cache_folder(), watch=watch)
         ran, own = {entry.id for entry in contents.entries}, set(project.files())
-        known = project.known()
+        known = project.known(own)
         contracts, refused = stated_claims(project, [path for path in known if path in own or path.stem in ran])
         if device:
             here = tuple(entry for entry in contents.entries if device in str(entry.device_class))
             contents = replace(contents, entries=here)
-        stale = Staleness(project, () if refused else contracts)  # a refused one can have the id of another
+        stale = Staleness(project, () if refused else contracts, known)  # a refused one can have the id of another
         claims = statuses(contracts, contents.entries, stale, datetime.now(UTC))
+        stale.remember()
         by_id = {path.stem: str(Status.UNRUN) for path in known if path not in own and path.stem not in ran}
         by_id |= {claim.id: str(claim.status) for claim in claims}
         found = cls(tuple(contracts), tuple(refused), contents, claims, stale, by_id)
         if not device and evidence in (None, project.evidence):
             sources = {name for entry in contents.entries for name in entry.sources}
-            remember(project, sources, by_id, contents.state)
+            remember(project, known, sources, by_id, contents.state)
         return found
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Look for no unused cycles meanwhile: of a hundred thousand entries there are none, but each search takes long."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @final

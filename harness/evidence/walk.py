@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from harness.evidence.bundle_layout import DEEPEST, MANIFEST, OBSERVATION, RECORD, UNFINISHED
+from harness.machine.file_memory import identity
 
-__all__ = ["identity", "state_of", "walk"]
+__all__ = ["state_of", "walk"]
 
 
 def walk(root: Path) -> Iterator[tuple[bytes, str]]:
@@ -21,11 +21,11 @@ def walk(root: Path) -> Iterator[tuple[bytes, str]]:
     pending: list[tuple[str, int]] = [(".", 0)]
     while pending:
         name, depth = pending.pop()
-        folder = os.path.join(root, name)
+        folder = f"{root}/{name}"
         try:
-            where = identity(os.path.join(folder, RECORD))
+            where = identity(f"{folder}/{RECORD}")
             try:
-                where += f" {identity(os.path.join(folder, MANIFEST))}"
+                where += f" {identity(f'{folder}/{MANIFEST}')}"
             except FileNotFoundError:
                 where = f"! {MANIFEST} is missing"
             yield os.fsencode(name), where
@@ -47,14 +47,7 @@ def walk(root: Path) -> Iterator[tuple[bytes, str]]:
             yield os.fsencode(name), f"! {RECORD} is missing"
         elif depth < DEEPEST:
             folders = [entry.name for entry in inside if entry.is_dir(follow_symlinks=False)]
-            pending += [(os.path.join(name, one), depth + 1) for one in folders if not one.startswith(UNFINISHED)]
-
-
-def identity(path: str) -> str:
-    """Return the inode, size and times of a file: if it is the same, the content is taken as unchanged."""
-    status = os.stat(path, follow_symlinks=False)
-    kind = "" if stat.S_ISREG(status.st_mode) else " no regular file"
-    return f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}{kind}"
+            pending += [(f"{name}/{one}", depth + 1) for one in folders if not one.startswith(UNFINISHED)]
 
 
 def state_of(found: Mapping[bytes, str]) -> str:

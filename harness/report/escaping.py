@@ -15,6 +15,8 @@ _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"}
 
 def printable(text: str) -> str:
     """Return one line in which characters that control terminals, reorder text or break XML are escaped."""
+    if text.isprintable():
+        return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 

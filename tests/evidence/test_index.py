@@ -196,6 +196,22 @@ def _spoil_documents(path: Path) -> None:
         connection.execute("UPDATE bundles SET document = '{'")
 
 
+def _poison(path: Path) -> None:
+    """A FAIL where a PASS was: nothing that SQLite or JSON would notice."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE bundles SET document = replace(document, 'PASS', 'FAIL')")
+
+
+def _other_claim(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE bundles SET claim = 'F-OTHER-001'")
+
+
+def _other_sources(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE sources SET document = substr(document, 1, 8) || '{}'")
+
+
 def _future(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 99")
@@ -210,9 +226,12 @@ def _future(path: Path) -> None:
         lambda path: path.write_bytes(path.read_bytes()[:4096] + b"\xff" * 8192),
         _foreign,
         _spoil_documents,
+        _poison,
+        _other_claim,
+        _other_sources,
         _future,
     ],
-    ids=["empty", "garbage", "cut", "overwritten", "foreign", "documents", "future"],
+    ids=["empty", "garbage", "cut", "overwritten", "foreign", "documents", "poison", "claim", "sources", "future"],
 )
 def test_a_damaged_cache_is_made_anew(
     tmp_path: Path, cache: Path, damage: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch

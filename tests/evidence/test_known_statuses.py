@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.base import strictjson
 from harness.contract.project import Project
 from harness.evidence import known_statuses as module
 from harness.evidence.known_statuses import known_statuses, remember
 from harness.evidence.walk import state_of, walk
+from harness.machine.file_memory import recall
 from harness.machine.paths import cache_folder
 from tests.contracts import document, write_contract, write_project
 from tests.evidence.factory import sealed
@@ -27,7 +27,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
     found = Project.find(write_project(tmp_path / "project"))
     sealed(found.root)
-    remember(found, [SOURCE, "gone.py"], STATUSES, state_of(dict(walk(found.evidence))))
+    remember(found, found.known(), [SOURCE, "gone.py"], STATUSES, state_of(dict(walk(found.evidence))))
     return found
 
 
@@ -42,7 +42,7 @@ def test_what_was_remembered_is_known(project: Project) -> None:
     (file,) = cache_folder().iterdir()
     assert file.name.removeprefix("statuses-").removesuffix(".json").isalnum()
     assert len(file.name) == len("statuses-.json") + 16
-    assert strictjson.load(file)["sources"] == ["falsifiers/demo/sorting.py", "gone.py"]
+    assert recall("statuses", project.root, "")["sources"] == ["falsifiers/demo/sorting.py", "gone.py"]
     other = Project.find(write_project(project.root.parent / "other"))
     assert not is_known(other)
 
@@ -99,5 +99,5 @@ def test_without_a_cache_nothing_is_remembered(project: Project, monkeypatch: py
     """That is no error."""
     (project.root / "file").touch()
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(project.root / "file"))
-    remember(project, [], STATUSES, state_of(dict(walk(project.evidence))))
+    remember(project, project.known(), [], STATUSES, state_of(dict(walk(project.evidence))))
     assert not is_known(project)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,13 @@ import pytest
 from harness.base.schemas import Problem
 from harness.base.vocabulary import Verdict
 from harness.contract import ContractError
+from harness.contract.mentions import mentions
 from harness.contract.project import Project
 from harness.evidence.stated_claims import Stated
 from harness.evidence.survey import Gaps, Survey, gaps
 from tests.contracts import IDENTIFIER, contract_of, document, write_contract, write_project
 from tests.evidence.entries import entry
-from tests.evidence.factory import MUTANTS
+from tests.evidence.factory import MUTANTS, sealed
 
 
 def test_gaps_of_every_kind() -> None:
@@ -54,3 +56,38 @@ def test_a_refused_contract_has_no_status(tmp_path: Path, monkeypatch: pytest.Mo
     write_contract(root, "{}", "F-DEMO-B-002")
     survey = Survey.of(Project.find(root))
     assert (len(survey.refused), survey.by_id) == (1, {IDENTIFIER: "UNRUN"})
+
+
+DAMAGES: list[Callable[[Path], object]] = [
+    Path.unlink,
+    lambda file: file.write_bytes(b""),
+    lambda file: file.write_bytes(file.read_bytes()[:-20]),
+    lambda file: file.write_bytes(file.read_bytes().replace(b"F-DEMO-SORT-001", b"F-DEMO-LOST-001")),
+    lambda file: file.write_bytes(file.read_bytes().replace(b"UNRUN", b"STALE").replace(b"sorting", b"nothing")),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_no_damaged_cache_changes_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], object]
+) -> None:
+    """Each file of the cache, by itself; and a source that changes is noticed although its imports are known."""
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
+    project = Project.find(write_project(tmp_path / "project"))
+    sealed(project.root)
+    write_contract(project.root, document())
+
+    def answer() -> object:
+        survey = Survey.of(project)
+        return survey.claims, len(survey.refused), survey.contents, survey.by_id, mentions(project)
+
+    expected = answer()
+    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert {path.name.partition("-")[0] for path in files if path.suffix == ".json"} == {
+        "contracts", "imports", "mentions", "statuses",
+    }  # fmt: skip
+    for file in files:
+        damage(file)
+        assert answer() == expected
+    (project.root / "falsifiers" / "demo" / "sorting.py").write_text("x = 1\n")
+    assert answer() != expected

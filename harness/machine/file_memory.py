@@ -1,0 +1,98 @@
+"""What commands read out of files, kept in the cache folder until the files change.
+
+    memory = FileMemory("mentions", root, pattern)
+    for file in files:
+        memory.of(file, ids_in)  # reads the file only if it changed
+    memory.save()
+
+A file of the same inode, size and times is taken as unchanged. What is kept counts only as it was written: its first
+line is a digest of the rest, so a damaged or edited document is forgotten. You may delete it at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar, final
+
+from harness.machine.paths import NoCacheFolderError, cache_folder
+
+__all__ = ["FileMemory", "identity", "keep", "recall"]
+
+T = TypeVar("T")
+
+
+def identity(path: str, *, of_target: bool = False) -> str:
+    """Return the inode, size and times of a file: if it is the same, the content is taken as unchanged.
+
+    Args:
+        of_target: if the path is a link, use the file to which it leads.
+    """
+    status = os.stat(path, follow_symlinks=of_target)
+    kind = "" if stat.S_ISREG(status.st_mode) else " no regular file"
+    return f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}{kind}"
+
+
+@final
+class FileMemory:
+    """A value for each file, as JSON has it. Files that are not asked for between two saves are forgotten."""
+
+    def __init__(self, kind: str, root: Path, key: str) -> None:
+        """Args:
+        kind: the beginning of the document's name.
+        root: of the project.
+        key: what the values depend on besides the files.
+        """
+        self._place = kind, root, key
+        self._known: dict[str, Any] = recall(*self._place) or {}
+        self._asked: dict[str, Any] = {}
+
+    def of(self, file: str, make: Callable[[str], T]) -> T:
+        """Return the value of a file; `make` computes it from the file alone. Links are followed."""
+        if file not in self._asked:
+            try:
+                state = identity(file, of_target=True)
+            except OSError:
+                return make(file)
+            row = self._known.get(file)
+            self._asked[file] = row if row is not None and row[0] == state else [state, make(file)]
+        value: T = self._asked[file][1]
+        return value
+
+    def save(self) -> None:
+        """Keep the values of the files that were asked for."""
+        if self._asked != self._known:
+            keep(*self._place, self._asked)
+
+
+def recall(kind: str, root: Path, key: str) -> Any:
+    """Return what was kept for a project with this key; None if there is nothing, or something else changed it."""
+    with suppress(OSError, ValueError, NoCacheFolderError):
+        digest, _, text = _file(kind, root).read_bytes().partition(b"\n")
+        if digest == _digest(key, text):
+            return json.loads(text)
+    return None
+
+
+def keep(kind: str, root: Path, key: str, document: Any) -> None:
+    """Keep a document of JSON values for a project. Without a writable cache folder nothing is kept."""
+    text = json.dumps(document).encode()
+    with suppress(OSError, NoCacheFolderError):
+        file = _file(kind, root)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        beside = file.with_name(f"{file.name}.{os.getpid()}")
+        beside.write_bytes(_digest(key, text) + b"\n" + text)
+        beside.replace(file)
+
+
+def _digest(key: str, text: bytes) -> bytes:
+    return hashlib.sha256(os.fsencode(key) + b"\n" + text).hexdigest().encode()
+
+
+def _file(kind: str, root: Path) -> Path:
+    return cache_folder() / f"{kind}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}.json"
