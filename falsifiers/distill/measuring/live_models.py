@@ -61,7 +61,11 @@ def _built(setting: Setting, model: nn.Module) -> Any:
         raise NotShown(f"{type(model).__name__} has no configuration that transformers knows")
     with tempfile.TemporaryDirectory(dir=setting.workspace) as folder, torch.no_grad():
         config.save_pretrained(folder)
-        found = built(Path(folder), "", dict(model.named_parameters()), setting)
+        weights = {name: one.detach() for name, one in model.named_parameters()}
+        try:
+            found = built(Path(folder), "", weights, setting)
+        except NotShown as error:
+            raise NotShown(f"transformers builds no model of these weights from {type(config).__name__}") from error
     if not type(found).__module__.startswith("transformers."):
         raise NotShown(f"{type(found).__name__} is a class of the subject's own")
     return found

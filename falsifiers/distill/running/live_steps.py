@@ -1,8 +1,8 @@
-"""Judges each step of a live AdamW by its own settings, if they are not those of the claim.
+"""Judges each step of a live optimizer by its own settings, if they are not those of the claim.
 
 A claim's watch expects the schedule of the claim and torch's defaults. Most claims only count the steps that moved the
-weights, so a Trainer may have a schedule, a weight decay and parameter groups of its own. Then its step must be the one
-that its optimizer's groups ask for, as the falsifier reads them just before the step.
+weights, so a Trainer may have a schedule, a weight decay and parameter groups of its own. Then a step of AdamW must be
+the one that its groups ask for, as the falsifier reads them just before the step.
 """
 
 from __future__ import annotations
@@ -38,24 +38,29 @@ class LiveSteps:
         self._stated = Configuration.of(parameters)
         self._optimizer: Any = None
         self._asked: list[tuple[list[str], Configuration]] = []
-        self._frozen: list[str] = []
+        self._frozen: set[str] = set()
+        self._rests = False
         self._before: dict[str, Tensor] = {}
 
     def prepare(self, step: int, optimizer: Any) -> None:
         """Read the live settings just before a step; copy some of the weights if the claim's watch expects others."""
         self._optimizer = optimizer = getattr(optimizer, "optimizer", optimizer)  # accelerate's wrapper
         self._before = {}
-        if not isinstance(self._on_step, StepWatch) or not isinstance(optimizer, torch.optim.AdamW):
+        if not isinstance(self._on_step, StepWatch):
             return
-        names = {weight: name for name, weight in self._model.named_parameters()}
-        self._asked = [
-            ([names.pop(weight) for weight in group["params"] if weight in names], self._of_group(group))
-            for group in optimizer.param_groups
-        ]
-        self._frozen = list(names.values())
+        groups = optimizer.param_groups
+        weights = dict(self._model.named_parameters())
+        names = {weight: name for name, weight in weights.items()}
+        self._asked = []
+        if isinstance(optimizer, torch.optim.AdamW):
+            self._asked = [
+                ([names.pop(one) for one in group["params"] if one in names], self._of_group(group)) for group in groups
+            ]
+            self._frozen = set(names.values())
         stated = replace(self._stated, learning_rate=self._stated.rate(step), warmup_steps=0)
-        if any(live != stated for _, live in self._asked):
-            self._before = sampled(dict(self._model.named_parameters()))
+        self._rests = step == 1 and all(group["lr"] == 0 for group in groups)
+        if self._rests or any(live != stated for _, live in self._asked):
+            self._before = sampled(weights)
 
     def __call__(self, step: int, **values: float) -> None:
         """Hand the step on, and count it by its own settings."""
@@ -66,16 +71,18 @@ class LiveSteps:
         changes, looks = watch.changes, watch.looks
         watch(step, **values)
         if watch.looks == looks + 1 and not isinstance(changes, Hidden):
-            watch.changes = changes + self._is_as_asked(step)
+            watch.changes = changes + self._is_as_asked()
 
-    def _is_as_asked(self, step: int) -> bool:
+    def _is_as_asked(self) -> bool:
         """Whether the weights moved, each by one step of its group, or rested in a first step of rate 0."""
         after = sampled(dict(self._model.named_parameters()))
         moved = {name for name, one in self._before.items() if not torch.equal(one, after[name])}
-        rests = step == 1 and all(live.learning_rate == 0 for _, live in self._asked)
-        if bool(moved) == rests or not moved.isdisjoint(self._frozen) or not self._optimizer.state:
+        if bool(moved) == self._rests:
             return False
-        return all(self._is_one_step(names, live, after) for names, live in self._asked)
+        if not self._asked:
+            return True
+        is_stepped = bool(self._optimizer.state) and moved.isdisjoint(self._frozen)
+        return is_stepped and all(self._is_one_step(names, live, after) for names, live in self._asked)
 
     def _is_one_step(self, names: list[str], live: Configuration, after: Mapping[str, Tensor]) -> bool:
         """Whether the weights of a group changed by one step with their slots. Without a gradient they have none."""

@@ -147,9 +147,14 @@ def schedules_itself(setting: Setting) -> KDTrainer:
     return _schedules_itself(setting, KDTrainer)
 
 
-def _schedules_itself(setting: Setting, kind: type[KDTrainer]) -> KDTrainer:
+def descends(setting: Setting) -> KDTrainer:
+    """Healthy: the same with another optimizer."""
+    return _schedules_itself(setting, KDTrainer, optim="sgd")
+
+
+def _schedules_itself(setting: Setting, kind: type[KDTrainer], **changed: Any) -> KDTrainer:
     own = {"lr_scheduler_type": "cosine", "warmup_steps": 2, "learning_rate": setting.parameters["learning_rate"]}
-    trainer = new_trainer(setting, kind, **own)
+    trainer = new_trainer(setting, kind, **own, **changed)
     trainer.optimizer = trainer.lr_scheduler = None
     return trainer
 

@@ -73,9 +73,10 @@ def outcomes(folder: Path, claim: str, function: str, **changed: Any) -> dict[st
     return {name: outcome for name, outcome in judged.items() if not name.startswith(NOISY)}
 
 
-def test_a_schedule_of_its_own_is_not_refuted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("function", ["schedules_itself", "descends"])
+def test_a_schedule_of_its_own_is_not_refuted(function: str, tmp_path: Path) -> None:
     """Its first rate is 0, so its first step moves nothing; the later ones are judged by its own rates."""
-    found = outcomes(tmp_path, MAX_STEPS, "schedules_itself")
+    found = outcomes(tmp_path, MAX_STEPS, function)
     assert {name: outcome for name, outcome in found.items() if outcome is not Outcome.PASS} == {}
 
 
