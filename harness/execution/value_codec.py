@@ -33,6 +33,10 @@ Blobs = list[Any]
 """Objects with the buffer protocol; JSON refers to them by their places."""
 
 
+_GAPS = 16
+"""Times the memory of its elements that a tensor with strides of its own may span."""
+
+
 class NotCarried(NotMeasured):
     """A type has no codec. The text says which, and why."""
 
@@ -266,23 +270,36 @@ def _pack_tensor(value: Any, blobs: Blobs) -> Any:
     plain = torch.Tensor.detach(value).as_subclass(torch.Tensor).resolve_conj().resolve_neg().to_dense()
     flat = plain.to("cpu").contiguous().reshape(-1)
     blobs.append(flat.view(torch.uint8).numpy() if flat.numel() else b"")
-    return [str(plain.dtype).removeprefix("torch."), list(plain.shape), str(plain.device), len(blobs) - 1]
+    strides = [] if plain.is_contiguous() or not _is_compact(plain.shape, plain.stride()) else list(plain.stride())
+    return [str(plain.dtype).removeprefix("torch."), list(plain.shape), strides, str(plain.device), len(blobs) - 1]
 
 
 def _unpack_tensor(sent: Any, blobs: Sequence[Any]) -> Any:
     torch = sys.modules["torch"]
-    name, shape, device, place = _items(sent)
+    name, shape, steps, device, place = _items(sent)
     dtype = getattr(torch, _SCALARS[str].unpack(name, blobs))
     sizes = [_SCALARS[int].unpack(size, blobs) for size in _items(shape)]
+    strides = [_SCALARS[int].unpack(stride, blobs) for stride in _items(steps)]
     if not isinstance(dtype, torch.dtype) or any(size < 0 for size in sizes):
         raise _wrong(sent, "a tensor's dtype and shape")
+    if strides and (len(strides) != len(sizes) or not _is_compact(sizes, strides)):
+        raise _wrong(sent, "a tensor's strides")
     blob = _blob(place, blobs)
     if memoryview(blob).nbytes != math.prod(sizes) * dtype.itemsize:
         raise _wrong(sent, "a tensor of as many bytes")
     if not math.prod(sizes):
         return torch.empty(sizes, dtype=dtype, device=device)
-    return (
-        torch.frombuffer(blob if isinstance(blob, bytearray) else bytearray(blob), dtype=dtype)
-        .reshape(sizes)
-        .to(device)
-    )
+    flat = torch.frombuffer(blob if isinstance(blob, bytearray) else bytearray(blob), dtype=dtype).reshape(sizes)
+    if not strides:
+        return flat.to(device)
+    return torch.empty_strided(sizes, strides, dtype=dtype, device=device).copy_(flat)
+
+
+def _is_compact(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether no two elements share a place, and the gaps between them are small: then a copy keeps the strides."""
+    extent = 1
+    for stride, size in sorted(zip(strides, sizes, strict=True)):
+        if stride < (extent if size > 1 else 0):
+            return False
+        extent += stride * (size - 1)
+    return 0 < extent <= _GAPS * math.prod(sizes)

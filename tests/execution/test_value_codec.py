@@ -77,16 +77,37 @@ DTYPES = [torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool,
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 4), (2, 3, 4)])
 def test_tensors_arrive_bit_by_bit(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    """Contiguous, without a graph, whatever the strides were."""
+    """Without a graph, and with strides of their own."""
     tensor = (torch.randn(shape) * 3).to(dtype)
     for one in (tensor, tensor.mT.contiguous().mT if tensor.ndim > 1 else tensor):
         batch = there_and_back(Batch, Batch(one, {"a": tensor}))
         assert (batch.values.dtype, batch.values.shape) == (dtype, torch.Size(shape))
         assert torch.equal(batch.values, tensor)
+        assert batch.values.stride() == one.stride()
         assert torch.equal(batch.more["a"], tensor)
     weight = torch.nn.Parameter(torch.ones(2, requires_grad=True) * 2)
     found = there_and_back(Batch, Batch(weight, {})).values
     assert (type(found), found.requires_grad) == (torch.Tensor, False)
+
+
+def test_strides_arrive_unless_places_are_shared_or_far_apart() -> None:
+    """A part of a tensor, a number that is spread, and a few numbers of a long one."""
+    whole = torch.arange(640.0).reshape(10, 64)
+    for one, strides in ((whole[:, 8:24], (64, 1)), (whole[:1].expand(10, 64), (64, 1)), (whole[:, ::32], (2, 1))):
+        found = there_and_back(Batch, Batch(one, {})).values
+        assert torch.equal(found, one)
+        assert found.stride() == strides
+
+
+@pytest.mark.parametrize("strides", [[1, 1], [64], [-2, 1], [1000, 1]])
+def test_strides_that_no_tensor_has_are_refused(strides: list[int]) -> None:
+    """Of a subject, which can send anything."""
+    codec = codec_of(Batch)
+    blobs: list[bytes] = []
+    sent = codec.pack(Batch(torch.zeros(2, 3), {}), blobs)
+    sent[0][2] = strides
+    with pytest.raises(TypeError):
+        codec.unpack(sent, blobs)
 
 
 def test_nan_arrives_as_it_is() -> None:
