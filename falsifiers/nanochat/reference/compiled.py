@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch._inductor import config as inductor
 from torch.nn.functional import cross_entropy
 
 from falsifiers.nanochat.reference.model import IGNORED
@@ -22,6 +23,7 @@ class CompiledLoss:
     def __init__(self, setting: Setting) -> None:
         """Take Liger's loss on a GPU, and elsewhere one that asks for the count of rows as Liger's does."""
         self._compiler = setting.parameters["compiler"]
+        inductor.compile_threads = 1  # a trial starts no pool of processes, one for each core of a large host
         self.loss: Loss = _with_count if setting.device == "cpu" else _liger()
 
     def eager(self) -> Loss:
