@@ -104,7 +104,7 @@ class BucketIndex:
     def insert(self, keys: Tensor, scores: Tensor) -> Inserted:
         """Insert distinct keys, in order, which are not there."""
         self.version += 1
-        order = self.buckets_of(keys).sort(stable=True)
+        order = (self.hashes(keys) & (self.buckets - 1)).sort(stable=True)
         which, counts = order.values.unique_consecutive(return_counts=True)
         found = torch.full_like(keys, -1)
         evicted = torch.zeros(len(keys), dtype=torch.int8, device=self.device)
@@ -142,16 +142,15 @@ class BucketIndex:
         """Return the slots that have a key."""
         return self.digests.nonzero().squeeze(1)
 
-    def buckets_of(self, keys: Tensor) -> Tensor:
-        """Return the bucket of each key."""
-        out, block = torch.empty_like(keys), 1024
-        launch(
-            "buckets_of", self.device, triton.cdiv(len(keys), block), keys, len(keys), out, self.buckets, block=block
-        )
+    def hashes(self, keys: Tensor) -> Tensor:
+        """Return the hash of each key, whose lowest bits say its bucket."""
+        out, block = torch.empty_like(keys), 1024 if self.device.type == "cuda" else 256
+        launch("hashes", self.device, triton.cdiv(len(keys), block), keys, len(keys), out, block=block)
         return out
 
     def _find(self, keys: Tensor, *, touch: bool, counted: bool, score: int, weights: Tensor | None) -> Tensor:
-        slots, block = torch.empty_like(keys), 32 if self.device.type == "cuda" else 256
+        slots = torch.empty_like(keys)
+        block = 32 if self.device.type == "cuda" else triton.next_power_of_2(min(len(keys), 256) or 1)
         launch(
             "find", self.device, triton.cdiv(len(keys), block),
             keys, len(keys), slots, self.digests, self.keys, self.scores, self.batches, self.buckets, score, self.batch,

@@ -148,6 +148,17 @@ class DynamicTable:
             width=self.width, dim=recipe.dim, rule=_RULES[recipe.optimizer], tiered=self.cache is not None,
         )  # fmt: skip
 
+    def summed(self, rows: Tensor, places: Tensor, number: int) -> Tensor:
+        """Return the sums [number, dim] of the rows [n, dim] of each place, in their order."""
+        order, counts = places.sort(stable=True).indices, places.bincount(minlength=number)
+        starts = counts.cumsum(0) - counts
+        rows = rows.contiguous()
+        pieces, piece_starts, piece_counts = self._in_pieces(rows, order, starts, counts)
+        out = self._sums(rows, order, starts, counts.where(piece_counts == 0, 0))
+        long = (piece_counts > 0).nonzero().squeeze(1)
+        out[long] = self._sums(pieces, None, piece_starts[long], piece_counts[long])
+        return out
+
     def dump(self, path: Path, at_least: int | None = None) -> None:
         """Write all keys, or those of a score, with values, scores and state."""
         save_file({name: one.contiguous().cpu() for name, one in self.dumped(at_least).items()}, path)
@@ -242,15 +253,21 @@ class DynamicTable:
             first = pieces.cumsum(0) - pieces
             run = torch.arange(len(counts), device=self.device).repeat_interleave(pieces)
             done = (torch.arange(len(run), device=self.device) - first[run]) * _PIECE
-            sums = torch.empty(len(run), self.recipe.dim, device=self.device)
-            self._launch(
-                "sum_runs", len(run), self.recipe.dim,
-                source, order, starts[run] + done, (counts[run] - done).clamp_max(_PIECE), sums, len(run),
-                dim=self.recipe.dim, ordered=ordered,
-            )  # fmt: skip
-            source, ordered, starts, counts = sums, False, first, pieces
+            by = order if ordered else None
+            source = self._sums(source, by, starts[run] + done, (counts[run] - done).clamp_max(_PIECE))
+            ordered, starts, counts = False, first, pieces
         piece_starts[long], piece_counts[long] = starts, counts
         return source, piece_starts, piece_counts
+
+    def _sums(self, rows: Tensor, order: Tensor | None, starts: Tensor, counts: Tensor) -> Tensor:
+        """Return the sum of each run of rows, or of a run of `order`, which names rows."""
+        sums = torch.empty(len(starts), self.recipe.dim, device=self.device)
+        self._launch(
+            "sum_runs", len(starts), self.recipe.dim,
+            rows, starts if order is None else order, starts, counts, sums, len(starts),
+            dim=self.recipe.dim, ordered=order is not None,
+        )  # fmt: skip
+        return sums
 
     def _copy(
         self, near: Tensor, places: Tensor, other: Tensor, at: Tensor | None, width: int, *,
@@ -270,7 +287,7 @@ class DynamicTable:
         )  # fmt: skip
 
     def _launch(self, name: str, rows: int, numbers: int, *arguments: Any, **constants: Any) -> None:
-        block = 4 if self.device.type == "cuda" else 256
+        block = 4 if self.device.type == "cuda" else triton.next_power_of_2(min(rows, 256) or 1)
         columns = triton.next_power_of_2(numbers)
         launch(name, self.device, triton.cdiv(rows, block), *arguments, **constants, block=block, columns=columns)
 

@@ -46,11 +46,12 @@ def _bucket(mixed, buckets):  # type: ignore[no-untyped-def]
 
 
 @triton.jit(do_not_specialize=NUMBERS)
-def buckets_of(keys, count, out, buckets, block: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Write the bucket of each key."""
+def hashes(keys, count, out, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Write the hash of each key."""
     item = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     live = item < count
-    tl.store(out + item, _bucket(_mixed(tl.load(keys + item, mask=live, other=0)), buckets), mask=live)
+    mixed = _mixed(tl.load(keys + item, mask=live, other=0))
+    tl.store(out + item, mixed.to(tl.int64, bitcast=True), mask=live)
 
 
 @triton.jit(do_not_specialize=NUMBERS)

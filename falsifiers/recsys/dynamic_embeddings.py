@@ -1,0 +1,220 @@
+"""F-DYNEMB-LOOKUP-001, -EVICT-001, -REHASH-001 and -DUMP-001: a dynamic table has what its model has, at every step.
+
+Each scenario trains a table by itself: lookups with inserts, gradients through autograd, evaluations in between. What
+follows a scenario with a mistake shows nothing more and is left out.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from falsifiers.recsys.dynamic_tables import Recipe, Scoring, Tables
+from falsifiers.recsys.oracle.dynamic_table import BUCKET, keys_in_bucket
+from falsifiers.recsys.table_ranks import of_ranks
+from falsifiers.recsys.table_watch import Found, Watch, chance_of, drawn_keys
+from harness import Trial
+
+__all__ = ["falsify_dumps", "falsify_evictions", "falsify_growth", "falsify_lookups"]
+
+HOT = 21
+"""How often the hot keys of NVIDIA's test are asked for."""
+_LARGEST = (1 << 63) - 1
+
+Scenario = Callable[[], Found]
+
+
+def falsify_lookups(trial: Trial[Tables]) -> None:
+    """Train on keys of the whole range, on two ranks, through a cache, and on too many keys for a bucket."""
+    batch, dim, buckets = (trial.parameters[name] for name in ("batch", "dim", "buckets"))
+
+    def of_all_kinds(**more: Any) -> Found:
+        chance = chance_of(trial.seed, more)
+        watch = Watch.of(trial, Recipe(dim, seed=trial.seed, **more), chance)
+        pool = drawn_keys(chance, 3 * batch)
+        for step in range(trial.parameters["lookups"]):
+            known = (0, 1, 2, 1)[step % 4] * batch
+            some = [*pool[known : known + batch], *chance.choices(pool[: known + batch], k=batch // 3)]
+            watch.train(chance.sample(some, len(some)), -step if watch.recipe.scoring == "custom" else None)
+            watch.evaluate(chance.sample(pool, batch))
+        watch.evaluate(pool)
+        return watch.found
+
+    def crowded() -> Found:
+        """Ask for more keys of one bucket than it has slots."""
+        chance = chance_of(trial.seed, "crowded")
+        watch = Watch.of(trial, Recipe(dim, 2, 2, "step", "adagrad", initial="constant", spread=0.5), chance)
+        crowd = keys_in_bucket(1, 2, BUCKET + 9, trial.seed)
+        watch.train(crowd[:100])
+        watch.train([*crowd, *drawn_keys(chance, 9)])
+        watch.evaluate(crowd)
+        return watch.found
+
+    _run(
+        trial,
+        [
+            lambda: of_ranks(trial),
+            lambda: of_all_kinds(buckets=1, most_buckets=buckets),
+            crowded,
+            lambda: of_all_kinds(
+                buckets=buckets, most_buckets=buckets, scoring="lfu", optimizer="adam", initial="normal",
+                cached_buckets=max(1, buckets // 4),
+            ),
+            lambda: of_all_kinds(
+                buckets=buckets // 2, most_buckets=buckets // 2, scoring="custom", optimizer="rowwise_adagrad",
+                cached_buckets=max(1, buckets // 4),
+            ),
+        ],
+        {
+            "value_errors": "value_error", "rows_of_absent": "absent", "survivors": "survivors",
+            "wrong_sizes": "sizes", "wrong_scores": "scores",
+        },
+    )  # fmt: skip
+
+
+def falsify_evictions(trial: Trial[Tables]) -> None:
+    """Fill tables beyond their capacity under each kind of score."""
+
+    def filled(scoring: Scoring, buckets: int) -> Found:
+        chance, slots = chance_of(trial.seed, scoring), buckets * BUCKET
+        watch = Watch.of(trial, Recipe(trial.parameters["dim"], buckets, buckets, scoring), chance)
+        keys = drawn_keys(chance, 2 * slots)
+        hot = keys[: slots // 8]
+
+        def score(hot: bool = False) -> int | None:
+            return None if scoring != "custom" else _LARGEST if hot else chance.choice((-_LARGEST - 1, -1, 0, 1, -7))
+
+        watch.train(keys[: slots // 2], score())
+        watch.train(chance.sample(hot * HOT, len(hot) * HOT), score(hot=True))
+        watch.train(keys[slots // 4 : slots], score())
+        for start in range(slots, 2 * slots, slots // 4):
+            watch.train([*keys[start : start + slots // 4], *chance.sample(keys[slots // 2 : slots], 5)], score())
+            watch.evaluate(keys)
+        if scoring in ("lfu", "custom"):
+            watch.lose(hot)
+        return watch.found
+
+    buckets = trial.parameters["buckets"]
+    _run(
+        trial,
+        [
+            lambda: filled("lfu", buckets),
+            lambda: filled("custom", buckets // 2),
+            lambda: filled("timestamp", buckets // 2),
+            lambda: filled("step", buckets // 2),
+        ],
+        {"survivors": "survivors", "hot_keys_lost": "hot", "wrong_sizes": "sizes", "value_errors": "value_error"},
+    )
+
+
+def falsify_growth(trial: Trial[Tables]) -> None:
+    """Fill tables to exactly half, and by one key more, until they have grown to their most."""
+
+    def grown(**more: Any) -> Found:
+        chance = chance_of(trial.seed, more)
+        recipe = Recipe(trial.parameters["dim"], 1, trial.parameters["buckets"], seed=trial.seed, **more)
+        watch = Watch.of(trial, recipe, chance)
+        keys = drawn_keys(chance, recipe.most_buckets * BUCKET // 2 + 40)
+        buckets, known = 1, 0
+        while buckets <= recipe.most_buckets:
+            for upto in (buckets * BUCKET // 2, buckets * BUCKET // 2 + 1):
+                new = keys[known:upto]
+                watch.train([*new, *new[:3], *chance.sample(keys[:known], min(known, 20))])
+                known = max(known, upto)
+                watch.dump(trial.workspace / "table.safetensors")
+            buckets *= 2
+        watch.train(keys)
+        watch.evaluate(keys)
+        watch.dump(trial.workspace / "table.safetensors")
+        return watch.found
+
+    _run(
+        trial,
+        [
+            lambda: grown(scoring="lfu", optimizer="adam"),
+            lambda: grown(scoring="step", optimizer="adagrad", cached_buckets=1),
+        ],
+        {
+            "wrong_capacities": "capacities", "wrong_sizes": "sizes", "value_errors": "value_error",
+            "state_errors": "state_error", "wrong_scores": "scores", "lost_keys": "keys",
+        },
+    )  # fmt: skip
+
+
+def falsify_dumps(trial: Trial[Tables]) -> None:
+    """Train, dump, load elsewhere, and train both once more; dump the keys since a score, and replay them."""
+    batch, buckets = trial.parameters["batch"], trial.parameters["buckets"]
+
+    def dumped(**more: Any) -> Found:
+        chance = chance_of(trial.seed, more)
+        watch = Watch.of(trial, Recipe(trial.parameters["dim"], buckets, buckets, seed=trial.seed, **more), chance)
+        pool = drawn_keys(chance, 2 * buckets * BUCKET)
+        files = [trial.workspace / f"{name}.safetensors" for name in ("first", "again", "since", "then", "other")]
+        for step in range(trial.parameters["lookups"]):
+            watch.train(chance.choices(pool[step * batch // 4 :], k=batch))
+        whole = watch.dump(files[0])
+        if not watch.found.clean:
+            return watch.found
+        scores = sorted({one.score for one in watch.model.entries.values()})
+        for score in {scores[0], scores[len(scores) // 2], scores[-1]}:
+            watch.dump_since(files[2], score, whole)
+        other = watch.loaded(trial, files[0])
+        other.same(whole, other.dump(files[1]))
+        more_keys = chance.choices(pool, k=batch)
+        other.chance = copy.deepcopy(chance)
+        for one in (watch, other):
+            one.train(more_keys)
+            one.evaluate(pool)
+        then = watch.dump(files[3])
+        other.same(then, other.dump(files[4]), but=("scores",))
+        watch.found.add(other.found)
+        return watch.found
+
+    def replayed(scoring: Scoring) -> Found:
+        """Load the keys since the last step over an older dump, while nothing is evicted."""
+        chance = chance_of(trial.seed, "replayed", scoring)
+        watch = Watch.of(trial, Recipe(trial.parameters["dim"], 1, 1, scoring, "adam", seed=trial.seed), chance)
+        first, since, then = (trial.workspace / f"{name}.safetensors" for name in ("first", "since", "then"))
+        pool = drawn_keys(chance, BUCKET)
+        watch.train(pool[:90])
+        watch.dump(first)
+        watch.train(pool[60:])
+        watch.dump_since(since, watch.model.lookups, watch.dump(then))
+        other = watch.loaded(trial, first)
+        with other.fault():
+            other.table.load(since)
+        other.found = Found()
+        other.count()
+        other.evaluate(pool)
+        other.dump(then)
+        watch.found.add(other.found)
+        return watch.found
+
+    _run(
+        trial,
+        [
+            lambda: dumped(scoring="lfu", optimizer="adagrad"),
+            lambda: dumped(scoring="timestamp", optimizer="adam", cached_buckets=max(1, buckets // 4)),
+            lambda: dumped(scoring="step", optimizer="rowwise_adagrad"),
+            lambda: replayed("step"),
+        ],
+        {
+            "wrong_keys": "keys", "value_errors": "value_error", "state_errors": "state_error",
+            "wrong_scores": "scores", "wrong_increments": "increments", "changed_tensors": "bits",
+            "wrong_sizes": "sizes",
+        },
+    )  # fmt: skip
+
+
+def _run(trial: Trial[Tables], scenarios: list[Scenario], names: dict[str, str]) -> None:
+    """Run scenarios until one finds a mistake, and record by name what each has found."""
+    found: list[Found] = []
+    for scenario in scenarios:
+        found.append(scenario())
+        if not found[-1].clean:
+            break
+    trial.measure(scenarios=len(found), **{name: [getattr(one, of) for one in found] for name, of in names.items()})
+    trial.resolve(device=torch.device(trial.device).type)

@@ -1,0 +1,72 @@
+"""A table over two ranks beside the models of both, in forks on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor
+
+from falsifiers.param_decomp.ranks import run_of_ranks
+from falsifiers.recsys.dynamic_tables import Recipe, Tables
+from falsifiers.recsys.oracle.dynamic_table import Model, owner_of
+from falsifiers.recsys.table_watch import Found, Watch, chance_of, drawn_keys
+from harness import Trial
+
+__all__ = ["of_ranks", "watched"]
+
+RANKS = 2
+
+
+def of_ranks(trial: Trial[Tables]) -> Found:
+    """Train two ranks of gloo, each with keys of its own, and return what either found."""
+    recipe = Recipe(4, 1, 2, "lfu", "adagrad", seed=trial.seed)
+    subject, folder = trial.subject, trial.workspace / "ranks"
+
+    def work(rank: int) -> Found:
+        watch = watched(subject, recipe, "cpu", rank, keys=60, steps=2, words=("ranks", trial.seed))
+        watch.dump(folder / f"dump-{rank}.safetensors")
+        return watch.found
+
+    with trial.subject_fault():
+        found = run_of_ranks(RANKS, work, folder)
+    for other in found[1:]:
+        found[0].add(other)
+    return found[0]
+
+
+def watched(
+    subject: Tables, recipe: Recipe, device: str, rank: int, *, keys: int, steps: int, words: Sequence[object]
+) -> Watch:
+    """Train in a rank of the default process group, and compare its rows with what all ranks' models have."""
+    chance = chance_of(*words)
+    models = [Model(recipe) for _ in range(RANKS)]
+    table = subject.sharded(recipe, device)
+    watch = Watch(nullcontext, recipe, device, chance, table, models[rank])
+    pool = drawn_keys(chance, 2 * keys)
+    for _ in range(steps):
+        asked = [chance.choices(pool, k=keys + keys // 3 * one) for one in range(RANKS)]
+        generator = torch.Generator().manual_seed(chance.randrange(1 << 32))
+        slopes = [torch.randint(-256, 257, (len(one), recipe.dim), generator=generator) / 256.0 for one in asked]
+        rows = table.train(torch.tensor(asked[rank], device=device))
+        for model, some, _ in _shares(models, asked, slopes):
+            model.train(some)
+        watch.compare(asked[rank], rows.detach(), models)
+        (rows * slopes[rank].to(device)).sum().backward()
+        for model, some, steep in _shares(models, asked, slopes):
+            model.update(some, steep)
+        watch.count()
+        rest = chance.sample(pool, keys)[rank:]
+        watch.compare(rest, table.evaluate(torch.tensor(rest, device=device)), models)
+    return watch
+
+
+def _shares(
+    models: list[Model], asked: list[list[int]], slopes: list[Tensor]
+) -> Iterator[tuple[Model, list[int], Tensor]]:
+    """Yield each owner's model with the keys and gradients that all ranks send there."""
+    keys, steep = [key for one in asked for key in one], torch.cat(slopes)
+    for owner, model in enumerate(models):
+        mine = [place for place, key in enumerate(keys) if owner_of(key, RANKS) == owner]
+        yield model, [keys[place] for place in mine], steep[mine]

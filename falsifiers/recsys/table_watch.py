@@ -1,0 +1,250 @@
+"""A table and its model side by side: each lookup, step and dump is made of both and compared."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from falsifiers.recsys.dynamic_tables import Recipe, Table, Tables
+from falsifiers.recsys.oracle.dynamic_table import Entry, Model, owner_of
+from harness import Trial
+
+__all__ = ["SPECIAL", "Found", "Watch", "chance_of", "drawn_keys"]
+
+SPECIAL = (0, -1, 1, 5, 5 + (1 << 32), 5 - (1 << 63), -(1 << 63), (1 << 63) - 1, 1 << 31, -(1 << 31), -(1 << 32))
+"""Keys that are somewhere a mark for "none", or equal in their lower or upper half."""
+_STATE = {"sgd": (), "adagrad": ("sum",), "rowwise_adagrad": ("sum",), "adam": ("m", "v")}
+
+
+def chance_of(*words: object) -> random.Random:
+    """Return numbers that follow from the words."""
+    return random.Random(" ".join(map(str, words)))  # noqa: S311
+
+
+def drawn_keys(chance: random.Random, number: int) -> list[int]:
+    """Return distinct keys: small ones, ones of 64 bits, and the special ones."""
+    keys = set(chance.sample(SPECIAL, min(number, len(SPECIAL))))
+    while len(keys) < number:
+        keys.add(chance.randrange(-(1 << 63), 1 << 63) >> chance.choice((0, 0, 40)))
+    return chance.sample(sorted(keys), number)
+
+
+@dataclass
+class Found:
+    """What was found wrong, since the last `taken`.
+
+    Attributes:
+        value_error, state_error: the largest error of a row, in sizes of the row.
+        absent: rows that are not 0 of keys that are not there, or found no slot.
+        survivors: keys that are there and should not be, or the other way round.
+        sizes, capacities: how often they were wrong.
+        scores: keys of a dump with a wrong score.
+        keys: keys that a dump lacks, or has too many, or tensors that it lacks.
+        increments: the same for a dump of the keys of a score.
+        bits: tensors of a loaded table that differ from those that were dumped.
+        hot: keys of many occurrences that were evicted.
+    """
+
+    value_error: float = 0.0
+    state_error: float = 0.0
+    absent: int = 0
+    survivors: int = 0
+    sizes: int = 0
+    capacities: int = 0
+    scores: int = 0
+    keys: int = 0
+    increments: int = 0
+    bits: int = 0
+    hot: int = 0
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is wrong beyond roundings, so that it is worth going on."""
+        return all(getattr(self, one.name) <= 1e-5 for one in fields(self))
+
+    def add(self, other: Found) -> None:
+        """Take what another watch found, too."""
+        for one in fields(self):
+            join = max if one.name.endswith("error") else sum
+            setattr(self, one.name, join((getattr(self, one.name), getattr(other, one.name))))
+
+
+@dataclass
+class Watch:
+    """A subject's table with its model.
+
+    Attributes:
+        seen: every key that was asked for in training.
+        found: what was wrong so far.
+    """
+
+    fault: Callable[[], AbstractContextManager[None]]
+    recipe: Recipe
+    device: str
+    chance: random.Random
+    table: Table
+    model: Model
+    seen: set[int] = field(default_factory=set)
+    found: Found = field(default_factory=Found)
+
+    @staticmethod
+    def of(trial: Trial[Tables], recipe: Recipe, chance: random.Random) -> Watch:
+        """Return an empty table with its model."""
+        with trial.subject_fault():
+            table = trial.subject.table(recipe, trial.device)
+        return Watch(trial.subject_fault, recipe, trial.device, chance, table, Model(recipe))
+
+    def loaded(self, trial: Trial[Tables], path: Path) -> Watch:
+        """Return another table that has loaded a dump, with a copy of the model and of the chance."""
+        other = Watch.of(trial, self.recipe, copy.deepcopy(self.chance))
+        with trial.subject_fault():
+            other.table.load(path)
+        other.model, other.seen = copy.deepcopy(self.model), set(self.seen)
+        other.count()
+        return other
+
+    def train(self, keys: Sequence[int], score: int | None = None) -> None:
+        """Look keys up, compare, and make a step along a random direction.
+
+        Gradients are multiples of 1/256, so that their sums are exact in float32.
+        """
+        generator = torch.Generator().manual_seed(self.chance.randrange(1 << 32))
+        slopes = torch.randint(-256, 257, (len(keys), self.recipe.dim), generator=generator) / 256.0
+        with self.fault():
+            rows = self.table.train(torch.tensor(keys, device=self.device), score)
+            self._require(rows, keys)
+        self.model.train(keys, score)
+        self.compare(keys, rows.detach())
+        self.seen.update(keys)
+        with self.fault():
+            (rows * slopes.to(self.device)).sum().backward()
+        self.model.update(keys, slopes)
+        self.count()
+
+    def evaluate(self, keys: Iterable[int]) -> None:
+        """Look keys up without training, and compare."""
+        asked = list(keys)
+        with self.fault():
+            rows = self.table.evaluate(torch.tensor(asked, device=self.device))
+            self._require(rows, asked)
+        self.compare(asked, rows)
+        self.count()
+
+    def compare(self, keys: Sequence[int], rows: Tensor, models: Sequence[Model] = ()) -> None:
+        """Compare rows of keys with those of the model, or of the models of all ranks."""
+        models = models or [self.model]
+        owners = [models[owner_of(key, len(models))] for key in keys]
+        there = torch.tensor([key in owner.entries for owner, key in zip(owners, keys, strict=True)], dtype=torch.bool)
+        right = torch.cat([owner.rows([key]) for owner, key in zip(owners, keys, strict=True)])
+        got = rows.double().cpu()
+        kept = (got != 0).any(dim=1)
+        self.found.absent += int((kept & ~there).sum())
+        self.found.survivors += int((kept != there).sum())
+        self.found.value_error = max(self.found.value_error, self._error(got[there], right[there]))
+
+    def lose(self, hot: Sequence[int]) -> None:
+        """Count hot keys that are not there."""
+        with self.fault():
+            rows = self.table.evaluate(torch.tensor(hot, device=self.device))
+        self.found.hot += int((rows == 0).all(dim=1).sum())
+
+    def same(self, dumped: Mapping[str, Tensor], other: Mapping[str, Tensor], but: Sequence[str] = ()) -> None:
+        """Count tensors of two dumps that differ."""
+        names = (dumped.keys() | other.keys()) - set(but)
+        self.found.bits += sum(
+            name not in dumped or name not in other or not torch.equal(dumped[name], other[name]) for name in names
+        )
+
+    def count(self) -> None:
+        """Compare size and capacity."""
+        with self.fault():
+            size, capacity = self.table.size(), self.table.capacity()
+        self.found.sizes += size != len(self.model.entries)
+        self.found.capacities += capacity != self.model.capacity
+
+    def dump(self, path: Path) -> dict[str, Tensor]:
+        """Write a dump, compare what the file has, and return it in the order of keys."""
+        with self.fault():
+            self.table.dump(path)
+        dumped = load_file(path)
+        self.compare_dump(dumped, self.model.entries)
+        order = dumped["keys"].argsort() if "keys" in dumped else torch.empty(0, dtype=torch.int64)
+        return {name: one if name == "counts" else one[order] for name, one in dumped.items()}
+
+    def dump_since(self, path: Path, score: int, whole: dict[str, Tensor]) -> None:
+        """Write a dump of the keys with at least a score of the model's, and compare what the file has.
+
+        Args:
+            whole: a dump of all keys, which says what a time is called.
+        """
+        threshold = score
+        if self.recipe.scoring == "timestamp":
+            names = dict(zip(whole["keys"].tolist(), whole["scores"].tolist(), strict=True))
+            threshold = min(names[key] for key, one in self.model.entries.items() if one.score == score)
+        with self.fault():
+            self.table.dump(path, threshold)
+        before, self.found.keys = self.found.keys, 0
+        right = {key: one for key, one in self.model.entries.items() if one.score >= score}
+        self.compare_dump(load_file(path), right)
+        self.found.increments += self.found.keys
+        self.found.keys = before
+
+    def compare_dump(self, dumped: dict[str, Tensor], entries: Mapping[int, Entry]) -> None:
+        """Compare a dump with what it should have."""
+        names = ["keys", "values", "scores", "counts", *(f"state.{name}" for name in _STATE[self.recipe.optimizer])]
+        missing = [name for name in names if name not in dumped]
+        self.found.keys += len(missing)
+        if missing or dumped["keys"].dtype != torch.int64:
+            self.found.keys += 1
+            return
+        keys = dumped["keys"].tolist()
+        self.found.keys += len(set(keys) ^ set(entries)) + len(keys) - len(set(keys))
+        known = [place for place, key in enumerate(keys) if key in entries]
+        if not known:
+            return
+        right = [entries[keys[place]] for place in known]
+        self.found.value_error = max(
+            self.found.value_error, self._error(dumped["values"][known], torch.stack([one.value for one in right]))
+        )
+        for name in _STATE[self.recipe.optimizer]:
+            got, true = dumped[f"state.{name}"][known], torch.stack([one.state[name] for one in right])
+            wrong = _relative(got.double().reshape(len(known), -1), true.reshape(len(known), -1), 1e-3)
+            self.found.state_error = max(self.found.state_error, wrong)
+        scores = dumped["scores"][known].tolist()
+        true_scores = [one.score for one in right]
+        if self.recipe.scoring == "timestamp":
+            scores, true_scores = _ranks(scores), _ranks(true_scores)
+        self.found.scores += sum(one != other for one, other in zip(scores, true_scores, strict=True))
+
+    def taken(self) -> Found:
+        """Return what was found, and begin anew."""
+        found, self.found = self.found, Found()
+        return found
+
+    def _error(self, got: Tensor, right: Tensor) -> float:
+        return _relative(got.double(), right, self.recipe.rate / 16.0)
+
+    def _require(self, rows: Tensor, keys: Sequence[int]) -> None:
+        if rows.shape != (len(keys), self.recipe.dim) or rows.dtype != torch.float32:
+            raise ValueError(f"{rows.dtype} {tuple(rows.shape)} are no rows of {len(keys)} keys")
+
+
+def _relative(got: Tensor, right: Tensor, least: float) -> float:
+    """Return the largest error of a row, over the row's largest number and `least`; infinite if it is no number."""
+    if not got.numel():
+        return 0.0
+    worst = ((got - right).abs().amax(dim=1) / (right.abs().amax(dim=1) + least)).max()
+    return float(worst) if bool(worst.isfinite()) else float("inf")
+
+
+def _ranks(numbers: list[int]) -> list[int]:
+    order = {number: rank for rank, number in enumerate(sorted(set(numbers)))}
+    return [order[number] for number in numbers]
