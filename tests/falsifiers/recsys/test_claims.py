@@ -21,6 +21,7 @@ FEWER = {
     "F-SLURM-ENV-001": {"topologies": ["18x4 stated"], "nodes_run": 1},
     "F-PIPE-PARITY-001": {"trainings": ["compute sgd dense 2 2 static", "copy adam dense 2 0 dynamic"]},
     "F-PIPE-CKPT-001": {"trainings": ["none prefetch compute adam dense 2 2 dynamic"]},
+    "F-DYNEMB-LOOKUP-001": {"batch": 24, "lookups": 2}, "F-DYNEMB-DUMP-001": {"batch": 48, "lookups": 2},
     "F-IMPORT-CYCLE-001": {"links": [1]}, "F-BUILD-PAR-001": {"files": 2},
 }  # fmt: skip
 """Parameters for fewer cases, by claim: the first of those that every search begins with."""
@@ -38,6 +39,10 @@ SAMPLE = [
     *(("F-PIPE-PARITY-001", mutant) for mutant in ("copy-not-awaited", "stale-rows", "copy-not-kept", "in-turn")),
     ("F-PIPE-CKPT-001", "step-lost"),
     ("F-PIPE-MATRIX-001", "repeated-value"),
+    ("F-DYNEMB-LOOKUP-001", "others-occurrences-lost"),
+    ("F-DYNEMB-EVICT-001", "evicts-largest"),
+    ("F-DYNEMB-REHASH-001", "doubles-early"),
+    ("F-DYNEMB-DUMP-001", "since-after"),
     ("F-IMPORT-CYCLE-001", "error-swallowed"),
     ("F-BUILD-PAR-001", "one-job"),
 ]

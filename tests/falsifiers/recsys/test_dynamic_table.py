@@ -1,0 +1,98 @@
+"""Dynamic embedding tables: what their claims do not ask, such as code for an absent GPU and long sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import triton
+from torch import Tensor
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from falsifiers.recsys.dynamic_tables import Recipe
+from falsifiers.recsys.oracle.dynamic_table import Model, mixed
+from falsifiers.recsys.reference import table_kernels
+from falsifiers.recsys.reference.dynamic_table import DynamicTable
+
+FLOATS = ("near", "far", "source", "pieces")
+RATES = ("rate", "eps", "of_m", "of_v")
+NUMBERS = ("count", "batch")
+BYTES = {"digests": "*u8", "evicted": "*i8"}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "constants"),
+    [
+        ("insert", {}),
+        ("step", {"width": 384, "dim": 128, "rule": 3, "tiered": True, "block": 4, "columns": 128}),
+    ],
+)
+def test_the_kernels_compile_for_hopper(kernel: str, constants: dict[str, Any]) -> None:
+    """With a cache before the host's memory."""
+    function = getattr(table_kernels, kernel)
+    types = {
+        name: "constexpr" if name in constants
+        else "*fp32" if name in FLOATS
+        else "fp32" if name in RATES
+        else "i64" if name in NUMBERS
+        else BYTES.get(name, "*i64")
+        for name in function.arg_names
+    }  # fmt: skip
+    source = ASTSource(function, types, constants)
+    assert "ld.global" in triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+
+
+def test_a_key_with_very_many_gradients_gets_their_sum() -> None:
+    """More than two levels of pieces have, in exact numbers."""
+    table = DynamicTable(Recipe(2, 1, 1, rate=1.0, initial="constant", spread=0.0), "cpu")
+    keys = torch.tensor([7] * 1100 + [8])
+    slopes = torch.randint(-9, 9, (1101, 2), generator=torch.Generator().manual_seed(0)).float()
+    (table.train(keys) * slopes).sum().backward()
+    assert torch.equal(table.evaluate(torch.tensor([7, 8])), -torch.stack([slopes[:1100].sum(0), slopes[1100]]))
+
+
+def test_a_step_after_another_lookup_finds_rows_that_have_moved() -> None:
+    """The table doubles between a lookup and its backward pass."""
+    table = DynamicTable(Recipe(2, 1, 4, rate=1.0, initial="constant", spread=0.0), "cpu")
+    rows = table.train(torch.arange(10))
+    table.train(torch.arange(100, 200))
+    rows.sum().backward()
+    assert table.capacity() == 256
+    assert torch.equal(table.evaluate(torch.arange(9, 11)), torch.tensor([[-1.0, -1.0], [0.0, 0.0]]))
+
+
+def test_first_rows_are_uniform_and_follow_from_key_and_seed() -> None:
+    """Within sqrt(1 / num_embeddings), as in DynamicEmb_APIs.md; in any order of arrival."""
+
+    def first(seed: int, keys: Tensor) -> Tensor:
+        return DynamicTable(Recipe(64, 4, 4, num_embeddings=400, seed=seed), "cpu").train(keys).detach()
+
+    keys = torch.arange(200)
+    rows = first(3, keys)
+    assert rows.abs().max() < 0.05
+    assert abs(float(rows.mean())) < 0.001
+    assert abs(float(rows.std()) - 0.05 / 3**0.5) < 0.0005
+    assert torch.equal(first(3, keys.flip(0)).flip(0), rows)
+    assert not torch.equal(first(4, keys), rows)
+
+
+def test_the_hash_is_that_of_murmur3() -> None:
+    """Numbers of the reference implementation's fmix64: 0 stays, 1 is known."""
+    assert (mixed(0), mixed(1), mixed(-1)) == (0, 0xB456BCFC34C2CB2C, 0x64B5720B4B825F21)
+
+
+@pytest.mark.parametrize("buckets", [0, 3, -4])
+def test_buckets_are_a_power_of_two(buckets: int) -> None:
+    """Their number is refused else."""
+    with pytest.raises(ValueError, match="power of two"):
+        DynamicTable(Recipe(4, buckets, 4), "cpu")
+
+
+def test_the_model_evicts_the_lowest_score_by_itself() -> None:
+    """One bucket, frequencies: the key that was asked for once leaves, whatever its age."""
+    model = Model(Recipe(1, 1, 1, "lfu"))
+    model.train([*range(128), *range(1, 128)])
+    model.train([999])
+    assert (model.evicted, 999 in model.entries, len(model.entries)) == ({0}, True, 128)
