@@ -53,7 +53,7 @@ def test_every_command_has_a_section(site: Path) -> None:
 def test_the_overview_names_every_command() -> None:
     overview = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8").partition("## Exit status")[0]
     cells = re.findall(r"^\| (`harness .*?) \|", overview, re.MULTILINE)
-    named = [name for cell in cells for name in re.findall(r"(\w+)`", cell)]
+    named = [name for cell in cells for name in re.findall(r"([\w-]+)`", cell)]
     assert sorted(named) == sorted(_COMMANDS)
 
 

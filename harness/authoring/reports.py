@@ -9,7 +9,7 @@ from typing import final
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 
-__all__ = ["Entered", "Measured", "Report", "Resolved", "Stepped", "TrialReport", "Unseen"]
+__all__ = ["Entered", "Measured", "Report", "Resolved", "Stepped", "TrialReport", "Unseen", "Used"]
 
 
 @final
@@ -53,5 +53,13 @@ class Entered:
     phase: Phase
 
 
-TrialReport = Measured | Stepped | Resolved | Unseen | Entered
+@final
+@dataclass(frozen=True)
+class Used:
+    """Files that another process of the trial used, by their paths from the project's root."""
+
+    names: tuple[str, ...]
+
+
+TrialReport = Measured | Stepped | Resolved | Unseen | Entered | Used
 Report = Callable[[TrialReport], None]

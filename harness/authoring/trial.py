@@ -11,7 +11,7 @@ from harness.authoring.elsewhere import Elsewhere
 from harness.authoring.exact import number, plain, whole
 from harness.authoring.faults import NotShown, SubjectFault
 from harness.authoring.recorder import Recorder
-from harness.authoring.reports import Measured, Resolved, Stepped
+from harness.authoring.reports import Measured, Resolved, Stepped, Used
 from harness.authoring.setting import Setting
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
@@ -180,6 +180,13 @@ class Trial(Generic[S]):
             if why := self._subject.unheard():
                 self._recorder.not_shown = NotShown(why)
         self._recorder.report(Resolved({name: plain(value) for name, value in given.items() if value is not None}))
+
+    def used(self, names: Iterable[str]) -> None:
+        """Record source files that another process of the subject used, by their paths from the project's root.
+
+        What this process imports or reads is recorded anyway.
+        """
+        self._recorder.report(Used(tuple(names)))
 
     def search(
         self,

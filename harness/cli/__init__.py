@@ -47,6 +47,7 @@ _COMMANDS = {
     "merge": "combine the evidence of several hosts",
     "calibrate": "by what margin a falsifier is right, over many seeds",
     "plant": "plant defects in a subject; which does its falsifier miss?",
+    "falsify-tests": "does a pytest suite test what it is said to test?",
     "probe": "the memory that a training step needs, without a GPU",
     "roofline": "measured roofs of this device, and a step's kernels under them",
     "new": "scaffold a claim: contract, falsifier, mutant, test",
@@ -93,7 +94,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = import_module(f"harness.cli.{cmd_name}").command
+        command: click.Command = import_module(f"harness.cli.{cmd_name.replace('-', '_')}").command
         if "_HARNESS_COMPLETE" not in os.environ:
             return command
         from harness.cli.completion import completed

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from harness.run.events import Event, Handler
     from harness.run.slurm.detached import DetachedRun
 
-__all__ = ["carry_out", "command"]
+__all__ = ["carry_out", "command", "perform"]
 
 _GONE = (errno.EPIPE, errno.EIO)
 """A closed pipe, a closed terminal."""
@@ -56,6 +56,13 @@ def carry_out(given: RunOptions, project: Project, attached: DetachedRun | None)
     request = request_of(given, project)
     if given.detach and attached is None:
         return _detached(given, project, request)
+    return perform(given, project, request, attached)
+
+
+def perform(
+    given: RunOptions, project: Project, request: RunRequest, attached: DetachedRun | None = None
+) -> ExitStatus:
+    """Run a request that these options describe, and show what happens."""
     # Schedulers end jobs with SIGTERM. The engine then keeps what was measured; before it runs, nothing can be lost.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     for output in (sys.stdout, sys.stderr):

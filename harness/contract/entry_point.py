@@ -12,6 +12,8 @@ from harness.base import regular_file
 
 __all__ = ["EntryPointError", "locate", "resolve"]
 
+_HARNESS = Path(__file__).parents[1]
+
 
 class EntryPointError(ValueError):
     """An entry point does not name anything under the project's root. The message says why."""
@@ -26,12 +28,14 @@ class EntryPointError(ValueError):
 def locate(entry_point: str, search: tuple[Path, ...]) -> Path:
     """The file in the folders `search` that defines or re-exports an entry point. Nothing is imported.
 
+    An entry point of the harness itself, such as the falsifier of test suites, is found wherever the harness is.
+
     Raises:
         EntryPointError: there is no such module, it is outside of those folders, or it lacks the name.
     """
     module, _, name = entry_point.partition(":")
     relative = Path(*module.split("."))
-    for folder in search:
+    for folder in (_HARNESS.parent,) if relative.parts[0] == _HARNESS.name else search:
         for candidate in (folder / relative.with_suffix(".py"), folder / relative / "__init__.py"):
             if candidate.is_file():
                 if not candidate.resolve().is_relative_to(folder.resolve()):

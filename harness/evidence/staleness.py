@@ -246,18 +246,27 @@ def _changes(record: Recorded, state: ProjectState) -> Iterator[Finding]:
         yield _remark(Code.STALE_CONTRACT, detail, "/contract_digest")
     falsifier = state.uses(record.falsifier, record.id)
     subject = state.uses(record.subject, record.id) | {name for name in record.sources if not name.endswith(_IMPORTED)}
+    if _is_harness(record.subject):  # a suite of tests, which another process imported
+        subject |= record.sources.keys()
     changed = {name for name, digest in record.sources.items() if state.source_digest(name) != digest}
+    falsifiers = {name for name in changed if name in falsifier or name not in subject}
     parts = (
-        (Code.STALE_FALSIFIER, falsifier, {name for name in changed if name in falsifier or name not in subject}),
-        (Code.STALE_SUBJECT, subject, changed & subject),
+        (Code.STALE_FALSIFIER, record.falsifier, falsifier, falsifiers),
+        (Code.STALE_SUBJECT, record.subject, subject, changed & subject),
     )
-    for code, uses, names in parts:
+    for code, entry_point, uses, names in parts:
         if names:
             gone = all(state.source_digest(name) is None for name in names)
             detail = Detail.FILES_GONE if gone else Detail.FILES_CHANGED
             yield _remark(code, detail, "/sources", **_some(sorted(names)))
-        elif record.verdict is not Verdict.NOT_MEASURED and uses.isdisjoint(record.sources):
+        elif record.verdict is Verdict.NOT_MEASURED or _is_harness(entry_point):
+            continue  # the record has the identity of the harness
+        elif uses.isdisjoint(record.sources):
             yield _remark(code, Detail.NO_FILES, "/sources")
+
+
+def _is_harness(entry_point: str) -> bool:
+    return entry_point.startswith("harness.")
 
 
 def unplanted(record: Recorded, state: ProjectState) -> Iterator[Finding]:

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from harness.authoring.faults import MeasurementTooLarge, NotMeasured, SubjectFault, described
+from harness.authoring.reports import Used
 from harness.authoring.setting import Setting
 from harness.authoring.trial import Case
 from harness.base import strictjson
@@ -347,9 +348,12 @@ def _with_sources(report: Callable[[Message], None], sources: Sources) -> Callab
     """
 
     def tell(message: Message) -> None:
+        if isinstance(message, Used):
+            sources.add(list(message.names))
         if found := sources.news():
             report(Read(found))
-        report(message)
+        if not isinstance(message, Used):
+            report(message)
 
     return tell
 

@@ -1,0 +1,177 @@
+"""`harness falsify-tests`: try to refute that a pytest suite tests what it is said to test."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.base import strictjson
+from harness.base.vocabulary import ExitStatus, Verdict
+from harness.cli import run
+from harness.cli.run_options import RunOptions
+from harness.contract import Contract
+from harness.contract.project import Project
+from harness.report.columns import tell
+from harness.run.request import RunRequest
+
+if TYPE_CHECKING:
+    from harness.evidence.bundle import Bundle
+    from harness.suite.contract import Asked
+    from harness.suite.ledger import Ledger
+
+__all__ = ["command"]
+
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("falsify-tests")
+@click.argument("paths", nargs=-1, metavar="[PATH]…")
+@click.option("-k", "expression", metavar="EXPRESSION", help="Run only tests that match, as pytest does.")
+@click.option("--contract", "contract_file", type=_FILE, metavar="FILE", help="Compare with this contract.")
+@click.option("--against", type=_FOLDER, metavar="BUNDLE|DIR", help="Compare with this run, or with the newest PASS.")
+@click.option("--write", type=click.Path(path_type=Path), metavar="FILE", help="Write a contract of what runs now.")
+@click.option(
+    "--rounds", type=click.IntRange(min=0), default=1, show_default=True, help="Assertions of each test made to fail."
+)
+@click.option("--no-mutants", is_flag=True, help="Plant no defects in the suite; a PASS is then unproven.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side; one by default.")
+@click.option("--evidence", type=click.Path(path_type=Path), metavar="DIR", help="Where the bundle goes.")
+@click.option("--json", "json_file", metavar="FILE|-", help="Also write the record as JSON; - is standard output.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every clause.")
+def command(
+    paths: tuple[str, ...],
+    expression: str | None,
+    contract_file: Path | None,
+    against: Path | None,
+    write: Path | None,
+    rounds: int,
+    no_mutants: bool,
+    seed: int,
+    jobs: int | None,
+    evidence: Path | None,
+    json_file: str | None,
+    verbose: bool,
+) -> ExitStatus:
+    """Run a pytest suite, and try to refute that it tests what it is said to test.
+
+    The suite runs in this folder. What it executes is compared with a contract, or with an earlier run: assertions that
+    held, and cells, which are tests with values of their parameters. Then an assertion is made to fail in each test; a
+    test that still passes is deaf. Without --contract and --against, the suite runs once more before, for comparison.
+
+    The claim's mutants are defects of suites, planted in the tests of this one: each must be seen. The bundle is like
+    those of `harness run`, and `harness verify` judges it again.
+    """
+    if contract_file is not None and (paths or against or write):
+        raise click.UsageError("a contract says which paths it is about, and what is expected; say --contract alone")
+    if not paths and contract_file is None and against is None:
+        raise click.UsageError("say which tests: harness falsify-tests tests/")
+    project = Project.around() or _here()
+    words = [*(["--evidence", str(evidence)] if evidence else []), *(["--json", json_file] if json_file else [])]
+    words += ["--verbose"] if verbose else []
+    given = RunOptions(**run.command.make_context("run", words).params)
+    options = ["-k", expression] if expression else []
+    request = RunRequest(evidence=evidence, seed=seed, jobs=jobs or 1, mutants=not no_mutants)
+    if contract_file is not None:
+        contract = project.load(contract_file)
+        return run.perform(given, project, replace(request, contracts=[contract], parameters=_more(contract, options)))
+    with tempfile.TemporaryDirectory(prefix="harness-suite-") as folder:
+        place = Path(folder)
+        asked = _asked(project, paths, options, rounds, against, place)
+        if write is not None:
+            return _written(write, asked, project)
+        contract = _contract(asked, project, place)
+        return run.perform(given, project, replace(request, contracts=[contract]))
+
+
+def _here() -> Project:
+    root = Path.cwd()
+    return Project(root, root / "contracts", root / "evidence", (root,))
+
+
+def _more(contract: Contract, options: list[str]) -> dict[str, Any]:
+    profile = contract.profiles.get("full") or contract.profiles["reduced"]
+    if "paths" not in profile.parameters or "options" not in profile.parameters:
+        raise click.BadParameter(f"{contract.id} is not about a suite of tests", param_hint="--contract")
+    return {"options": [*profile.parameters["options"], *options]} if options else {}
+
+
+def _asked(
+    project: Project, paths: tuple[str, ...], options: list[str], rounds: int, against: Path | None, folder: Path
+) -> Asked:
+    """Return what the suite is asked: to execute what an earlier run did, or its own first run."""
+    from harness.suite.contract import Asked
+    from harness.suite.falsifier import EXECUTED
+    from harness.suite.ledger import lines_of
+
+    name = f"F-TESTS-{re.sub('[^A-Z0-9]+', '-', project.root.name.upper()).strip('-') or 'SUITE'}-001"
+    if against is None:
+        tell(f"first run of {' '.join(paths)}, for comparison", err=True)
+        reference = _first_run(paths, options, folder)
+        return Asked(name, paths, options, rounds, tuple(lines_of(reference)), checks=False)
+    bundle = _earlier(against, name)
+    earlier = {**bundle.contract.profiles[bundle.record.profile].parameters, **bundle.record.overrides}
+    before = tuple(earlier.get("paths", ()))
+    if paths and paths != before:
+        raise _refused(f"{bundle.path} is about {' '.join(before)}; name these paths, or none")
+    try:
+        kept = (bundle.path / "artifacts" / EXECUTED).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise _refused(f"{bundle.path} does not say what ran: {error.strerror}") from error
+    options = [*earlier["options"], *options]
+    return Asked(bundle.record.id, before, options, rounds, kept, source=f"bundle {bundle.path.name}")
+
+
+def _first_run(paths: tuple[str, ...], options: list[str], folder: Path) -> Ledger:
+    from harness.authoring.faults import NotMeasured
+    from harness.authoring.setting import Setting
+    from harness.suite.session import Suite
+
+    try:
+        return Suite(Setting({"paths": [*paths], "options": options}, "cpu", 0, folder, folder)).run(quiet=True)
+    except NotMeasured as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _earlier(path: Path, name: str) -> Bundle:
+    """Return the bundle, or the newest PASS of this claim at or below the folder."""
+    from harness.evidence.bundle import Bundle
+    from harness.evidence.verified import verify
+
+    passed = [Bundle(one.path) for one in verify(path) if one.sound and one.verdict is Verdict.PASS]
+    found = [one for one in passed if one.record.id == name or one.path.resolve() == path.resolve()]
+    if not found:
+        raise _refused(f"{path} has no sound bundle of {name} with the verdict PASS")
+    return max(found, key=lambda one: one.record.started)
+
+
+def _refused(text: str) -> click.BadParameter:
+    return click.BadParameter(text, param_hint="--against")
+
+
+def _contract(asked: Asked, project: Project, folder: Path) -> Contract:
+    from harness.suite.contract import contract_of, faults_of
+
+    planted = faults_of(asked.tests, project.root)
+    if not planted:
+        raise click.ClickException(f"no test at {' '.join(asked.paths)} passes and asserts anything; nothing to judge")
+    file = folder / f"{asked.name}.json"
+    file.write_text(strictjson.dumps(contract_of(asked, planted)), encoding="utf-8")
+    return project.load(file)
+
+
+def _written(file: Path, asked: Asked, project: Project) -> ExitStatus:
+    """Write a contract that states the cells and the assertions of the first run."""
+    from harness.contract.layout import laid_out
+    from harness.suite.contract import contract_of, faults_of
+
+    stated = replace(asked, name=file.stem, exactly=True, checks=True)
+    file.write_text(laid_out(contract_of(stated, faults_of(asked.tests, project.root))), encoding="utf-8")
+    tell(f"wrote {file}; harness falsify-tests --contract {file} compares with it")
+    return ExitStatus.PASS

@@ -1,0 +1,151 @@
+"""The contract of a suite that has none, and contracts that state what a suite executes now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness.base.strictjson import JsonObject
+from harness.suite import faults
+from harness.suite.ledger import stated
+
+__all__ = ["Asked", "contract_of", "faults_of"]
+
+_LISTS: Final = {
+    "failed": ("Failed tests, files that cannot be imported, and a session that ends early.", "a suite passes first"),
+    "missing": ("Cells that no test has any more.", "every cell of the reference is executed"),
+    "skipped": ("Cells that are skipped now, with their reasons.", "every cell of the reference is executed"),
+    "expected_to_fail": ("Cells that are expected to fail now.", "every cell of the reference is executed"),
+    "deselected": ("Cells that an option, conftest.py or an early end leaves out.", "every cell is executed"),
+    "fewer_assertions": ("Cells in which fewer assertions of the source text hold.", "no fewer than in the reference"),
+    "fewer_checks": ("Cells in which assertions hold less often.", "no less often than in the reference"),
+    "unexpected": ("Cells that the contract does not state.", "the contract states all cells"),
+    "deaf": ("Tests that pass although one of their assertions was made to fail.", "a failure fails its test"),
+}  # fmt: skip
+_COUNTS: Final = {
+    "executed_cells": ("cells", "Tests that passed, each set of parameters counted."),
+    "assertions": ("assertions", "Places in the source text that asserted, summed over the cells."),
+    "checks": ("assertions", "How often assertions held."),
+    "cells_without_assertion": ("cells", "Cells that passed and asserted nothing."),
+    "skipped_cells": ("cells", "Cells that are skipped."),
+    "forced_failures": ("assertions", "Assertions that were made to fail, one in a test and round."),
+}
+_NEVER_ZERO: Final = ("executed_cells", "assertions")
+_VIOLATED: Final = {
+    "returns-early": "fewer_assertions.maxItems",
+    "assertions-commented": "fewer_assertions.maxItems",
+    "failures-caught": "deaf.maxItems",
+    "skipped": "skipped.maxItems",
+    "expected-to-fail": "expected_to_fail.maxItems",
+    "deleted": "missing.maxItems",
+    "parameters-collapsed": "missing.maxItems",
+}
+_DEFECTS: Final = {
+    "returns-early": "`pass  # return` at the beginning of a test",
+    "assertions-commented": "the assertions of a test are commented out",
+    "failures-caught": "`except AssertionError: pass` around a test",
+    "skipped": "a test has a skip mark",
+    "expected-to-fail": "a test has an xfail mark",
+    "deleted": "a test is deleted",
+    "parameters-collapsed": "the values of a parameter are shrunk to one",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a suite is asked."""
+
+    name: str
+    """Of the claim, such as `F-TESTS-MARKUPSAFE-001`."""
+    paths: Sequence[str]
+    options: Sequence[str] = ()
+    rounds: int = 1
+    tests: Sequence[str] = ()
+    """The lines that state what it has to execute: see `harness.suite.ledger.stated`."""
+    exactly: bool = False
+    """Whether it may execute no other cells."""
+    checks: bool = True
+    """Whether it matters how often assertions hold, and not only that they do."""
+    source: str = "the suite's own first run"
+    """Where the lines come from."""
+    seconds: float = 3600.0
+
+
+def contract_of(asked: Asked, planted: Mapping[str, str]) -> dict[str, Any]:
+    """Return a contract for a suite.
+
+    Args:
+        planted: a test for each kind of defect, as `faults_of` chooses them.
+    """
+    parameters: JsonObject = {
+        "paths": [*asked.paths], "options": [*asked.options], "exactly": asked.exactly, "checks": asked.checks,
+        "rounds": asked.rounds, "fault": None, "fault_function": None, "tests": [*asked.tests],
+    }  # fmt: skip
+    return {
+        "id": asked.name,
+        "issue": "TESTS",
+        "spec": "TESTS",
+        "title": f"The tests at {' '.join(asked.paths)} test what they did"[:120],
+        "claim": "Every cell of the reference is executed, with no fewer assertions, and a test fails if one of its "
+        "assertions does.",
+        "falsifier": "harness.suite.falsifier:falsify",
+        "subject": "harness.suite.session:Suite",
+        "target": {"type": "cpu"},
+        "profiles": {
+            "full": {
+                "requires": {"device": "any", "modules": ["pytest"]},
+                "parameters": parameters,
+                "limits": {"seconds": asked.seconds},
+            }
+        },
+        "observation": {"type": "object", "properties": _observation(), "examples": [_example()]},
+        "mutants": [_mutant(kind, function, asked.tests) for kind, function in planted.items()],
+        "sources": [{"uri": asked.source, "locator": " ".join(asked.paths)}],
+    }
+
+
+def faults_of(tests: Sequence[str], root: Path) -> Mapping[str, str]:
+    """Return a test for each kind of defect: of those in which it can be planted, one with the most assertions."""
+    expected = stated(tests, exactly=True)
+    ranked = sorted((-min(places for places, _ in one.cells.values()), name) for name, one in expected.items())
+    asserting = [name for places, name in ranked if places]
+    found = {kind: next((name for name in asserting if _fits(kind, name, root)), None) for kind in faults.KINDS}
+    found[faults.COLLAPSED] = next((name for name in asserting if len(expected[name].cells) > 1), None)
+    return {kind: name for kind, name in found.items() if name is not None}
+
+
+def _fits(kind: str, function: str, root: Path) -> bool:
+    try:
+        source = (root / function.partition("::")[0]).read_text(encoding="utf-8")
+        return faults.can_plant(source, {"kind": kind, "function": function})
+    except (OSError, ValueError, SyntaxError):
+        return False
+
+
+def _observation() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, (unit, text) in _COUNTS.items():
+        least = int(name in _NEVER_ZERO)
+        found[name] = {"type": "integer", "minimum": least, "x-unit": unit, "description": text}
+        found[name]["x-source"] = "a suite that asserts nothing tests nothing" if least else "a count"
+    for name, (text, source) in _LISTS.items():
+        found[name] = {"type": "array", "maxItems": 0, "x-source": source, "description": text}
+    return found
+
+
+def _example() -> dict[str, Any]:
+    return {**dict.fromkeys(_COUNTS, 1), **{name: [] for name in _LISTS}}
+
+
+def _mutant(kind: str, function: str, tests: Sequence[str]) -> dict[str, Any]:
+    rounds = {} if kind == "failures-caught" else {"rounds": 0}
+    lines = [line for line in tests if line.startswith(f"{function}: ")]
+    return {
+        "id": kind,
+        "subject": "harness.suite.session:Suite",
+        "parameters": {"fault": kind, "fault_function": function, "tests": lines, **rounds},
+        "violates": [_VIOLATED[kind]],
+        "defect": f"{_DEFECTS[kind]}: {function}",
+    }

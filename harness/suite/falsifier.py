@@ -1,0 +1,87 @@
+"""Tries to refute that a suite tests what it is said to test: the falsifier of `harness falsify-tests`."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from harness.authoring.trial import Trial
+from harness.suite.ledger import LONGEST, PASSED, Cell, Ledger, lines_of, stated
+from harness.suite.session import Suite
+
+__all__ = ["EXECUTED", "NOT_EXECUTED", "falsify"]
+
+EXECUTED: Final = "executed.txt"
+"""The artifact with the cells that passed, which a later run is compared with."""
+NOT_EXECUTED: Final = "not_executed.txt"
+"""The artifact with the others, with their reasons."""
+
+
+def falsify(trial: Trial[Suite]) -> None:
+    """Run the suite, compare what it executed with what is expected, and make its assertions fail one by one."""
+    given, suite = trial.parameters, trial.subject
+    expected = stated(given["tests"], exactly=given["exactly"])
+    fault, paths = None, None
+    if given["fault"] is not None:  # a mutant's contract expects only the cells of that test
+        fault = {"kind": given["fault"], "function": given["fault_function"]}
+        file = given["fault_function"].partition("::")[0]
+        paths = [file] if (suite.root / file).is_file() else None
+    ledger = suite.run(paths=paths, fault=fault)
+    trial.used(suite.files(ledger))
+    _keep(trial.artifacts / EXECUTED, lines_of(ledger.no_more_than(expected)))
+    others = (f"{cell.outcome}: {_what(name, text)}: {cell.reason}" for name, text, cell in ledger.cells())
+    _keep(trial.artifacts / NOT_EXECUTED, (line for line in others if not line.startswith(PASSED)))
+    executed = [cell for _, _, cell in ledger.cells(PASSED)]
+    lacks = ledger.against(expected).measurements()
+    trial.measure(
+        executed_cells=len(executed),
+        assertions=sum(cell.places for cell in executed),
+        checks=sum(cell.held for cell in executed),
+        cells_without_assertion=sum(not cell.places for cell in executed),
+        skipped_cells=sum(cell.outcome == "skipped" for _, _, cell in ledger.cells()),
+        failed=[*ledger.broken, *(_what(name, text) for name, text, _ in ledger.cells("failed"))][:LONGEST],
+        **{**lacks, **({} if given["checks"] else {"fewer_checks": []})},
+    )
+    trial.measure(**_deaf(trial, ledger, paths, fault))
+    trial.resolve(device=trial.device.partition(":")[0])
+
+
+def _keep(file: Path, lines: Iterable[str]) -> None:
+    file.write_text("".join(one.replace("\n", " ") + "\n" for one in lines), encoding="utf-8")
+
+
+def _deaf(
+    trial: Trial[Suite], ledger: Ledger, paths: list[str] | None, fault: Mapping[str, str] | None
+) -> dict[str, object]:
+    """Make assertions fail where they held, one in each test and round, and return the tests that pass all the same."""
+    deaf: list[str] = []
+    forced_failures = 0
+    for number in range(trial.parameters["rounds"]):
+        forced = {
+            cell.identifier: place
+            for _, _, cell in ledger.cells(PASSED)
+            if (place := _place(cell, number, trial.seed)) is not None
+        }
+        if not forced:
+            break
+        told = trial.subject.run(paths=paths, fault=fault, forced=forced)
+        for name, text, cell in told.cells():
+            if cell.identifier in forced and forced[cell.identifier] in cell.forcible:
+                forced_failures += 1
+                if cell.outcome != "failed":
+                    deaf.append(f"{_what(name, text)}: {cell.outcome} though {forced[cell.identifier]} failed")
+    return {"forced_failures": forced_failures, "deaf": deaf[:LONGEST]}
+
+
+def _place(cell: Cell, number: int, seed: int) -> str | None:
+    """Return the assertion of a cell that fails in a round. The rounds take all of them, in an order by the seed."""
+    if number >= len(cell.forcible):
+        return None
+    start = zlib.crc32(f"{seed} {cell.identifier}".encode())
+    return cell.forcible[(start + number) % len(cell.forcible)]
+
+
+def _what(name: str, text: str) -> str:
+    return f"{name} [{text}]" if text else name

@@ -1,0 +1,262 @@
+"""What a run of a suite executed, and what it lacks beside an earlier run or beside a contract.
+
+    now = Ledger.read(lines)
+    print(now.against(stated(kept, exactly=False)).missing)
+
+A *cell* is a test function with values of its parameters. What a run executed is kept as lines of text, such as
+`tests/test_smoke.py::test_forward: 3 assertions, 5 checks; head_dim in 32, 64, 128; contextuals in 0, 4`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Self, final
+
+from harness.base.strictjson import JsonObject
+
+__all__ = ["DESELECTED", "NOT_RUN", "PASSED", "Cell", "Difference", "Expected", "Ledger", "lines_of", "stated"]
+
+PASSED: Final = "passed"
+NOT_RUN: Final = "not run"
+DESELECTED: Final = "deselected"
+LONGEST: Final = 200
+"""Entries of a list of differences that are kept. One is enough to refute."""
+
+
+@final
+@dataclass(frozen=True)
+class Cell:
+    """What came of a test with one set of parameters."""
+
+    outcome: str
+    """`passed`, `failed`, `skipped`, `xfailed`, `deselected` or `not run`."""
+    places: int = 0
+    """The assertions of the source text that held."""
+    held: int = 0
+    """How often assertions held; as many as `places` if a library draws the test's examples."""
+    reason: str = ""
+    identifier: str = ""
+    """The id that pytest gave the test."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """The values of the test's parameters, by name."""
+    forcible: tuple[str, ...] = ()
+    """The places of `places`."""
+    reached: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """The lines of watched files that the test ran."""
+
+
+@final
+@dataclass(frozen=True)
+class Expected:
+    """What a test function has to execute."""
+
+    cells: Mapping[str, tuple[int, int]]
+    """By cell, the least `places` and `held`."""
+    exactly: bool = False
+    """Whether it may execute no other cells."""
+
+
+@final
+@dataclass
+class Difference:
+    """What a run lacks. Each list has a sentence for each cell."""
+
+    missing: list[str] = field(default_factory=list)
+    """Cells that no test of the suite has any more."""
+    skipped: list[str] = field(default_factory=list)
+    expected_to_fail: list[str] = field(default_factory=list)
+    deselected: list[str] = field(default_factory=list)
+    """Cells that an option, conftest.py or an early end left out."""
+    fewer_assertions: list[str] = field(default_factory=list)
+    """Cells in which fewer places assert."""
+    fewer_checks: list[str] = field(default_factory=list)
+    """Cells in which assertions hold less often, such as in a loop over fewer values."""
+    unexpected: list[str] = field(default_factory=list)
+
+    def measurements(self) -> dict[str, list[str]]:
+        """Return the first entries of every list, by name."""
+        return {name: entries[:LONGEST] for name, entries in vars(self).items()}
+
+
+@final
+@dataclass(frozen=True)
+class Ledger:
+    """What a run of a suite executed: cells by function and parameters."""
+
+    functions: Mapping[str, Mapping[str, Cell]]
+    broken: tuple[str, ...] = ()
+    """Files that could not be imported, and that the session did not end in order."""
+    skipped_files: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    """The files below the suite's root that the session imported."""
+
+    @classmethod
+    def read(cls, lines: Iterable[str]) -> Self:
+        """Read what the plugin wrote."""
+        named: dict[str, JsonObject] = {}
+        outcomes: dict[str, JsonObject] = {}
+        broken: list[str] = []
+        files: dict[str, str] = {}
+        has_ended, imported = False, ()
+        for line in lines:
+            told = json.loads(line)
+            match told:
+                case {"collected": identifier}:
+                    named[identifier] = told
+                case {"deselected": identifier}:
+                    outcomes.setdefault(identifier, {"outcome": DESELECTED})
+                case {"test": identifier}:
+                    outcomes[identifier] = told
+                case {"file": name, "outcome": "skipped", "reason": reason}:
+                    files[name] = reason
+                case {"file": name, "reason": reason}:
+                    broken.append(f"{name}: {reason}")
+                case {"end": _}:
+                    has_ended, imported = True, tuple(told["files"])
+        if not has_ended:
+            broken.append("the session of pytest did not end in order")
+        functions: dict[str, dict[str, Cell]] = defaultdict(dict)
+        for identifier, told in named.items():
+            cells = functions[told["function"]]
+            text = _cell_text(told["cell"])
+            if text in cells:  # equal values under several ids
+                text = f"{text} #{sum(one.partition(' #')[0] == text for one in cells) + 1}"
+            cells[text] = _cell(identifier, told, outcomes.get(identifier, {"outcome": NOT_RUN}))
+        return cls(functions, tuple(broken), files, imported)
+
+    def cells(self, outcome: str | None = None) -> Iterator[tuple[str, str, Cell]]:
+        """Yield function, parameters and cell; with an outcome, only cells of that one."""
+        for name, cells in self.functions.items():
+            for text, cell in cells.items():
+                if outcome is None or cell.outcome == outcome:
+                    yield name, text, cell
+
+    def no_more_than(self, expected: Mapping[str, Expected]) -> Ledger:
+        """Return this ledger, with assertions that hold no more often than was expected of as many places."""
+        functions = {}
+        for name, cells in self.functions.items():
+            wanted = expected[name].cells if name in expected else {}
+            functions[name] = {
+                text: replace(cell, held=min(cell.held, wanted[text][1] or cell.held))
+                if text in wanted and wanted[text][0] == cell.places
+                else cell
+                for text, cell in cells.items()
+            }
+        return replace(self, functions=functions)
+
+    def against(self, expected: Mapping[str, Expected]) -> Difference:
+        """Return what this run lacks of what is expected."""
+        found = Difference()
+        for name, wanted in expected.items():
+            cells = self.functions.get(name, {})
+            for text, (places, held) in wanted.cells.items():
+                self._compare(found, f"{name} [{text}]" if text else name, cells.get(text), places, held, name)
+            if wanted.exactly:
+                found.unexpected += [
+                    f"{name} [{text}]"
+                    for text, one in cells.items()
+                    if text not in wanted.cells and one.outcome == PASSED
+                ]
+        return found
+
+    def _compare(self, found: Difference, what: str, cell: Cell | None, places: int, held: int, name: str) -> None:
+        if cell is None:
+            file = name.partition("::")[0]
+            if file in self.skipped_files:
+                found.skipped.append(f"{what}: the whole file, {self.skipped_files[file]}")
+            else:
+                found.missing.append(what)
+        elif cell.outcome == "skipped":
+            found.skipped.append(f"{what}: {cell.reason}")
+        elif cell.outcome == "xfailed":
+            found.expected_to_fail.append(f"{what}: {cell.reason}")
+        elif cell.outcome in (DESELECTED, NOT_RUN):
+            found.deselected.append(f"{what}: {cell.outcome}")
+        elif cell.outcome == PASSED:  # one that failed is told of elsewhere
+            if cell.places < places:
+                found.fewer_assertions.append(f"{what}: {cell.places} of {places}")
+            elif cell.held < held:
+                found.fewer_checks.append(f"{what}: {cell.held} of {held}")
+
+
+def _cell(identifier: str, told: JsonObject, ended: JsonObject) -> Cell:
+    held: Mapping[str, int] = ended.get("held", {})
+    is_alone = not told["python"] and ended["outcome"] == PASSED  # a doctest, say, asserts by itself
+    return Cell(
+        outcome=ended["outcome"],
+        places=len(held) or int(is_alone),
+        held=len(held) if told["drawn"] else sum(held.values()) or int(is_alone),
+        reason=ended.get("reason", ""),
+        identifier=identifier,
+        values=told["cell"],
+        forcible=tuple(held),
+        reached={file: tuple(lines) for file, lines in ended.get("reached", {}).items()},
+    )
+
+
+def _cell_text(values: Mapping[str, str]) -> str:
+    """Return the values of parameters as one text."""
+    return ", ".join(f"{name}={value}" for name, value in sorted(values.items()))
+
+
+_LEAST = re.compile(r"(?P<places>[0-9]+) assertions?(, (?P<held>[0-9]+) checks?)?")
+_AXIS = re.compile(r"(?P<name>[^ ]+) in (?P<values>.*)", re.DOTALL)
+_CELL = "; cell "
+
+
+def stated(lines: Iterable[str], *, exactly: bool) -> dict[str, Expected]:
+    """Return what lines of text state; a function may have several lines.
+
+        tests/test_attention.py::test_smoke: 4 assertions; head_dim in 32, 64, 128; contextuals in 0, 4
+        tests/test_attention.py::test_refusal: 1 assertion, 3 checks; cell dtype=torch.float32
+
+    The first line means the six cells of the product. Without parameters there is one cell. Checks are how often the
+    assertions hold.
+
+    Raises:
+        ValueError: a line has another form; the text says which.
+    """
+    found: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
+    for line in lines:
+        function, _, rest = line.partition(": ")
+        head, is_cell, cell = rest.partition(_CELL)
+        least, *parts = head.split("; ")
+        counts, axes = _LEAST.fullmatch(least), [_AXIS.fullmatch(part) for part in parts]
+        if counts is None or not all(axes):
+            raise ValueError(f"{line!r} is not FUNCTION: N assertions; NAME in VALUE, VALUE")
+        values = {axis["name"]: axis["values"].split(", ") for axis in axes if axis is not None}
+        grid = [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
+        cells = [cell] if is_cell else [_cell_text(one) for one in grid]
+        found[function] |= dict.fromkeys(cells, (int(counts["places"]), int(counts["held"] or 0)))
+    return {name: Expected(cells, exactly) for name, cells in found.items()}
+
+
+def lines_of(ledger: Ledger) -> Iterator[str]:
+    """Yield the lines that state what a run executed."""
+    for name, cells in sorted(ledger.functions.items()):
+        alike: dict[tuple[int, int], dict[str, Cell]] = defaultdict(dict)
+        for text, cell in cells.items():
+            if cell.outcome == PASSED:
+                alike[cell.places, cell.held][text] = cell
+        for (places, held), some in alike.items():
+            axes = _axes(some)
+            head = f"{name}: {places} assertion{'s' * (places != 1)}, {held} check{'s' * (held != 1)}"
+            if axes is None:
+                yield from (f"{head}{_CELL}{text}" for text in some)
+            else:
+                yield "; ".join([head, *(f"{axis} in {', '.join(values)}" for axis, values in axes.items())])
+
+
+def _axes(cells: Mapping[str, Cell]) -> dict[str, list[str]] | None:
+    """Return the values of each parameter if their product are these cells, and nothing in them splits a line."""
+    values = [cell.values for cell in cells.values()]
+    axes = {name: list(dict.fromkeys(one[name] for one in values)) for name in values[0]}
+    is_plain = not any(sign in value for some in axes.values() for value in some for sign in (", ", "; "))
+    is_grid = {_cell_text(one) for one in values} == cells.keys() and math.prod(map(len, axes.values())) == len(cells)
+    return axes if is_plain and is_grid and all(" " not in name for name in axes) else None

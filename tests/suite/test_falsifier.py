@@ -1,0 +1,91 @@
+"""A toy suite, and the same with a fault in each of its functions: every fault is seen where it belongs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import Setting
+from harness.execution.worker_trial import WorkerTrial
+from harness.suite.contract import Asked, contract_of, faults_of
+from harness.suite.falsifier import EXECUTED, NOT_EXECUTED, falsify
+from harness.suite.faults import COLLAPSED, KINDS
+from harness.suite.ledger import stated
+from harness.suite.session import Suite
+from tests.falsifiers.distill.trials import Heard
+from tests.suite.toy import FAULTS, write
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _alone() -> Iterator[None]:
+    """No plugin of this environment loads, which saves most of a session's time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        patch.delenv("PYTEST_ADDOPTS", raising=False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def suites(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folder of each suite."""
+    found = {name: tmp_path_factory.mktemp(name) for name in ("healthy", "faulty")}
+    for name, folder in found.items():
+        write(folder, faulty=name == "faulty")
+    return found
+
+
+def measured(folder: Path, workspace: Path, **changed: Any) -> dict[str, Any]:
+    """What the falsifier measures of the suite in a folder."""
+    given = contract_of(Asked("F-TESTS-TOY-001", ["tests"]), {})
+    parameters = {**given["profiles"]["full"]["parameters"], **changed}
+    heard, before = Heard(), Path.cwd()
+    os.chdir(folder)
+    try:
+        setting = Setting(parameters, "cpu", 0, workspace, workspace)
+        WorkerTrial(setting, workspace, frozenset(given["observation"]["properties"]), heard).run(falsify, Suite)
+    finally:
+        os.chdir(before)
+    return heard.measurements
+
+
+@pytest.fixture(scope="module")
+def healthy(suites: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """What the healthy suite measures by itself, an assertion of each test made to fail; and its ledger."""
+    place = tmp_path_factory.mktemp("place")
+    return measured(suites["healthy"], place), place / EXECUTED
+
+
+def test_a_healthy_suite(healthy: tuple[dict[str, Any], Path]) -> None:
+    """Its counts, and no finding."""
+    found, file = healthy
+    assert {name: value for name, value in found.items() if value != []} == {
+        "executed_cells": 23, "assertions": 32, "checks": 34, "cells_without_assertion": 0, "skipped_cells": 0,
+        "forced_failures": 23,
+    }  # fmt: skip
+    ran = stated(file.read_text().splitlines(), exactly=True)
+    cells = ran["tests/test_toy.py::test_collapsed"].cells
+    assert sorted(cells) == sorted(f"contextuals={c}, head_dim={d}" for c in (0, 4) for d in (32, 64, 128))
+    assert ran["tests/test_toy.py::test_returns_early"].cells == {"place=near": (3, 3), "place=far": (3, 3)}
+
+
+def test_each_fault_is_seen(suites: dict[str, Path], healthy: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
+    """In the measurement that names it."""
+    found = measured(suites["faulty"], tmp_path, tests=healthy[1].read_text().splitlines())
+    lists = {name: " ".join(value) for name, value in found.items() if isinstance(value, list)}
+    seen = {fault: [name for name, text in lists.items() if f"::{fault}" in text] for fault in FAULTS}
+    assert seen == {fault: [measurement] for fault, (_, _, measurement) in FAULTS.items()}
+    assert found["failed"] == []
+    assert (tmp_path / NOT_EXECUTED).read_text() == (
+        "skipped: tests/test_toy.py::test_skipped: slow\nxfailed: tests/test_toy.py::test_expected_to_fail: flaky\n"
+    )
+
+
+def test_where_faults_are_planted(suites: dict[str, Path], healthy: tuple[dict[str, Any], Path]) -> None:
+    """In a test with most assertions; where parameters collapse, in one with several cells."""
+    found = faults_of(healthy[1].read_text().splitlines(), suites["healthy"])
+    assert found.keys() == {*KINDS, COLLAPSED}
+    assert set(found.values()) == {"tests/test_toy.py::test_returns_early"}
