@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.base.strictjson import JsonObject
-from harness.suite import faults
+from harness.suite import weakened
 from harness.suite.ledger import stated
 
 __all__ = ["Asked", "contract_of", "faults_of"]
@@ -111,15 +111,15 @@ def faults_of(tests: Sequence[str], root: Path) -> Mapping[str, str]:
     expected = stated(tests, exactly=True)
     ranked = sorted((-min(places for places, _ in one.cells.values()), name) for name, one in expected.items())
     asserting = [name for places, name in ranked if places]
-    found = {kind: next((name for name in asserting if _fits(kind, name, root)), None) for kind in faults.KINDS}
-    found[faults.COLLAPSED] = next((name for name in asserting if len(expected[name].cells) > 1), None)
+    found = {kind: next((name for name in asserting if _fits(kind, name, root)), None) for kind in weakened.KINDS}
+    found[weakened.COLLAPSED] = next((name for name in asserting if len(expected[name].cells) > 1), None)
     return {kind: name for kind, name in found.items() if name is not None}
 
 
 def _fits(kind: str, function: str, root: Path) -> bool:
     try:
         source = (root / function.partition("::")[0]).read_text(encoding="utf-8")
-        return faults.can_plant(source, {"kind": kind, "function": function})
+        return weakened.can_plant(source, {"kind": kind, "function": function})
     except (OSError, ValueError, SyntaxError):
         return False
 

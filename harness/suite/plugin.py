@@ -27,8 +27,8 @@ from typing import Any
 import _pytest.assertion.rewrite as rewriting
 import pytest
 
-from harness.suite import assertions, faults
-from harness.suite.lines import Lines
+from harness.suite import assertions, weakened
+from harness.suite.executed_lines import Lines
 
 __all__ = ["SETTINGS"]
 
@@ -36,7 +36,7 @@ SETTINGS = "HARNESS_SUITE"
 """The environment variable with the file of a session's settings, which are JSON.
 
 `ledger`: the file to write. `forced`: places by test id; only these tests run, and such an assertion fails where it
-held. `fault`: a defect to plant in the suite, see `harness.suite.faults`. `modules`: files whose executed lines are
+held. `fault`: a defect to plant in the suite, see `harness.suite.weakened`. `modules`: files whose executed lines are
 recorded.
 """
 _LONGEST = 80
@@ -79,7 +79,7 @@ class _Session:
         def rewrite(tree: Any, source: bytes, path: str | None = None, config: pytest.Config | None = None) -> None:
             name = self._name(path or "")
             if self._fault is not None:
-                faults.plant(tree, name, self._fault)
+                weakened.plant(tree, name, self._fault)
             assertions.mark(tree, name)
             self._marked.add(path or "")
             original(tree, source, path, config)
@@ -124,7 +124,7 @@ class _Session:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Leave one set of parameters if that is the defect to plant."""
         fault = self._fault
-        if fault is not None and (fault["kind"], fault["function"]) == (faults.COLLAPSED, metafunc.definition.nodeid):
+        if fault is not None and (fault["kind"], fault["function"]) == (weakened.COLLAPSED, metafunc.definition.nodeid):
             del metafunc._calls[1:]
 
     @pytest.hookimpl(trylast=True)

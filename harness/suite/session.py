@@ -49,7 +49,7 @@ class Suite:
 
         Args:
             paths: other arguments than those of the setting.
-            fault: a defect that is planted in the suite: see `harness.suite.faults`.
+            fault: a defect that is planted in the suite: see `harness.suite.weakened`.
             forced: places of assertions by test id. Only these tests run, and in each the assertion there fails.
             modules: files whose executed lines are recorded.
             quiet: whether pytest's output is dropped.

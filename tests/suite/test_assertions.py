@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.suite.assertions import CALLED, HELD, is_constant, mark
-from harness.suite.faults import KINDS, can_plant, plant
+from harness.suite.weakened import KINDS, can_plant, plant
 
 
 def held(source: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -13,9 +13,9 @@ from harness import Setting
 from harness.execution.worker_trial import WorkerTrial
 from harness.suite.contract import Asked, contract_of, faults_of
 from harness.suite.falsifier import EXECUTED, NOT_EXECUTED, falsify
-from harness.suite.faults import COLLAPSED, KINDS
 from harness.suite.ledger import stated
 from harness.suite.session import Suite
+from harness.suite.weakened import COLLAPSED, KINDS
 from tests.falsifiers.distill.trials import Heard
 from tests.suite.toy import FAULTS, write
 
