@@ -22,7 +22,7 @@ def test_every_command_has_a_line_of_its_own(tmp_path: Path) -> None:
     wide = max(map(len, _COMMANDS))
     for name, summary in _COMMANDS.items():
         assert f"  {name:<{wide}}  {summary}" in lines
-        assert importlib.import_module(f"harness.cli.{name}").command.name == name
+        assert importlib.import_module(f"harness.cli.{name.replace('-', '_')}").command.name == name
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
