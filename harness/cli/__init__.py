@@ -49,7 +49,7 @@ _COMMANDS = {
     "plant": "plant defects in a subject; which does its falsifier miss?",
     "falsify-tests": "does a pytest suite test what it is said to test?",
     "probe": "the memory that a training step needs, without a GPU",
-    "roofline": "measured roofs of this device, and a step's kernels under them",
+    "roofline": "measured roofs of this device, a step's kernels under them",
     "new": "scaffold a claim: contract, falsifier, mutant, test",
     "init": "make the harness at home in another repository",
 }
