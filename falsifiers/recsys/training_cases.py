@@ -59,7 +59,7 @@ def recipe(case: Case, parameters: Mapping[str, Any]) -> Recipe:
         head_width=parameters["head_width"], scaling_seqlen=parameters["history"] // parameters["users"] * 2,
         attention="fused" if case.attention == "fused" else "dense",
         optimizer="adam" if case.optimizer == "adam" else "sgd", dynamic=case.tables == "dynamic",
-        rate=0.02 if case.optimizer == "adam" else 0.5,
+        rate=0.005 if case.optimizer == "adam" else 0.5,
     )  # fmt: skip
 
 

@@ -131,7 +131,11 @@ class RankingModel:
             torch._foreach_addcdiv_(weights, means, sizes, -recipe.rate / of_mean)
             for moment, kept in zip(self.moments, (means, squares), strict=True):
                 moment.table.index_copy_(0, here["unique"], kept[-1])
-        self.table.index_copy_(0, here["unique"], rows)
+        self.write(here)
+
+    def write(self, here: Here) -> None:
+        """Write the rows back."""
+        self.table.index_copy_(0, here["unique"], here["rows"])
 
     def state(self) -> dict[str, Tensor]:
         """Return copies of weights, moments and the number of updates."""
