@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from hypothesis.strategies import SearchStrategy
+
 from harness import Setting
+from harness.authoring.faults import SubjectFault
+from harness.authoring.trial import Case
 from harness.base import strictjson
 from harness.base.device import Device
+from harness.base.strictjson import JsonObject
 from harness.contract import Contract, Mutant
+from harness.contract.builtin import COMPLETES
 from harness.contract.entry_point import resolve
 from harness.execution.worker_trial import WorkerTrial
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Observation
-from harness.search.explorer import CaseSearch
+from harness.search.explorer import CaseSearch, Result
 from tests.falsifiers.distill.trials import Heard
 
 __all__ = ["judged"]
@@ -26,10 +33,32 @@ def judged(contract: Contract, subject: str, folder: Path, mutant: Mutant | None
     }  # fmt: skip
     setting, recorded = Setting(parameters, "cpu", 0, folder, folder), Heard()
     claim = {"contract": contract.document, "device": {"type": "cpu", "name": "a CPU"}, "case": None}
-    run = WorkerTrial(
-        setting, folder, contract.measurements, recorded, lambda attempt: CaseSearch(claim, setting, attempt, folder)
-    )
+
+    def search(attempt: Callable[[Case], JsonObject | SubjectFault]) -> _Enough:
+        new = _Enough(claim, setting, attempt, folder)
+        new.sought = frozenset(mutant.violates if mutant else ())
+        return new
+
+    run = WorkerTrial(setting, folder, contract.measurements, recorded, search)
     run.run(resolve(contract.falsifier), resolve(subject))
     measured = strictjson.untag_nonfinite(recorded.measurements)
     device = Device("cpu", "a CPU")
     return judge(contract, Observation(subject, "reduced", parameters, device, measured, recorded.resolved))
+
+
+class _Enough(CaseSearch):
+    """A search that ends when its cases violate what a mutant is for, and leaves the counterexample as it was found."""
+
+    sought: frozenset[str] = frozenset()
+    """Clauses; empty to try every case."""
+
+    def explore(self, cases: SearchStrategy[Any], first: Iterable[Case], examples: int) -> Result | None:
+        for case in first:
+            found = super().explore(cases, [case], 0)
+            violated = frozenset[str]().union(*(result.violated for result in self.results))
+            if COMPLETES in violated or (self.sought and self.sought <= violated):
+                return found
+        return super().explore(cases, (), examples)
+
+    def shrink(self, cases: SearchStrategy[Any], found: Result, examples: int) -> Result:
+        return found
