@@ -31,7 +31,7 @@ from falsifiers.recsys.training_cases import Case, batches, recipe, weights
 from falsifiers.recsys.training_subject import Batch
 from harness.authoring.timing import interleave
 
-SHAPES = ("128x256x128x2x2", "32x2048x128x2x2", "32x4096x256x4x4")
+SHAPES = ("128x256x128x2x2", "32x2048x128x2x2", "32x2048x256x4x4")
 ARMS: dict[str, type[Plain]] = {"none": Plain, "none again": Plain, "native": Native, "prefetch": Prefetch}
 BATCHES = 20
 """Of a sample: so many steps, from the first copy until the device is done."""
