@@ -77,8 +77,8 @@ class Streams(Protocol):
         """Wait for all tasks."""
         ...
 
-    def ahead(self) -> int:
-        """Return how many tasks of other streams ended before an earlier task of the stream of steps."""
+    def ahead(self) -> frozenset[str]:
+        """Return the streams that ended a task before an earlier task of the stream of steps."""
         ...
 
 
@@ -94,16 +94,16 @@ def streams_on(device: str, slow: str, seed: int) -> Streams:
     return _HostStreams(device, slow, chance)
 
 
-def _overtaking(finished: list[tuple[int, str]]) -> int:
-    """Return how many tasks of other streams ended before an earlier one of COMPUTE, from numbers in order of end."""
+def _overtaking(finished: list[tuple[int, str]]) -> frozenset[str]:
+    """Return the streams with a task that ended before an earlier one of COMPUTE, from numbers in order of end."""
     pending = sorted(number for number, name in finished if name == COMPUTE)
-    ahead = 0
+    ahead = set()
     for number, name in finished:
         if name == COMPUTE:
             pending.remove(number)
         elif pending and pending[0] < number:
-            ahead += 1
-    return ahead
+            ahead.add(name)
+    return frozenset(ahead)
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class _HostStreams:
         if stuck := [name for name, stream in self.every.items() if stream.queue]:
             raise RuntimeError(f"streams wait for each other: {', '.join(stuck)}")
 
-    def ahead(self) -> int:
+    def ahead(self) -> frozenset[str]:
         return _overtaking(self.finished)
 
     def _advance(self) -> bool:
@@ -247,7 +247,7 @@ class _CudaStreams:
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.device)
 
-    def ahead(self) -> int:
+    def ahead(self) -> frozenset[str]:
         self.synchronize()
         ends = sorted(self.ends, key=lambda end: self.start.elapsed_time(end[0]))
         return _overtaking([(number, name) for _, number, name in ends])

@@ -83,7 +83,10 @@ class Run(Protocol):
     """A model in training."""
 
     def train(self, batches: Sequence[Batch], steps: int) -> list[Outcome]:
-        """Train on the next batches of a data set, from where the run stands; then wait for the device."""
+        """Train on the next batches of a data set, from where the run stands; then wait for the device.
+
+        The host launches all steps before it waits.
+        """
         ...
 
     def state(self) -> dict[str, Tensor]:

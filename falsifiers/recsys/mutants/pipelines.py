@@ -16,7 +16,7 @@ from falsifiers.recsys.training_subject import Batch, Outcome
 __all__ = [
     "CopyNotAwaited", "CopyNotKept", "DenseOnly", "FirstMomentLost", "GatherNotAwaited", "GradientsKept",
     "IdsNotAwaited", "InTurn", "KeysLost", "LastBatchLost", "PositionOff", "RefreshedEarly", "RoundedCheckpoint",
-    "RowsNotKept", "SecondBatchDropped", "SecondBatchTwice", "SecondMomentLost", "StaleRows", "StepLost",
+    "RowsInTurn", "RowsNotKept", "SecondBatchDropped", "SecondBatchTwice", "SecondMomentLost", "StaleRows", "StepLost",
     "StepNotSaved", "StepsFused", "Swapped", "UpdateNotAwaited",
 ]  # fmt: skip
 
@@ -138,6 +138,12 @@ class InTurn(Pipelines):
     """Copies are in the stream of steps, so nothing overlaps."""
 
     native = _InTurn
+
+
+class RowsInTurn(Pipelines):
+    """Prefetching only copies ahead; rows are gathered in the stream of steps."""
+
+    prefetch = Native
 
 
 class _Reordered(Prefetch):
