@@ -236,7 +236,8 @@ class Passes:
         constants |= {
             "causal": mask.causal, "has_targets": mask.num_targets is not None,
             "context_kind": 2 if isinstance(contextuals, Tensor) else 1 if contextuals else 0,
-            "has_window": mask.max_attn_len > 0, "has_full": mask.min_full_attn_seq_len > 0,
+            "has_window": mask.max_attn_len > 0,
+            "has_full": mask.max_attn_len > 0 and mask.min_full_attn_seq_len > 0,
             "fast": q.is_cuda and q.dtype is torch.bfloat16,
             "pad": triton.next_power_of_2(batch) if 1 < batch <= _SORTED and not blocks.together else 0,
             "width": q.shape[2], "value_width": v.shape[2], "row_block": blocks.rows, "key_block": blocks.keys,
@@ -333,8 +334,13 @@ def _interpreted() -> ModuleType:
 
 def _counts(mask: HstuMask, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return offsets, and targets and contextuals by sequence, or offsets again for what is not read."""
+    offsets = offsets.contiguous()
     targets, contextuals = mask.num_targets, mask.num_contextuals
-    return offsets, offsets if targets is None else targets, contextuals if isinstance(contextuals, Tensor) else offsets
+    return (
+        offsets,
+        offsets if targets is None else targets.contiguous(),
+        contextuals.contiguous() if isinstance(contextuals, Tensor) else offsets,
+    )
 
 
 class _Tiled:

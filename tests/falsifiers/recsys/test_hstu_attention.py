@@ -118,6 +118,18 @@ def test_a_second_launch_gives_a_compiled_kernel_what_the_first_gave_to_triton(m
                     assert (given.data_ptr() if isinstance(given, Tensor) else given) == then
 
 
+def test_lengths_and_counts_may_have_gaps_between_them() -> None:
+    """Such as every other number of a tensor."""
+    q, k, v = inputs(20)
+    offsets, targets = torch.tensor([[0, 7], [9, 7], [20, 7]])[:, 0], torch.tensor([[2, 7], [3, 7]])[:, 0]
+    together = [one.contiguous() for one in (offsets, targets)]
+    with_gaps, without = (
+        hstu_attention(q, k, v, one, 20, alpha=1.0, mask=HstuMask(num_targets=other))
+        for one, other in ((offsets, targets), together)
+    )
+    assert torch.equal(with_gaps, without)
+
+
 def test_lengths_are_read_when_a_kernel_runs() -> None:
     """A CUDA graph replays launches with other numbers at the same addresses."""
     q, k, v = inputs(20)
