@@ -16,9 +16,11 @@ from tests.contracts import contract_of, document, write_project
 pytest_plugins = ["pytester"]
 
 # What a job in the background ignores, its children ignore, too, and tests send them these; a handler is not inherited.
-for number in (signal.SIGINT, signal.SIGHUP):
-    if signal.getsignal(number) is signal.SIG_IGN:
-        signal.signal(number, lambda number, frame: None)
+# Tests send SIGINT to this process, too.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tensors of tests are small: a second thread for one operation costs more than it saves.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -35,19 +37,38 @@ hypothesis.settings.load_profile("harness")
 HERE = Path(__file__).parent
 SLOWEST = (
     "falsifiers/distill/test_external.py",
+    "run/slurm/test_run.py",
     "falsifiers/distill/test_falsifiers.py",
     "falsifiers/blackwell/test_kernel_claims.py",
-    "falsifiers/blackwell/test_root_cause.py",
-    "falsifiers/blackwell/test_wgpu_fallback.py",
-    "falsifiers/blackwell/test_triton.py",
-    "falsifiers/blackwell/test_cublas.py",
-    "falsifiers/blackwell/test_kernels.py",
-    "report/html/test_in_a_browser.py",
-    "run/slurm/test_run.py",
-    "falsifiers/distill/test_seen_from_outside.py",
+    "run/slurm/test_detached.py",
+    "falsifiers/nanochat/test_claims.py",
+    "falsifiers/blackwell/ptx/test_command_line.py",
     "cli/test_replay.py",
+    "ci/test_run_script.py",
+    "falsifiers/param_decomp/test_claims.py",
+    "execution/test_hostile.py",
+    "falsifiers/apr/test_claims.py",
+    "evidence/test_attestation.py",
+    "falsifiers/distill/test_seen_from_outside.py",
+    "evidence/test_verification.py",
+    "falsifiers/distill/test_kd.py",
+    "cli/test_signing.py",
+    "lint/test_lint.py",
+    "cli/test_status.py",
+    "falsifiers/blackwell/test_kernels.py",
+    "cli/test_run_ended.py",
+    "falsifiers/blackwell/test_wgpu_fallback.py",
+    "inspect/checkpoint/test_bounded.py",
+    "falsifiers/blackwell/test_triton.py",
+    "report/html/test_in_a_browser.py",
+    "external/test_guide.py",
+    "falsifiers/blackwell/test_root_cause.py",
+    "falsifiers/blackwell/test_cublas.py",
+    "falsifiers/recsys/test_claims.py",
+    "contract/test_cost.py",
 )
-"""The files that take longest. They run first, so that no worker is left with one of them at the end."""
+"""The files that take longest. They run first, so that no worker is left with one of them at the end. Files that wait
+stand between files that compute."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -24,7 +24,7 @@ from tests.execution.projects import write_project
 ACTIONS = Path(__file__).parents[2] / ".github" / "actions"
 CLAIM = "F-TOY-SORT-001"
 REPORTS = ["bundles.zip", "claims.sarif", "comment.md", "ctrf.json", "junit.xml", "run.json", "run.log", "site"]
-PATIENCE = 60
+PATIENCE = 300
 
 FAKE = """#!/usr/bin/env bash
 # Runs until SIGTERM, and seals a bundle then. Its reports say what they were asked for.

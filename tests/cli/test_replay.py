@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import re
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,23 @@ def run(folder: Path, *arguments: str) -> tuple[int, Path]:
     return done.returncode, bundles[-1]
 
 
+@pytest.fixture(scope="module")
+def refuted_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project after a run whose subject overflows, without mutants. Tests copy it."""
+    folder = write_searching_project(tmp_path_factory.mktemp("refuted"))
+    status, _ = run(folder, "-P", "how=overflows", "--no-mutants")
+    assert status == ExitStatus.FAIL
+    return folder
+
+
+@pytest.fixture
+def refuted(refuted_once: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A copy of that project, and its only bundle."""
+    folder = shutil.copytree(refuted_once, tmp_path, dirs_exist_ok=True)
+    (bundle,) = (folder / "evidence" / "TOY-2" / CLAIM).iterdir()
+    return folder, bundle
+
+
 def counterexample(bundle: Path, mutant: str = "") -> dict[str, Any]:
     """The counterexample of the subject or of a mutant."""
     if mutant:
@@ -44,8 +62,8 @@ def counterexample(bundle: Path, mutant: str = "") -> dict[str, Any]:
     return document
 
 
-def test_a_search_that_finds_nothing(folder: Path) -> None:
-    """PASS with every case measured. Each mutant's counterexample is minimal and kept; the bundle verifies."""
+def test_a_search_that_finds_nothing(folder: Path, snapshot: SnapshotAssertion) -> None:
+    """PASS with every case measured. Each mutant's counterexample is minimal, is kept, and can be replayed."""
     status, bundle = run(folder)
     assert status == ExitStatus.PASS
     measured = json.loads((bundle / "observation.json").read_text())["measurements"]
@@ -60,6 +78,12 @@ def test_a_search_that_finds_nothing(folder: Path) -> None:
     assert max(death["case"].values()) > 300
     assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
     assert not (folder / ".hypothesis").exists()
+    for mutant in ("overflows", "dies-of-large-numbers"):  # each runs against its mutant
+        assert harness(folder, "replay", str(bundle), "--mutant", mutant).returncode == ExitStatus.FAIL
+    refused = harness(folder, "replay", str(bundle))
+    assert refused.returncode == ExitStatus.REFUSED
+    assert complaint(refused, folder) == snapshot
+    assert harness(folder, "replay", str(bundle), "--mutant", "no-such").returncode == ExitStatus.REFUSED
 
 
 def test_equal_seeds_try_equal_cases(folder: Path) -> None:
@@ -101,9 +125,9 @@ def test_a_counterexample_is_run_again(folder: Path, snapshot: SnapshotAssertion
     assert after == {name: content for name, content in before.items() if name.split("/")[0] not in ("cache", "leases")}
 
 
-def test_exactly_the_case_is_run(folder: Path) -> None:
+def test_exactly_the_case_is_run(refuted: tuple[Path, Path]) -> None:
     """Only the case in the file runs."""
-    _, bundle = run(folder, "-P", "how=overflows")
+    folder, bundle = refuted
     done = harness(folder, "replay", str(bundle), "--json", "--subject", "toy.adding:StillWrong")
     document = json.loads(done.stdout)
     assert_follows_schema("replay", document)
@@ -111,17 +135,6 @@ def test_exactly_the_case_is_run(folder: Path) -> None:
     assert document["counterexample"] == counterexample(bundle)
     (clause,) = [one for one in document["clauses"] if one["id"] == "errors[].maximum"]
     assert clause["value"] == 1  # by which this subject is off on every case
-
-
-def test_a_mutants_counterexample(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """It runs against that mutant, or against the repaired subject."""
-    _, bundle = run(folder)
-    for mutant in ("overflows", "dies-of-large-numbers"):
-        assert harness(folder, "replay", str(bundle), "--mutant", mutant).returncode == ExitStatus.FAIL
-    refused = harness(folder, "replay", str(bundle))
-    assert refused.returncode == ExitStatus.REFUSED
-    assert complaint(refused, folder) == snapshot
-    assert harness(folder, "replay", str(bundle), "--mutant", "no-such").returncode == ExitStatus.REFUSED
 
 
 def test_a_counterexample_of_another_subject(folder: Path, snapshot: SnapshotAssertion) -> None:
@@ -196,13 +209,11 @@ def test_a_strategy_that_cannot_draw_as_many(folder: Path) -> None:
         pytest.param({"id": "F-TOY-OTHER-001"}, id="id"),
     ],
 )
-def test_a_claim_that_has_changed_too_much(folder: Path, changes: dict[str, Any], snapshot: SnapshotAssertion) -> None:
-    """It is refused with the reason. A changed threshold alone is allowed."""
-    _, bundle = run(folder, "-P", "how=overflows", "--no-mutants")
-    observation = copy.deepcopy(CONTRACT["observation"])
-    observation["properties"]["errors"]["items"]["maximum"] = 1000
-    write_searching_project(folder, observation=observation)
-    assert harness(folder, "replay", str(bundle)).returncode == ExitStatus.PASS
+def test_a_claim_that_has_changed_too_much(
+    refuted: tuple[Path, Path], changes: dict[str, Any], snapshot: SnapshotAssertion
+) -> None:
+    """It is refused with the reason."""
+    folder, bundle = refuted
     if "id" in changes:
         (folder / "contracts" / f"{CLAIM}.json").rename(folder / "contracts" / "F-TOY-OTHER-001.json")
     else:
@@ -212,9 +223,18 @@ def test_a_claim_that_has_changed_too_much(folder: Path, changes: dict[str, Any]
     assert complaint(done, folder) == snapshot
 
 
-def test_an_unsound_bundle_is_refused(folder: Path, snapshot: SnapshotAssertion) -> None:
+def test_a_changed_threshold_alone_is_allowed(refuted: tuple[Path, Path]) -> None:
+    """The case is judged by the new one."""
+    folder, bundle = refuted
+    observation = copy.deepcopy(CONTRACT["observation"])
+    observation["properties"]["errors"]["items"]["maximum"] = 1000
+    write_searching_project(folder, observation=observation)
+    assert harness(folder, "replay", str(bundle)).returncode == ExitStatus.PASS
+
+
+def test_an_unsound_bundle_is_refused(refuted: tuple[Path, Path], snapshot: SnapshotAssertion) -> None:
     """This includes one whose counterexample has more than was measured."""
-    _, bundle = run(folder, "-P", "how=overflows", "--no-mutants")
+    folder, bundle = refuted
     place = bundle / "counterexample.json"
     place.write_text(json.dumps({**counterexample(bundle), "measurements": {"errors": 0.0}}))
     assert " TAMPERED counterexample.json;" in harness(folder, "replay", str(bundle)).stderr
@@ -224,17 +244,17 @@ def test_an_unsound_bundle_is_refused(folder: Path, snapshot: SnapshotAssertion)
     assert complaint(done, folder) == snapshot
 
 
-def test_a_folder_of_bundles(folder: Path, snapshot: SnapshotAssertion) -> None:
+def test_a_folder_of_bundles(refuted: tuple[Path, Path], snapshot: SnapshotAssertion) -> None:
     """The message asks for one bundle."""
-    run(folder, "-P", "how=overflows", "--no-mutants")
+    folder, _ = refuted
     done = harness(folder, "replay", "evidence")
     assert (done.returncode, done.stderr) == (ExitStatus.REFUSED, "Error: evidence holds 1 bundle; name one\n")
     assert complaint(harness(folder, "replay", "contracts"), folder) == snapshot
 
 
-def test_where_the_case_cannot_be_run(folder: Path, snapshot: SnapshotAssertion) -> None:
+def test_where_the_case_cannot_be_run(refuted: tuple[Path, Path], snapshot: SnapshotAssertion) -> None:
     """The device does not exist: nothing is known, exit status 3."""
-    _, bundle = run(folder, "-P", "how=overflows", "--no-mutants")
+    folder, bundle = refuted
     done = harness(folder, "replay", str(bundle), "--device", "cuda:77")
     assert done.returncode == ExitStatus.NOT_MEASURED
     assert done.stdout.splitlines()[-1] == snapshot
