@@ -16,8 +16,8 @@ class File:
     """The file as it is."""
 
     def __init__(self, setting: Setting) -> None:
-        """The parameter `file` names it."""
-        self._path = Path(setting.parameters["file"])
+        """The parameter `trainer` has its path, from the project's root."""
+        self._path = Path(setting.parameters["trainer"])
 
     def text(self) -> str:
         """See `BatchFile`."""

@@ -47,8 +47,9 @@ OPTIONS = (
         "--subject",
         metavar="SUBJECT",
         help="Another subject than the contract's: MODULE:NAME of this project, hf:MODULE:FUNCTION for the "
-        "transformers.Trainer that a function returns, or an external trainer that a TOML file describes: command:FILE "
-        "runs it, recorded:FILE judges the directory of a finished run (-P dir=RUN).",
+        "transformers.Trainer that a function returns, an external trainer that a TOML file describes: command:FILE "
+        "runs it, recorded:FILE judges the directory of a finished run (-P dir=RUN), or file:PATH for a file that is "
+        "judged itself.",
     ),
     click.option(
         "-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter; recorded as an override."
@@ -265,6 +266,8 @@ def _require_isolable(request: RunRequest, project: Project) -> None:
     """
     if request.external is not None and request.external.kind is Kind.HF:
         raise click.UsageError("a transformers.Trainer is watched in the trial's process; leave out --isolate")
+    if request.external is not None and request.external.kind is Kind.FILE:
+        raise click.UsageError("a file has no code that could reach the falsifier; leave out --isolate")
     if request.external is not None:
         raise click.UsageError("an external trainer runs in a process of its own already; leave out --isolate")
     if request.slurm is not None:

@@ -95,6 +95,8 @@ def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
 
 def _outside(kinds: list[Kind], project: Project) -> str:
     """Return how to judge an external trainer, and which trainers the project describes."""
+    if kinds == [Kind.FILE]:
+        return f"or against a file of yours: --subject {Kind.FILE}:{Kind.FILE.value_named}"
     forms = [f"{kind}:{kind.value_named}{' -P dir=RUN' if kind is Kind.RECORDED else ''}" for kind in kinds]
     text = f"or against another trainer: --subject {' or --subject '.join(forms)}"
     there = sorted(path.relative_to(project.root).as_posix() for path in project.root.glob("trainers/*.toml"))

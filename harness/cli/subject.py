@@ -1,4 +1,4 @@
-"""The option `--subject`: an entry point of the project, or an external trainer with its parameters."""
+"""The option `--subject`: an entry point of the project, an external trainer with its parameters, or a file."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ __all__ = ["Chosen", "checked_subject", "choose"]
 
 _FOLDER = "trainers"
 """The folder of a project's trainers. The name of a trainer may be omitted if there is only one."""
+_MOST_FILES = 2000
+"""More files of a folder are refused: the record names each with its digest."""
 _OF_RECORDED = ("dir", "device")
 """Parameters of a run that has ended: its folder, and what it was asked to run on."""
 
@@ -56,6 +58,8 @@ def choose(text: str | None, settings: Sequence[str], contracts: Sequence[Contra
         return Chosen(checked_subject(text, project), None, overrides(settings, contracts))
     if kind == Kind.HF:
         return _in_process(file, settings, contracts, project)
+    if kind == Kind.FILE:
+        return _judged_file(file, settings, contracts, project)
     from harness.external.trainer_file import TrainerError, load
 
     path = _file(Kind(kind), file, project)
@@ -140,6 +144,37 @@ def _in_process(entry_point: str, settings: Sequence[str], contracts: Sequence[C
     return Chosen(None, external, changed)
 
 
+def _judged_file(file: str, settings: Sequence[str], contracts: Sequence[Contract], project: Project) -> Chosen:
+    """Return a file or a folder as the subject. The parameter `trainer` has its path from the project's root."""
+    path = Path(os.path.abspath(file))
+    if not file or not path.exists():
+        raise _refused(f"name a file or a folder that exists: --subject {Kind.FILE}:{Kind.FILE.value_named}")
+    if not path.resolve().is_relative_to(project.root.resolve()):
+        raise _refused(f"{path} is outside the project {project.root}, where no evidence could name it; copy it there")
+    files = [path] if path.is_file() else sorted(filter(Path.is_file, _shown(path)))
+    if not 0 < len(files) <= _MOST_FILES:
+        raise _refused(f"{path} has {len(files)} files, and 1 to {_MOST_FILES} can be named; name a smaller folder")
+    name = path.relative_to(project.root).as_posix()
+    digests = {one.relative_to(project.root).as_posix(): _sha256(one) for one in files}
+    external = External(Kind.FILE, name, {"trainer": name}, digests)
+    for contract in contracts:
+        if not _takes(contract, external, project):
+            raise _refused(_no_adapter(contract, external, project))
+    return Chosen(None, external, overrides(settings, contracts))
+
+
+def _shown(folder: Path) -> Iterable[Path]:
+    """Return what is in a folder at any depth, without hidden files and Python's caches."""
+    for one in folder.rglob("*"):
+        if not any(part.startswith(".") or part == "__pycache__" for part in one.relative_to(folder).parts):
+            yield one
+
+
+def _sha256(path: Path) -> str:
+    with regular_file.opened(path) as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
 def _split(
     settings: Iterable[str], known: set[str], contracts: Sequence[Contract], trainer: str
 ) -> tuple[list[str], list[str]]:
@@ -206,8 +241,7 @@ def _sources(trainer: Trainer, path: Path, project: Project) -> dict[str, str]:
     for file in files:
         if not file.resolve().is_relative_to(root):
             raise _refused(f"{path}: /sources: {file} is outside the project; copy it there")
-        with regular_file.opened(file) as opened:
-            digests[file.relative_to(root).as_posix()] = hashlib.file_digest(opened, "sha256").hexdigest()
+        digests[file.relative_to(root).as_posix()] = _sha256(file)
     return digests
 
 
@@ -243,7 +277,7 @@ def _no_adapter(contract: Contract, external: External, project: Project) -> str
     """Return that a claim takes no such subject, which it takes, and which claims take this one."""
     said = [f"{contract.id} takes no {external.kind} as its subject"]
     said += [
-        f"it takes {kind}:{kind.value_named if Kind.HF in (kind, external.kind) else external.trainer}"
+        f"it takes {kind}:{kind.value_named if {Kind.HF, Kind.FILE} & {kind, external.kind} else external.trainer}"
         for kind in Kind
         if _takes(contract, replace(external, kind=kind), project)
     ]

@@ -1,4 +1,4 @@
-"""The choice of another trainer as the subject of a run: `command:FILE`, `recorded:FILE` or `hf:MODULE:FUNCTION`."""
+"""The choice of another subject for a run: `command:FILE`, `recorded:FILE`, `hf:MODULE:FUNCTION` or `file:PATH`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ class Kind(StrEnum):
     """It has run; the harness reads its directory."""
     HF = "hf"
     """A function of the project returns a `transformers.Trainer`, which trains in the trial's process."""
+    FILE = "file"
+    """The subject is a file, or a folder of files, and no trainer: the claim is about what it says."""
 
     @property
     def value_named(self) -> str:
         """What stands after the colon."""
-        return "MODULE:FUNCTION" if self is Kind.HF else "TRAINER.toml"
+        return {Kind.HF: "MODULE:FUNCTION", Kind.FILE: "PATH"}.get(self, "TRAINER.toml")
 
 
 _ADAPTERS: Mapping[Kind, str] = {
@@ -32,7 +34,7 @@ _ADAPTERS: Mapping[Kind, str] = {
     Kind.RECORDED: "external:Recorded",
     Kind.HF: "hugging_face:HF",
 }
-"""The module beside the falsifier and the name in it."""
+"""The module beside the falsifier and the name in it. The adapter of a file is `File` in the falsifier's own module."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class External:
 
     kind: Kind
     trainer: str
-    """Its TOML file, from the project's root; the entry point of a function that returns a Trainer."""
+    """Its TOML file, or the file that is judged, from the project's root; the entry point of a function that returns a
+    Trainer."""
     parameters: JsonObject = field(default_factory=dict)
     """Parameters of the subject's trial alone: `trainer`, its own ones, and for a finished run all that were set."""
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -58,8 +61,10 @@ class External:
 
     def entry_point(self, falsifier: str) -> str:
         """The entry point of the spec's adapter for such a subject, beside the falsifier."""
-        package = falsifier.partition(":")[0].rpartition(".")[0]
-        return f"{package}.{_ADAPTERS[self.kind]}"
+        module = falsifier.partition(":")[0]
+        if self.kind is Kind.FILE:
+            return f"{module}:File"
+        return f"{module.rpartition('.')[0]}.{_ADAPTERS[self.kind]}"
 
     @property
     def spelling(self) -> str:

@@ -45,6 +45,7 @@ SAMPLE = [
     ("F-DYNEMB-DUMP-001", "since-after"),
     ("F-IMPORT-CYCLE-001", "error-swallowed"),
     ("F-BUILD-PAR-001", "one-job"),
+    ("F-COUNT-001", "file-ignored"),
 ]
 """Mutants by claim. A run of a claim has them all."""
 

@@ -1,0 +1,106 @@
+"""`--subject file:PATH`: a file or a folder is the subject itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from harness import NotMeasured
+from harness.base.vocabulary import Outcome
+from harness.cli.subject import choose
+from harness.contract import Contract
+from harness.contract.project import Project
+from harness.external.choice import Kind
+from tests.external.trainers import ROOT
+from tests.falsifiers.in_process import judged
+
+RECSYS = ROOT / "contracts" / "recsys"
+JOB = "falsifiers/recsys/reference/train.sbatch"
+
+
+@pytest.fixture(scope="module")
+def project() -> Project:
+    """This repository's."""
+    return Project.find(ROOT)
+
+
+def claim(project: Project, name: str) -> Contract:
+    """A contract of the family that takes files."""
+    return project.load(RECSYS / f"{name}.json")
+
+
+def test_a_file_is_named_with_its_digest(project: Project) -> None:
+    """By its path from the project's root; settings are those of the claim."""
+    contract = claim(project, "F-SLURM-GPU-TASK-001")
+    chosen = choose(f"file:{ROOT / JOB}", ["gpus_of_a_node=4"], [contract], project)
+    assert chosen.external is not None
+    assert (chosen.external.kind, chosen.parameters) == (Kind.FILE, {"gpus_of_a_node": 4})
+    assert (chosen.external.spelling, chosen.external.parameters) == (f"file:{JOB}", {"trainer": JOB})
+    assert list(chosen.external.sources) == [JOB]
+    assert chosen.external.entry_point(contract.falsifier) == "falsifiers.recsys.gpus_of_tasks:File"
+
+
+def test_a_folder_is_named_with_all_its_files(project: Project) -> None:
+    """But for hidden ones and caches."""
+    folder = ROOT / "falsifiers" / "recsys" / "oracle"
+    chosen = choose(f"file:{folder}", [], [claim(project, "F-COUNT-001")], project)
+    assert chosen.external is not None
+    names = {path.relative_to(ROOT).as_posix() for path in folder.glob("*.py")}
+    assert chosen.external.sources.keys() == names
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "said"),
+    [
+        ("F-SLURM-GPU-TASK-001", "", "file:PATH"),
+        ("F-SLURM-GPU-TASK-001", "/nowhere/job.sbatch", "exists"),
+        ("F-SLURM-GPU-TASK-001", "/", "copy it there"),
+        ("F-HSTU-FWD-001", str(ROOT / JOB), "F-SLURM-ENV-001"),
+    ],
+)
+def test_what_cannot_be_is_refused(name: str, path: str, said: str, project: Project) -> None:
+    """Before anything runs."""
+    with pytest.raises(click.BadParameter) as refused:
+        choose(f"file:{path}", [], [claim(project, name)], project)
+    assert said in str(refused.value)
+
+
+def refuted(project: Project, name: str, text: str, folder: Path) -> list[str]:
+    """The clauses that a batch file violates."""
+    file = folder / "job.sbatch"
+    file.write_text(f"#!/bin/bash\n{text}\n")
+    contract = claim(project, name)
+    fewer = {"topologies": ["2x2"], "nodes_run": 1} if "ENV" in name else {}
+    judgment = judged(contract, f"{contract.falsifier.partition(':')[0]}:File", folder, trainer=str(file), **fewer)
+    return [one.id for one in judgment.with_outcome(Outcome.FAIL)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "clause"),
+    [
+        ("F-SLURM-ENV-001", "srun bash -c 'RANK=0 python a.py'", "wrong_local_ranks[].maximum"),
+        ("F-SLURM-GPU-TASK-001", "#SBATCH --ntasks-per-node=8 -G 4 -N1", "tasks_without_gpu[].maximum"),
+    ],
+)
+def test_a_users_batch_file(name: str, text: str, clause: str, project: Project, tmp_path: Path) -> None:
+    """It is refuted by what it says."""
+    assert clause in refuted(project, name, text, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("F-SLURM-ENV-001", "python outside_of_srun.py"),
+        ("F-SLURM-ENV-001", "srun --ntasks-per-node=1 python train.py"),
+        ("F-SLURM-ENV-001", "srun torchrun train.py"),
+        ("F-SLURM-GPU-TASK-001", "#SBATCH --nodes=$N"),
+        ("F-SLURM-GPU-TASK-001", "#SBATCH --exclusive --ntasks-per-node=8"),
+        ("F-SLURM-GPU-TASK-001", "#SBATCH -n 16 -G 16"),
+    ],
+)
+def test_what_is_unknown_is_no_failure(name: str, text: str, project: Project, tmp_path: Path) -> None:
+    """Neither what is not simulated, nor what the file leaves open."""
+    with pytest.raises(NotMeasured):
+        refuted(project, name, text, tmp_path)
