@@ -14,9 +14,11 @@ from torch import Tensor
 
 from falsifiers.recsys.reference import table_kernels
 
-__all__ = ["SLOTS", "BucketIndex", "Fresh", "Inserted", "launch"]
+__all__ = ["KEYS", "SLOTS", "BucketIndex", "Fresh", "Inserted", "launch"]
 
 SLOTS = 128
+KEYS = (32, 4)
+"""Of a program that searches, and its warps, on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -150,12 +152,12 @@ class BucketIndex:
 
     def _find(self, keys: Tensor, *, touch: bool, counted: bool, score: int, weights: Tensor | None) -> Tensor:
         slots = torch.empty_like(keys)
-        block = 32 if self.device.type == "cuda" else triton.next_power_of_2(min(len(keys), 256) or 1)
+        block, warps = KEYS if self.device.type == "cuda" else (triton.next_power_of_2(min(len(keys), 256) or 1), 4)
         launch(
             "find", self.device, triton.cdiv(len(keys), block),
             keys, len(keys), slots, self.digests, self.keys, self.scores, self.batches, self.buckets, score, self.batch,
             keys if weights is None else weights,
-            touch=touch, counted=counted, weighted=weights is not None, block=block,
+            touch=touch, counted=counted, weighted=weights is not None, block=block, warps=warps,
         )  # fmt: skip
         return slots
 

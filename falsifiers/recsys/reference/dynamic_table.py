@@ -26,10 +26,12 @@ from falsifiers.recsys.dynamic_tables import Recipe
 from falsifiers.recsys.reference.bucket_index import BucketIndex, Fresh, launch
 from falsifiers.recsys.reference.table_kernels import NOWHERE
 
-__all__ = ["DynamicTable"]
+__all__ = ["ROWS", "DynamicTable"]
 
 _RULES = {"sgd": 0, "adagrad": 1, "rowwise_adagrad": 2, "adam": 3}
 _KINDS = {"uniform": 0, "normal": 1, "constant": 2}
+ROWS = (4, 4)
+"""Of a program that reads or writes rows, and its warps, on a GPU."""
 _PIECE = 32
 """Longer runs of gradients of one key are summed in pieces, side by side."""
 _ALIGNED = 4
@@ -211,6 +213,8 @@ class DynamicTable:
         kept = (moved >= 0).nonzero().squeeze(1)
         rows = self._new_rows(self.index.capacity, in_host=self.cache is not None)
         self._copy(self.rows, kept, rows, moved[kept], self.width, direct=True)
+        if self.rows.is_pinned():
+            torch.cuda.current_stream(self.device).synchronize()  # torch would give pinned memory away at once
         self.near = self.near if self.cache is not None else rows
         self.rows = rows
 
@@ -287,9 +291,18 @@ class DynamicTable:
         )  # fmt: skip
 
     def _launch(self, name: str, rows: int, numbers: int, *arguments: Any, **constants: Any) -> None:
-        block = 4 if self.device.type == "cuda" else triton.next_power_of_2(min(rows, 256) or 1)
+        block, warps = ROWS if self.device.type == "cuda" else (triton.next_power_of_2(min(rows, 256) or 1), 4)
         columns = triton.next_power_of_2(numbers)
-        launch(name, self.device, triton.cdiv(rows, block), *arguments, **constants, block=block, columns=columns)
+        launch(
+            name,
+            self.device,
+            triton.cdiv(rows, block),
+            *arguments,
+            **constants,
+            block=block,
+            columns=columns,
+            warps=warps,
+        )
 
     def _new_rows(self, slots: int, *, in_host: bool = False) -> Tensor:
         if in_host:
@@ -312,4 +325,4 @@ class _Rows(torch.autograd.Function):
         """Update rows, wherever they are by now."""
         keys, places = ctx.saved_tensors
         ctx.table.update(keys, gradients, places if ctx.version == ctx.table.version() else None)
-        return torch.zeros((), device=gradients.device), None, None, None
+        return None, None, None, None
