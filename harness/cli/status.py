@@ -78,6 +78,8 @@ def command(
     STALE       contract or code changed since the evidence
     UNRUN       nothing that counts
 
+    A claim in quarantine says so behind its status, which is that of all others: a FAIL is FALSIFIED.
+
     status believes every record that its bundle's manifest seals. `harness verify` judges again. A gate needs both.
 
     --only and --fail-on take the statuses in lower case, and: unclaimed (ids named in sources, without a contract),
@@ -112,9 +114,10 @@ def command(
     if ids or issue or spec:  # only the gaps of the chosen claims
         names = {claim.id for claim in chosen}
         contracts = [contract for contract in survey.contracts if contract.id in names]
-        found = gaps(contracts, (), [one for one in survey.contents.entries if one.id in names], {})
+        quarantine = [one for one in project.quarantine if one.claim in names]
+        found = gaps(contracts, (), [one for one in survey.contents.entries if one.id in names], {}, quarantine)
     else:
-        found = gaps(survey.contracts, survey.refused, survey.contents.entries, mentions(project))
+        found = gaps(survey.contracts, survey.refused, survey.contents.entries, mentions(project), project.quarantine)
     shown, told = (chosen, found) if not only else _filtered(chosen, found, only)
     if as_json:
         click.echo(json.dumps(report.document(shown, told, survey.contents.unreadable, project.root), indent=2))
@@ -142,14 +145,17 @@ def _filtered(claims: Sequence[ClaimStatus], found: Gaps, only: frozenset[str]) 
     """Return the claims and gaps that these words name. Contracts that cannot be run always stay."""
     from harness.evidence.survey import Gaps
 
+    chosen = [claim for claim in claims if claim.status.lower() in only]
+    shown = {claim.id for claim in chosen}
     kept = Gaps(
         unclaimed=found.unclaimed if "unclaimed" in only else {},
         refused=found.refused,
         never_full=found.never_full if "never-full" in only else (),
         never_killed=found.never_killed if "never-killed" in only else {},
         orphaned=found.orphaned if "orphaned" in only else {},
+        quarantined={name: found.quarantined[name] for name in found.quarantined if name in shown},
     )
-    return [claim for claim in claims if claim.status.lower() in only], kept
+    return chosen, kept
 
 
 def _exit_status(claims: Sequence[ClaimStatus], found: Gaps, fail_on: frozenset[str]) -> ExitStatus:

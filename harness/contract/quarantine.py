@@ -44,8 +44,11 @@ class Quarantine:
 
     def text(self, today: date) -> str:
         """The remark beside the verdict."""
-        over = "" if today <= self.until else " is over"
-        return f"quarantine on {self.device} until {self.until}{over}: {self.reason}"
+        return f"{self.mark(today)}: {self.reason}"
+
+    def mark(self, today: date) -> str:
+        """The remark without its reason."""
+        return f"quarantine on {self.device} until {self.until}{'' if today <= self.until else ' is over'}"
 
 
 def parse(settings: object) -> tuple[Quarantine, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ def lines(
         if verbose:
             yield from _details(claim, width)
         else:
-            line = printable(f"{claim.status:<10}  {claim.id:<{widest}}  {_short(claim)}".rstrip())
+            marks = [one.mark(_today()) for one in gaps.quarantined.get(claim.id, ())]
+            line = printable(f"{claim.status:<10}  {claim.id:<{widest}}  {'; '.join([_short(claim), *marks])}".rstrip())
             yield line if width is None or len(line) <= width else f"{line[: width - 1].rstrip()}…", claim.status
     for head, items in _gap_lists(gaps):
         yield "", None
@@ -153,6 +155,10 @@ def document(claims: Sequence[ClaimStatus], gaps: Gaps, unreadable: Sequence[Unr
             "never_full": list(gaps.never_full),
             "never_killed": gaps.never_killed,
             "orphaned": gaps.orphaned,
+            "quarantined": {
+                name: [{"device": one.device, "until": str(one.until), "reason": one.reason} for one in entries]
+                for name, entries in gaps.quarantined.items()
+            },
         },
         "unreadable": [{"bundle": _relative(one.path, root), "reason": one.reason} for one in unreadable],
     }
@@ -169,8 +175,16 @@ def _gap_lists(gaps: Gaps) -> Iterator[tuple[str, list[str]]]:
             "evidence of claims without a contract",
             [f"{name}: {count} bundle{'' if count == 1 else 's'}" for name, count in gaps.orphaned.items()],
         ),
+        (
+            "claims in quarantine",
+            [f"{name}: {one.text(_today())}" for name, entries in gaps.quarantined.items() for one in entries],
+        ),
     ]
     return (one for one in lists if one[1])
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
 
 
 def _places(at: Sequence[str]) -> str:

@@ -171,9 +171,21 @@ def matrix_of_project(
     devices = sorted({entry.device_class for entry in evidence})
     texts = {contract.id: contract.claim for contract in contracts}
     rows = []
-    for claim in statuses(contracts, evidence, Staleness(project), datetime.now(UTC)):
-        own = [entry for entry in evidence if entry.id == claim.id]
-        fields = tuple(_field(claim.cells[device], device, own, pages) for device in devices)
+    own: dict[str, list[index.Entry]] = {}
+    for entry in evidence:
+        own.setdefault(entry.id, []).append(entry)
+    now = datetime.now(UTC)
+    for claim in statuses(contracts, evidence, Staleness(project), now):
+        fields = tuple(
+            _field(
+                claim.cells[device],
+                device,
+                own.get(claim.id, ()),
+                pages,
+                [one.text(now.date()) for one in project.quarantine if one.covers(claim.id, str(device))],
+            )
+            for device in devices
+        )
         word = _word(claim, fields)
         rows.append(Row(claim.id, claim.title, claim.issue, claim.target, word, fields, texts[claim.id]))
     strangers = matrix_of_verdicts([entry for entry in evidence if entry.id not in texts], pages, devices)
@@ -218,9 +230,13 @@ def _word(claim: ClaimStatus, fields: Sequence[Field | None]) -> str:
 
 
 def _field(
-    cell: Cell, device: DeviceClass, evidence: Sequence[index.Entry], pages: Mapping[Path, Entry]
+    cell: Cell,
+    device: DeviceClass,
+    evidence: Sequence[index.Entry],
+    pages: Mapping[Path, Entry],
+    remarks: Sequence[str],
 ) -> Field | None:
-    """Return a cell. Its word is not UNRUN but a verdict if a run speaks for the claim."""
+    """Return a cell. Its word is not UNRUN but a verdict if a run speaks for the claim. Remarks change no word."""
     if cell.newest is None:
         return None
     word, about = str(cell.status), cell.decided_by or cell.newest
@@ -234,7 +250,7 @@ def _field(
     notes = [note for note in cell.notes if isinstance(note, Finding) or note.why not in (Why.REDUCED, Why.VERDICT)]
     why = due_text.of_cell(replace(cell, notes=tuple(notes), cause=None))
     reason = pages[about.path].reason if cell.cause and about.path in pages else ""
-    note = " · ".join(filter(None, (why, reason, _about(about))))
+    note = " · ".join(filter(None, (why, reason, _about(about), *remarks)))
     aside = tuple((text, _page(path, pages)) for text, path in set_aside(cell))
     return Field(word, note, _page(about.path, pages), aside)
 

@@ -190,6 +190,22 @@ def test_the_notes_of_the_project_stand_on_the_page(tmp_path: Path) -> None:
     assert 'class="notes"' not in (tmp_path / "bare" / entry.page).read_text(encoding="utf-8")
 
 
+def test_a_quarantine_stands_beside_the_status(tmp_path: Path) -> None:
+    """It changes no word of the page."""
+    bundle = sealed(tmp_path)
+    root = write_project(tmp_path / "project")
+    words = []
+    for name in ("before", "after"):
+        write([bundle], tmp_path / name, project=Project.find(root))
+        page = (tmp_path / name / "index.html").read_text(encoding="utf-8")
+        words.append(badges(page))
+        assert ("quarantine on CPU until 2999-12-31: no room" in page) is (name == "after")
+        with (root / "pyproject.toml").open("a") as settings:
+            settings.write("[[tool.harness.quarantine]]\nclaim = 'F-DEMO-SORT-001'\ndevice = 'CPU'\n")
+            settings.write("reason = 'no room'\nuntil = 2999-12-31\n")
+    assert words[0] == words[1]
+
+
 def test_the_fleet_is_counted_by_class_of_device() -> None:
     """A claim without a bundle there does not count there."""
     passed, failed = (index_page.Field(word, "", None) for word in ("PARTIAL", "FALSIFIED"))
