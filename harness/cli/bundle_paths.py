@@ -28,7 +28,9 @@ class BundlePaths:
         from harness.evidence.verification import find_bundles
 
         found = {path: find_bundles([path]) for path in paths if path.is_dir()}
-        bundles = {bundle.resolve(): bundle for some in found.values() for bundle in some}
+        # No link is followed below a path, so only the path itself can lead elsewhere.
+        real = {path: path.resolve() for path in found}
+        bundles = {real[path] / bundle.relative_to(path): bundle for path, some in found.items() for bundle in some}
         return cls(
             tuple(bundles.values()),
             tuple(path for path in paths if path not in found),

@@ -23,6 +23,7 @@ from harness.base.beneath import Beneath
 from harness.evidence import manifest, untrusted
 from harness.evidence.bundle_layout import MANIFEST
 from harness.evidence.durable import sync_tree
+from harness.evidence.merged_before import MergedBefore, state_of_files
 from harness.evidence.packing import Place
 from harness.evidence.placing import at, hidden_folder, made, move
 from harness.evidence.verification import Verification, verify_all
@@ -52,28 +53,37 @@ class Merged:
 
     new: tuple[Verification, ...]
     """At their new places."""
-    there: tuple[Verification, ...]
-    """Where the same bundle was already, byte for byte; also a second copy of a new one."""
+    there: tuple[Path, ...]
+    """The places where the same bundle was already, byte for byte; also that of a second copy of a new one."""
     left_out: tuple[LeftOut, ...]
 
 
 def merge(bundles: Sequence[Path], into: Path) -> Merged:
     """Copy bundles to <into>/<issue>/<claim>/<run>. No link below a bundle or below `into` is followed.
 
+    A bundle that an earlier merge found there already is not read again while no file of the two changed.
+
     Raises:
         OSError: a file cannot be read or written, or a bundle changes meanwhile. Nothing was written.
     """
+    before = MergedBefore(into)
+    known = {bundle: found for bundle in bundles if (found := before.place(bundle))}
+    states = {bundle: state_of_files(str(bundle)) for bundle in bundles if bundle not in known}
     contents: dict[Place, dict[Path, dict[str, str]]] = {}
     left_out, sound = [], []
-    for one in verify_all(bundles):
+    for one in verify_all([*states]):
         if one.sound and one.issue and one.id and one.run:
             place = (one.issue, one.id, one.run)
             contents.setdefault(place, {})[one.path] = _sealed(one)
             sound.append((place, one))
         else:
             left_out.append(LeftOut(one))
-    present = {place: _content(into, place) for place in contents if at(into, place).status() is not None}
-    new, there, copied = [], [], set()
+    present, theirs = {}, {}
+    for place in contents:
+        if at(into, place).status() is not None:
+            theirs[place] = state_of_files(str(at(into, place).path))
+            present[place] = _content(into, place)
+    new, there, copied = [], [*known.values()], set()
     for place, one in sound:
         rivals = {path: content for path, content in contents[place].items() if path != one.path}
         if place in present:
@@ -83,7 +93,7 @@ def merge(bundles: Sequence[Path], into: Path) -> Merged:
         if other is not None:
             left_out.append(LeftOut(one, other, _difference(mine, rivals[other])))
         elif place in present or place in copied:
-            there.append(replace(one, path=at(into, place).path))
+            there.append(at(into, place).path)
         else:
             copied.add(place)
             new.append((place, one))
@@ -91,8 +101,14 @@ def merge(bundles: Sequence[Path], into: Path) -> Merged:
         with made(Beneath(into)), hidden_folder(into) as hidden:
             for place, one in new:
                 _copy(one.path, contents[place][one.path], at(hidden, place))
+                theirs[place] = state_of_files(str(at(hidden, place).path))
             sync_tree(Beneath(hidden))
             move(hidden, into, [place for place, _ in new])
+    refused = {one.bundle.path for one in left_out}
+    for place, one in sound:
+        if one.path not in refused:
+            before.add(one.path, states[one.path], place, theirs[place])
+    before.save()
     arrived = tuple(replace(one, path=at(into, place).path) for place, one in new)
     return Merged(arrived, tuple(there), tuple(left_out))
 

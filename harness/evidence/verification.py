@@ -66,7 +66,8 @@ def verify_all(
     """Verify bundles, one per processor at the same time. Yield the results in the order of the paths."""
     from harness.evidence import bundle_checks
 
-    bundle_checks.prepare()
+    if paths:
+        bundle_checks.prepare()
     against = against or Against()
     works = [partial(_checked, Path(os.path.realpath(path)), against.trusted) for path in paths]
     outcomes = isolated_all(works, limits or Limits(), len(os.sched_getaffinity(0)))
@@ -102,20 +103,18 @@ def _known(path: Path, told: bytes, against: Against) -> Verification:
 
 def find_bundles(paths: Iterable[Path]) -> list[Path]:
     """Return the bundles at or below these folders, including unfinished ones, sorted. Links are not followed."""
-    found: dict[Path, None] = {}
+    found: dict[str, None] = {}
     for start in paths:
-        pending = [start]
+        pending = [str(start)]
         while pending:
             folder = pending.pop()
-            if folder.name.startswith((UNFINISHED, UNPACKING)):
-                found[folder] = None
-                continue
-            folders = _look_into(folder)
+            unfinished = os.path.basename(folder).startswith((UNFINISHED, UNPACKING))
+            folders = None if unfinished else _look_into(folder)
             if folders is None:
                 found[folder] = None
             else:
                 pending += folders
-    return sorted(found)
+    return [Path(folder) for folder in sorted(found, key=lambda folder: folder.split("/"))]
 
 
 def no_folder(path: Path) -> str:
@@ -125,7 +124,7 @@ def no_folder(path: Path) -> str:
     return "is no folder; name a bundle or a folder of bundles"
 
 
-def _look_into(folder: Path) -> list[Path] | None:
+def _look_into(folder: str) -> list[str] | None:
     """Return the folders in a folder; None if it is a bundle or cannot be read, so that no bundle stays hidden."""
     try:
         with os.scandir(folder) as scanned:
@@ -134,4 +133,4 @@ def _look_into(folder: Path) -> list[Path] | None:
         return None
     if any(entry.name in _MARKS for entry in entries):
         return None
-    return [folder / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return [os.path.join(folder, entry.name) for entry in entries if entry.is_dir(follow_symlinks=False)]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from harness.evidence import merging
 from harness.evidence.findings import Code
 from harness.evidence.merging import Merged, merge
 from harness.evidence.verification import find_bundles, verify
+from harness.machine.file_memory import recall
+from harness.machine.provenance import harness_identity
 from tests.cli.folders import contents
 from tests.contracts import healthy
 from tests.evidence.factory import copy_of, rewrite, sealed, set_at, tamper
@@ -57,7 +61,7 @@ def test_of_two_contents_of_one_run_none_is_merged(hosts: Path, pristine: Path) 
             ("b", "record.json"),
             ("c", "record.json"),
         }
-        assert [one.run for one in found.new + found.there] == ["b-fail"]
+        assert [one.path.name for one in found.new] + [path.name for path in found.there] == ["b-fail"]
 
 
 @pytest.mark.parametrize("obstacle", ["other bytes", "file", "link to the same", "added folder"])
@@ -161,3 +165,66 @@ def test_a_run_of_the_future_is_merged_with_a_remark(
     rewrite(source, "record.json", lambda record: {**record, "started": started, "seconds": seconds})
     (one,) = merge([source], tmp_path / "evidence").new
     assert [remark.pointer for remark in one.remarks if remark.code is Code.CLOCK_AHEAD] == places
+
+
+def _deleted(file: Path) -> None:
+    file.unlink()
+
+
+def _cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-9])
+
+
+def _poisoned(file: Path) -> None:
+    """Every row says that the bundle `a` has the files of the one that FAILs."""
+    key = harness_identity()["sha256"]
+    rows = recall("merged", file.parents[1] / "evidence", key)
+    text = json.dumps({name: [*next(iter(rows.values()))] for name in rows})
+    file.write_bytes(file.read_bytes().partition(b"\n")[0] + b"\n" + text.encode())
+
+
+@pytest.mark.parametrize("spoil", [None, _deleted, _cut, _poisoned])
+def test_what_an_earlier_merge_read_is_not_read_again(
+    hosts: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], None] | None
+) -> None:
+    """Unless the cache is not what was written; the answer is the same."""
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(hosts / "cache"))
+    read: list[Path] = []
+    original = merging.verify_all
+    monkeypatch.setattr(merging, "verify_all", lambda paths: read.extend(paths) or original(paths))
+    merged(hosts, "a", "b")
+    assert len(read) == 3
+    read.clear()
+    if spoil is not None:
+        (file,) = (hosts / "cache").glob("merged-*.json")
+        spoil(file)
+    again = merged(hosts, "a", "b")
+    assert (again.new, again.left_out, [path.name for path in again.there].count("b-fail")) == ((), (), 1)
+    assert len(again.there) == 3
+    assert len(read) == (0 if spoil is None else 3)
+
+
+@pytest.mark.parametrize("where", ["source", "place", "file more", "link to the place", "link to its claim"])
+def test_a_change_after_a_merge_is_noticed(hosts: Path, pristine: Path, where: str) -> None:
+    """At both places. The times of the file are put back."""
+    merged(hosts, "a", "b")
+    assert len(merged(hosts, "a", "b").there) == 3
+    place = hosts.joinpath("evidence", *pristine.parts[-3:])
+    match where:
+        case "file more":
+            (place / "more").write_text("")
+        case "link to the place" | "link to its claim":
+            moved = place if where.endswith("place") else place.parent
+            moved.rename(hosts / "moved")
+            moved.symlink_to(hosts / "moved")
+        case _:
+            file = (hosts.joinpath("a", *pristine.parts[-3:]) if where == "source" else place) / "environment.json"
+            before = file.stat()
+            file.write_bytes(file.read_bytes().replace(b"{", b"[", 1))
+            os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    if where == "link to its claim":
+        with pytest.raises(OSError, match="symbolic link"):
+            merged(hosts, "a", "b")
+        return
+    found = merged(hosts, "a", "b")
+    assert (len(found.left_out), len(found.there), found.new) == ((1, 2, ()) if where == "source" else (2, 1, ()))

@@ -1,0 +1,96 @@
+"""Bundles that an earlier merge found sound and identical, so that the next one need not read them.
+
+    before = MergedBefore(into)
+    place = before.place(bundle)  # None: it has to be verified
+    before.save()
+
+A row holds while no file of the bundle and none at its place has another name, inode, size or time, and while the
+harness, which decides what is sound, has the same sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import final
+
+from harness.evidence.bundle_layout import MOST_ENTRIES
+from harness.machine.file_memory import keep, recall
+from harness.machine.provenance import harness_identity
+
+__all__ = ["MergedBefore", "state_of_files"]
+
+_MOST = 1_000_000
+"""Rows that are kept. Beyond it, they begin anew."""
+
+
+@final
+class MergedBefore:
+    """What earlier merges into one folder found."""
+
+    def __init__(self, into: Path) -> None:
+        self._into = into.absolute()
+        self._key = harness_identity()["sha256"]
+        self._rows: dict[str, list[str]] = recall("merged", self._into, self._key) or {}
+        self._news: dict[str, list[str]] = {}
+        self._is_folder = lru_cache(maxsize=None)(_is_folder)
+
+    def place(self, bundle: Path) -> Path | None:
+        """Return the place at which the same files were found and still are; None if the bundle has to be verified."""
+        row = self._rows.get(os.path.abspath(bundle))
+        if row is None:
+            return None
+        mine, place, theirs = row
+        issue, claim, _ = place.split("/")
+        if not (self._is_folder(f"{self._into}/{issue}") and self._is_folder(f"{self._into}/{issue}/{claim}")):
+            return None
+        same = state_of_files(str(bundle)) == mine and state_of_files(f"{self._into}/{place}") == theirs
+        return self._into / place if same else None
+
+    def add(self, bundle: Path, mine: str, place: Sequence[str], theirs: str) -> None:
+        """Remember that a bundle with this state is sound, and its place with that state has the same bytes."""
+        if mine and theirs:
+            self._news[os.path.abspath(bundle)] = [mine, "/".join(place), theirs]
+
+    def save(self) -> None:
+        """Keep what was added."""
+        if self._news:
+            keep("merged", self._into, self._key, (self._rows if len(self._rows) < _MOST else {}) | self._news)
+
+
+def state_of_files(folder: str) -> str:
+    """Return a digest of the names, inodes, sizes and times of all files below a folder; empty if it has others.
+
+    It can differ if nothing changed but the order in which the filesystem lists files. Then the bundle is read again.
+    """
+    found: list[object] = []
+    pending = [folder]
+    try:
+        if not _is_folder(folder):
+            return ""
+        while pending:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    status = entry.stat(follow_symlinks=False)
+                    if S_ISDIR(status.st_mode):
+                        pending.append(entry.path)
+                    elif not S_ISREG(status.st_mode):
+                        return ""
+                    found += entry.name, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+            if len(found) > 5 * MOST_ENTRIES:
+                return ""
+    except OSError:
+        return ""
+    return hashlib.sha256(repr(found).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _is_folder(path: str) -> bool:
+    """Whether a path is a folder, and no link to one."""
+    try:
+        return S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
