@@ -20,6 +20,7 @@ from falsifiers.recsys.reference.hstu_attention import Blocks, HstuMask, Plan, h
 
 POINTERS = ("q", "k", "v", "above", "out", "of_k", "of_v")
 MASK = {"causal": True, "has_targets": True, "context_kind": 2, "has_window": True, "has_full": True}
+CAUSAL = {"causal": True, "has_targets": False, "context_kind": 0, "has_window": False, "has_full": False}
 SIZES = {"fast": True, "use_tma": True, "edges": 1, "width": 32, "value_width": 64, "row_block": 64, "key_block": 64}
 
 
@@ -30,11 +31,18 @@ def inputs(rows: int, width: int = 32, dtype: torch.dtype = torch.float16) -> tu
     return q, k, v
 
 
-@pytest.mark.parametrize(("kernel", "rest"), [("over_keys", {"gradient": False, "pad": 4}), ("over_rows", {"pad": 0})])
+@pytest.mark.parametrize(
+    ("kernel", "rest"),
+    [
+        ("over_keys", {**MASK, "gradient": False, "pad": 4}),
+        ("over_rows", {**MASK, "pad": 0}),
+        ("over_keys", {**CAUSAL, "gradient": True, "pad": 0}),
+    ],
+)
 def test_the_kernels_compile_for_hopper(kernel: str, rest: dict[str, int]) -> None:
-    """With every kind of mask, tensor cores, bulk loads and one tanh; nothing is kept in local memory."""
+    """With every kind of mask and with one, tensor cores, bulk loads and one tanh; nothing is kept in local memory."""
     function = getattr(hstu_kernels, kernel)
-    constants: dict[str, Any] = {**MASK, **SIZES, "stages": 2, **rest}
+    constants: dict[str, Any] = {**SIZES, "stages": 2, **rest}
     types = {}
     for name in function.arg_names:
         width = SIZES["value_width"] if name[0] in "av" else SIZES["width"]
@@ -63,15 +71,18 @@ def test_a_plan_changes_no_value_by_more_than_rounding() -> None:
     assert torch.allclose(one, other, rtol=2e-3, atol=1e-5)
 
 
-def test_a_bad_number_in_one_sequence_stays_there() -> None:
+@pytest.mark.parametrize("edges", [0, 1, 2])
+def test_a_bad_number_in_one_sequence_stays_there(edges: int) -> None:
     """Blocks reach into the next sequence, whose numbers have no effect."""
-    q, k, v = inputs(20)
-    offsets = torch.tensor([0, 9, 20])
-    spoilt = [one.clone() for one in (q, k, v)]
-    for one in spoilt:
-        one[9:] = float("nan")
-    whole = hstu_attention(q, k, v, offsets, 20, alpha=1.0)
-    assert torch.equal(hstu_attention(*spoilt, offsets, 20, alpha=1.0)[:9], whole[:9])
+    blocks, offsets, parts = Blocks(16, 16, 4, 1, edges=edges, together=2), torch.tensor([0, 17, 33]), []
+    for spoilt in (0.0, float("nan")):
+        leaves = inputs(33)
+        for one in leaves:
+            one[17:] += spoilt
+            one.requires_grad_()
+        out = hstu_attention(*leaves, offsets, 17, alpha=1.0, plan=Plan(blocks, blocks, blocks))
+        parts.append([one[:17] for one in (out, *torch.autograd.grad(out, leaves, leaves[2].detach()))])
+    assert all(torch.equal(one, other) for one, other in zip(*parts, strict=True))
 
 
 class Recorder:
