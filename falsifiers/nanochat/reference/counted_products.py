@@ -24,7 +24,7 @@ __all__ = ["Counted", "fits"]
 
 _ALIGNED = 8
 """Numbers in 16 bytes, of which a row of a tensor that is loaded by tiles must be a multiple."""
-_LARGEST_SPLIT = 16
+_LARGEST_SPLIT = 4
 
 
 def fits(hidden: Tensor, weight: Tensor) -> bool:
@@ -63,11 +63,13 @@ class Counted:
         """
         self.hidden, self.weight, self.counted, self.order = hidden, weight, counted, order
         self._rows = hidden.new_empty(chunk, hidden.shape[1])
-        self._wide, self._square = (_WIDE, _SQUARE) if hidden.is_cuda else (_SMALL, _SMALL)
+        self._wide = _WIDE if hidden.is_cuda else _SMALL
+        narrow = _SQUARE if hidden.is_cuda else _SMALL
+        self._of_hidden = narrow if hidden.shape[1] % self._wide.wide else self._wide
         properties = torch.cuda.get_device_properties(hidden.device) if hidden.is_cuda else None
         self._programs = properties.multi_processor_count if properties else 3
         self.splits = self._splits(chunk)
-        tall = self._square.tall
+        tall = self._of_hidden.tall
         self._parts = hidden.new_empty(
             self.splits * triton.cdiv(chunk, tall) * tall, hidden.shape[1], dtype=torch.float32
         )
@@ -77,7 +79,7 @@ class Counted:
 
         Programs should have equally many tiles; among equals, the fewest parts need least memory.
         """
-        tiles = triton.cdiv(chunk, self._square.tall) * triton.cdiv(self.hidden.shape[1], self._square.wide)
+        tiles = triton.cdiv(chunk, self._of_hidden.tall) * triton.cdiv(self.hidden.shape[1], self._of_hidden.wide)
         largest = max(1, min(_LARGEST_SPLIT, triton.cdiv(self._programs * 2, tiles)))
 
         def busy(splits: int) -> float:
@@ -94,7 +96,7 @@ class Counted:
 
     def of_hidden(self, first: int, gradient: Tensor, out: Tensor) -> None:
         """Write the gradient of these rows' hidden states to their places in `out` [all rows, width]."""
-        tiles, rows, width = self._square, len(gradient), out.shape[1]
+        tiles, rows, width = self._of_hidden, len(gradient), out.shape[1]
         padded = triton.cdiv(rows, tiles.tall) * tiles.tall
         parts = self._parts[: self.splits * padded]
         self._launch(
@@ -107,8 +109,7 @@ class Counted:
 
     def add_of_weight(self, first: int, gradient: Tensor, some: Tensor, total: Tensor) -> None:
         """Add the gradient of the head by these rows to `total` [vocabulary, width]."""
-        tiles = self._wide if total.dtype == some.dtype else self._square
-        self._launch(tiles, gradient, some, total, first, turned=(True, False), limits="inner", add=True)
+        self._launch(self._wide, gradient, some, total, first, turned=(True, False), limits="inner", add=True)
 
     def _launch(
         self, tiles: _Tiles, left: Tensor, right: Tensor, result: Tensor, first: int, *, turned: tuple[bool, bool],
@@ -126,14 +127,15 @@ class Counted:
             self.counted, first, rows, result.shape[1], inner,
             tall=tiles.tall, wide=tiles.wide, deep=tiles.deep, left_turned=left_turned, right_turned=right_turned,
             limits_rows=limits == "rows", add=add, splits=splits, programs=self._programs,
-            flat=left.is_cuda, **options,
+            interpreted=not left.is_cuda, **options,
         )  # fmt: skip
 
 
 def _product(  # type: ignore[no-untyped-def]
     left, right, result, counted, first, rows, columns, inner,
     tall: tl.constexpr, wide: tl.constexpr, deep: tl.constexpr, left_turned: tl.constexpr, right_turned: tl.constexpr,
-    limits_rows: tl.constexpr, add: tl.constexpr, splits: tl.constexpr, programs: tl.constexpr, flat: tl.constexpr,
+    limits_rows: tl.constexpr, add: tl.constexpr, splits: tl.constexpr, programs: tl.constexpr,
+    interpreted: tl.constexpr,
 ):  # fmt: skip
     """result (+)= left @ right. What lies outside a tensor is loaded as zeros and not stored.
 
@@ -151,7 +153,7 @@ def _product(  # type: ignore[no-untyped-def]
         high = tl.where(steps > 0, high, 0)
     across = (columns + wide - 1) // wide
     tiles = high * across
-    for one in tl.range(tl.program_id(0), tiles * splits, programs, flatten=flat):
+    for one in tl.range(tl.program_id(0), tiles * splits, programs, flatten=not interpreted):
         split = one // tl.maximum(tiles, 1)
         tile = one % tl.maximum(tiles, 1)
         begin = tile // (group * across) * group
@@ -166,11 +168,15 @@ def _product(  # type: ignore[no-untyped-def]
             sums = tl.dot(part, other, sums)
         lower, upper = tl.split(tl.permute(tl.reshape(sums, (tall, 2, wide // 2)), (0, 2, 1)))
         place = row + split * padded
-        if add:
-            lower += result.load([place, column]).to(tl.float32)
-            upper += result.load([place, column + wide // 2]).to(tl.float32)
-        result.store([place, column], lower.to(result.dtype))
-        result.store([place, column + wide // 2], upper.to(result.dtype))
+        if add and not interpreted:  # the memory adds while the program goes on
+            result.atomic_add([place, column], lower.to(result.dtype))
+            result.atomic_add([place, column + wide // 2], upper.to(result.dtype))
+        else:
+            if add:
+                lower += result.load([place, column]).to(tl.float32)
+                upper += result.load([place, column + wide // 2]).to(tl.float32)
+            result.store([place, column], lower.to(result.dtype))
+            result.store([place, column + wide // 2], upper.to(result.dtype))
 
 
 def _spread(  # type: ignore[no-untyped-def]

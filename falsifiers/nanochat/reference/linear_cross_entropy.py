@@ -23,9 +23,9 @@ from falsifiers.nanochat.reference.head_rows import RowLoss, row_losses, scale_i
 
 __all__ = ["add_product", "linear_cross_entropy", "rows_per_chunk"]
 
-_CHUNK_BYTES = 256 << 20
+_CHUNK_BYTES = 208 << 20
 """The largest chunk of logits, however large the gradients are."""
-_CHUNK_SHARE = 0.65
+_CHUNK_SHARE = 0.72
 """The largest chunk of logits, as a share of the bytes of both gradients."""
 _TILE = 128
 """Rows of a tile of a matrix product."""
