@@ -6,14 +6,11 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 import click
 
-from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus
-from harness.cli.step_function import found, pair, refuse_unwritable, value
-from harness.report.columns import tell
+from harness.cli.step_function import found, pair, refuse_unwritable, show, value
 
 __all__ = ["command"]
 
@@ -55,27 +52,18 @@ def command(
 
     from harness.probe.errors import ProbeError
     from harness.probe.sweep import document, swept
-    from harness.report.columns import terminal_width
     from harness.report.html.probe_page import probe_page
     from harness.report.probe_text import probe_lines
 
     capacity = None if device_memory is None else int(device_memory * _GIB)
-    for option, place in (("--json", json_file), ("--html", html_file)):
-        refuse_unwritable(option, place)
+    refuse_unwritable(json_file, html_file)
     try:
         with contextlib.redirect_stdout(sys.stderr):  # what the step prints is no part of the JSON
             cases = list(swept(found(target), chosen, values, device=device, ranks=ranks, capacity=capacity))
     except ProbeError as error:
         raise click.ClickException(str(error)) from error
     told = document(target, cases, values)
-    if json_file is not None:
-        with click.open_file(json_file, "w", encoding="utf-8") as file:
-            file.write(strictjson.dumps(told) + "\n")
-    if html_file is not None:
-        Path(html_file).write_text(probe_page(told), encoding="utf-8")
-    if json_file != "-":
-        for line in probe_lines(told, terminal_width()):
-            tell(line)
+    show(told, json_file, html_file, probe_page, probe_lines)
     return _status([case["fit"] for case in told["cases"]])
 
 

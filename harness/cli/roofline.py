@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
-from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus
-from harness.cli.step_function import found, pair, refuse_unwritable
-from harness.report.columns import tell
+from harness.cli.step_function import found, pair, refuse_unwritable, show
 
 __all__ = ["command"]
 
@@ -42,11 +39,10 @@ def command(
     Exit status: 0; 1 if a kernel did more operations a second than the measured peak, which is then wrong.
     """
     chosen = dict(pair(text, "--set") for text in fixed)
-    for option, place in (("--json", json_file), ("--html", html_file)):
-        refuse_unwritable(option, place)
+    refuse_unwritable(json_file, html_file)
     build = None if target is None else found(target)
 
-    from harness.report.columns import terminal_width
+    from harness.report.html.roofline_page import roofline_page
     from harness.report.roofline_text import roofline_lines
     from harness.roofline.document import document
     from harness.roofline.roofs import RooflineError
@@ -56,14 +52,5 @@ def command(
             told: dict[str, Any] = document(device, again, target, None if build is None else lambda: build(**chosen))
     except RooflineError as error:
         raise click.ClickException(str(error)) from error
-    if json_file is not None:
-        with click.open_file(json_file, "w", encoding="utf-8") as file:
-            file.write(strictjson.dumps(told) + "\n")
-    if html_file is not None:
-        from harness.report.html.roofline_page import roofline_page
-
-        Path(html_file).write_text(roofline_page(told), encoding="utf-8")
-    if json_file != "-":
-        for line in roofline_lines(told, terminal_width()):
-            tell(line)
+    show(told, json_file, html_file, roofline_page, roofline_lines)
     return ExitStatus.FAIL if told["step"] and told["step"]["above_peak"] else ExitStatus.PASS

@@ -1,18 +1,21 @@
-"""MODULE:FUNCTION and its arguments: the function that builds a step."""
+"""Commands about MODULE:FUNCTION, which builds a step: the function, its arguments, and what becomes of the result."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import click
 
 from harness.base import strictjson
+from harness.base.strictjson import JsonObject
+from harness.report.columns import tell, terminal_width
 
-__all__ = ["found", "pair", "refuse_unwritable", "value"]
+__all__ = ["found", "pair", "refuse_unwritable", "show", "value"]
 
 
 def found(target: str) -> Callable[..., Any]:
@@ -49,11 +52,30 @@ def value(text: str) -> Any:
         return text
 
 
-def refuse_unwritable(option: str, file: str | None) -> None:
+def refuse_unwritable(json_file: str | None, html_file: str | None) -> None:
     """Raise a usage error if a file cannot be written, before anything is measured."""
-    if file is None or file == "-":
-        return
-    try:
-        open(file, "a", encoding="utf-8").close()
-    except OSError as error:
-        raise click.BadParameter(f"{file} cannot be written: {error.strerror}", param_hint=option) from error
+    for option, file in (("--json", json_file), ("--html", html_file)):
+        if file is None or file == "-":
+            continue
+        try:
+            open(file, "a", encoding="utf-8").close()
+        except OSError as error:
+            raise click.BadParameter(f"{file} cannot be written: {error.strerror}", param_hint=option) from error
+
+
+def show(
+    document: JsonObject,
+    json_file: str | None,
+    html_file: str | None,
+    page: Callable[[JsonObject], str],
+    lines: Callable[[JsonObject, int | None], Iterator[str]],
+) -> None:
+    """Write a document as JSON and as a page, where asked, and print its lines, unless its JSON goes to stdout."""
+    if json_file is not None:
+        with click.open_file(json_file, "w", encoding="utf-8") as file:
+            file.write(strictjson.dumps(document) + "\n")
+    if html_file is not None:
+        Path(html_file).write_text(page(document), encoding="utf-8")
+    if json_file != "-":
+        for line in lines(document, terminal_width()):
+            tell(line)
