@@ -24,6 +24,7 @@ from harness.execution.executor import Executors
 from harness.judging.record import Record
 from harness.machine.host import Gpu, Host
 from harness.run import events
+from harness.run.claim_run import ClaimRun, Setting
 from harness.run.crew import Crew, Turn
 from harness.run.demand import Demand
 from harness.run.durations import Durations
@@ -33,7 +34,7 @@ from harness.run.plan import Plan, device_of, make_plan
 from harness.run.recording import Recorder, Times
 from harness.run.request import RunRequest
 from harness.run.scheduler import Schedule, Task
-from harness.run.trials import ClaimRun, Setting, planned, unmeasured
+from harness.run.trial_results import unmeasured
 
 __all__ = ["Engine"]
 
@@ -87,7 +88,7 @@ class Engine:
         plan = make_plan(contract, self._host, request)
         obstacle = Reason(ReasonCode.NOTHING_RAN, text=reason)
         plan = replace(plan, obstacle=reason, mutants=tuple((mutant, obstacle) for mutant in plan.contract.mutants))
-        return planned(plan), self._recorder.finished(plan, request, unmeasured(plan, request), times)
+        return events.ClaimPlanned.of(plan), self._recorder.finished(plan, request, unmeasured(plan, request), times)
 
 
 @final
@@ -133,7 +134,7 @@ class _Run:
             if not claim.plan.obstacle:
                 self._schedule.add(claim.task())
             elif not self._interruption.requested:
-                self._emit(planned(claim.plan))
+                self._emit(events.ClaimPlanned.of(claim.plan))
                 self._seal(claim)
         self._crew.run(self._interrupt)
         for claim in self._claims:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.base.device import Device
 from harness.base.strictjson import JsonObject
@@ -13,6 +14,9 @@ from harness.contract import Contract
 from harness.judging.judge import Judgment
 from harness.judging.record import Record
 from harness.judging.verdict import MutantOutcome
+
+if TYPE_CHECKING:
+    from harness.run.plan import Plan
 
 __all__ = [
     "SUBJECT",
@@ -67,6 +71,12 @@ class ClaimPlanned:
     """How many trials run in parallel."""
     obstacle: str = ""
     """Why no trial runs; empty if one does."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> ClaimPlanned:
+        """Return the event that tells of a plan."""
+        runnable = tuple(mutant.id for mutant, obstacle in plan.mutants if not obstacle)
+        return cls(plan.contract, plan.profile.name, plan.reason, plan.device, runnable, plan.parallel, plan.obstacle)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from harness.machine.host import Host
 from harness.run import events
 from harness.run.plan import Plan
 from harness.run.request import RunRequest
-from harness.run.trials import Trials
+from harness.run.trial_results import Trials
 
 __all__ = ["Recorder", "Times"]
 

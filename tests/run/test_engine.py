@@ -103,7 +103,7 @@ def test_a_device_that_is_never_free(bench: Callable[..., Bench], monkeypatch: p
     def never(*arguments: Any, **named: Any) -> Any:
         raise LeaseUnavailable("held by F-OTHER-001")
 
-    monkeypatch.setattr("harness.run.trials.lease", never)
+    monkeypatch.setattr("harness.run.claim_run.lease", never)
     whole = bench(honest)
     record = only(whole.run())
     assert (record.verdict, record.reason.root.text.endswith("held by F-OTHER-001")) == (Verdict.NOT_MEASURED, True)

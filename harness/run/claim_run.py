@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import final
 
 from harness.base.strictjson import JsonObject
@@ -18,13 +16,10 @@ from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.endable import Unjudged, judged
 from harness.execution.executor import Executor, Executors, TrialRequest, TrialResult
 from harness.execution.lease import CPU, Holder, LeaseUnavailable, WaitInterrupted, lease, named
-from harness.execution.logs import Log
-from harness.execution.steps import Steps
 from harness.judging.judge import Judgment, judge
-from harness.judging.observation import Ending, EndingKind, Observation, Residency
+from harness.judging.observation import Ending, EndingKind
 from harness.judging.verdict import MutantOutcome, fate_of, interrupted, not_run
 from harness.machine.host import Gpu
-from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
 from harness.run import events, foresight
 from harness.run.crew import Turn, TurnInterrupted
 from harness.run.demand import Demand
@@ -32,25 +27,10 @@ from harness.run.interruption import Interruption
 from harness.run.plan import Plan
 from harness.run.request import RunRequest
 from harness.run.scheduler import Task
+from harness.run.trial_results import Trials, silent, unmeasured
+from harness.run.work_clock import WorkClock
 
-__all__ = ["ClaimRun", "Setting", "Trials", "planned", "unmeasured"]
-
-
-@dataclass(frozen=True)
-class Trials:
-    """The results of the trials of one claim, before the verdict."""
-
-    subject: TrialResult
-    judgment: Judgment
-    mutants: Mapping[str, TrialResult]
-    """The mutants that ran, by id."""
-    outcomes: Sequence[MutantOutcome]
-    """The outcome of every mutant, in the contract's order."""
-    sources: Mapping[str, str] = field(default_factory=dict)
-    withdrawn: Mapping[str, str] = field(default_factory=dict)
-    """Why GPUs failed the claim, by UUID."""
-    predicted: JsonObject = field(default_factory=dict)
-    """What the probe said of the profile's step."""
+__all__ = ["ClaimRun", "Setting"]
 
 
 @dataclass(frozen=True)
@@ -98,7 +78,7 @@ class ClaimRun:
         self._needless = self._begins_again = False
         self.withdrawn: dict[str, str] = {}
         self._predicted: JsonObject = {}
-        self._clock = _Clock()
+        self._clock = WorkClock()
 
     @property
     def is_measured(self) -> bool:
@@ -133,7 +113,7 @@ class ClaimRun:
             with turn.idle():
                 self._predicted = self._setting.foresee(self.plan)
             self.plan = replace(self.plan, obstacle=foresight.obstacle(self._predicted))
-            self._emit(planned(self.plan))
+            self._emit(events.ClaimPlanned.of(self.plan))
             if self.plan.obstacle:
                 return self._next(name, turn)
         try:
@@ -278,7 +258,7 @@ class ClaimRun:
             return
         mutant = self._mutant(name)
         request = self._request(mutant.subject, mutant.parameters, self.plan.profile.seconds, 1)
-        result = _silent(request, Ending(EndingKind.NOT_MEASURED, Phase.START, text))
+        result = silent(request, Ending(EndingKind.NOT_MEASURED, Phase.START, text))
         judgment = judge(self.plan.contract, result.observation)
         self._mutants[name] = result, fate_of(mutant, judgment)
         self._told(name, result, judgment, self._mutants[name][1])
@@ -353,7 +333,7 @@ class ClaimRun:
         try:
             result = self._executor.run(request, on_step)
         except Exception as error:  # a defect of the harness in one trial must not lose the others or the evidence
-            result = _silent(request, Ending(EndingKind.LOST, Phase.START, f"{type(error).__name__}: {error}"))
+            result = silent(request, Ending(EndingKind.LOST, Phase.START, f"{type(error).__name__}: {error}"))
         if broken := demand.broken(turn.amounts):
             ending = Ending(EndingKind.INTERRUPTED, result.observation.ending.phase, f"the GPU failed: {broken}")
             result = replace(result, observation=replace(result.observation, ending=ending))
@@ -365,70 +345,3 @@ class ClaimRun:
             ending = Ending(kind, result.observation.ending.phase, f"the judging of this trial {error}")
             unjudged = replace(result, observation=replace(result.observation, ending=ending))
             return unjudged, judge(contract, unjudged.observation)
-
-
-class _Clock:
-    """The time in which at least one trial of a claim works."""
-
-    def __init__(self) -> None:
-        self.busy = self.waited = 0.0
-        self._count, self._since = 0, 0.0
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        with self._lock:
-            self._count += 1
-            if self._count == 1:
-                self._since = time.monotonic()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._count -= 1
-                if self._count == 0:
-                    self.busy += time.monotonic() - self._since
-
-
-def planned(plan: Plan) -> events.ClaimPlanned:
-    """The event that tells of a plan."""
-    runnable = tuple(mutant.id for mutant, obstacle in plan.mutants if not obstacle)
-    return events.ClaimPlanned(
-        plan.contract, plan.profile.name, plan.reason, plan.device, runnable, plan.parallel, plan.obstacle
-    )
-
-
-def unmeasured(plan: Plan, request: RunRequest) -> Trials:
-    """The results of a claim with an obstacle: judged like any others, without measurements."""
-    contract, external = plan.contract, request.external
-    trial = TrialRequest(
-        contract=contract,
-        subject=contract.subject,
-        profile=plan.profile.name,
-        parameters={**plan.parameters, **(external.parameters if external is not None else {})},
-        device=plan.device,
-        seed=request.seed,
-        seconds=plan.profile.seconds,
-        threads=1,
-    )
-    result = _silent(trial, Ending(EndingKind.NOT_MEASURED, Phase.START, plan.obstacle))
-    obstacle = Reason(ReasonCode.NOTHING_RAN, text=plan.obstacle)
-    outcomes = [not_run(mutant, obstacle) for mutant in contract.mutants]
-    return Trials(result, judge(contract, result.observation), {}, outcomes)
-
-
-def _silent(request: TrialRequest, ending: Ending) -> TrialResult:
-    """The result of a trial without any message."""
-    observation = Observation(
-        subject=request.subject,
-        profile=request.profile,
-        parameters=request.parameters,
-        device=request.device,
-        measurements={},
-        residency=Residency(reason="no trial ran"),
-        ending=ending,
-        seed=request.seed,
-    )
-    telemetry = Telemetry(COLUMNS, (), {"seconds": "no trial ran"}, DriverResidency(None, None, "no trial ran"))
-    empty = Log("", 0, sha256(b"").hexdigest())
-    return TrialResult(observation, Steps(), telemetry, empty, empty, None, 0.0)
