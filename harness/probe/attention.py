@@ -155,7 +155,7 @@ class _Call:
         return result
 
     def by_scores(self) -> Tensor:
-        """With explicit scores, as `_scaled_dot_product_attention_math`, which does not add in place to fake tensors."""
+        """Return what `_scaled_dot_product_attention_math` does, which cannot add in place to fake tensors."""
         query, key, value, mask = self.query, self.key, self.value, self.mask
         dtype = query.dtype
         settings: Any = torch.backends.cuda
