@@ -12,6 +12,7 @@ is computed in float32 there.
 from __future__ import annotations
 
 import importlib.util
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -33,6 +34,7 @@ WIDTHS = (32, 64, 128)
 DTYPES = (torch.bfloat16, torch.float16)
 _PASSES: dict[tuple[object, ...], Passes] = {}
 _REMEMBERED = 1024
+_THREAD = threading.local()
 _SORTED = 64
 """Up to so many sequences, programs of the longest ones start first."""
 
@@ -287,6 +289,7 @@ class _Launch:
         aligned = not any([address & 15 for address in addresses + last])  # noqa: C419 - a list is faster
         tma = self.tma and aligned
         with torch.cuda.device_of(q):
+            _bind_context()
             if self.run is not None and aligned:
                 tiles = [_Tiled(one) if tma else one.data_ptr() for one in tiled]
                 self.run(*addresses, *tiles, *last, *self.numbers, *self.behind)
@@ -330,6 +333,16 @@ def _interpreted() -> ModuleType:
     finally:
         triton.knobs.runtime.interpret = before
     return module
+
+
+def _bind_context() -> None:
+    """Give the thread the device's context, which a thread of autograd lacks before its first work.
+
+    Triton describes tiles to the driver before it launches, and does not look for a context then.
+    """
+    if not getattr(_THREAD, "bound", False):
+        torch.cuda.Event().record()
+        _THREAD.bound = True
 
 
 def _counts(mask: HstuMask, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:

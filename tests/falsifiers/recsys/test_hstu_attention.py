@@ -110,6 +110,7 @@ def test_a_second_launch_gives_a_compiled_kernel_what_the_first_gave_to_triton(m
     )
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True), raising=False)
     monkeypatch.setattr(torch.cuda, "device_of", lambda _: nullcontext())
+    monkeypatch.setattr(torch.cuda, "Event", lambda: SimpleNamespace(record=lambda: None))
     q, k, v = inputs(16)
     offsets, mask, blocks = torch.tensor([0, 16]), HstuMask(num_targets=torch.tensor([3])), Blocks(16, 16, 4, 1)
     passes = passes_for(q, k, v, offsets, 16, alpha=0.5, mask=mask, plan=Plan(blocks, blocks, blocks))
