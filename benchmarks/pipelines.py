@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,9 @@ def measure(name: str, shape: str, rows: int, tables: str, rounds: int, device: 
     }  # fmt: skip
     made = recipe(case, sizes)
     data = batches(made, case, sizes, BATCHES, device)
-    first = weights(made, 0)
+    first = weights(replace(made, rows=()), 0)
+    for number, count in enumerate(made.rows):
+        first[f"tables.{number}"] = torch.randn(count, width, device=device, dtype=first["actions"].dtype)
     kind = HostTables if tables == "host" else RankingModel
     runs = {arm: run(kind(made, first, device), pipeline, device) for arm, pipeline in ARMS.items()}
     outcomes = {arm: one.train(data, 4) for arm, one in runs.items()}
