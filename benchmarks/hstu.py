@@ -128,6 +128,7 @@ def main() -> None:
         results[shape]["arms"] = measure(inputs, shape, plan, arguments.theirs, arguments.rounds)
         if arguments.json:
             arguments.json.write_text(json.dumps(results, indent=1))
+        summarise({shape: results[shape]["arms"]})
     summarise({shape: result["arms"] for shape, result in results.items()})
 
 
@@ -379,6 +380,9 @@ def compile_all(shapes: tuple[str, ...], theirs: Path | None, sweep: bool, proce
         jobs += [(shape, *kind) for kind in kinds]
         if theirs is not None:
             jobs += [(shape, way, number) for way in ("_hstu_attn_fwd", "_hstu_attn_bwd") for number in range(48)]
+    for shape in {shape.rstrip("j") for shape in shapes}:
+        width, longest = int(shape.split("x")[3]), int(shape.split("x")[1])
+        jobs += [(shape, *kind) for kind in plan_for(width, width, longest, torch.device("cuda"))._asdict().items()]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
         done = [pool.submit(compile_one, *job, theirs) for job in jobs]
