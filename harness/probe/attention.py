@@ -39,12 +39,13 @@ def attention_of(device: Device) -> Iterator[None]:
         settings: Any = torch.backends.cuda
         mask = _as_bias(attn_mask, query.dtype)
         call = _Call(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa)
-        if settings.cudnn_sdp_enabled() and call.is_for_cudnn(device):
-            return call.by_cudnn()
-        if settings.flash_sdp_enabled() and device.capability >= (8, 0) and call.is_for_flash():
-            return call.by_flash()
-        if settings.mem_efficient_sdp_enabled() and call.is_for_efficient():
-            return call.by_efficient()
+        if attn_mask is None or attn_mask.stride(-1) == 1:  # none of these takes a mask whose rows are scattered
+            if settings.cudnn_sdp_enabled() and call.is_for_cudnn(device):
+                return call.by_cudnn()
+            if settings.flash_sdp_enabled() and device.capability >= (8, 0) and call.is_for_flash():
+                return call.by_flash()
+            if settings.mem_efficient_sdp_enabled() and call.is_for_efficient():
+                return call.by_efficient()
         if not settings.math_sdp_enabled():
             raise ProbeError("no enabled implementation of scaled_dot_product_attention takes these tensors")
         return call.by_scores()

@@ -131,10 +131,13 @@ def loads_data(tied: bool = True) -> Callable[[], None]:
     return step
 
 
-def attention(*, autocast: bool = False, recomputed: bool = False, masked: bool = False) -> Callable[[], None]:
+def attention(
+    *, autocast: bool = False, recomputed: bool = False, masked: bool = False, scattered: bool = False
+) -> Callable[[], None]:
     """Attention in float32, or under autocast."""
     query = torch.randn(2, 8, 128, 64, device="cuda", requires_grad=True)
-    mask = torch.ones(128, 128, dtype=torch.bool, device="cuda") if masked else None
+    mask = torch.ones(128, 128, dtype=torch.bool, device="cuda") if masked or scattered else None
+    mask = mask.T if mask is not None and scattered else mask
 
     def attend(query: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.scaled_dot_product_attention(query * 1, query, query, mask)

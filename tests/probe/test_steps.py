@@ -74,6 +74,13 @@ def test_attention_is_chosen_as_on_the_device(case: dict[str, bool], expected: s
         assert f"aten._scaled_dot_product_{expected}_attention{pass_}.default" in operators
 
 
+def test_a_mask_with_scattered_rows_leaves_explicit_scores() -> None:
+    """The learned biases of T5 are such."""
+    blocks = predict(steps.attention, scattered=True).trace.blocks
+    assert not any("_scaled_dot_product" in block.place.operator for block in blocks)
+    assert any(block.bytes == 2 * 8 * 128 * 128 * 4 for block in blocks)
+
+
 def _hooked() -> Callable[[], None]:
     return steps.replicated(hook=lambda state, bucket: None)
 
