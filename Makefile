@@ -12,7 +12,7 @@ PYTEST ?=
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 
-.PHONY: install run test docs wheels trl check fuzz mutants clean
+.PHONY: install run test docs wheels trl check fuzz mutants verdicts clean
 
 install: $(INSTALLED)
 
@@ -45,6 +45,10 @@ fuzz: $(INSTALLED)
 mutants: $(INSTALLED)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutation]'
 	nice -n 19 $(VENV)/bin/python -m tests.mutation.campaign --minutes $(MINUTES) $(ARGS)
+
+# All claims twice, one trial after another and scheduled: do they come out the same? Takes an hour on two cores.
+verdicts: $(INSTALLED)
+	$(VENV)/bin/python -m tests.run.same_verdicts $(ARGS)
 
 # A gate: the same commit gets the same answer, so the random cases are the same each time. `make test` draws new ones.
 check: docs
