@@ -148,6 +148,7 @@ class DynamicTable:
             pieces, piece_starts, piece_counts, len(distinct),
             recipe.rate, recipe.eps, 1.0 / (1.0 - 0.9**self.updates), 1.0 / (1.0 - 0.999**self.updates),
             width=self.width, dim=recipe.dim, rule=_RULES[recipe.optimizer], tiered=self.cache is not None,
+            longest=self._longest(counts),
         )  # fmt: skip
 
     def summed(self, rows: Tensor, places: Tensor, number: int) -> Tensor:
@@ -263,13 +264,17 @@ class DynamicTable:
         piece_starts[long], piece_counts[long] = starts, counts
         return source, piece_starts, piece_counts
 
+    def _longest(self, counts: Tensor) -> int:
+        """Return a bound of short runs for the interpreter, or 0 where each block finds its own."""
+        return 0 if self.device.type == "cuda" or not len(counts) else min(int(counts.max()), _PIECE) or 1
+
     def _sums(self, rows: Tensor, order: Tensor | None, starts: Tensor, counts: Tensor) -> Tensor:
         """Return the sum of each run of rows, or of a run of `order`, which names rows."""
         sums = torch.empty(len(starts), self.recipe.dim, device=self.device)
         self._launch(
             "sum_runs", len(starts), self.recipe.dim,
             rows, starts if order is None else order, starts, counts, sums, len(starts),
-            dim=self.recipe.dim, ordered=order is not None,
+            dim=self.recipe.dim, ordered=order is not None, longest=self._longest(counts),
         )  # fmt: skip
         return sums
 

@@ -207,11 +207,12 @@ def start_rows(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _sum(  # type: ignore[no-untyped-def]
-    source, order, start, number, column, dim, ordered: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
+    source, order, start, number, column, dim, longest: tl.constexpr, ordered: tl.constexpr, block: tl.constexpr,
+    columns: tl.constexpr,
 ):  # fmt: skip
-    """Return the sums of runs of rows, in order."""
+    """Return the sums of runs of rows, in order. longest is 0 for what the block's longest run has."""
     total = tl.full([block, columns], 0.0, tl.float32)
-    for one in range(tl.reduce(number, 0, tl.standard._elementwise_max)):  # type: ignore[attr-defined]
+    for one in range(longest if longest > 0 else tl.reduce(number, 0, tl.standard._elementwise_max)):  # type: ignore[attr-defined]
         more = one < number
         row = start + one
         if ordered:
@@ -222,8 +223,8 @@ def _sum(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=NUMBERS)
 def sum_runs(  # type: ignore[no-untyped-def]
-    source, order, starts, counts, out, count, dim: tl.constexpr, ordered: tl.constexpr, block: tl.constexpr,
-    columns: tl.constexpr,
+    source, order, starts, counts, out, count, dim: tl.constexpr, ordered: tl.constexpr, longest: tl.constexpr,
+    block: tl.constexpr, columns: tl.constexpr,
 ):  # fmt: skip
     """Write the sum of each run of rows of `source`, or of rows that a run of `order` names."""
     item = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
@@ -231,7 +232,7 @@ def sum_runs(  # type: ignore[no-untyped-def]
     live = item < count
     start = tl.load(starts + item, mask=live, other=0)
     number = tl.load(counts + item, mask=live, other=0)
-    total = _sum(source, order, start, number, column, dim, ordered, block, columns)
+    total = _sum(source, order, start, number, column, dim, longest, ordered, block, columns)
     tl.store(out + item[:, None] * dim + column, total, mask=live[:, None] & (column < dim))
 
 
@@ -239,7 +240,7 @@ def sum_runs(  # type: ignore[no-untyped-def]
 def step(  # type: ignore[no-untyped-def]
     near, far, places, source, order, starts, counts, pieces, piece_starts, piece_counts, count,
     rate, eps, of_m, of_v, width: tl.constexpr, dim: tl.constexpr, rule: tl.constexpr, tiered: tl.constexpr,
-    block: tl.constexpr, columns: tl.constexpr,
+    longest: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
 ):  # fmt: skip
     """Sum the gradients of each place and update its row. A long run is given as few sums in `pieces`.
 
@@ -255,11 +256,11 @@ def step(  # type: ignore[no-untyped-def]
     there = live[:, None] & (column < dim)
     slope = _sum(
         source, order, tl.load(starts + item, mask=live, other=0), tl.load(counts + item, mask=live, other=0),
-        column, dim, True, block, columns,
+        column, dim, longest, True, block, columns,
     )  # fmt: skip
     slope += _sum(
         pieces, order, tl.load(piece_starts + item, mask=live, other=0),
-        tl.load(piece_counts + item, mask=live, other=0), column, dim, False, block, columns,
+        tl.load(piece_counts + item, mask=live, other=0), column, dim, longest, False, block, columns,
     )  # fmt: skip
     row = _read(near, far, place, column, there, width, tiered)
     if rule == 0:

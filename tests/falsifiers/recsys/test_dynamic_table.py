@@ -26,7 +26,7 @@ BYTES = {"digests": "*u8", "evicted": "*i8"}
     ("kernel", "constants"),
     [
         ("insert", {}),
-        ("step", {"width": 384, "dim": 128, "rule": 3, "tiered": True, "block": 4, "columns": 128}),
+        ("step", {"width": 384, "dim": 128, "rule": 3, "tiered": True, "longest": 0, "block": 4, "columns": 128}),
     ],
 )
 def test_the_kernels_compile_for_hopper(kernel: str, constants: dict[str, Any]) -> None:
