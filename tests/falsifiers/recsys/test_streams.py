@@ -26,7 +26,7 @@ def test_a_sleeping_stream_comes_last(slow: str, order: str) -> None:
 
 @pytest.mark.parametrize("slow", ["none", "compute", "copy", "random"])
 def test_an_event_orders_streams(slow: str) -> None:
-    """Nothing behind a wait runs before it, whoever sleeps."""
+    """Nothing behind a wait runs before it, whichever sleeps."""
     under, heard = streams(slow), []
     copy, compute = under.stream("copy"), under.stream(COMPUTE)
     for number in range(5):
