@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import time
 
 import torch
 
@@ -25,9 +26,20 @@ def falsify(trial: Trial[StepProbe]) -> None:
         host_growth_gib=(_largest() - before) / _GIB,
         cuda_initialized=torch.cuda.is_initialized(),
     )
+    device = "cpu"
     if trial.device.startswith("cuda"):
-        trial.measure(gpu_was_used=watch.was_used)
-    trial.resolve(device=trial.device.partition(":")[0])
+        with DeviceWatch() as control:
+            device = _work_on(trial.device)
+        if control.was_used:  # a watch that sees no work says nothing
+            trial.measure(gpu_was_used=watch.was_used)
+    trial.resolve(device=device)
+
+
+def _work_on(device: str) -> str:
+    """Use the device for longer than two samples of a watch take, and return its type."""
+    held = torch.ones(2**24, device=device)
+    time.sleep(1.0)
+    return held.device.type
 
 
 def _largest() -> int:
