@@ -103,20 +103,20 @@ def _watched(build: ForkProcess, waiting: Path) -> list[int]:
     """Let compilers begin whenever no other process of the build goes on, until the build ends."""
     starts: list[int] = []
     released: set[str] = set()
-    quiet = 0
+    quiet, before = 0, set[str]()
     deadline = time.monotonic() + _SECONDS
     while build.is_alive():
         if time.monotonic() > deadline:
             _kill(build)
             raise NotMeasured(f"the build did not end within {_SECONDS:g} s")
-        held = [one for one in waiting.iterdir() if one.name not in released]
-        quiet = quiet + 1 if held and _all_wait(build.pid or 0) else 0
+        held = {one.name for one in waiting.iterdir()} - released
+        quiet = quiet + 1 if held and held == before and _all_wait(build.pid or 0) else 0
+        before = held
         if quiet == _LOOKS:
             starts.append(len(held))
-            released.update(one.name for one in held)
-            for one in held:
-                one.write_text("go\n")
-            quiet = 0
+            released |= held
+            for name in held:
+                (waiting / name).write_text("go\n")
         time.sleep(_PAUSE)
     build.join()
     return starts

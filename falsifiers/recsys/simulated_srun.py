@@ -29,9 +29,13 @@ def main(words: list[str]) -> int:
     options, command = parsed(words)
     nodes, tasks = int(os.environ["SLURM_NNODES"]), int(os.environ["SLURM_NTASKS"])
     per_node = tasks // nodes
+    if options.get("ntasks", options.get("ntasks-per-node")) == "1" and options.get("nodes", "1") == "1" and tasks > 1:
+        # Such as `srun -N1 -n1 -w "$first" hostname`, which asks a node something before the training.
+        asked = {"SLURMD_NODENAME": options.get("nodelist", "node0")}
+        return subprocess.run(command, env=os.environ | asked).returncode
     layout = {"nodes": nodes, "ntasks": tasks, "ntasks-per-node": per_node}
     if other := [
-        f"--{name}={options[name]}" for name in layout if options.get(name, str(layout[name])) != str(layout[name])
+        f"--{name}={options[name]}" for name, size in layout.items() if options.get(name, str(size)) != str(size)
     ]:
         Path(os.environ[RECORDS], LAYOUT).write_text(" ".join(other))
         return 0

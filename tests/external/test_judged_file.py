@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
+from falsifiers.recsys.reference.batch_file import FILE
 from harness import NotMeasured
 from harness.base.vocabulary import Outcome
 from harness.cli.subject import choose
@@ -89,11 +90,18 @@ def test_a_users_batch_file(name: str, text: str, clause: str, project: Project,
     assert clause in refuted(project, name, text, tmp_path)
 
 
+def test_a_step_may_ask_the_first_node(project: Project, tmp_path: Path) -> None:
+    """As many batch files do for MASTER_ADDR."""
+    text = FILE.read_text().replace("$(scontrol", "$(srun -N 1 -n1 -w node0 hostname --ip-address; false && scontrol")
+    assert refuted(project, "F-SLURM-ENV-001", text.replace("| head -n 1", "|| true"), tmp_path) == []
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
         ("F-SLURM-ENV-001", "python outside_of_srun.py"),
-        ("F-SLURM-ENV-001", "srun --ntasks-per-node=1 python train.py"),
+        ("F-SLURM-ENV-001", "srun -n 2 python train.py"),
+        ("F-SLURM-ENV-001", "srun -N1 -n1 python train.py"),
         ("F-SLURM-ENV-001", "srun torchrun train.py"),
         ("F-SLURM-GPU-TASK-001", "#SBATCH --nodes=$N"),
         ("F-SLURM-GPU-TASK-001", "#SBATCH --exclusive --ntasks-per-node=8"),

@@ -15,7 +15,7 @@ __all__ = ["NotUnderstood", "Request", "components", "parsed", "request"]
 
 _DIRECTIVE = "#SBATCH"
 _SEPARATORS = ("hetjob", "packjob")
-_SHORT = {"N": "nodes", "n": "ntasks", "G": "gpus", "m": "distribution"}
+_SHORT = {"N": "nodes", "n": "ntasks", "G": "gpus", "m": "distribution", "w": "nodelist"}
 _SHORT_FLAGS = frozenset("EHIKOQVWXZhklsuv")
 """Letters without a value, or with one that has to follow at once."""
 _FLAGS = frozenset((
