@@ -87,8 +87,12 @@ def _search(trial: Trial[Attention], check: Any) -> None:
 
 
 def _answer(trial: Trial[Attention], asked: Question) -> Answer:
+    inputs = (asked.q, asked.k, asked.v, asked.above)
+    kept = [one.clone() for one in inputs]
     with trial.subject_fault():
         answer = trial.subject(asked)
+        if not all(map(torch.equal, inputs, kept)):  # the truth is computed from them later
+            raise ValueError("an input was changed in place")
         pairs = ((answer.out, asked.v), (answer.of_q, asked.q), (answer.of_k, asked.k), (answer.of_v, asked.v))
         for got, like in pairs:
             if got.shape != like.shape or got.dtype != like.dtype or got.device != like.device:

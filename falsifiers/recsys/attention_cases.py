@@ -18,7 +18,10 @@ from falsifiers.recsys.subject import Question
 __all__ = ["LAYOUTS", "cases", "first_cases", "question"]
 
 LAYOUTS = ("contiguous", "heads first", "interleaved")
-"""[rows, heads, width] in memory; [heads, rows, width]; and q, k and v side by side in one tensor."""
+"""[rows, heads, width] in memory; [heads, rows, width]; and q, k and v side by side in one tensor.
+
+The gradient of the output follows: beside itself in the last one.
+"""
 _DTYPES = ("bfloat16", "float16")
 
 
@@ -39,6 +42,8 @@ def cases(parameters: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
             "full": st.sampled_from([0, 5]),
             "causal": st.sampled_from([True, True, False]),
             "scaling": st.sampled_from([1.0, 0.5, 2.5]),
+            "alpha": st.sampled_from([1.0, 0.6]),
+            "room": st.sampled_from([0, 7]),
             "layout": st.sampled_from(LAYOUTS),
             "again": st.sampled_from([False, False, False, True]),
             "seed": st.integers(0, 2**16),
@@ -49,15 +54,15 @@ def cases(parameters: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
 def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return cases that every search begins with.
 
-    Each width with targets, contextuals and a scaling length of its own, where defects of a mask or a factor show;
-    groups; no contextuals and none in any sequence; a window with and without rows that are free of it; no mask but the
-    sequences' ends; and sequences of no and of one row.
+    Each width with targets, contextuals, and an alpha and a scaling length of its own, where defects of a mask or a
+    factor show; groups; no contextuals and none in any sequence; a window with and without rows that are free of it; no
+    mask but the sequences' ends; and sequences of no and of one row.
     """
     longest, widths = parameters["largest_length"], parameters["widths"]
     plain = {
         "lengths": [longest, longest // 2, 3], "heads": 1, "width": widths[0],
         "value_width": widths[0], "targets": 10, "group": 1, "contextuals": 4, "window": 0, "full": 0, "causal": True,
-        "scaling": 0.5, "layout": "contiguous", "again": False, "seed": 0,
+        "scaling": 0.5, "alpha": 0.6, "room": 7, "layout": "contiguous", "again": False, "seed": 0,
     }  # fmt: skip
     kinds = [
         *({**plain, "width": one, "value_width": one, "again": True} for one in widths),
@@ -86,14 +91,13 @@ def question(case: Mapping[str, Any], device: str) -> Question:
     contextuals = None if case["contextuals"] is None else rest.clamp_max(case["contextuals"])
     generator = torch.Generator().manual_seed(case["seed"])
     longest = max(1, *case["lengths"])
-    q, k, v, above = _drawn(case, int(lengths.sum()), generator)
+    drawn = _drawn(case, int(lengths.sum()), generator)
     return Question(
-        *_laid_out(case["layout"], *(one.to(device, getattr(torch, case["dtype"])) for one in (q, k, v))),
-        above.to(device, getattr(torch, case["dtype"])),
+        *_laid_out(case["layout"], *(one.to(device, getattr(torch, case["dtype"])) for one in drawn)),
         offsets.to(device),
-        longest,
+        longest + case.get("room", 0),
         max(1, round(longest * case["scaling"])),
-        case["width"] ** -0.5,
+        case["width"] ** -0.5 * case.get("alpha", 1.0),
         case["causal"],
         None if targets is None else targets.to(device),
         case["group"],
@@ -112,11 +116,12 @@ def _drawn(case: Mapping[str, Any], rows: int, generator: torch.Generator) -> li
     return [q * small, k, v, above * small]
 
 
-def _laid_out(layout: str, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _laid_out(layout: str, q: Tensor, k: Tensor, v: Tensor, above: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return equal tensors with other strides."""
     if layout == "heads first":
-        q, k, v = (one.transpose(0, 1).contiguous().transpose(0, 1) for one in (q, k, v))
+        q, k, v, above = (one.transpose(0, 1).contiguous().transpose(0, 1) for one in (q, k, v, above))
     if layout == "interleaved":
         parts = [one.shape[2] for one in (q, k, v)]
         q, k, v = torch.cat([q, k, v], dim=2).split(parts, dim=2)
-    return q, k, v
+        above = torch.cat([above, above], dim=2)[:, :, : above.shape[2]]
+    return q, k, v, above

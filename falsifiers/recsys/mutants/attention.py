@@ -11,8 +11,9 @@ from falsifiers.recsys.reference.dense_attention import Float64Attention
 from falsifiers.recsys.subject import Answer, Question
 
 __all__ = [
-    "AdditiveMask", "AllMaskForgottenBackward", "AlphaInverse", "AlphaTooLarge", "ContextualRowsForgotten",
-    "ContextualsIgnored", "DiagonalDropped", "FullRowsForgotten", "GroupTooLarge", "InOrderOfArrival",
+    "AdditiveMask", "AllMaskForgottenBackward", "AlphaInverse", "AlphaOfTheWidth", "AlphaTooLarge",
+    "ContextualRowsForgotten", "ContextualsIgnored", "DiagonalDropped", "FullRowsForgotten",
+    "GradientTakenForContiguous", "GroupTooLarge", "InOrderOfArrival", "InputScaled",
     "KeysWithoutAlpha", "LongestForScaling", "NextSequenceSeen", "NoScaling", "NonCausal", "OneMoreInScaling",
     "QueriesInHalf", "ScalingTooLarge", "SigmoidAsSlope", "SmallRowsFlushed", "Softmax", "StridesAssumed",
     "TargetsSeeEachOther", "WindowForgotten",
@@ -99,6 +100,24 @@ class AlphaTooLarge(_Asked):
     def other(self, question: Question) -> Question:
         """Ask for another alpha."""
         return dataclasses.replace(question, alpha=question.alpha * 1.01)
+
+
+class AlphaOfTheWidth(_Asked):
+    """Scores are divided by the root of the width, whatever alpha is."""
+
+    def other(self, question: Question) -> Question:
+        """Ask for another alpha."""
+        return dataclasses.replace(question, alpha=question.q.shape[2] ** -0.5)
+
+
+class InputScaled(Float64Attention):
+    """Queries are multiplied by alpha where they are."""
+
+    def __call__(self, question: Question) -> Answer:
+        """Answer first, so that the values are right."""
+        answer = super().__call__(question)
+        question.q.mul_(question.alpha)
+        return answer
 
 
 class AlphaInverse(_Asked):
@@ -228,6 +247,17 @@ class StridesAssumed(Float64Attention):
             for one in (question.k, question.v)
         )
         return super().__call__(dataclasses.replace(question, k=k, v=v))
+
+
+class GradientTakenForContiguous(Float64Attention):
+    """The gradient of the output is read as if rows and heads were contiguous."""
+
+    def __call__(self, question: Question) -> Answer:
+        """Read it so."""
+        above = question.above
+        strides = torch.empty(above.shape, device="meta").stride()
+        read = torch.as_strided(above, above.shape, strides, above.storage_offset())
+        return super().__call__(dataclasses.replace(question, above=read))
 
 
 class _Backward(Float64Attention):

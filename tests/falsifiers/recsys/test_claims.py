@@ -29,6 +29,8 @@ SAMPLE = [
     *(("F-HSTU-FWD-001", mutant) for mutant in ("one-more-in-scaling", "alpha-too-large", "small-rows-flushed")),
     *(("F-HSTU-BWD-001", mutant) for mutant in ("additive-mask", "in-order-of-arrival", "sigmoid-as-slope")),
     ("F-HSTU-STRIDE-001", "strides-assumed"),
+    ("F-HSTU-STRIDE-001", "gradient-taken-for-contiguous"),
+    ("F-HSTU-FWD-001", "alpha-of-the-width"),
     ("F-HSTU-ADJOINT-001", "keys-without-alpha"),
     ("F-HSTU-FLOPS-001", "world-sum"),
     ("F-HSTU-MFU-SUBSTR-001", "first-part-decides"),
