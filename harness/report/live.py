@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.base.device import DeviceClass
+from harness.base.vocabulary import Outcome
 from harness.evidence.index import Entry
 from harness.evidence.past_runs import past_runs
 from harness.report.columns import wrapped
@@ -42,6 +43,8 @@ __all__ = ["Live"]
 _BAR = 12
 """Columns of a progress bar."""
 _STARTING = "starting"
+_NO_ROOM = "waits for processors or memory"
+"""The mutants of a claim wait, while the run uses the machine for other trials."""
 _BELOW = 2
 """Lines of the terminal that the view leaves free."""
 
@@ -134,8 +137,11 @@ class Live:
 
     def _change(self, claim: _Claim, event: Event, now: float) -> None:
         match event:
-            case ClaimWaiting() if not claim.trials:
-                claim.waits_since, claim.waits_for = now, ", ".join(event.holders)
+            case ClaimWaiting() if claim.trials:
+                claim.trials[event.trial] = _Trial(now, None, f"waiting for {', '.join(event.holders)}")
+            case ClaimWaiting():
+                claim.waits_since = now if claim.waits_since is None else claim.waits_since
+                claim.waits_for = ", ".join(event.holders)
             case TrialStarted():
                 claim.works(now)
                 claim.trials[event.trial] = _Trial(now, event.steps)
@@ -152,7 +158,8 @@ class Live:
             case TrialFinished():
                 claim.trials.pop(event.trial, None)
                 claim.ended += event.trial != SUBJECT
-                claim.doing = "judging"
+                needless = event.trial == SUBJECT and event.judgment.outcome is not Outcome.PASS
+                claim.doing = "sealing" if needless or claim.ended == len(claim.mutants) else _NO_ROOM
             case _:
                 pass
 
@@ -203,8 +210,9 @@ class Live:
 
     def _head(self, now: float) -> str:
         running = sum(claim.waits_since is None for claim in self._claims.values())
-        waiting = f", {len(self._claims) - running} waiting" if running < len(self._claims) else ""
-        return f"[{self._done}/{self._total}] {rough(now - self._began)}, {running} running{waiting}"
+        counts = {"waiting": len(self._claims) - running, "to come": self._total - self._done - len(self._claims)}
+        rest = "".join(f", {count} {word}" for word, count in counts.items() if count > 0)
+        return f"[{self._done}/{self._total}] {rough(now - self._began)}, {running} running{rest}"
 
     def _state(self, claim: _Claim, now: float) -> str:
         if claim.waits_since is not None:

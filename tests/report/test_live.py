@@ -10,16 +10,18 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from harness.base.device import Device
+from harness.judging.judge import judge
 from harness.report.live import Live
 from harness.report.run_lines import Shown
 from harness.run import events
 from harness.run.events import SUBJECT
-from tests.contracts import contract_of, document
+from tests.contracts import contract_of, document, healthy, observe
 
 CPU = Device("cpu", "x86_64")
 SORT = contract_of(document())
 OTHER = replace(SORT, id="F-DEMO-OTHER-001")
 WAITS = replace(SORT, id="F-DEMO-WAITS-001")
+JUDGED, REFUTED = (judge(SORT, observe(healthy(returned=count))) for count in (3, 2))
 
 
 @pytest.fixture
@@ -81,3 +83,27 @@ def test_a_low_terminal_shows_claims_before_trials(live: tuple[Live, list[float]
     begin(view, now)
     for height in (4, 5, 6, 7, 24):
         assert len(drawn(view, 80, height)) <= max(2, height - 2)
+
+
+def test_between_its_trials_a_claim_says_what_it_waits_for(live: tuple[Live, list[float]]) -> None:
+    """Its mutants need room, or a device that others hold; at the end it is sealed."""
+    view, now = live
+    begin(view, now)
+    view(events.RunStarted((SORT.id, OTHER.id, WAITS.id, "F-DEMO-LATER-001")))
+    view(events.TrialFinished(SORT.id, "b", JUDGED, None, 1.0, ""))
+    view(events.ClaimWaiting(SORT.id, ("F-ELSE-001 (process 7)",), "forgets-one"))
+    assert [line for line in drawn(view, 120) if "waiting for F-ELSE-001" in line and "forgets-one (1 of 2)" in line]
+    view(events.TrialStarted(SORT.id, "forgets-one", None))
+    assert drawn(view, 120)[0].endswith("2 running, 1 waiting, 1 to come")
+    assert not [line for line in drawn(view, 120) if "forgets-one" in line and "waiting" in line]
+    view(events.TrialFinished(SORT.id, SUBJECT, JUDGED, None, 1.0, ""))
+    view(events.TrialFinished(SORT.id, "forgets-one", JUDGED, None, 1.0, ""))
+    assert drawn(view, 120)[1].endswith("sealing")
+    view(events.TrialFinished(OTHER.id, SUBJECT, JUDGED, None, 1.0, ""))
+    assert next(line for line in drawn(view, 120) if line.startswith(OTHER.id)).endswith(
+        "waits for processors or memory"
+    )
+    view(events.TrialFinished(WAITS.id, SUBJECT, REFUTED, None, 1.0, ""))
+    view(events.TrialStarted(WAITS.id, SUBJECT, None))
+    view(events.TrialFinished(WAITS.id, SUBJECT, REFUTED, None, 1.0, ""))
+    assert drawn(view, 120)[-1].endswith("sealing")
