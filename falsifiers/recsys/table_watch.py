@@ -172,9 +172,7 @@ class Watch:
 
     def dump(self, path: Path) -> dict[str, Tensor]:
         """Write a dump, compare what the file has, and return it in the order of keys."""
-        with self.fault():
-            self.table.dump(path)
-        dumped = load_file(path)
+        dumped = self._dumped(path, None)
         self.compare_dump(dumped, self.model.entries)
         order = dumped["keys"].argsort() if "keys" in dumped else torch.empty(0, dtype=torch.int64)
         return {name: one if name == "counts" else one[order] for name, one in dumped.items()}
@@ -189,11 +187,10 @@ class Watch:
         if self.recipe.scoring == "timestamp":
             names = dict(zip(whole["keys"].tolist(), whole["scores"].tolist(), strict=True))
             threshold = min(names[key] for key, one in self.model.entries.items() if one.score == score)
-        with self.fault():
-            self.table.dump(path, threshold)
+        dumped = self._dumped(path, threshold)
         before, self.found.keys = self.found.keys, 0
         right = {key: one for key, one in self.model.entries.items() if one.score >= score}
-        self.compare_dump(load_file(path), right)
+        self.compare_dump(dumped, right)
         self.found.increments += self.found.keys
         self.found.keys = before
 
@@ -231,6 +228,20 @@ class Watch:
 
     def _error(self, got: Tensor, right: Tensor) -> float:
         return _relative(got.double(), right, self.recipe.rate / 16.0)
+
+    def _dumped(self, path: Path, at_least: int | None) -> dict[str, Tensor]:
+        """Write a dump and return what the file has; it has a row for each key, or none."""
+        path.unlink(missing_ok=True)
+        with self.fault():
+            self.table.dump(path, at_least)
+            dumped = load_file(path)
+            keys, by_row = dumped.get("keys", torch.empty(0)), self.recipe.optimizer == "rowwise_adagrad"
+            for name, one in dumped.items():
+                narrow = name in ("keys", "scores") or (by_row and name == "state.sum")
+                shape = (3,) if name == "counts" else (len(keys),) if narrow else (len(keys), self.recipe.dim)
+                if one.shape != shape:
+                    raise ValueError(f"a dump of {len(keys)} keys has {name} {tuple(one.shape)}, not {shape}")
+        return dumped
 
     def _require(self, rows: Tensor, keys: Sequence[int]) -> None:
         if rows.shape != (len(keys), self.recipe.dim) or rows.dtype != torch.float32:
