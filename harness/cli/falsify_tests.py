@@ -131,10 +131,10 @@ def _asked(
 def _first_run(paths: tuple[str, ...], options: list[str], folder: Path) -> Ledger:
     from harness.authoring.faults import NotMeasured
     from harness.authoring.setting import Setting
-    from harness.suite.session import Suite
+    from harness.suite.session import of_project
 
     try:
-        return Suite(Setting({"paths": [*paths], "options": options}, "cpu", 0, folder, folder)).run(quiet=True)
+        return of_project(Setting({"paths": [*paths], "options": options}, "cpu", 0, folder, folder)).run()
     except NotMeasured as error:
         raise click.ClickException(str(error)) from error
 

@@ -91,7 +91,7 @@ def contract_of(asked: Asked, planted: Mapping[str, str]) -> dict[str, Any]:
         "claim": "Every cell of the reference is executed, with no fewer assertions, and a test fails if one of its "
         "assertions does.",
         "falsifier": "harness.suite.falsifier:falsify",
-        "subject": "harness.suite.session:Suite",
+        "subject": "harness.suite.session:of_project",
         "target": {"type": "cpu"},
         "profiles": {
             "full": {
@@ -144,7 +144,7 @@ def _mutant(kind: str, function: str, tests: Sequence[str]) -> dict[str, Any]:
     lines = [line for line in tests if line.startswith(f"{function}: ")]
     return {
         "id": kind,
-        "subject": "harness.suite.session:Suite",
+        "subject": "harness.suite.session:of_project",
         "parameters": {"fault": kind, "fault_function": function, "tests": lines, **rounds},
         "violates": [_VIOLATED[kind]],
         "defect": f"{_DEFECTS[kind]}: {function}",

@@ -11,7 +11,7 @@ from harness.authoring.trial import Trial
 from harness.suite.ledger import LONGEST, PASSED, Cell, Ledger, lines_of, stated
 from harness.suite.session import Suite
 
-__all__ = ["EXECUTED", "NOT_EXECUTED", "falsify"]
+__all__ = ["EXECUTED", "NOT_EXECUTED", "deaf_tests", "falsify"]
 
 EXECUTED: Final = "executed.txt"
 """The artifact with the cells that passed, which a later run is compared with."""
@@ -44,7 +44,7 @@ def falsify(trial: Trial[Suite]) -> None:
         failed=[*ledger.broken, *(_what(name, text) for name, text, _ in ledger.cells("failed"))][:LONGEST],
         **{**lacks, **({} if given["checks"] else {"fewer_checks": []})},
     )
-    trial.measure(**_deaf(trial, ledger, paths, fault))
+    trial.measure(**deaf_tests(suite, ledger, given["rounds"], trial.seed, paths, fault))
     trial.resolve(device=trial.device.partition(":")[0])
 
 
@@ -52,22 +52,28 @@ def _keep(file: Path, lines: Iterable[str]) -> None:
     file.write_text("".join(one.replace("\n", " ") + "\n" for one in lines), encoding="utf-8")
 
 
-def _deaf(
-    trial: Trial[Suite], ledger: Ledger, paths: list[str] | None, fault: Mapping[str, str] | None
+def deaf_tests(
+    suite: Suite,
+    ledger: Ledger,
+    rounds: int,
+    seed: int,
+    paths: list[str] | None = None,
+    fault: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """Make assertions fail where they held, one in each test and round, and return the tests that pass all the same."""
+    """Make assertions fail where they held, one in each test and round, and return the tests that pass all the same.
+
+    Args:
+        ledger: what the suite executed, with the same paths and fault.
+        rounds: how many sessions run; those of a test with fewer assertions are fewer.
+    """
     deaf: list[str] = []
     forced_failures = 0
-    for number in range(trial.parameters["rounds"]):
-        forced = {
-            cell.identifier: place
-            for _, _, cell in ledger.cells(PASSED)
-            if (place := _place(cell, number, trial.seed)) is not None
-        }
+    for number in range(rounds):
+        places = {cell.identifier: _place(cell, number, seed) for _, _, cell in ledger.cells(PASSED)}
+        forced = {identifier: place for identifier, place in places.items() if place is not None}
         if not forced:
             break
-        told = trial.subject.run(paths=paths, fault=fault, forced=forced)
-        for name, text, cell in told.cells():
+        for name, text, cell in suite.run(paths=paths, fault=fault, forced=forced).cells():
             if cell.identifier in forced and forced[cell.identifier] in cell.forcible:
                 forced_failures += 1
                 if cell.outcome != "failed":

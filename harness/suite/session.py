@@ -18,22 +18,26 @@ from harness.base.strictjson import JsonObject
 from harness.suite.ledger import Ledger
 from harness.suite.plugin import SETTINGS
 
-__all__ = ["Suite", "environment"]
+__all__ = ["ForkedSuite", "Suite", "of_project"]
 
 _HARNESS = Path(__file__).parents[2]
+_ALWAYS = ("-p", "harness.suite.plugin", "-q", "--assert=rewrite", "--tb=line", "--maxfail=0")
 
 
-@final
 class Suite:
-    """The tests at some paths of a project, as pytest runs them in its root; built as `Suite(setting)`.
+    """Tests below a folder, as pytest runs them there."""
 
-    Parameters of the setting: `paths` and `options` are arguments of pytest.
-    """
-
-    def __init__(self, setting: Setting) -> None:
-        self.root = Path.cwd()
-        self._workspace = setting.workspace
-        self._arguments = [*setting.parameters["options"], *setting.parameters["paths"]]
+    def __init__(
+        self, root: Path, arguments: Sequence[str], workspace: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Args:
+        root: the folder in which pytest runs.
+        arguments: of pytest.
+        workspace: a folder for what sessions write; it is made.
+        environment: further variables.
+        """
+        self.root = root
+        self._arguments, self._workspace, self._environment = arguments, workspace, environment or {}
         self._sessions = 0
 
     def run(
@@ -43,7 +47,6 @@ class Suite:
         fault: Mapping[str, str] | None = None,
         forced: Mapping[str, str] | None = None,
         modules: Iterable[str] = (),
-        quiet: bool = False,
     ) -> Ledger:
         """Run the suite once.
 
@@ -52,7 +55,6 @@ class Suite:
             fault: a defect that is planted in the suite: see `harness.suite.weakened`.
             forced: places of assertions by test id. Only these tests run, and in each the assertion there fails.
             modules: files whose executed lines are recorded.
-            quiet: whether pytest's output is dropped.
 
         Raises:
             NotMeasured: there is no pytest.
@@ -67,15 +69,8 @@ class Suite:
         }  # fmt: skip
         (place / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
         (place / "ledger.jsonl").touch()
-        subprocess.run(
-            command([*self._arguments] if paths is None else paths, place),
-            cwd=self.root,
-            env={**environment(), SETTINGS: str(place / "settings.json")},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL if quiet else None,
-            stderr=subprocess.DEVNULL if quiet else None,
-            check=False,
-        )
+        arguments = [*_ALWAYS, "-o", f"cache_dir={place / 'cache'}", *(self._arguments if paths is None else paths)]
+        self._execute(arguments, {**self._environment, SETTINGS: str(place / "settings.json")})
         with (place / "ledger.jsonl").open(encoding="utf-8") as lines:
             return Ledger.read(_whole(lines))
 
@@ -83,18 +78,52 @@ class Suite:
         """Return the files of the project that the suite imported, by their paths from its root."""
         return [file for file in ledger.files if (self.root / file).is_file()]
 
+    def _execute(self, arguments: Sequence[str], variables: Mapping[str, str]) -> None:
+        """Run pytest in a process of its own."""
+        loads = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in os.environ
+        alone = ["-n0"] if loads and find_spec("xdist") else []
+        subprocess.run(
+            [sys.executable, "-m", "pytest", *alone, *arguments],
+            cwd=self.root,
+            env={**_environment(), **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=2,  # standard output can belong to --json
+            check=False,
+        )
 
-def command(arguments: Sequence[str], cache: Path) -> list[str]:
-    """Return the command that runs pytest with the plugin: in one process, to the end, with an empty cache."""
-    loads = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in os.environ
-    alone = ["-n0"] if loads and find_spec("xdist") else []
-    return [
-        *(sys.executable, "-m", "pytest", "-p", "harness.suite.plugin", *alone, "-q", "--assert=rewrite", "--tb=line"),
-        *("-o", f"cache_dir={cache / 'cache'}", "--maxfail=0", *arguments),
-    ]
+
+@final
+class ForkedSuite(Suite):
+    """A suite that runs in forks of this process, which has imported what the tests import."""
+
+    def _execute(self, arguments: Sequence[str], variables: Mapping[str, str]) -> None:
+        """Run pytest in a fork."""
+        import pytest
+
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.environ.update(variables)
+                os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+                sys.dont_write_bytecode = True
+                os.chdir(self.root)
+                pytest.main([*arguments])
+                for stream in (sys.stdout, sys.stderr):
+                    stream.flush()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
 
 
-def environment() -> dict[str, str]:
+def of_project(setting: Setting) -> Suite:
+    """Return the tests at the setting's `paths`, with its `options` of pytest, in the root of the project."""
+    given = setting.parameters
+    return Suite(Path.cwd(), [*given["options"], *given["paths"]], setting.workspace)
+
+
+def _environment() -> dict[str, str]:
     """Return the environment of a suite: this one, without compiled modules that are kept."""
     found = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
     found.pop("PYTEST_ADDOPTS", None)

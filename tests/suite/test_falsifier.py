@@ -14,7 +14,7 @@ from harness.execution.worker_trial import WorkerTrial
 from harness.suite.contract import Asked, contract_of, faults_of
 from harness.suite.falsifier import EXECUTED, NOT_EXECUTED, falsify
 from harness.suite.ledger import stated
-from harness.suite.session import Suite
+from harness.suite.session import of_project
 from harness.suite.weakened import COLLAPSED, KINDS
 from tests.falsifiers.distill.trials import Heard
 from tests.suite.toy import FAULTS, write
@@ -46,7 +46,7 @@ def measured(folder: Path, workspace: Path, **changed: Any) -> dict[str, Any]:
     os.chdir(folder)
     try:
         setting = Setting(parameters, "cpu", 0, workspace, workspace)
-        WorkerTrial(setting, workspace, frozenset(given["observation"]["properties"]), heard).run(falsify, Suite)
+        WorkerTrial(setting, workspace, frozenset(given["observation"]["properties"]), heard).run(falsify, of_project)
     finally:
         os.chdir(before)
     return heard.measurements
