@@ -1,22 +1,25 @@
 """F-HSTU-ASSERT-COUNT-001 and F-HSTU-COVERAGE-001: what the smoke test of the attention executes, and what it asserts.
 
-The tests run in forks of this process, which has imported torch with the subject.
+The tests run as pytest runs them, in a process of their own. The compute capability is pretended: a conftest.py sets it
+before the tests are imported.
 """
 
 from __future__ import annotations
 
 import ast
+import os
+import sys
 from collections.abc import Mapping
 from typing import Protocol
 
 from harness import Trial
 from harness.suite.falsifier import deaf_tests
 from harness.suite.ledger import PASSED, Ledger
-from harness.suite.session import ForkedSuite
+from harness.suite.session import Suite
 
 __all__ = ["SmokeTests", "falsify_assertions", "falsify_cells"]
 
-_FILE = "test_hstu_smoke.py"
+_FILE, _SETTINGS = "test_hstu_smoke.py", "pytest.ini"
 _BACKWARD = frozenset({"backward", "grad"})
 
 
@@ -30,7 +33,7 @@ class SmokeTests(Protocol):
 
 def falsify_assertions(trial: Trial[SmokeTests]) -> None:
     """Count what asserts before and after the backward pass, and make each assertion fail."""
-    suite, text = _suite(trial, 9)
+    suite, text = _suite(trial, [9])
     ledger = suite.run()
     backward = _line_of_backward(text)
     before, after = [], []
@@ -39,33 +42,41 @@ def falsify_assertions(trial: Trial[SmokeTests]) -> None:
         before.append(sum(line < backward for line in lines))
         after.append(sum(line >= backward for line in lines))
     trial.measure(
-        executed_cells=len(before), forward_assertions=before, backward_assertions=after, failed=_failed(ledger)
+        executed_cells=len(before), forward_assertions=before, backward_assertions=after, failed=_failed(ledger, "")
     )
     trial.measure(**deaf_tests(suite, ledger, trial.parameters["rounds"], trial.seed))
     trial.resolve(device=trial.device.partition(":")[0])
 
 
 def falsify_cells(trial: Trial[SmokeTests]) -> None:
-    """List the cells that pass on each compute capability, which is pretended."""
-    for capability in (8, 9, 10):
-        suite, _ = _suite(trial, capability)
-        ledger = suite.run()
-        cells = sorted(text for _, text, _ in ledger.cells(PASSED))
-        trial.measure(**{f"cells_on_{capability}": cells, f"failed_on_{capability}": _failed(ledger)})
+    """List the cells that pass on each compute capability."""
+    suite, _ = _suite(trial, [8, 9, 10])
+    ledger = suite.run()
+    for number in (8, 9, 10):
+        cells = sorted(text for name, text, _ in ledger.cells(PASSED) if name.startswith(f"on_{number}/"))
+        trial.measure(**{f"cells_on_{number}": cells, f"failed_on_{number}": _failed(ledger, f"on_{number}/")})
     trial.resolve(device=trial.device.partition(":")[0])
 
 
-def _suite(trial: Trial[SmokeTests], capability: int) -> tuple[ForkedSuite, str]:
-    folder = trial.workspace / f"on-{capability}"
-    folder.mkdir()
+def _suite(trial: Trial[SmokeTests], capabilities: list[int]) -> tuple[Suite, str]:
+    root = trial.workspace / "suite"
     with trial.subject_fault():
         files = trial.subject.files()
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    for number in capabilities:
+        folder = root / f"on_{number}"
+        folder.mkdir(parents=True)
+        (folder / _FILE).write_text(files[_FILE], encoding="utf-8")
+        (folder / "conftest.py").write_text(
+            f"import os\nos.environ['HSTU_CAPABILITY'] = '{number}'\n", encoding="utf-8"
+        )
+    (root / _SETTINGS).write_text(files[_SETTINGS], encoding="utf-8")
     trial.used(["falsifiers/recsys/suites/test_hstu_smoke.py"])
-    given = {"HSTU_CAPABILITY": str(capability), "HSTU_SIZES": " ".join(map(str, trial.parameters["sizes"]))}
-    arguments = ["-c", str(folder / "pytest.ini"), "--disable-plugin-autoload", "--import-mode=importlib", _FILE]
-    return ForkedSuite(folder, arguments, trial.workspace / f"sessions-{capability}", given), files[_FILE]
+    given = {
+        "HSTU_SIZES": " ".join(map(str, trial.parameters["sizes"])),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    return Suite(root, ["--import-mode=importlib", "."], trial.workspace / "sessions", given), files[_FILE]
 
 
 def _line_of_backward(text: str) -> int:
@@ -75,5 +86,6 @@ def _line_of_backward(text: str) -> int:
     return min(lines, default=len(text))
 
 
-def _failed(ledger: Ledger) -> list[str]:
-    return [*ledger.broken, *(f"{name} [{text}]" for name, text, _ in ledger.cells("failed"))]
+def _failed(ledger: Ledger, beginning: str) -> list[str]:
+    failed = (f"{name} [{text}]" for name, text, _ in ledger.cells("failed") if name.startswith(beginning))
+    return [*ledger.broken, *failed]

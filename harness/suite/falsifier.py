@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
+import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -85,7 +85,7 @@ def _place(cell: Cell, number: int, seed: int) -> str | None:
     """Return the assertion of a cell that fails in a round. The rounds take all of them, in an order by the seed."""
     if number >= len(cell.forcible):
         return None
-    start = zlib.crc32(f"{seed} {cell.identifier}".encode())
+    start = int.from_bytes(hashlib.sha256(f"{seed} {cell.identifier}".encode()).digest()[:8])
     return cell.forcible[(start + number) % len(cell.forcible)]
 
 

@@ -18,12 +18,13 @@ from harness.base.strictjson import JsonObject
 from harness.suite.ledger import Ledger
 from harness.suite.plugin import SETTINGS
 
-__all__ = ["ForkedSuite", "Suite", "of_project"]
+__all__ = ["Suite", "of_project"]
 
 _HARNESS = Path(__file__).parents[2]
 _ALWAYS = ("-p", "harness.suite.plugin", "-q", "--assert=rewrite", "--tb=line", "--maxfail=0")
 
 
+@final
 class Suite:
     """Tests below a folder, as pytest runs them there."""
 
@@ -80,41 +81,17 @@ class Suite:
 
     def _execute(self, arguments: Sequence[str], variables: Mapping[str, str]) -> None:
         """Run pytest in a process of its own."""
-        loads = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in os.environ
+        variables = {**_environment(), **variables}
+        loads = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in variables
         alone = ["-n0"] if loads and find_spec("xdist") else []
         subprocess.run(
             [sys.executable, "-m", "pytest", *alone, *arguments],
             cwd=self.root,
-            env={**_environment(), **variables},
+            env=variables,
             stdin=subprocess.DEVNULL,
             stdout=2,  # standard output can belong to --json
             check=False,
         )
-
-
-@final
-class ForkedSuite(Suite):
-    """A suite that runs in forks of this process, which has imported what the tests import."""
-
-    def _execute(self, arguments: Sequence[str], variables: Mapping[str, str]) -> None:
-        """Run pytest in a fork."""
-        import pytest
-
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        child = os.fork()
-        if child == 0:
-            try:
-                os.environ.update(variables)
-                os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-                sys.dont_write_bytecode = True
-                os.chdir(self.root)
-                pytest.main([*arguments])
-                for stream in (sys.stdout, sys.stderr):
-                    stream.flush()
-            finally:
-                os._exit(0)
-        os.waitpid(child, 0)
 
 
 def of_project(setting: Setting) -> Suite:

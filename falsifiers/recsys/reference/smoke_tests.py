@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-# What the tests import: the evidence is about these sources, too, and forks need not import them again.
+# What the tests import: the evidence is about these sources, too.
 from falsifiers.recsys import attention_cases
 from falsifiers.recsys.oracle import hstu
 from falsifiers.recsys.reference import fused_attention, hstu_attention

@@ -1,0 +1,47 @@
+"""The smoke test of the attention, and its defects: each is green text that asserts or covers less."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from falsifiers.recsys.mutants import smoke_tests
+from falsifiers.recsys.reference.smoke_tests import OwnSmokeTests
+from falsifiers.recsys.smoke import _line_of_backward
+from harness import Setting
+from harness.suite.assertions import HELD, mark
+
+FILE = "test_hstu_smoke.py"
+SETTING = Setting({}, "cpu", 0, Path(), Path())
+
+
+def places(text: str) -> list[int]:
+    """The lines of the assertions of a file, beside the one in its helper."""
+    tree = ast.parse(text)
+    mark(tree, FILE)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    return sorted(node.lineno for node in calls if node.func.id == HELD)
+
+
+def test_what_the_smoke_test_asserts() -> None:
+    """The output before the backward pass, and three gradients after it."""
+    text = OwnSmokeTests(SETTING).files()[FILE]
+    backward = _line_of_backward(text)
+    assert [line < backward for line in places(text)] == [True, False, False, False]
+
+
+@pytest.mark.parametrize("name", smoke_tests.__all__)
+def test_a_defect(name: str) -> None:
+    """It changes the file or pytest's settings, and what is left is Python."""
+    changed, own = getattr(smoke_tests, name)(SETTING).files(), OwnSmokeTests(SETTING).files()
+    assert changed != own
+    assert changed.keys() == own.keys()
+    ast.parse(changed[FILE])
+
+
+@pytest.mark.parametrize("name", ["AssertionsCommented", "ConstantAssertions"])
+def test_no_gradient_is_asserted(name: str) -> None:
+    """Only the assertion on the output is left."""
+    assert len(places(getattr(smoke_tests, name)(SETTING).files()[FILE])) == 1
