@@ -47,8 +47,6 @@ class Cell:
     """The values of the test's parameters, by name."""
     forcible: tuple[str, ...] = ()
     """The places of `places`."""
-    reached: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """The lines of watched files that the test ran."""
 
 
 @final
@@ -196,7 +194,6 @@ def _cell(identifier: str, told: JsonObject, ended: JsonObject) -> Cell:
         identifier=identifier,
         values=told["cell"],
         forcible=tuple(held),
-        reached={file: tuple(lines) for file, lines in ended.get("reached", {}).items()},
     )
 
 

@@ -28,7 +28,6 @@ import _pytest.assertion.rewrite as rewriting
 import pytest
 
 from harness.suite import assertions, weakened
-from harness.suite.executed_lines import Lines
 
 __all__ = ["SETTINGS"]
 
@@ -36,8 +35,7 @@ SETTINGS = "HARNESS_SUITE"
 """The environment variable with the file of a session's settings, which are JSON.
 
 `ledger`: the file to write. `forced`: places by test id; only these tests run, and such an assertion fails where it
-held. `fault`: a defect to plant in the suite, see `harness.suite.weakened`. `modules`: files whose executed lines are
-recorded.
+held. `fault`: a defect to plant in the suite, see `harness.suite.weakened`.
 """
 _LONGEST = 80
 """Characters of the text of one parameter's value."""
@@ -61,14 +59,12 @@ class _Session:
         self._owner = os.getpid()
         self._forced: dict[str, str] | None = settings.get("forced")
         self._fault: dict[str, Any] | None = settings.get("fault")
-        self._lines = Lines(settings.get("modules", ()))
         self._marked: set[str] = set()
         self._held: Counter[str] | None = None
         """How often each assertion of the present test held; None while no test is called."""
         self._force: str | None = None
         self._outcomes: dict[str, tuple[str, str]] = {}
         self._counts: dict[str, dict[str, int]] = {}
-        self._reached: dict[str, dict[str, list[int]]] = {}
 
     def instrument(self, arguments: Iterable[str]) -> None:
         """Mark assertions in the modules that pytest rewrites from now on, and let it rewrite helpers of tests."""
@@ -153,11 +149,9 @@ class _Session:
         """Count while a test is called."""
         self._held, self._force = Counter(), (self._forced or {}).get(item.nodeid)
         try:
-            with self._lines:
-                return (yield)
+            return (yield)
         finally:
             self._counts[item.nodeid] = dict(self._held)
-            self._reached[item.nodeid] = self._lines.taken()
             self._held = self._force = None
 
     @pytest.hookimpl(trylast=True)
@@ -175,7 +169,6 @@ class _Session:
                 outcome=outcome,
                 reason=reason,
                 held=self._counts.pop(report.nodeid, {}),
-                reached=self._reached.pop(report.nodeid, {}),
             )
 
     @pytest.hookimpl(trylast=True)

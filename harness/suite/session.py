@@ -47,7 +47,6 @@ class Suite:
         paths: Sequence[str] | None = None,
         fault: Mapping[str, str] | None = None,
         forced: Mapping[str, str] | None = None,
-        modules: Iterable[str] = (),
     ) -> Ledger:
         """Run the suite once.
 
@@ -55,7 +54,6 @@ class Suite:
             paths: other arguments than those of the setting.
             fault: a defect that is planted in the suite: see `harness.suite.weakened`.
             forced: places of assertions by test id. Only these tests run, and in each the assertion there fails.
-            modules: files whose executed lines are recorded.
 
         Raises:
             NotMeasured: there is no pytest.
@@ -66,7 +64,7 @@ class Suite:
         place = self._workspace / f"session-{self._sessions}"
         place.mkdir(parents=True)
         settings: JsonObject = {
-            "ledger": str(place / "ledger.jsonl"), "modules": [*modules], "fault": fault, "forced": forced,
+            "ledger": str(place / "ledger.jsonl"), "fault": fault, "forced": forced,
         }  # fmt: skip
         (place / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
         (place / "ledger.jsonl").touch()

@@ -20,7 +20,7 @@ def lines(**changed: Any) -> list[str]:
     for function, cell in cells:
         name = f"{function}[{'-'.join(cell.values())}]"
         told.append({"collected": name, "function": function, "cell": cell, "drawn": False, "python": True})
-        ended = {"test": name, "outcome": "passed", "reason": "", "held": {"t.py:3:4": 2, "t.py:4:4": 1}, "reached": {}}
+        ended = {"test": name, "outcome": "passed", "reason": "", "held": {"t.py:3:4": 2, "t.py:4:4": 1}}
         told.append({**ended, **changed.get(name, {})})
     told.append({"end": 0, "files": ["t.py"]})
     return [json.dumps(one) for one in told]
