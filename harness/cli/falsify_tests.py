@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,7 +111,7 @@ def _asked(
     from harness.suite.falsifier import EXECUTED
     from harness.suite.ledger import lines_of
 
-    name = f"F-TESTS-{re.sub('[^A-Z0-9]+', '-', project.root.name.upper()).strip('-') or 'SUITE'}-001"
+    name = f"F-TESTS-{_name(project.root)}-001"
     if against is None:
         tell(f"first run of {' '.join(paths)}, for comparison", err=True)
         reference = _first_run(paths, options, folder)
@@ -126,6 +127,15 @@ def _asked(
         raise _refused(f"{bundle.path} does not say what ran: {error.strerror}") from error
     options = [*earlier["options"], *options]
     return Asked(bundle.record.id, before, options, rounds, kept, source=f"bundle {bundle.path.name}")
+
+
+def _name(root: Path) -> str:
+    """Return the name of the distribution in a folder, or that of the folder, as part of a claim's id."""
+    try:
+        named = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
+    except (OSError, ValueError, LookupError, TypeError):
+        named = root.name
+    return re.sub("[^A-Z0-9]+", "-", str(named).upper()).strip("-")[:60] or "SUITE"
 
 
 def _first_run(paths: tuple[str, ...], options: list[str], folder: Path) -> Ledger:
