@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from harness.authoring.trial import Trial
     from harness.evidence.verified import verify
     from harness.report.frames import clauses, load, mutants, steps
-    from harness.run import run as run  # in truth the package, which can be called: see harness/run/__init__.py
+    from harness.running.in_process import run
 
 __all__ = [
     "Hidden",
@@ -58,14 +58,13 @@ _MODULES = {
     "harness.authoring.trial": ("Trial",),
     "harness.evidence.verified": ("verify",),
     "harness.report.frames": ("clauses", "load", "mutants", "steps"),
+    "harness.running.in_process": ("run",),
 }
 
 
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
-    if name == "run":
-        return import_module("harness.run")
     for module, names in _MODULES.items():
         if name in names:
             value = globals()[name] = getattr(import_module(module), name)

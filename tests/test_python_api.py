@@ -30,7 +30,7 @@ def test_every_name_is_there() -> None:
     """`__all__`, the lazy names and what type checkers see do not differ."""
     assert all(getattr(harness, name) is not None for name in harness.__all__)
     lazy = [name for names in harness._MODULES.values() for name in names]
-    assert sorted([*lazy, "run"]) == sorted(harness.__all__)
+    assert sorted(lazy) == sorted(harness.__all__)
     with pytest.raises(AttributeError, match="nothing"):
         harness.nothing  # noqa: B018
 
@@ -78,13 +78,12 @@ def test_wrong_arguments_are_refused_before_anything_runs(
     assert not (folder / "evidence").exists()
 
 
-def test_the_package_of_a_run_is_the_function() -> None:
-    """Also after one of its modules was imported, and for tools that show a signature."""
-    import harness.run.events
+def test_no_module_takes_the_place_of_the_function() -> None:
+    """Python sets an attribute of a package to each of its modules that is imported."""
+    import harness.running.engine
 
-    assert callable(harness.run)
-    assert "profile" in inspect.signature(harness.run).parameters
-    assert harness.run.__call__.__doc__ == harness.run.run.__doc__  # type: ignore[attr-defined]
+    assert inspect.isfunction(harness.run)
+    assert inspect.isfunction(harness.verify)
 
 
 def test_verifying_returns_findings(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def command(run: str | None, evidence: Path | None) -> ExitStatus:
     What the run has printed so far comes first. The reports and the exit status are those that `harness run` would have
     had. Ctrl-C leaves the jobs alone.
     """
-    from harness.run.slurm.detached import UnknownRunError, saved
+    from harness.running.slurm.detached import UnknownRunError, saved
 
     project = Project.find()
     try:

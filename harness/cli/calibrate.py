@@ -15,11 +15,11 @@ from harness.cli.parameter_options import checked_device, overrides
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.report.columns import tell
-from harness.run.request import RunRequest
+from harness.running.request import RunRequest
 
 if TYPE_CHECKING:
     from harness.evidence.seal import ClaimResult
-    from harness.run.events import Event
+    from harness.running.events import Event
 
 __all__ = ["command"]
 
@@ -104,8 +104,8 @@ def _runs(project: Project, request: RunRequest, seeds: Iterable[int]) -> Iterat
     """
     from harness.machine.host import probe
     from harness.report.escaping import printable
-    from harness.run.compose import compose
-    from harness.run.events import ClaimWaiting
+    from harness.running.compose import compose
+    from harness.running.events import ClaimWaiting
 
     kept: list[ClaimResult] = []
 
@@ -137,7 +137,7 @@ def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
     """Print tables of rates, ratios and ranges."""
     from harness.report.columns import aligned, terminal_width
     from harness.report.escaping import printable
-    from harness.run import calibration_results
+    from harness.running import calibration_results
 
     width = terminal_width()
     profile = results[0].record.profile
@@ -162,7 +162,7 @@ def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
 
 
 def _write(contract: Contract, results: Sequence[ClaimResult]) -> None:
-    from harness.run import calibration_results
+    from harness.running import calibration_results
 
     if any(result.record.verdict is not Verdict.PASS for result in results):
         tell(f"{contract.id}: nothing was written, because not every run passed", err=True)

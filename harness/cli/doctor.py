@@ -92,8 +92,8 @@ def _claims(machine: Host) -> dict[str, Any]:
 
 def _claim(contract: Contract, machine: Host) -> dict[str, Any]:
     from harness.base.device import DeviceClass
-    from harness.run.plan import make_plan, option_for_target
-    from harness.run.request import RunRequest
+    from harness.running.plan import make_plan, option_for_target
+    from harness.running.request import RunRequest
 
     plan = make_plan(contract, machine, RunRequest())
     return {

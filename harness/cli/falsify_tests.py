@@ -18,7 +18,7 @@ from harness.cli.run_options import RunOptions
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.report.columns import tell
-from harness.run.request import RunRequest
+from harness.running.request import RunRequest
 
 if TYPE_CHECKING:
     from harness.evidence.bundle import Bundle

@@ -12,7 +12,7 @@ from harness.base import strictjson
 from harness.base.redaction import Redactor
 from harness.contract import Contract
 from harness.report import bound_text
-from harness.run.request import DEVICES
+from harness.running.request import DEVICES
 
 __all__ = ["allowed", "checked_device", "overrides"]
 

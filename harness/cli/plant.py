@@ -17,7 +17,7 @@ from harness.contract.project import Project
 from harness.report.columns import tell
 
 if TYPE_CHECKING:
-    from harness.run.planting.results import Planted, Planting
+    from harness.running.planting.results import Planted, Planting
 
 __all__ = ["command"]
 
@@ -112,8 +112,8 @@ def command(
     from harness.machine.host import probe
     from harness.machine.paths import made_cache_folder
     from harness.report.planting_text import told
-    from harness.run.planting.campaign import Campaign, Sample
-    from harness.run.planting.summary import survivors
+    from harness.running.planting.campaign import Campaign, Sample
+    from harness.running.planting.summary import survivors
 
     until = time.monotonic() + budget
     try:
@@ -132,7 +132,7 @@ def command(
 def _reported(planting: Planting, seed: int, is_listing: bool, json_file: str | None) -> ExitStatus:
     from harness.report.columns import terminal_width
     from harness.report.planting_text import listing, planting_lines
-    from harness.run.planting.summary import Summary, as_json, written
+    from harness.running.planting.summary import Summary, as_json, written
 
     summary = Summary(planting)
     if json_file is not None:

@@ -13,7 +13,7 @@ from harness.report.columns import tell
 if TYPE_CHECKING:
     from harness.contract.clauses import ClauseResult
     from harness.execution.lease import Holder
-    from harness.run.case_replay import Replay, Sealed
+    from harness.running.case_replay import Replay, Sealed
 
 __all__ = ["command"]
 
@@ -41,8 +41,8 @@ def command(
     from harness.execution.lease import WaitInterrupted
     from harness.machine.host import probe
     from harness.report.escaping import printable
-    from harness.run.case_replay import ReplayRefused, open_bundle, replay
-    from harness.run.request import RunRequest
+    from harness.running.case_replay import ReplayRefused, open_bundle, replay
+    from harness.running.request import RunRequest
 
     project = Project.find()
     request = RunRequest(

@@ -22,15 +22,15 @@ from harness.cli.key_options import attest_of
 from harness.cli.run_options import RunOptions, on_gpus, refuse_without_gpu, request_of, run_options
 from harness.contract.project import Project
 from harness.report.columns import tell
-from harness.run.request import RunRequest
+from harness.running.request import RunRequest
 
 if TYPE_CHECKING:
     from harness.evidence.index import Entry
     from harness.evidence.seal import Sealer
     from harness.machine.host import Host
-    from harness.run.due import Due
-    from harness.run.events import Event, Handler
-    from harness.run.slurm.detached import DetachedRun
+    from harness.running.due import Due
+    from harness.running.events import Event, Handler
+    from harness.running.slurm.detached import DetachedRun
 
 __all__ = ["carry_out", "command", "perform"]
 
@@ -71,8 +71,8 @@ def perform(
 
     from harness.machine.host import probe
     from harness.report import due_text
-    from harness.run.compose import compose
-    from harness.run.relay import Relay
+    from harness.running.compose import compose
+    from harness.running.relay import Relay
 
     terminal, handlers = None, _handlers_of(given, project)
     if not given.event_lines:
@@ -108,8 +108,8 @@ def perform(
 
 
 def _detached(given: RunOptions, project: Project, request: RunRequest) -> ExitStatus:
-    from harness.run.compose import submission_of
-    from harness.run.slurm.detached import detach
+    from harness.running.compose import submission_of
+    from harness.running.slurm.detached import detach
 
     options = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(given).items()}
     try:
@@ -139,7 +139,7 @@ def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due
     from harness.report.escaping import printable
     from harness.report.progress_line import progress_line
     from harness.report.status_table import unreadable_line
-    from harness.run.due import due
+    from harness.running.due import due
 
     with progress_line("indexing bundles") as watch:
         selection = due(project, machine, request, watch)
@@ -160,7 +160,7 @@ def _handlers_of(given: RunOptions, project: Project) -> list[Handler]:
     from harness.report import annotations
     from harness.report.run_lines import Shown
     from harness.report.run_output import json_handler, terminal_handler
-    from harness.run import wire
+    from harness.running import wire
 
     if given.event_lines:
         return [wire.handler(sys.stdout)]
@@ -209,7 +209,7 @@ class _Quarantined:
 
     def __call__(self, event: Event) -> None:
         """Pass on one event."""
-        from harness.run.events import ClaimFinished, Remarked
+        from harness.running.events import ClaimFinished, Remarked
 
         self._emit(event)
         if not isinstance(event, ClaimFinished):

@@ -18,7 +18,7 @@ from harness.contract import Contract
 from harness.contract.project import Project, ProjectError
 from harness.external.choice import Kind
 from harness.report.columns import tell
-from harness.run.request import PROFILES, RunRequest
+from harness.running.request import PROFILES, RunRequest
 
 if TYPE_CHECKING:
     from harness.machine.host import Host
@@ -176,7 +176,7 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
         raise click.UsageError("the jobs of all claims are submitted at once; leave out --fail-fast")
     contracts = _select(project, given)
     if given.unless is not None:
-        from harness.run.slurm.detached import verdicts
+        from harness.running.slurm.detached import verdicts
 
         told = verdicts(given.unless)  # NOT_MEASURED may be how an interruption ended it
         contracts = [one for one in contracts if told.get(one.id, Verdict.NOT_MEASURED) == Verdict.NOT_MEASURED]
@@ -292,7 +292,7 @@ def _slurm_options(executor: str, partition: str | None, text: str) -> list[str]
         if partition is not None or text:
             raise click.UsageError("--partition and --slurm-args speak to Slurm; add --executor slurm")
         return None
-    from harness.run.slurm.submission import obstacle
+    from harness.running.slurm.submission import obstacle
 
     if why := obstacle():
         raise click.UsageError(why)

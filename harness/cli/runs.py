@@ -23,7 +23,7 @@ def command(evidence: Path | None) -> ExitStatus:
 
     Behind each is how many claims have which verdict, and the state of the jobs of the others.
     """
-    from harness.run.slurm.detached import saved_runs
+    from harness.running.slurm.detached import saved_runs
 
     for run in saved_runs(evidence or Project.find().evidence):
         counts = Counter(task.verdict() or task.state() for task in run.tasks().values())

@@ -23,8 +23,8 @@ from harness.machine.host import Host, probe
 from harness.machine.requirements import Requirements, shortfalls
 from harness.report import bound_text, number_text
 from harness.report.columns import tell
-from harness.run.plan import make_plan, option_for_target
-from harness.run.request import RunRequest
+from harness.running.plan import make_plan, option_for_target
+from harness.running.request import RunRequest
 
 __all__ = ["command"]
 

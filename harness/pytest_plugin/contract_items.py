@@ -25,10 +25,10 @@ from harness.report.escaping import printable
 from harness.report.junit import properties_of
 from harness.report.run_lines import Lines
 from harness.report.run_text import claim_lines, qualities, shown_reason
-from harness.run.events import SUBJECT, ClaimFinished, Event, TrialFinished
-from harness.run.in_process import perform
-from harness.run.plan import Plan, make_plan
-from harness.run.request import RunRequest
+from harness.running.events import SUBJECT, ClaimFinished, Event, TrialFinished
+from harness.running.in_process import perform
+from harness.running.plan import Plan, make_plan
+from harness.running.request import RunRequest
 
 __all__ = ["Claims"]
 

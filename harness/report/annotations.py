@@ -8,7 +8,7 @@ from harness.base.vocabulary import Verdict
 from harness.report import ci_cases
 from harness.report.contract_file import UNKNOWN, ContractFile
 from harness.report.workflow_commands import annotate
-from harness.run.events import ClaimFinished, ClaimPassedOver, ClaimPlanned, Event, Handler
+from harness.running.events import ClaimFinished, ClaimPassedOver, ClaimPlanned, Event, Handler
 
 __all__ = ["handlers"]
 

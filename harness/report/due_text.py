@@ -9,8 +9,8 @@ from harness.base.vocabulary import Verdict
 from harness.evidence.claim_status import Cell, Note, Why
 from harness.evidence.findings import Finding
 from harness.report import finding_text, reason_text
-from harness.run.due import Because, Due
-from harness.run.events import ClaimPassedOver
+from harness.running.due import Because, Due
+from harness.running.events import ClaimPassedOver
 
 __all__ = ["WORDS", "lines", "of_cell", "passed_over"]
 

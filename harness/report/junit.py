@@ -31,7 +31,7 @@ from harness.report.atomic_file import write_file
 from harness.report.ci_cases import Case, Kind, Status
 from harness.report.contract_file import UNKNOWN, ContractFile
 from harness.report.escaping import printable
-from harness.run.events import ClaimFinished, ClaimPassedOver, ClaimPlanned, Event, Handler, RunFinished, RunStarted
+from harness.running.events import ClaimFinished, ClaimPassedOver, ClaimPlanned, Event, Handler, RunFinished, RunStarted
 
 if TYPE_CHECKING:
     from harness.report.bundle_results import BundleResult

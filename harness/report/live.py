@@ -23,7 +23,7 @@ from harness.report.escaping import printable
 from harness.report.number_text import rough
 from harness.report.run_lines import Lines, Shown
 from harness.report.run_text import Line, step_text
-from harness.run.events import (
+from harness.running.events import (
     SUBJECT,
     ClaimFinished,
     ClaimPassedOver,

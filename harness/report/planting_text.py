@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from harness.report.columns import aligned
 from harness.report.escaping import printable
-from harness.run.planting.results import DefectFate, Planted, Planting, Reach
-from harness.run.planting.summary import Row, Summary
+from harness.running.planting.results import DefectFate, Planted, Planting, Reach
+from harness.running.planting.summary import Row, Summary
 
 __all__ = ["listing", "planting_lines", "told"]
 

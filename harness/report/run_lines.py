@@ -25,7 +25,7 @@ from harness.report.run_text import (
     traceback_lines,
     trial_text,
 )
-from harness.run.events import (
+from harness.running.events import (
     SUBJECT,
     ClaimFinished,
     ClaimPassedOver,

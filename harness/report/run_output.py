@@ -17,7 +17,7 @@ from harness.report.columns import styled
 from harness.report.escaping import printable
 from harness.report.run_lines import USUAL, Lines, Shown
 from harness.report.run_text import Line
-from harness.run.events import ClaimFinished, ClaimPassedOver, Event, Handler, Remarked, RunFinished
+from harness.running.events import ClaimFinished, ClaimPassedOver, Event, Handler, Remarked, RunFinished
 
 __all__ = ["json_handler", "terminal_handler"]
 

@@ -18,7 +18,7 @@ from harness.judging.record import MutantRecord, Record
 from harness.report import bound_text, number_text, reason_text
 from harness.report.columns import aligned
 from harness.report.verdict_text import undecided
-from harness.run.events import (
+from harness.running.events import (
     SUBJECT,
     ClaimFinished,
     ClaimPlanned,

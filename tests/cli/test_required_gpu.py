@@ -13,8 +13,8 @@ from harness.base.vocabulary import ExitStatus
 from harness.cli.run_options import RunOptions, refuse_without_gpu
 from harness.contract.project import Project
 from harness.machine.host import promised_gpu
-from harness.run.due import due
-from harness.run.request import RunRequest
+from harness.running.due import due
+from harness.running.request import RunRequest
 from tests.cli.harness_command import harness
 from tests.contracts import document, write_project
 from tests.machine.test_host import a_gpu, a_host

@@ -137,7 +137,7 @@ def test_a_run(tmp_path: Path) -> None:
 def written(told: list[Any], width: int | None) -> list[str]:
     """The lines of a run on a terminal of this width."""
     from harness.report.columns import wrapped
-    from harness.run import events
+    from harness.running import events
 
     lines: list[str] = []
     take: Callable[[Any], None] = Lines(

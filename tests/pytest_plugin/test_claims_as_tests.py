@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.run.events import RunFinished
+from harness.running.events import RunFinished
 from tests.contracts import document, write_contract
 from tests.pytest_plugin.demo import FAILS, NEEDS_CUDA, PASSES, VOID, write_demo
 

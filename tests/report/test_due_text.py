@@ -9,7 +9,7 @@ from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.claim_status import Cell, Note, Status, Strength, Why
 from harness.evidence.findings import Code, Detail, finding
 from harness.report import due_text
-from harness.run.due import Because, Due
+from harness.running.due import Because, Due
 from tests.evidence.entries import claim, entry
 
 ENTRY = entry()

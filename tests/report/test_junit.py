@@ -21,7 +21,7 @@ from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.record import Record
 from harness.report import junit
 from harness.report.contract_file import ContractFile
-from harness.run.events import ClaimFinished, ClaimPassedOver, RunFinished, RunStarted
+from harness.running.events import ClaimFinished, ClaimPassedOver, RunFinished, RunStarted
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, claim_result
 from tests.report.texts import nasty, with_texts

@@ -13,8 +13,8 @@ from harness.base.device import Device
 from harness.judging.judge import judge
 from harness.report.live import Live
 from harness.report.run_lines import Shown
-from harness.run import events
-from harness.run.events import SUBJECT
+from harness.running import events
+from harness.running.events import SUBJECT
 from tests.contracts import contract_of, document, healthy, observe
 
 CPU = Device("cpu", "x86_64")

@@ -25,9 +25,9 @@ from harness.report.run_lines import Lines, Shown
 from harness.report.run_output import terminal_handler
 from harness.report.run_text import idle_text, interrupted_text, qualities, shown_reason
 from harness.report.verdict_text import why
-from harness.run import events
-from harness.run.events import SUBJECT, Event
-from harness.run.relay import Relay
+from harness.running import events
+from harness.running.events import SUBJECT, Event
+from harness.running.relay import Relay
 from tests.contracts import contract_of, document, healthy, observe
 from tests.evidence.factory import DEFECTIVE, claim_result
 from tests.report.bundles import examined

@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.report.live import Live
 from harness.report.run_lines import Lines, Shown
 from harness.report.run_output import json_handler
-from harness.run import events
+from harness.running import events
 
 REMARK = events.Remarked("F-A-001", "left:\n\x1b[31m/tmp/x")
 

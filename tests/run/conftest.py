@@ -11,8 +11,8 @@ import pytest
 from harness.contract.project import Project
 from harness.evidence.seal import ClaimResult
 from harness.machine.host import probe
-from harness.run import events
-from harness.run.engine import Engine
+from harness.running import events
+from harness.running.engine import Engine
 from tests.run.pretending import Behaviour, Bench, Pretender, Pretenders
 
 

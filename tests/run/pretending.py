@@ -18,9 +18,9 @@ from harness.execution.steps import Steps
 from harness.judging.observation import Ending, EndingKind, Observation, Residency
 from harness.judging.record import Record
 from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
-from harness.run import events
-from harness.run.engine import Engine
-from harness.run.request import RunRequest
+from harness.running import events
+from harness.running.engine import Engine
+from harness.running.request import RunRequest
 from tests.contracts import healthy
 
 HEALTHY, BROKEN = healthy(), healthy(returned=2)

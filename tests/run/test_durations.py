@@ -8,9 +8,9 @@ import pytest
 
 from harness.contract.project import Project
 from harness.machine.host import probe
-from harness.run.durations import Durations
-from harness.run.plan import Plan, make_plan
-from harness.run.request import RunRequest
+from harness.running.durations import Durations
+from harness.running.plan import Plan, make_plan
+from harness.running.request import RunRequest
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from harness.execution.executor import TrialRequest
 from harness.execution.lease import CPU, LeaseUnavailable, lease
 from harness.judging.observation import Observation
 from harness.machine.host import Gpu
-from harness.run import events
+from harness.running import events
 from tests.contracts import contract_of, document
 from tests.run.pretending import BROKEN, HEALTHY, Bench, Pretender, Pretenders, honest, only
 
@@ -103,7 +103,7 @@ def test_a_device_that_is_never_free(bench: Callable[..., Bench], monkeypatch: p
     def never(*arguments: Any, **named: Any) -> Any:
         raise LeaseUnavailable("held by F-OTHER-001")
 
-    monkeypatch.setattr("harness.run.claim_run.lease", never)
+    monkeypatch.setattr("harness.running.claim_run.lease", never)
     whole = bench(honest)
     record = only(whole.run())
     assert (record.verdict, record.reason.root.text.endswith("held by F-OTHER-001")) == (Verdict.NOT_MEASURED, True)

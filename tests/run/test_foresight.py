@@ -13,10 +13,10 @@ from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.execution.executor import TrialRequest
 from harness.machine.host import Gpu
-from harness.run import engine
-from harness.run.foresight import foreseen, obstacle
-from harness.run.plan import make_plan
-from harness.run.request import RunRequest
+from harness.running import engine
+from harness.running.foresight import foreseen, obstacle
+from harness.running.plan import make_plan
+from harness.running.request import RunRequest
 from tests.run.pretending import Bench, honest, only
 
 GPU = Gpu(0, "GPU-0", "NVIDIA H200", "9.0", 140 << 30, "NVML", False)

@@ -26,8 +26,8 @@ from harness.execution.messages import Imports, Start
 from harness.judging.observation import EndingKind
 from harness.judging.record import Record
 from harness.machine.host import probe
-from harness.run.engine import Engine
-from harness.run.request import RunRequest
+from harness.running.engine import Engine
+from harness.running.request import RunRequest
 from tests.contracts import healthy
 from tests.run.pretending import Pretenders
 

@@ -21,8 +21,8 @@ from harness.evidence.rejudge import rejudge
 from harness.execution.executor import TrialRequest
 from harness.execution.lease import CPU, lease
 from harness.judging.observation import Ending, EndingKind
-from harness.run import events
-from harness.run.interruption import Interruption
+from harness.running import events
+from harness.running.interruption import Interruption
 from tests.contracts import contract_of, document, healthy
 from tests.run.pretending import BROKEN, HEALTHY, Behaviour, Bench, honest, only
 

@@ -12,8 +12,8 @@ from harness.contract import Contract, Profile
 from harness.external.choice import External, Kind
 from harness.machine import requirements, toolchain
 from harness.machine.toolchain import Tool
-from harness.run.plan import MOST_PARALLEL, device_of, make_plan, option_for_target
-from harness.run.request import RunRequest
+from harness.running.plan import MOST_PARALLEL, device_of, make_plan, option_for_target
+from harness.running.request import RunRequest
 from tests.contracts import contract_of, document
 from tests.machine.test_host import a_gpu, a_host
 

@@ -14,8 +14,8 @@ from harness.evidence.seal import ClaimResult
 from harness.execution.local_executor import LocalExecutors
 from harness.judging.observation import EndingKind
 from harness.machine.host import probe
-from harness.run.engine import Engine
-from harness.run.request import RunRequest
+from harness.running.engine import Engine
+from harness.running.request import RunRequest
 from tests.execution.projects import write_project
 from tests.searching import CLAIM, write_searching_project
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.run.scheduler import Amounts, Schedule, Task
+from harness.running.scheduler import Amounts, Schedule, Task
 
 CAPACITY = {"slots": 4.0, "memory": 10.0, "a": 4.0, "b": 4.0}
 AMOUNTS = st.floats(0, 20, allow_nan=False)

@@ -16,7 +16,7 @@ from harness.contract import Contract
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import judge
 from harness.judging.verdict import fate_of, not_run
-from harness.run import events, wire
+from harness.running import events, wire
 from tests.contracts import healthy, observe
 from tests.evidence.factory import claim_result
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.run.planting.defects import defects
-from harness.run.planting.project_copy import project_copy
-from harness.run.planting.reach import used_lines
+from harness.running.planting.defects import defects
+from harness.running.planting.project_copy import project_copy
+from harness.running.planting.reach import used_lines
 
 
 def planted(text: str) -> dict[str, set[str]]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.base.vocabulary import ExitStatus
-from harness.run.slurm.submission import Submission
+from harness.running.slurm.submission import Submission
 from tests.cli.harness_command import harness
 from tests.run.slurm.test_run import CLAIM, await_empty_queue, bundles, queue, read, slurm
 

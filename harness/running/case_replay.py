@@ -1,0 +1,219 @@
+"""Running the counterexample of a bundle again, and nothing else, with the present code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.base.strictjson import JsonObject
+from harness.base.vocabulary import Outcome
+from harness.contract import Contract, Mutant
+from harness.contract.builtin import COMPLETES
+from harness.contract.clauses import ClauseResult
+from harness.contract.entry_point import EntryPointError, locate
+from harness.contract.project import Project
+from harness.contract.reasons import Reason, ReasonCode
+from harness.evidence.bundle import Bundle
+from harness.evidence.verification import find_bundles, verify
+from harness.execution.executor import TrialRequest
+from harness.execution.lease import CPU, Holder, LeaseUnavailable, lease
+from harness.execution.local_executor import LocalExecutor
+from harness.judging.judge import judge
+from harness.judging.observation import Observation
+from harness.judging.record import Record
+from harness.machine.host import Host
+from harness.machine.paths import cache_folder
+from harness.running.interruption import Interruption
+from harness.running.plan import make_plan
+from harness.running.request import RunRequest
+from harness.search.counterexample import Counterexample, judge_case
+
+__all__ = ["Replay", "ReplayRefused", "Sealed", "open_bundle", "replay"]
+
+
+class ReplayRefused(ValueError):
+    """A bundle has no counterexample to run again. The message names the reason and the remedy."""
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A counterexample with the bundle's record of the run that found it."""
+
+    record: Record
+    contract: Contract
+    """The contract of that run."""
+    counterexample: Counterexample
+    mutant: str | None
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The result of the counterexample with the present code."""
+
+    subject: str
+    profile: str
+    device: str
+    clauses: tuple[ClauseResult, ...]
+    """The clauses that the counterexample can violate."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """FAIL if it still refutes the claim, PASS if it does not."""
+        outcomes = {clause.outcome for clause in self.clauses}
+        for outcome in (Outcome.FAIL, Outcome.NOT_MEASURED):
+            if outcome in outcomes:
+                return outcome
+        return Outcome.PASS
+
+
+def open_bundle(bundle: Path, mutant: str | None) -> Sealed:
+    """Read the counterexample of the subject, or of a mutant, from a bundle that verifies.
+
+    Raises:
+        ReplayRefused: the bundle is unsound, or has no counterexample.
+    """
+    inside = find_bundles([bundle])
+    if bundle not in inside:
+        count = f"{len(inside)} bundle{'' if len(inside) == 1 else 's'}"
+        which = f"holds {count}; name one" if inside else "is no bundle"
+        raise ReplayRefused(f"{bundle} {which}")
+    verification = verify(bundle)
+    if not verification.sound:
+        raise ReplayRefused(f"{bundle} is unsound: {verification.findings[0]}; `harness verify` says more")
+    found = Bundle(bundle)
+    killers = {name: trial.counterexample for name, trial in found.mutants.items() if trial.counterexample}
+    case = killers.get(mutant) if mutant else found.counterexample
+    if case is None:
+        others = f"; those of mutants can be replayed: --mutant {' | '.join(sorted(killers))}" if killers else ""
+        of = f"mutant {mutant} left" if mutant else "subject left"
+        raise ReplayRefused(f"{bundle}: the {of} no counterexample{others}")
+    return Sealed(found.record, found.contract, case, mutant)
+
+
+def replay(
+    sealed: Sealed, project: Project, host: Host, request: RunRequest, on_wait: Callable[[tuple[Holder, ...]], None]
+) -> Replay:
+    """Run the counterexample as the bundle's run did, with the changes of `request`, and judge it.
+
+    Args:
+        on_wait: gets the holders of the device if there is a wait for it.
+
+    Raises:
+        ReplayRefused: the claim has changed too much for the counterexample.
+        KeyboardInterrupt: the user interrupted; WaitInterrupted during a wait for the device.
+    """
+    record, case = sealed.record, sealed.counterexample
+    contract = project.contract(record.id)
+    mutant = _recognised(sealed, contract)
+    asked = replace(
+        request,
+        profile=record.profile if request.profile == "auto" else request.profile,
+        device="cpu" if request.device == "auto" and not record.device.is_cuda else request.device,
+        parameters={**record.overrides, **(mutant.parameters if mutant else {}), **request.parameters},
+        seed=record.seed,
+    )
+    plan = make_plan(contract, host, asked)
+    subject = request.subject or (mutant.subject if mutant else _accused(sealed, contract, project))
+    unmeasured = Replay(subject, plan.profile.name, plan.device.type, ())
+    if plan.obstacle:
+        return replace(unmeasured, clauses=_unmeasured(case, Reason(ReasonCode.NOTHING_RAN, text=plan.obstacle)))
+    trial = TrialRequest(
+        contract=contract,
+        subject=subject,
+        profile=plan.profile.name,
+        parameters=plan.parameters,
+        device=plan.device,
+        seed=record.seed,
+        seconds=plan.profile.seconds,
+        threads=max(1, host.cpu_count),
+        gpu=plan.gpu,
+        case=case.case,
+    )
+    interruption = Interruption()
+    held = lease(
+        plan.gpu or CPU,
+        mode="shared",
+        holder=contract.id,
+        wait_seconds=plan.profile.lease_seconds,
+        on_wait=on_wait,
+        interrupted=lambda: interruption.requested,
+    )
+    try:
+        with (
+            interruption,
+            LocalExecutor(project, contract, cache_folder(), isolated=record.isolated) as executor,
+            held,
+            interruption.immediate(),
+        ):
+            executor.imports()
+            observation = executor.run(trial, lambda step, values, memory: None).observation
+    except LeaseUnavailable as error:
+        return replace(unmeasured, clauses=_unmeasured(case, Reason(ReasonCode.NOTHING_RAN, text=str(error))))
+    return replace(unmeasured, clauses=_judged(contract, case, observation))
+
+
+def _recognised(sealed: Sealed, contract: Contract) -> Mutant | None:
+    """The mutant, as the present contract has it."""
+    record, then = sealed.record, sealed.contract
+    if contract.falsifier != then.falsifier:
+        raise ReplayRefused(
+            f"{record.id} is attacked by {contract.falsifier} now and was by {then.falsifier}: the case says nothing "
+            "to it; run the claim anew"
+        )
+    gone = [name for name in sealed.counterexample.clauses if name not in contract.clause_ids]
+    if gone:
+        raise ReplayRefused(f"{record.id} has no clause {gone[0]} any more; run the claim anew")
+    if record.profile not in contract.profiles:
+        raise ReplayRefused(f"{record.id} has no {record.profile} profile any more; run the claim anew")
+    if sealed.mutant is None:
+        return None
+    for mutant in contract.mutants:
+        if mutant.id == sealed.mutant:
+            return mutant
+    raise ReplayRefused(f"{record.id} has no mutant {sealed.mutant} any more; name a subject with --subject")
+
+
+def _accused(sealed: Sealed, contract: Contract, project: Project) -> str:
+    """The subject that the case refuted: that of the present contract, unless the run had another one."""
+    record = sealed.record
+    if record.subject_parameters:
+        raise ReplayRefused(
+            f"the case refuted {record.subject_parameters.get('trainer', record.subject)}, and a replay runs no "
+            "trainer: run the claim anew, or name a subject with --subject"
+        )
+    if record.subject == sealed.contract.subject:
+        return contract.subject
+    try:
+        locate(record.subject, project.search_of(contract.path))
+    except EntryPointError as error:
+        raise ReplayRefused(
+            f"the case refuted {record.subject}, which is not here: {error}; name a subject with --subject"
+        ) from error
+    return record.subject
+
+
+def _judged(contract: Contract, case: Counterexample, observation: Observation) -> tuple[ClauseResult, ...]:
+    (completes,) = (clause for clause in judge(contract, observation, quick=True).clauses if clause.id == COMPLETES)
+    measured = _of_the_case(contract, case, observation.measurements)
+    found = judge_case(contract, measured, observation.parameters, observation.device)
+    known = {completes.id, *(clause.id for clause in found)}
+    lacking = [name for name in case.clauses if name not in known]
+    reason = Reason(ReasonCode.NOT_ON_THIS_CASE)
+    missing = () if completes.outcome is Outcome.FAIL else _unmeasured(case, reason, lacking)
+    if completes.outcome is Outcome.PASS and not found:
+        missing = _unmeasured(case, Reason(ReasonCode.NOT_TRIED))
+    return (completes, *found, *missing)
+
+
+def _of_the_case(contract: Contract, case: Counterexample, measurements: JsonObject) -> dict[str, Any]:
+    """The only item of each measured list."""
+    names = case.measurements or {clause.path[0]: None for clause in contract.clauses if clause.path[1:2] == ("[]",)}
+    lists = {name: measurements.get(name) for name in names}
+    return {name: value[0] for name, value in lists.items() if isinstance(value, list) and len(value) == 1}
+
+
+def _unmeasured(case: Counterexample, reason: Reason, names: list[str] | None = None) -> tuple[ClauseResult, ...]:
+    wanted = case.clauses if names is None else names
+    return tuple(ClauseResult(name, Outcome.NOT_MEASURED, reason=reason) for name in wanted)

@@ -1,0 +1,76 @@
+"""Builds the runner for a request: an engine on this machine, or a dispatcher of Slurm jobs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from harness.contract.project import Project
+from harness.evidence.seal import Seal
+from harness.execution.local_executor import LocalExecutors
+from harness.machine.host import Host
+from harness.machine.paths import made_cache_folder
+from harness.running.engine import Engine
+from harness.running.events import Handler, Remarked, RunFinished
+from harness.running.plan import with_subject
+from harness.running.request import RunRequest
+from harness.running.slurm.dispatcher import Dispatcher, Followed
+from harness.running.slurm.submission import Submission
+
+__all__ = ["Runner", "compose", "submission_of"]
+
+
+class Runner(Protocol):
+    """Runs the claims of a request."""
+
+    def run(self, request: RunRequest) -> RunFinished:
+        """Run every claim. An interruption ends the run early."""
+        ...
+
+
+def compose(
+    project: Project,
+    host: Host,
+    request: RunRequest,
+    seal: Seal,
+    emit: Handler,
+    remark: Callable[[str], None],
+    attached: Mapping[str, Followed] | None = None,
+) -> Runner:
+    """The runner for a request.
+
+    Args:
+        seal: writes the bundle of a claim.
+        emit: takes every event, from several threads.
+        remark: takes each other line that a Slurm job writes.
+        attached: the jobs that run already, by claim; None to begin the run.
+
+    Raises:
+        NoCacheFolderError: there is no folder for the caches of trials.
+    """
+    cache = made_cache_folder()
+    admits = () if request.external is None else request.external.admits
+
+    def executors() -> LocalExecutors:
+        return LocalExecutors(
+            project,
+            [with_subject(contract, request) for contract in request.contracts],
+            cache,
+            admits,
+            lambda claim, text: emit(Remarked(claim, text)),
+            request.isolate,
+        )
+
+    command = shlex.join(["harness", "run", *request.arguments()])
+    engine = Engine(project, host, executors, seal, emit, command, cache)
+    if request.slurm is None:
+        return engine
+    submission = submission_of(project, request)
+    submit = submission.submit if attached is None else lambda contract, request: attached[contract.id]
+    return Dispatcher(submit, engine.unmeasured, emit, remark)
+
+
+def submission_of(project: Project, request: RunRequest) -> Submission:
+    """What submits the request's jobs."""
+    return Submission(project.root, request.evidence or project.evidence, request.slurm or (), request.key)

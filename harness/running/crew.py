@@ -1,0 +1,136 @@
+"""Runs the tasks of a schedule, each in a thread, as soon as their resources are free."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import final
+
+from harness.running.interruption import Interruption
+from harness.running.scheduler import Amounts, Schedule, Task
+
+__all__ = ["Crew", "Turn", "TurnInterrupted"]
+
+_LOOK_SECONDS = 0.1
+"""Seconds between two checks for an interruption."""
+
+
+class TurnInterrupted(Exception):
+    """The run was interrupted before the task did anything that would be lost."""
+
+
+@final
+class Turn:
+    """What a task sees of the crew, in its thread."""
+
+    def __init__(
+        self, task: Task, amounts: Amounts, inbox: Inbox, schedule: Schedule, interruption: Interruption
+    ) -> None:
+        self.task, self.amounts = task, amounts
+        self._inbox, self._schedule, self._interruption = inbox, schedule, interruption
+        self.granted = threading.Event()
+        self.is_idle = False
+        """Whether nothing would be lost if the process ended now."""
+        self._is_paused = False
+
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        """Mark what loses nothing by an interruption: a wait, an import.
+
+        Raises:
+            TurnInterrupted: the run was interrupted meanwhile.
+        """
+        self.is_idle = True
+        try:
+            yield
+        finally:
+            if self._interruption.requested:
+                raise TurnInterrupted  # also in place of an error that the interruption caused
+            self.is_idle = False
+
+    def pause(self, kept: Collection[str]) -> None:
+        """Give back all resources but these, before a wait for something outside of this run."""
+        if not self._is_paused:
+            self._is_paused = True
+            self.granted.clear()
+            self._inbox.put(partial(self._schedule.pause, self.task.name, kept))
+
+    def resume(self) -> None:
+        """After a wait: get back what was given back. Does nothing without one."""
+        if self._is_paused:
+            self._is_paused = False
+            self._inbox.put(partial(self._schedule.resume, self.task.name))
+            self.granted.wait()
+
+
+Inbox = queue.SimpleQueue[Callable[[], None]]
+Work = Callable[[Turn], Collection[Task]]
+"""Does a task. Returns those that come after it."""
+
+
+@final
+class Crew:
+    """Threads that do the tasks of one schedule."""
+
+    def __init__(self, schedule: Schedule, work: Work, interruption: Interruption) -> None:
+        self._schedule, self._work, self._interruption = schedule, work, interruption
+        self._inbox: Inbox = queue.SimpleQueue()
+        """What threads ask for. The schedule is used by one thread only."""
+        self._turns: dict[str, Turn] = {}
+
+    def run(self, interrupt: Callable[[], None]) -> None:
+        """Do all tasks. After an interruption no task starts, and the idle ones are left behind.
+
+        Args:
+            interrupt: ends the tasks that run. It is called once, after an interruption.
+        """
+        while not self._schedule.is_over and not self._interruption.requested:
+            for task, amounts in self._schedule.start():
+                self._grant(task, amounts)
+            self._listen()
+        if self._interruption.requested:
+            interrupt()
+            for turn in self._turns.values():
+                turn.granted.set()
+            while any(not turn.is_idle for turn in list(self._turns.values())):
+                self._listen()
+
+    def discard(self, names: Collection[str]) -> None:
+        """Do not start these tasks any more. Any thread may call this."""
+        self._inbox.put(partial(self._schedule.discard, names))
+
+    def _listen(self) -> None:
+        with suppress(queue.Empty):
+            self._inbox.get(timeout=_LOOK_SECONDS)()
+            while True:
+                self._inbox.get_nowait()()
+
+    def _grant(self, task: Task, amounts: Amounts) -> None:
+        if (turn := self._turns.get(task.name)) is not None:
+            turn.granted.set()
+            return
+        turn = self._turns[task.name] = Turn(task, amounts, self._inbox, self._schedule, self._interruption)
+        threading.Thread(target=self._do, args=(turn,), name=task.name, daemon=True).start()
+
+    def _do(self, turn: Turn) -> None:
+        try:
+            following = self._work(turn)
+        except TurnInterrupted:
+            return
+        except BaseException as error:
+            self._inbox.put(partial(self._fail, turn, error))
+        else:
+            self._inbox.put(partial(self._end, turn, following))
+
+    def _end(self, turn: Turn, following: Collection[Task]) -> None:
+        del self._turns[turn.task.name]
+        self._schedule.end(turn.task.name)
+        for task in following:
+            self._schedule.add(task)
+
+    def _fail(self, turn: Turn, error: BaseException) -> None:
+        self._end(turn, ())
+        raise error

@@ -1,0 +1,113 @@
+"""What trials need of this machine, and how much of it there is, for the schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from harness.execution.lease import Memory, strangers
+from harness.machine.health import Health
+from harness.machine.host import Gpu, Host
+from harness.running.plan import MOST_PARALLEL, Plan
+from harness.running.scheduler import Amounts
+
+__all__ = ["Demand"]
+
+_SLOTS, _QUIET, _MEMORY, _DISK = "slots", "quiet", "memory (GiB)", "disk (GiB)"
+_GIB = 2**30
+_USABLE = 0.9
+"""The share of a memory that trials may plan with. Drivers and other processes have the rest."""
+
+
+@final
+class Demand:
+    """The needs of a run's trials.
+
+    A slot is a share of the processors. A GPU, and the quiet of the host, have as many shares as there are slots: a
+    trial that measures time takes them all, and the slots that go with them.
+    """
+
+    def __init__(self, host: Host, plans: Sequence[Plan], jobs: int | None) -> None:
+        """Args:
+        jobs: how many trials run in parallel; None for a number that suits the machine.
+        """
+        self._gpus = {_key(gpu): gpu for plan in plans for gpu in plan.gpus}
+        self._health = {key: Health(gpu) for key, gpu in self._gpus.items()}
+        self._withdrawn: dict[str, str] = {}
+        trials = sum(1 + sum(obstacle is None for _, obstacle in plan.mutants) for plan in plans)
+        most = min(trials, MOST_PARALLEL * max(1, len(self._gpus)), host.cpu_count)
+        self._slots = max(1, most) if jobs is None else jobs
+        self._threads = max(1, host.cpu_count // self._slots)
+        self.capacity: Amounts = {
+            _SLOTS: self._slots,
+            _QUIET: self._slots,
+            _MEMORY: _gib(host.memory_bytes, _USABLE),
+            _DISK: _gib(host.disk_free_bytes, 1.0),
+            **dict.fromkeys(self._gpus, self._slots),
+            **{f"{key} {_MEMORY}": _gib(gpu.memory_bytes, _USABLE) for key, gpu in self._gpus.items()},
+        }
+
+    def ways(self, plan: Plan) -> tuple[Amounts, ...]:
+        """What a trial of a claim needs on each device that works; on each, if all of its GPUs failed."""
+        working = [gpu for gpu in plan.gpus if _key(gpu) not in self._withdrawn]
+        return tuple(self._on(plan, gpu) for gpu in working or plan.gpus or (None,))
+
+    def has_another(self, plan: Plan, amounts: Amounts) -> bool:
+        """Whether a claim can run on another device than that of these amounts."""
+        return any(_key(gpu) not in {self.device(amounts), *self._withdrawn} for gpu in plan.gpus)
+
+    def broken(self, amounts: Amounts) -> str:
+        """Why the GPU of a trial is no longer used; empty if it works or there is none."""
+        key = self.device(amounts)
+        return self._withdrawn.get(key) or (self._health[key].broken() if key in self._health else "")
+
+    def crowded(self, amounts: Amounts) -> str:
+        """How much of a GPU's memory processes without a lease hold, if they leave too little for a trial; or empty."""
+        key, needed = self.device(amounts), self.memory(amounts).gib
+        if key not in self._health or (memory := self._health[key].memory_gib()) is None or memory.free >= needed:
+            return ""
+        held = sum(one.memory_gib for one in strangers(self._gpus[key]))
+        total = memory.total
+        return f"processes without a lease hold {held:.1f} of {total:.1f} GiB" if held + needed > total else ""
+
+    def withdraw(self, amounts: Amounts, reason: str) -> None:
+        """Take the GPU of a trial out of the pool."""
+        self._withdrawn.setdefault(self.device(amounts), reason)
+
+    def device(self, amounts: Amounts) -> str:
+        """The resource that a lease is for: a GPU or the quiet of the host."""
+        return next((key for key in self._gpus if key in amounts), _QUIET)
+
+    def memory(self, amounts: Amounts) -> Memory:
+        """What a trial uses of its device's memory."""
+        name = next(one for one in amounts if one.endswith(_MEMORY))
+        return Memory(amounts[name], self.capacity[name])
+
+    def gpu(self, amounts: Amounts) -> Gpu | None:
+        """The GPU of a trial; None if it has none."""
+        return self._gpus.get(self.device(amounts))
+
+    def threads(self, amounts: Amounts) -> int:
+        """How many CPU threads a trial may use."""
+        return max(1, int(amounts[_SLOTS] * self._threads))
+
+    def _on(self, plan: Plan, gpu: Gpu | None) -> Amounts:
+        requires = plan.profile.requires
+        device = _QUIET if gpu is None else _key(gpu)
+        # A GPU has its part of the processors, so that trials on other GPUs do not wait for a quiet one.
+        slots = self._slots // max(1, len(self._gpus)) if gpu is not None else self._slots
+        memory = _MEMORY if gpu is None or gpu.unified else f"{device} {_MEMORY}"
+        return {
+            _SLOTS: max(1, slots) if plan.contract.exclusive else 1,
+            device: self._slots if plan.contract.exclusive else 1,
+            memory: requires.get("memory_gib", 0.0),
+            _DISK: requires.get("disk_gib", 0.0),
+        }
+
+
+def _key(gpu: Gpu) -> str:
+    return f"GPU {gpu.uuid or gpu.index}"
+
+
+def _gib(size: int | None, usable: float) -> float:
+    return float("inf") if size is None else usable * size / _GIB

@@ -1,0 +1,107 @@
+"""The claims that are due on this machine: no evidence from its class of device covers them with the present code.
+
+A claim is covered if a bundle of the same or a larger profile decides its status on the class of device that it would
+run on (see `harness.evidence.claim_status`). A FAIL covers too: the claim is FALSIFIED, and another run would not
+change that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from harness.base.device import DeviceClass
+from harness.base.vocabulary import Verdict
+from harness.contract import Contract
+from harness.contract.project import Project
+from harness.evidence.claim_status import Cell, ClaimStatus, Status
+from harness.evidence.index import Unreadable, Watch
+from harness.evidence.survey import Survey
+from harness.machine.host import Host
+from harness.running.plan import make_plan
+from harness.running.request import RunRequest
+
+__all__ = ["Because", "Due", "due", "why_due"]
+
+
+@final
+@dataclass(frozen=True)
+class Because:
+    """Why a claim is due on a class of device. `harness.report.due_text` has the words."""
+
+    device: DeviceClass
+    cell: Cell | None
+    """What the evidence says there; None if the claim was never run there."""
+    only_reduced: bool = False
+    """Whether the evidence covers the claim, but in the reduced profile, and full runs here."""
+    cannot: str = ""
+    """Why the profile that is asked for cannot run here; empty if it can."""
+
+
+@final
+@dataclass(frozen=True)
+class Due:
+    """The claims of a request by whether they are due here, each with a reason or a status."""
+
+    due: tuple[tuple[Contract, Because], ...]
+    """The claims to run, with reasons."""
+    covered: tuple[tuple[Contract, Cell], ...]
+    falsified: tuple[tuple[Contract, Cell], ...]
+    """The claims that a FAIL covers."""
+    elsewhere: tuple[tuple[Contract, str], ...]
+    """The claims that cannot run here, with reasons. One whose profile is asked for by name is due."""
+    unreadable: tuple[Unreadable, ...]
+    """Unreadable bundles. A FAIL can be among them."""
+
+    @property
+    def standing(self) -> list[Verdict]:
+        """The verdicts that hold without a run."""
+        return [Verdict.PASS] * len(self.covered) + [Verdict.FAIL] * len(self.falsified)
+
+
+def due(
+    project: Project,
+    host: Host,
+    request: RunRequest,
+    watch: Watch | None = None,
+) -> Due:
+    """Find which claims of a request are due on this machine.
+
+    Args:
+        watch: see `harness.evidence.index.read`.
+    """
+    survey = Survey.of(project, request.evidence or project.evidence, watch=watch)
+    claims = {claim.id: claim for claim in survey.claims}
+    pending: list[tuple[Contract, Because]] = []
+    elsewhere: list[tuple[Contract, str]] = []
+    covered: list[tuple[Contract, Cell]] = []
+    falsified: list[tuple[Contract, Cell]] = []
+    for contract in request.contracts:
+        plan = make_plan(contract, host, request)
+        if plan.obstacle and not (plan.is_asked_for and request.profile in contract.profiles):
+            elsewhere.append((contract, plan.obstacle))
+            continue
+        device = DeviceClass.of(plan.device)
+        claim = claims[contract.id]
+        # A profile that is asked for and cannot run is NOT_MEASURED, as without --stale. It is no claim of others.
+        why = (
+            Because(device, None, cannot=plan.obstacle) if plan.obstacle else why_due(claim, device, plan.profile.name)
+        )
+        if why:
+            pending.append((contract, why))
+        else:
+            cell = claim.cells[device]
+            (falsified if cell.status is Status.FALSIFIED else covered).append((contract, cell))
+    return Due(tuple(pending), tuple(covered), tuple(falsified), tuple(elsewhere), survey.contents.unreadable)
+
+
+def why_due(claim: ClaimStatus, device: DeviceClass, profile: str) -> Because | None:
+    """Why evidence does not cover a claim on a class of device in a profile; None if it does. Pure."""
+    cell = claim.cells.get(device)
+    if cell is None or not cell.bundles:
+        return Because(device, None)
+    if cell.status in (Status.STALE, Status.UNRUN) or cell.decided_by is None:
+        return Because(device, cell)
+    if profile == "full" and cell.decided_by.profile != "full":
+        return Because(device, cell, only_reduced=True)
+    return None

@@ -1,0 +1,175 @@
+"""The engine: runs claims and emits events. It is independent of specs and reports.
+
+For each claim: plan, lease the device, run the trials of the subject and of the mutants, judge each, derive the
+verdict, seal the bundle. The trials of all claims share the machine (`harness.running.scheduler`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import final
+
+from harness.base.strictjson import JsonObject
+from harness.contract import Contract
+from harness.contract.project import Project
+from harness.contract.reasons import Reason, ReasonCode
+from harness.evidence.seal import Seal
+from harness.execution.executor import Executors
+from harness.judging.record import Record
+from harness.machine.host import Gpu, Host
+from harness.running import events
+from harness.running.claim_run import ClaimRun, Setting
+from harness.running.crew import Crew, Turn
+from harness.running.demand import Demand
+from harness.running.durations import Durations
+from harness.running.foresight import foreseen
+from harness.running.interruption import Interruption
+from harness.running.plan import Plan, device_of, make_plan
+from harness.running.recording import Recorder, Times
+from harness.running.request import RunRequest
+from harness.running.scheduler import Schedule, Task
+from harness.running.trial_results import unmeasured
+
+__all__ = ["Engine"]
+
+
+@final
+class Engine:
+    """Runs claims. Their trials share the machine: each begins as soon as what it needs is free."""
+
+    def __init__(
+        self,
+        project: Project,
+        host: Host,
+        executors: Callable[[], Executors],
+        seal: Seal,
+        emit: events.Handler,
+        command: str,
+        cache: Path | None = None,
+    ) -> None:
+        """Args:
+        executors: makes what runs the trials of one run.
+        seal: writes the bundle of a claim.
+        emit: takes every event. It must be thread-safe: trials call it from their own threads.
+        command: the command line without the claims, for the record.
+        cache: the folder that remembers how long trials take; None to remember nothing.
+        """
+        self._host, self._executors, self._emit, self._cache = host, executors, emit, cache
+        self._recorder = Recorder(project, host, seal, command)
+
+    def run(self, request: RunRequest) -> events.RunFinished:
+        """Run claims. After an interruption, the claims whose subjects were measured are sealed with what there is."""
+        started = time.monotonic()
+        with Interruption() as interruption, closing(self._executors()) as executors:
+            self._emit(events.RunStarted(tuple(contract.id for contract in request.contracts)))
+            durations = Durations(self._cache)
+            run = _Run(self._host, request, executors, interruption, self._recorder, self._emit, durations)
+            with suppress(KeyboardInterrupt):  # of a user who does not wait for the orderly end of the trials
+                run.run()
+            run.close()
+            durations.save()
+            records = tuple(record for _, record in sorted(run.records.items()))
+            took = time.monotonic() - started
+            finished = events.RunFinished(len(request.contracts), records, took, interruption.requested, run.awaited)
+            self._emit(finished)
+        return finished
+
+    def unmeasured(
+        self, contract: Contract, request: RunRequest, reason: str
+    ) -> tuple[events.ClaimPlanned, events.ClaimFinished]:
+        """Seal a claim that could not run, for a reason from outside of this machine. Emits nothing."""
+        times = Times(datetime.now(UTC))
+        plan = make_plan(contract, self._host, request)
+        obstacle = Reason(ReasonCode.NOTHING_RAN, text=reason)
+        plan = replace(plan, obstacle=reason, mutants=tuple((mutant, obstacle) for mutant in plan.contract.mutants))
+        return events.ClaimPlanned.of(plan), self._recorder.finished(plan, request, unmeasured(plan, request), times)
+
+
+@final
+class _Run:
+    """One run of claims.
+
+    Attributes:
+        records: of the claims that are sealed, by their place in the request.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        request: RunRequest,
+        executors: Executors,
+        interruption: Interruption,
+        recorder: Recorder,
+        emit: events.Handler,
+        durations: Durations,
+    ) -> None:
+        plans = [make_plan(contract, host, request) for contract in request.contracts]
+        self.records: dict[int, Record] = {}
+        self._host, self._request, self._recorder, self._emit = host, request, recorder, emit
+        self._interruption, self._durations = interruption, durations
+        self._demand = Demand(host, [plan for plan in plans if not plan.obstacle], request.jobs)
+        setting = Setting(
+            request, executors, self._demand, emit, interruption, self._foreseen, self._assigned, durations.expected,
+            self._seal,
+        )  # fmt: skip
+        self._claims = [ClaimRun(index, plan, setting) for index, plan in enumerate(plans)]
+        self._turn = threading.Lock()
+        self._schedule = Schedule(self._demand.capacity)
+        self._crew = Crew(self._schedule, self._work, interruption)
+
+    @property
+    def awaited(self) -> str:
+        """The holders of a device that a trial was waiting for at the end."""
+        return next((claim.awaited for claim in self._claims if claim.awaited), "")
+
+    def run(self) -> None:
+        """Run the trials of all claims."""
+        for claim in self._claims:
+            if not claim.plan.obstacle:
+                self._schedule.add(claim.task())
+            elif not self._interruption.requested:
+                self._emit(events.ClaimPlanned.of(claim.plan))
+                self._seal(claim)
+        self._crew.run(self._interrupt)
+        for claim in self._claims:
+            if claim.is_measured and claim.index not in self.records:
+                self._seal(claim)
+
+    def close(self) -> None:
+        """End all processes."""
+        for claim in self._claims:
+            claim.interrupt()
+            claim.close()
+
+    def _interrupt(self) -> None:
+        for claim in self._claims:
+            claim.interrupt()
+
+    def _work(self, turn: Turn) -> Sequence[Task]:
+        index, _, trial = turn.task.name.partition(" ")
+        return self._claims[int(index)].work(turn, trial)
+
+    def _foreseen(self, plan: Plan) -> JsonObject:
+        return foreseen(plan, self._recorder.root, lambda: self._interruption.requested)
+
+    def _assigned(self, plan: Plan, gpu: Gpu | None) -> Plan:
+        return replace(plan, gpu=gpu, device=device_of(gpu, self._host))
+
+    def _seal(self, claim: ClaimRun) -> None:
+        """Seal a claim whose trials have ended, in the thread of the last one."""
+        times = Times(claim.began, claim.seconds, claim.waited_seconds)
+        trials = claim.results()
+        finished = self._recorder.finished(claim.plan, self._request, trials, times)
+        claim.close()  # sealing needs the files of the trials
+        with self._turn:
+            self.records[claim.index] = finished.record
+            self._durations.add(claim.plan, claim.durations())
+        self._emit(finished)
+        if self._request.ends_with(finished.record.verdict):
+            self._crew.discard([f"{one.index} {events.SUBJECT}" for one in self._claims])  # begun claims are finished

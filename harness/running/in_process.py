@@ -1,0 +1,110 @@
+"""Runs a request from Python: for `harness.run` and for the pytest plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from harness.contract.project import Project
+from harness.evidence.seal import Sealer
+from harness.machine.host import Host, probe
+from harness.running.compose import compose
+from harness.running.events import ClaimFinished, Event, Handler, RunFinished
+from harness.running.relay import Relay
+from harness.running.request import RunRequest
+
+__all__ = ["perform", "run"]
+
+
+def perform(
+    project: Project, request: RunRequest, handlers: Sequence[Handler] = (), host: Host | None = None
+) -> tuple[RunFinished, tuple[ClaimFinished, ...]]:
+    """Run the claims of a request on this machine, and seal their bundles.
+
+    Args:
+        handlers: called with every event, one at a time, in a thread of their own. One that raises gets no more events.
+        host: what this machine offers, if it is known.
+
+    Returns:
+        The end of the run, and the claims with their bundles, in the order of the request.
+
+    Raises:
+        SealError: the folder for bundles cannot be written. Nothing has run.
+        NoCacheFolderError: there is no folder for the caches of trials. Nothing has run.
+    """
+    claims: list[ClaimFinished] = []
+
+    def keep(event: Event) -> None:
+        if isinstance(event, ClaimFinished):
+            claims.append(event)
+
+    sealer = Sealer(request.evidence or project.evidence)
+    sealer.prepare()
+    relay = Relay([keep, *handlers])
+    try:
+        runner = compose(project, host or probe(project.root), request, sealer.seal, relay, lambda line: None)
+        finished = runner.run(request)
+    finally:
+        relay.close()
+    order = [contract.id for contract in request.contracts]
+    return finished, tuple(sorted(claims, key=lambda claim: order.index(claim.record.id)))
+
+
+def run(
+    ids: str | Iterable[str],
+    *,
+    profile: str = "auto",
+    device: str = "auto",
+    mutants: bool = True,
+    seed: int = 0,
+    jobs: int | None = None,
+    evidence: str | Path | None = None,
+    watch: Handler | None = None,
+) -> tuple[ClaimFinished, ...]:
+    """Run claims of the project of the current folder, as `harness run` does, and seal a bundle for each.
+
+        (done,) = harness.run("F-DISTILL-SMOKE-001", profile="reduced")
+        done.record.verdict             # Verdict.PASS
+        harness.steps(done.bundle)      # the step series, as a DataFrame
+
+    Nothing is printed. Ctrl-C ends the run: what was measured is sealed, and KeyboardInterrupt follows.
+
+    Args:
+        ids: the id of a claim, or several; globs such as "F-APR-*" too.
+        profile: "full", "reduced", or "auto": full if this machine meets its requirements, else reduced.
+        device: "cpu", "cuda:N" or "auto".
+        mutants: False skips the mutants. A PASS is then unproven (`record.proven` is False).
+        seed: the seed of every trial, 0 or more.
+        jobs: how many trials run side by side; by default, the plan decides. Trials that measure time run alone.
+        evidence: the folder for bundles; by default, the project's.
+        watch: called with every event (`harness.running.events`), one at a time, in a thread of its own.
+
+    Returns:
+        One `ClaimFinished` for each claim, in the order of the ids: `record` has the verdict, its reason, every clause
+        and mutant, and times in seconds; `bundle` is the folder of the evidence, or None if it could not be written. A
+        verdict that is not PASS raises nothing.
+
+    Raises:
+        ProjectError: the current folder belongs to no project, or the project has no such claim.
+        ContractError: a contract is refused. Nothing has run.
+        ValueError: an argument is wrong, or there is no id. Nothing has run. The two above are ValueErrors, too.
+        OSError: the folder for bundles cannot be written. Nothing has run.
+        KeyboardInterrupt: the run was interrupted.
+    """
+    project = Project.find()
+    chosen = project.matching([ids] if isinstance(ids, str) else ids)
+    if not chosen:
+        raise ValueError("name at least one claim")
+    request = RunRequest(
+        contracts=[project.contract(name) for name in chosen],
+        profile=profile,
+        device=device,
+        mutants=mutants,
+        seed=seed,
+        jobs=jobs,
+        evidence=None if evidence is None else Path(evidence),
+    )
+    finished, claims = perform(project, request, () if watch is None else (watch,))
+    if finished.interrupted:
+        raise KeyboardInterrupt
+    return claims

@@ -1,0 +1,205 @@
+"""The plan of a claim on this machine: profile, device, and number of parallel trials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from harness.base.device import Device, DeviceClass
+from harness.base.strictjson import JsonObject
+from harness.contract import Contract, Mutant, Profile
+from harness.contract.reasons import Reason, ReasonCode
+from harness.machine.host import Gpu, Host
+from harness.machine.requirements import Fit, fit, shortfalls
+from harness.running.request import RunRequest
+
+__all__ = ["MOST_PARALLEL", "Plan", "device_of", "make_plan", "option_for_target", "with_subject"]
+
+_GIB = 2**30
+MOST_PARALLEL = 4
+"""Most parallel trials. More of them gain little and make each one slow."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a claim runs on this machine. Later code decides none of this again."""
+
+    contract: Contract
+    """The contract with the requested subject."""
+    profile: Profile
+    passed_over: Mapping[str, tuple[str, ...]]
+    """The profiles that were tried first, each with what this machine lacks for it."""
+    gpu: Gpu | None
+    """The GPU that the trials get; None if they run on the CPU."""
+    gpus: tuple[Gpu, ...]
+    """Those that the claim can run on, `gpu` among them."""
+    device: Device
+    parameters: JsonObject
+    parallel: int
+    """How many trials run in parallel."""
+    mutants: tuple[tuple[Mutant, Reason | None], ...]
+    """Every mutant with the reason why it cannot run; None if it can."""
+    obstacle: str = ""
+    """Why the claim cannot run at all; empty if it can."""
+    is_reading: bool = False
+    """Whether the subject's trial only reads the files of a finished run."""
+    is_asked_for: bool = False
+    """Whether the command line names the profile."""
+
+    @property
+    def reason(self) -> str:
+        """Why this profile was chosen, in words."""
+        if self.obstacle:
+            return self.obstacle
+        if self.is_reading:
+            return "a run that is over needs no machine"
+        refused = [f"not {name}: {'; '.join(lacks)}" for name, lacks in self.passed_over.items()]
+        return "; ".join(refused) or ("asked for" if self.is_asked_for else f"this machine can run {self.profile.name}")
+
+
+def make_plan(contract: Contract, host: Host, request: RunRequest) -> Plan:
+    """Choose profile and device. If none is asked for: `full` if this host meets its requirements, else `reduced`."""
+    contract = with_subject(contract, request)
+    names = [name for name in ("full", "reduced") if name in contract.profiles]
+    machine = _ask(contract, host, request)
+    passed_over: dict[str, tuple[str, ...]] = {}
+    for name in names if request.profile == "auto" else [request.profile]:
+        if name not in contract.profiles:
+            passed_over[name] = ("the contract has no such profile",)
+            continue
+        found = machine.profiles[name]
+        if not found.lacks:
+            return _plan(contract, contract.profiles[name], passed_over, found.gpus, host, request, machine)
+        passed_over[name] = found.lacks
+    obstacle = "; ".join(f"{name}: {'; '.join(lacks)}" for name, lacks in passed_over.items())
+    if (remedy := _remedy(contract, host, request)) is not None:
+        obstacle += f"; {remedy} would run here"
+    last = contract.profiles.get(list(passed_over)[-1], contract.profiles[names[0]])
+    return replace(_plan(contract, last, passed_over, (), host, request, machine), parallel=1, obstacle=obstacle)
+
+
+def with_subject(contract: Contract, request: RunRequest) -> Contract:
+    """The contract with the requested subject."""
+    if request.external is not None:
+        return replace(contract, subject=request.external.entry_point(contract.falsifier))
+    return contract if request.subject is None else replace(contract, subject=request.subject)
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """The machine for a contract: everything that a plan needs to know, determined once."""
+
+    profiles: Mapping[str, Fit]
+    """The fit for the subject, by profile."""
+    running: Mapping[str, Fit]
+    """The same for a subject that runs here. It differs if the subject is a finished run."""
+    mutants: Mapping[str, list[str]]
+    """What the machine lacks for a mutant, by id."""
+
+
+def _ask(contract: Contract, host: Host, request: RunRequest) -> _Answers:
+    device = "auto" if request.is_reading else request.device
+    running = {name: fit(profile.requires, host, device) for name, profile in contract.profiles.items()}
+    # To read the files of a finished run, a machine needs only the falsifier's modules.
+    reading = {
+        name: fit({"device": "any", "modules": profile.requires.get("modules", [])}, host)
+        for name, profile in contract.profiles.items()
+        if request.is_reading
+    }
+    mutants = {mutant.id: shortfalls(mutant.requires, host) for mutant in contract.mutants}
+    return _Answers(reading or running, running, mutants)
+
+
+def option_for_target(contract: Contract, host: Host) -> str:
+    """The `--device` option with which the full profile runs on the target, if `auto` chooses otherwise; else empty.
+
+    By default, a profile that any device can run uses the CPU. If the claim names a GPU, it is then only PARTIAL, also
+    on a machine with that GPU.
+    """
+    if DeviceClass.of(make_plan(contract, host, RunRequest()).device).meets(contract.target):
+        return ""
+    there = [gpu for gpu in host.gpus if DeviceClass.of(device_of(gpu, host)).meets(contract.target)]
+    requests = [RunRequest(profile="full", device=f"cuda:{gpu.index}") for gpu in there]
+    return next((f"--device {one.device}" for one in requests if not make_plan(contract, host, one).obstacle), "")
+
+
+def _remedy(contract: Contract, host: Host, request: RunRequest) -> str | None:
+    """The command-line options with which the claim would run here; None if there are none."""
+    for device in (request.device, "auto"):
+        easier = replace(request, profile="auto", device=device)
+        if easier != request and not (easy := make_plan(contract, host, easier)).obstacle:
+            found = "cpu" if easy.gpu is None else f"cuda:{easy.gpu.index}"
+            return f"--profile {easy.profile.name}{'' if device == request.device else f' --device {found}'}"
+    return None
+
+
+def device_of(gpu: Gpu | None, host: Host) -> Device:
+    """The device of a trial with this GPU, or without one."""
+    if gpu is None:
+        return Device("cpu", host.machine, memory_bytes=host.memory_bytes, memory_source=host.memory_source)
+    return Device(
+        type="cuda",
+        name=gpu.name,
+        compute_capability=gpu.compute_capability,
+        memory_bytes=gpu.memory_bytes,
+        memory_source=gpu.memory_source,
+        unified=gpu.unified,
+        uuid=gpu.uuid,
+    )
+
+
+def _plan(
+    contract: Contract,
+    profile: Profile,
+    passed_over: Mapping[str, tuple[str, ...]],
+    gpus: tuple[Gpu, ...],
+    host: Host,
+    request: RunRequest,
+    machine: _Answers,
+) -> Plan:
+    gpu = gpus[0] if gpus else None
+    return Plan(
+        contract=contract,
+        profile=profile,
+        passed_over=passed_over,
+        gpu=gpu,
+        gpus=gpus,
+        device=device_of(gpu, host),
+        parameters={**profile.parameters, **request.parameters},
+        parallel=_parallel(contract, profile, gpu, host, request),
+        mutants=tuple(
+            (one, _mutant_obstacle(one, contract, profile, gpu, request, machine)) for one in contract.mutants
+        ),
+        is_reading=request.is_reading,
+        is_asked_for=request.profile != "auto",
+    )
+
+
+def _parallel(contract: Contract, profile: Profile, gpu: Gpu | None, host: Host, request: RunRequest) -> int:
+    if contract.exclusive:
+        return 1
+    if request.jobs is not None:
+        return request.jobs
+    trials = 1 + (len(contract.mutants) if request.mutants else 0)
+    parallel = min(trials, MOST_PARALLEL, host.cpu_count)
+    memory = gpu.memory_bytes if gpu is not None else host.memory_bytes
+    if memory and "memory_gib" in profile.requires:
+        parallel = min(parallel, int(0.9 * memory / (profile.requires["memory_gib"] * _GIB)))
+    return max(1, parallel)
+
+
+def _mutant_obstacle(
+    mutant: Mutant, contract: Contract, profile: Profile, gpu: Gpu | None, request: RunRequest, machine: _Answers
+) -> Reason | None:
+    """Why a mutant cannot run; None if it can."""
+    if not request.mutants:
+        return Reason(ReasonCode.SKIPPED)
+    lacks: Sequence[str] = machine.mutants[mutant.id]
+    if machine.profiles is not machine.running and not lacks:
+        lacks = machine.running[profile.name].lacks  # a mutant runs here, also if the subject's run is finished
+    if mutant.requires.get("device") == "cuda" and gpu is None and not lacks:
+        lacks = ["needs a CUDA GPU; this run is on the CPU"]
+    unseen = [clause for clause in mutant.violates if clause in contract.unjudged(profile.name)]
+    if lacks:
+        return Reason(ReasonCode.REQUIREMENT, text="; ".join(lacks))
+    return Reason(ReasonCode.NOT_JUDGED, profile.name, clauses=tuple(unseen)) if unseen else None

@@ -1,0 +1,293 @@
+"""Plant defects in the subjects of claims, one at a time, and see which of them the falsifiers kill.
+
+Every claim first runs its subject without a defect: that shows which lines it reaches, and that it passes. Then a
+falsifier runs on a copy of the project that has a defect. A defect is killed if the judgment of one claim is FAIL.
+Claims share a defect that they all reach: after the first kill no other claim tries it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.contract import Contract
+from harness.contract.equivalent import Equivalent, equivalents
+from harness.contract.project import Project
+from harness.execution.lease import CPU, LeaseUnavailable, WaitInterrupted, lease
+from harness.execution.local_executor import LocalExecutor
+from harness.machine.host import Gpu, Host
+from harness.running.interruption import Interruption
+from harness.running.plan import MOST_PARALLEL, Plan, make_plan
+from harness.running.planting.claim_trials import ClaimTrials, Conditions
+from harness.running.planting.defects import Defect, Subjects
+from harness.running.planting.results import Planted, Planting, Reach
+from harness.running.planting.schedule import Schedule, evenly
+from harness.running.request import RunRequest
+
+__all__ = ["Campaign", "Sample"]
+
+_LOOK_SECONDS = 0.1
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_BEGINNING = 0.8
+"""The share of the budget in which new defects are begun. A defect that survives takes longest, and would be missing
+more often than others if the end of the time cut it short."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Which of the defects are tried; all by default."""
+
+    limit: int | None = None
+    part: tuple[int, int] = (1, 1)
+    """(2, 4) is the second of four parts, for four processes that share the work."""
+    only: Collection[tuple[str, str, str, str]] | None = None
+    """File, function, lines before and lines after of the only ones."""
+
+    def of(self, found: Iterable[Defect], seed: int) -> list[Defect]:
+        """The sample, in the order in which it is tried."""
+        wanted = [
+            one for one in found if self.only is None or (one.file, one.within, one.before, one.after) in self.only
+        ]
+        place, parts = self.part
+        return evenly(wanted, seed)[: self.limit][place - 1 :: parts]
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Plants in the subjects of a project's claims, on this machine."""
+
+    project: Project
+    host: Host
+    cache: Path
+    profile: str
+    """"reduced", "full" or "auto"."""
+    device: str
+    jobs: int | None
+    """How many trials run side by side; None leaves it to the machine."""
+    seed: int
+    """Of every trial, and of the sample."""
+    crowded: bool = False
+    """Whether the trials of claims that want the device to themselves run side by side with others."""
+
+    def run(
+        self,
+        contracts: Sequence[Contract],
+        until: float,
+        tell: Callable[[Planted, int], None],
+        *,
+        sample: Sample = Sample(),
+        listing: bool = False,
+    ) -> Planting:
+        """Plant in the subjects of these claims.
+
+        Args:
+            until: the `time.monotonic()` at which the trials end.
+            tell: takes each defect when its fate is known, and how many are left.
+            listing: plant nothing; only list the defects.
+
+        Raises:
+            ContractError: a file of equivalent defects is refused.
+        """
+        marked = {contract.id: equivalents(contract.path) for contract in contracts}
+        with Interruption() as interruption, ExitStack() as resources:
+            work = _Work(self, until, interruption, resources)
+            reaches = work.scout(contracts, marked)
+            if listing:
+                return Planting(reaches, *work.listed(marked, sample), work.digests, interruption.requested)
+            return Planting(reaches, *work.plant(marked, sample, tell), work.digests, interruption.requested)
+
+    @property
+    def parallel(self) -> int:
+        """How many trials run side by side."""
+        return max(1, min(MOST_PARALLEL, self.host.cpu_count) if self.jobs is None else self.jobs)
+
+    def is_alone(self, plan: Plan) -> bool:
+        """Whether the trials of a claim have the device to themselves."""
+        return plan.contract.exclusive and not self.crowded
+
+
+class _Work:
+    """The trials of one campaign."""
+
+    def __init__(self, campaign: Campaign, until: float, interruption: Interruption, resources: ExitStack) -> None:
+        self._campaign, self._interruption, self._resources = campaign, interruption, resources
+        self._began, self._until = time.monotonic(), until
+        self._folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="falsifier-plant-")))
+        self._subjects = Subjects(campaign.project.root)
+        self._trials: dict[str, ClaimTrials] = {}
+        threads = max(1, campaign.host.cpu_count // campaign.parallel)
+        for name in _THREADS:  # for libraries that read them when the fork servers load them
+            os.environ.setdefault(name, str(threads))
+        self._conditions = Conditions(campaign.project, campaign.seed, threads, campaign.cache / "planting")
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """The sha256 of every file of the subjects, by path."""
+        return self._subjects.digests
+
+    def scout(self, contracts: Sequence[Contract], marked: Mapping[str, Sequence[Equivalent]]) -> tuple[Reach, ...]:
+        """Run every subject without a defect; what each claim reaches."""
+        hindered: dict[str, Reach] = {}
+        for contract in contracts:
+            plan = self._plan(contract)
+            if plan.obstacle:
+                hindered[contract.id] = Reach(contract.id, plan.profile.name, obstacle=plan.obstacle)
+                continue
+            executor = LocalExecutor(self._campaign.project, contract, self._campaign.cache)
+            self._resources.enter_context(executor)
+            self._trials[contract.id] = ClaimTrials(
+                self._conditions, plan, marked[contract.id], executor, self._folder / contract.id
+            )
+        for group in self._groups():
+            try:
+                with self._leased(group):
+                    self._together([lambda one=one: one.scout(self._subjects) for one in group])  # type: ignore[misc]
+            except LeaseUnavailable as error:
+                for one in group:
+                    hindered[one.claim] = Reach(one.claim, one.plan.profile.name, obstacle=str(error))
+                    del self._trials[one.claim]
+            except WaitInterrupted:
+                break
+        return tuple(hindered.get(one.id) or self._trials[one.id].reach for one in contracts)
+
+    def listed(self, marked: Mapping[str, Sequence[Equivalent]], sample: Sample) -> tuple[tuple[Planted, ...], int]:
+        """The sample, none of it tried, and how many defects there are."""
+        found, reached = self._found(marked)
+        chosen = sample.of(found, self._campaign.seed)
+        return self._results(chosen, reached, marked, None), len(found)
+
+    def plant(
+        self, marked: Mapping[str, Sequence[Equivalent]], sample: Sample, tell: Callable[[Planted, int], None]
+    ) -> tuple[tuple[Planted, ...], int]:
+        """Try the sample until the time is over; what came of it, and how many defects there are."""
+        found, reached = self._found(marked)
+        chosen = sample.of(found, self._campaign.seed)
+        # Equivalent defects count only if a claim kills them, so they come last.
+        chosen.sort(key=lambda one: any(entry.is_equivalent for entry in _entries(marked, one)))
+        seconds = {claim: one.reach.seconds for claim, one in self._trials.items()}
+        schedule = Schedule(chosen, reached, seconds)
+        for defect in chosen:
+            for claim in reached[defect.id]:
+                if (attempt := self._trials[claim].remembered(defect)) is not None:
+                    schedule.remember(defect, attempt)
+        no_more = self._began + _BEGINNING * (self._until - self._began)
+
+        def work(claims: Collection[str]) -> None:
+            while not self._is_over():
+                task = schedule.next(claims, only_begun=time.monotonic() > no_more)
+                if task is None:
+                    return
+                defect, claim = task
+                attempt = self._trials[claim].attempt(defect, self._subjects.read(defect.file))
+                if schedule.add(defect, attempt, claim):
+                    (result,) = self._results([defect], reached, marked, schedule)
+                    tell(result, schedule.left)
+
+        for group in self._groups():
+            claims = frozenset(one.claim for one in group)
+            side_by_side = 1 if self._campaign.is_alone(group[0].plan) else self._campaign.parallel
+            try:
+                with self._leased(group):
+                    self._together([lambda claims=claims: work(claims)] * side_by_side)  # type: ignore[misc]
+            except (LeaseUnavailable, WaitInterrupted):
+                continue  # what these claims reach is not tried
+        return self._results(chosen, reached, marked, schedule), len(found)
+
+    def _plan(self, contract: Contract) -> Plan:
+        campaign = self._campaign
+        profile = "auto" if campaign.profile not in contract.profiles else campaign.profile
+        request = RunRequest(
+            profile=profile, device=campaign.device, mutants=False, jobs=campaign.jobs, seed=campaign.seed
+        )
+        return make_plan(contract, campaign.host, request)
+
+    def _groups(self) -> list[list[ClaimTrials]]:
+        """The claims that run at the same time: those that share, and then each of the others."""
+        alone = [one for one in self._trials.values() if self._campaign.is_alone(one.plan)]
+        shared = [one for one in self._trials.values() if one not in alone]
+        return [group for group in (shared, *([one] for one in alone)) if group]
+
+    @contextmanager
+    def _leased(self, group: Sequence[ClaimTrials]) -> Iterator[None]:
+        """Leases of all devices of a group."""
+        devices: dict[str, Gpu | None] = {one.plan.device.name + str(one.plan.gpu): one.plan.gpu for one in group}
+        with ExitStack() as leases:
+            for gpu in devices.values():
+                leases.enter_context(
+                    lease(
+                        gpu or CPU,
+                        mode="exclusive" if self._campaign.is_alone(group[0].plan) else "shared",
+                        holder=", ".join(one.claim for one in group)[:200],
+                        wait_seconds=min(group[0].plan.profile.lease_seconds, max(0.0, self._until - time.monotonic())),
+                        interrupted=lambda: self._interruption.requested,
+                    )
+                )
+            yield
+
+    def _found(self, marked: Mapping[str, Sequence[Equivalent]]) -> tuple[list[Defect], dict[str, tuple[str, ...]]]:
+        """Every defect once, and by its id the claims that try it."""
+        found: dict[str, Defect] = {}
+        reached: dict[str, list[str]] = defaultdict(list)
+        for claim, trials in self._trials.items():
+            for defect in trials.reach.defects:
+                found[defect.id] = defect
+                if not any(entry.is_equivalent and _is_about(entry, defect) for entry in marked[claim]):
+                    reached[defect.id].append(claim)
+        return list(found.values()), {name: tuple(reached[name]) for name in found}
+
+    def _results(
+        self,
+        chosen: Sequence[Defect],
+        reached: Mapping[str, tuple[str, ...]],
+        marked: Mapping[str, Sequence[Equivalent]],
+        schedule: Schedule | None,
+    ) -> tuple[Planted, ...]:
+        """What came of defects, by place."""
+        results: list[Planted] = []
+        for one in sorted(chosen, key=lambda one: (one.file, one.edit.start, one.id)):
+            entries = _entries(marked, one)
+            results.append(
+                Planted(
+                    one,
+                    one.patch(self._subjects.read(one.file)),
+                    reached[one.id],
+                    schedule.attempts(one) if schedule is not None else (),
+                    equivalent=next((entry.reason for entry in entries if entry.is_equivalent), ""),
+                    missed=next((entry.reason for entry in entries if not entry.is_equivalent), ""),
+                )
+            )
+        return tuple(results)
+
+    def _together(self, works: Sequence[Callable[[], None]]) -> None:
+        """Do these side by side; a signal or the end of the time interrupts the trials."""
+        with ThreadPoolExecutor(self._campaign.parallel, thread_name_prefix="plant") as pool:
+            waiting = {pool.submit(work) for work in works}
+            while waiting:
+                done, waiting = wait(waiting, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+                for future in done:
+                    if not future.cancelled():
+                        future.result()
+                if self._is_over():
+                    for future in waiting:
+                        future.cancel()
+                    for trials in self._trials.values():
+                        trials.executor.interrupt()
+
+    def _is_over(self) -> bool:
+        return self._interruption.requested or time.monotonic() >= self._until
+
+
+def _entries(marked: Mapping[str, Sequence[Equivalent]], defect: Defect) -> list[Equivalent]:
+    """What the authors of all claims say of a defect."""
+    return [entry for entries in marked.values() for entry in entries if _is_about(entry, defect)]
+
+
+def _is_about(entry: Equivalent, defect: Defect) -> bool:
+    return entry.names(defect.file, defect.within, defect.before, defect.after)

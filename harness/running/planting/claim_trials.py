@@ -1,0 +1,249 @@
+"""The trials of one claim's falsifier: on its subject as it is, and on the subject with a defect.
+
+The subject runs twice without a defect. The first run fills a cache and shows which lines the claim reaches. The second
+one has that cache, and a fork server with the libraries; lines that it does not reach only fill the cache. A defect on
+such a line is tried with an empty cache, and any other with a copy of the full one, because to fill it may take longer
+than the rest of the trial.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.base.vocabulary import Outcome, Phase
+from harness.contract.equivalent import Equivalent
+from harness.contract.imports import imported_files
+from harness.contract.project import Project
+from harness.execution.executor import TrialRequest, TrialResult
+from harness.execution.local_executor import LocalExecutor
+from harness.execution.reached import read_reached
+from harness.judging.judge import judge
+from harness.judging.observation import EndingKind
+from harness.machine import provenance
+from harness.running.plan import Plan
+from harness.running.planting.defects import Defect, Subjects
+from harness.running.planting.kernels import is_kernel
+from harness.running.planting.project_copy import project_copy
+from harness.running.planting.reach import used_lines
+from harness.running.planting.results import Attempt, DefectFate, Reach
+from harness.running.planting.state import State
+
+__all__ = ["ClaimTrials", "Conditions"]
+
+_LEAST_SECONDS, _TIMES_AS_LONG = 20.0, 4.0
+"""A trial may take this many seconds more, and times as long, as the subject without a defect and without a cache."""
+
+
+_ELSEWHERE = frozenset({"cli", "evidence", "lint", "pytest_plugin", "report", "run"})
+"""The rooms of the harness that neither run in a trial nor judge it, so that no fate depends on them."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What all trials of a campaign have in common."""
+
+    project: Project
+    seed: int
+    threads: int
+    """How many CPU threads a trial may use."""
+    states: Path
+    """The folder for what was found."""
+
+
+class ClaimTrials:
+    """The trials of one claim.
+
+    Attributes:
+        reach: what the claim reaches, once it has scouted.
+    """
+
+    def __init__(
+        self,
+        conditions: Conditions,
+        plan: Plan,
+        marked: Sequence[Equivalent],
+        executor: LocalExecutor,
+        folder: Path,
+    ) -> None:
+        """Args:
+        marked: the author's entries for this claim.
+        folder: an empty one, for what the trials need.
+        """
+        self.plan, self.marked, self.executor = plan, marked, executor
+        self.reach = Reach(plan.contract.id, plan.profile.name, obstacle="the time ended before its subject had run")
+        self._conditions, self._root = conditions, conditions.project.root
+        self._seconds = plan.profile.seconds
+        self._folder, self._cache = folder, folder / "cache"
+        self._cache.mkdir(parents=True)
+        self._fills: frozenset[str] = frozenset()
+        self._state: State | None = None
+
+    @property
+    def claim(self) -> str:
+        """The claim's id."""
+        return self.plan.contract.id
+
+    def scout(self, subjects: Subjects) -> None:
+        """Run the subject without a defect, and see which defects the claim reaches."""
+        healthy, lines, modules = self._healthy("without a cache", subjects)
+        if not lines:
+            self._hindered(healthy, subjects)
+            return
+        self._seconds = min(self._seconds, _LEAST_SECONDS + _TIMES_AS_LONG * healthy.seconds)
+        self._state = State(self._conditions.states, self.claim, self._decides(healthy))
+        self.executor.warm(modules)
+        again, later, _ = self._healthy("with a cache", subjects)
+        if not later:  # a library may use what a fork cannot, such as CUDA, as soon as it is imported
+            self.executor.renew()
+            again, later, _ = self._healthy("on its own", subjects)
+        if not later:
+            self._hindered(again, subjects)
+            return
+        found = [one for one in subjects.on(lines) if not self._is_the_falsifiers(one)]
+        self._fills = _filling(found, later)
+        self._reached(tuple(found), again.seconds, "", subjects)
+
+    def remembered(self, defect: Defect) -> Attempt | None:
+        """What an earlier campaign found."""
+        entry = self._state.get(_key(defect)) if self._state is not None else None
+        if entry is None:
+            return None
+        clauses = tuple(entry["clauses"])
+        return Attempt(self.claim, DefectFate(entry["fate"]), clauses, str(entry["reason"]), entry["seconds"])
+
+    def attempt(self, defect: Defect, content: bytes) -> Attempt | None:
+        """Try a defect in a file of this content; None if the trial was cut short."""
+        changed = defect.planted(content)
+        # Broken code may spoil a cache for the trials that come after.
+        with project_copy(self._root, defect.file, changed) as root, self._own_cache(defect) as cache:
+            result = self._trial(root, cache)
+        if result.observation.ending.kind is EndingKind.INTERRUPTED:
+            return None
+        attempt = self._judged(result)
+        if self._state is not None:
+            self._state.add(
+                _key(defect),
+                {
+                    "fate": attempt.fate,
+                    "clauses": attempt.clauses,
+                    "reason": attempt.reason,
+                    "seconds": attempt.seconds,
+                },
+            )
+        return attempt
+
+    def _judged(self, result: TrialResult) -> Attempt:
+        ending, judgment = result.observation.ending, judge(self.plan.contract, result.observation)
+        seconds = round(result.seconds, 3)
+        if judgment.outcome is Outcome.PASS:
+            return Attempt(self.claim, DefectFate.SURVIVED, seconds=seconds)
+        if judgment.outcome is Outcome.FAIL:
+            failed = tuple(one.id for one in judgment.clauses if one.outcome is Outcome.FAIL)
+            return Attempt(self.claim, DefectFate.KILLED, failed, seconds=seconds)
+        unmeasured = ", ".join(one.id for one in judgment.clauses if one.outcome is Outcome.NOT_MEASURED)
+        # Until the falsifier begins, a trial only imports.
+        begun = ending.phase is not Phase.START or ending.kind is EndingKind.LOST
+        fate = DefectFate.NOT_MEASURED if begun else DefectFate.NOT_STARTED
+        return Attempt(self.claim, fate, reason=ending.reason or f"not measured: {unmeasured}", seconds=seconds)
+
+    def _reached(self, found: tuple[Defect, ...], seconds: float, obstacle: str, subjects: Subjects) -> None:
+        unmatched = tuple(entry for entry in self.marked if not subjects.is_matched(entry))
+        self.reach = Reach(self.claim, self.plan.profile.name, found, round(seconds, 3), obstacle, unmatched)
+
+    def _hindered(self, healthy: TrialResult, subjects: Subjects) -> None:
+        """The claim does not pass without a defect, so its falsifier would kill whatever it is given."""
+        ending, judgment = healthy.observation.ending, judge(self.plan.contract, healthy.observation)
+        why = ending.reason or ", ".join(one.id for one in judgment.clauses if one.outcome is not Outcome.PASS)
+        self._reached((), healthy.seconds, f"without a defect the claim is {judgment.outcome}: {why}", subjects)
+
+    def _healthy(self, name: str, subjects: Subjects) -> tuple[TrialResult, dict[str, frozenset[int]], tuple[str, ...]]:
+        """The trial of the subject without a defect, the lines to plant by file, and the libraries that it imported.
+
+        No lines and no libraries if the claim does not pass.
+        """
+        place = self._folder / f"{name}.json"
+        healthy = self._trial(self._root, self._cache, place)
+        if judge(self.plan.contract, healthy.observation).outcome is not Outcome.PASS:
+            return healthy, {}, ()
+        ran, modules = read_reached(place)
+        contract, search = self.plan.contract, self._conditions.project.search
+        module, subject = contract.falsifier.partition(":")[0], contract.subject.partition(":")[0]
+        own = _module_files(search, module) - _module_files(search, subject)
+        imported = {path.relative_to(self._root).as_posix() for path in imported_files(contract.subject, search) - own}
+        for file in imported & healthy.sources.keys():
+            subjects.read(file)
+        python = {file: (subjects.read(file), lines) for file, lines in ran.items() if file in imported}
+        kernels = {file: subjects.lines(file) for file in healthy.sources if is_kernel(file)}
+        return healthy, {**used_lines(python), **kernels}, modules
+
+    def _is_the_falsifiers(self, defect: Defect) -> bool:
+        """Whether a defect is in the falsifier: one module may have both, subject and falsifier."""
+        module, _, name = self.plan.contract.falsifier.partition(":")
+        files = {
+            path.relative_to(self._root).as_posix() for path in _module_files(self._conditions.project.search, module)
+        }
+        return defect.file in files and defect.within.partition(".")[0] == name
+
+    def _decides(self, healthy: TrialResult) -> dict[str, Any]:
+        """What the fates of the defects depend on."""
+        return {
+            "contract": self.plan.contract.digest,
+            "sources": dict(healthy.sources),
+            "harness": provenance.harness_identity(without=_ELSEWHERE),
+            "profile": self.plan.profile.name,
+            "parameters": dict(self.plan.parameters),
+            "device": self.plan.device.name,
+            "seed": self._conditions.seed,
+        }
+
+    @contextmanager
+    def _own_cache(self, defect: Defect) -> Iterator[Path]:
+        """A copy of the cache; an empty one if the defect is in code that fills it."""
+        with tempfile.TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as name:
+            cache = Path(name, "cache")
+            if defect.id not in self._fills:
+                shutil.copytree(self._cache, cache)
+            yield cache
+
+    def _trial(self, root: Path, cache: Path, reached: Path | None = None) -> TrialResult:
+        plan = self.plan
+        request = TrialRequest(
+            contract=plan.contract,
+            subject=plan.contract.subject,
+            profile=plan.profile.name,
+            parameters=plan.parameters,
+            device=plan.device,
+            seed=self._conditions.seed,
+            seconds=self._seconds,
+            threads=self._conditions.threads,
+            gpu=plan.gpu,
+            root=root,
+            cache=cache,
+            reached=reached,
+        )
+        return self.executor.run(request, lambda step, values, memory: None)
+
+
+def _filling(found: Sequence[Defect], lines: Mapping[str, frozenset[int]]) -> frozenset[str]:
+    """The ids of defects in functions that have a line which runs only to fill the cache."""
+    fills = [one for one in found if lines.get(one.file, frozenset()).isdisjoint(one.lines)]
+    functions = {(one.file, one.within) for one in fills if one.within}
+    ids = {one.id for one in fills}
+    return frozenset(one.id for one in found if one.id in ids or (one.file, one.within) in functions)
+
+
+def _key(defect: Defect) -> str:
+    """Names a defect in the state file: the sources are in the file's name, so place and text are enough."""
+    return f"{defect.id} {defect.edit.start}-{defect.edit.end} {defect.edit.text}"
+
+
+def _module_files(search: Sequence[Path], name: str) -> frozenset[Path]:
+    """Where a module may stand."""
+    places = [folder.joinpath(*name.split(".")) for folder in search]
+    return frozenset(path for place in places for path in (place / "__init__.py", place.with_suffix(".py")))

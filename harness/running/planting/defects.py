@@ -1,0 +1,193 @@
+"""The defects that can be planted in a source file: one patch of one range of lines each, the same for the same text.
+
+for defect in defects("toy/sorting.py", content):
+    print(defect.id, defect.patch(content))
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeGuard
+
+from harness.base import regular_file
+from harness.contract.equivalent import Equivalent
+from harness.running.planting import deep_learning, general, kernels
+from harness.running.planting.syntax import Edit, Site, Source
+
+__all__ = ["FAMILIES", "Defect", "Subjects", "defects"]
+
+FAMILIES = {
+    "general": tuple(general.OPERATORS),
+    "deep learning": tuple(deep_learning.OPERATORS),
+    "kernel": kernels.OPERATORS,
+}
+"""The names of the operators."""
+_OPERATORS = {**general.OPERATORS, **deep_learning.OPERATORS}
+
+
+@dataclass(frozen=True)
+class Defect:
+    """One defect: where it is planted, and what stands there then."""
+
+    file: str
+    """The path from the project's root."""
+    line: int
+    operator: str
+    index: int
+    """Counts the defects of one operator on one line, from 0."""
+    within: str
+    """The qualified name of the function or class around it; empty at the module's level."""
+    before: str
+    after: str
+    """The lines that the patch changes, without indentation at the beginning and space at the end."""
+    edit: Edit
+
+    @property
+    def id(self) -> str:
+        """Names it in this version of the file: file:line:operator:index."""
+        return f"{self.file}:{self.line}:{self.operator}:{self.index}"
+
+    @property
+    def lines(self) -> range:
+        """The numbers of the lines that the patch changes."""
+        return range(self.line, self.line + self.before.count("\n") + 1)
+
+    def planted(self, content: bytes) -> bytes:
+        """The file with the defect."""
+        return content[: self.edit.start] + self.edit.text.encode() + content[self.edit.end :]
+
+    def patch(self, content: bytes) -> str:
+        """A unified diff from the file to the file with the defect."""
+        old, new = content.decode(), self.planted(content).decode()
+        lines = difflib.unified_diff(
+            old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{self.file}", f"b/{self.file}"
+        )
+        return "".join(lines)
+
+
+def defects(file: str, content: bytes) -> list[Defect]:
+    """The defects of a file, by place; none if it is neither Python nor a kernel.
+
+    Args:
+        file: the path that their ids begin with.
+    """
+    if kernels.is_kernel(file):
+        return _listed(file, content, [(name, edit, "") for name, edit in kernels.edits(content.decode())])
+    try:
+        source = Source(content)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    return _listed(file, content, list(_in_python(source)))
+
+
+def _in_python(source: Source) -> Iterator[tuple[str, Edit, str]]:
+    """Each edit with its operator and the function or class around it."""
+    for node in _plantable(source.tree):
+        for name, operator in _OPERATORS.items():
+            for edit in operator(Site(source, node)):
+                yield name, edit, source.within(node)
+        if _is_kernel_text(node, source):
+            start, end = source.span(node)
+            text = source.content[start:end].decode()
+            for name, edit in kernels.edits(text):
+                yield name, Edit(start + edit.start, start + edit.end, edit.text), source.within(node)
+
+
+def _is_kernel_text(node: ast.AST, source: Source) -> TypeGuard[ast.Constant]:
+    """Whether a node is a string with a kernel, and no docstring."""
+    text = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(text, str) and kernels.looks_like_one(text) and not isinstance(source.parents[node], ast.Expr)
+
+
+def _listed(file: str, content: bytes, edits: list[tuple[str, Edit, str]]) -> list[Defect]:
+    found: dict[tuple[int, int, bytes], tuple[str, Edit, str]] = {}
+    for name, edit, within in edits:
+        key = (edit.start, edit.end, edit.text.encode())
+        if content[edit.start : edit.end] != key[2]:
+            found.setdefault(key, (name, edit, within))
+    counts: Counter[tuple[int, str]] = Counter()
+    result: list[Defect] = []
+    for name, edit, within in sorted(found.values(), key=lambda one: (one[1].start, one[1].end, one[0], one[1].text)):
+        first = content.count(b"\n", 0, edit.start) + 1
+        index = counts[first, name]
+        counts[first, name] += 1
+        begins, ends = content.rfind(b"\n", 0, edit.start) + 1, content.find(b"\n", edit.end)
+        ends = ends if ends >= 0 else len(content)
+        before = content[begins:ends].decode()
+        after = (content[begins : edit.start] + edit.text.encode() + content[edit.end : ends]).decode()
+        result.append(Defect(file, first, name, index, within, before.strip(), after.strip(), edit))
+    return result
+
+
+class Subjects:
+    """The source files of a campaign's subjects, each read and searched for defects once. Thread-safe."""
+
+    def __init__(self, root: Path) -> None:
+        """Args:
+        root: of the project.
+        """
+        self._root = root
+        self._turn = threading.RLock()
+        self._contents: dict[str, bytes] = {}
+        self._defects: dict[str, list[Defect]] = {}
+
+    def read(self, file: str) -> bytes:
+        """The content of a file, the same for the whole campaign.
+
+        Args:
+            file: the path from the root.
+        """
+        with self._turn:
+            if file not in self._contents:
+                self._contents[file] = regular_file.read(self._root / file)
+            return self._contents[file]
+
+    def all(self, file: str) -> list[Defect]:
+        """Every defect of a file; none if it is not there."""
+        with self._turn:
+            if file not in self._defects:
+                there = (self._root / file).is_file()
+                self._defects[file] = defects(file, self.read(file)) if there else []
+            return self._defects[file]
+
+    def on(self, lines: Mapping[str, Collection[int]]) -> list[Defect]:
+        """The defects that change one of these lines; lines are counted from 1, by file."""
+        return [one for file in sorted(lines) for one in self.all(file) if not set(one.lines).isdisjoint(lines[file])]
+
+    def is_matched(self, entry: Equivalent) -> bool:
+        """Whether an entry of an author's file names a defect."""
+        return any(entry.names(one.file, one.within, one.before, one.after) for one in self.all(entry.file))
+
+    def lines(self, file: str) -> frozenset[int]:
+        """All lines of a file."""
+        return frozenset(range(1, self.read(file).count(b"\n") + 2))
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The sha256 of every file that was read, by path."""
+        return {file: hashlib.sha256(content).hexdigest() for file, content in sorted(self._contents.items())}
+
+
+def _plantable(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes whose change can change what the code does, without annotations, messages and f-strings.
+
+    Python 3.11 gives the nodes inside an f-string wrong places.
+    """
+    yield node
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns", "type_params", "type_comment") or isinstance(node, ast.JoinedStr):
+            continue
+        if isinstance(node, (ast.Raise, ast.AnnAssign, ast.Assert)) and name in ("exc", "cause", "msg"):
+            continue
+        if isinstance(node, ast.If) and name == "body" and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from _plantable(child)

@@ -1,0 +1,284 @@
+"""Operators for any source: constants, signs, comparisons, dropped statements, swapped arguments, axes, dtypes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Final
+
+from harness.running.planting.syntax import Edit, Operator, Site, called, positional
+
+__all__ = ["OPERATORS"]
+
+_ARITHMETIC: Final[Mapping[type[ast.operator], tuple[str, str, str]]] = {
+    ast.Add: ("sign", "+", "-"),
+    ast.Sub: ("sign", "-", "+"),
+    ast.Mult: ("arithmetic", "*", "/"),
+    ast.Div: ("arithmetic", "/", "*"),
+    ast.FloorDiv: ("arithmetic", "//", "*"),
+    ast.Mod: ("arithmetic", "%", "//"),
+    ast.Pow: ("arithmetic", "**", "*"),
+    ast.LShift: ("arithmetic", "<<", ">>"),
+    ast.RShift: ("arithmetic", ">>", "<<"),
+    ast.BitAnd: ("arithmetic", "&", "|"),
+    ast.BitOr: ("arithmetic", "|", "&"),
+    ast.BitXor: ("arithmetic", "^", "&"),
+}
+_COMPARISONS: Final[Mapping[type[ast.cmpop], tuple[str, str]]] = {
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.Is: (r"\bis\b", "is not"),
+    ast.IsNot: (r"\bis\s+not\b", "is"),
+    ast.In: (r"\bin\b", "not in"),
+    ast.NotIn: (r"\bnot\s+in\b", "in"),
+}
+_SYMMETRIC: Final = frozenset({"isinstance", "issubclass", "max", "min", "hasattr", "getattr", "cast", "allclose"})
+_SAYING: Final = frozenset({"print", "debug", "info", "warning", "warn", "error", "exception", "log", "echo"})
+"""Calls whose loss changes only what is said."""
+_REDUCTIONS: Final = {
+    "mean": "sum", "sum": "mean", "max": "min", "min": "max", "amax": "amin", "amin": "amax", "argmax": "argmin",
+    "argmin": "argmax", "any": "all", "all": "any",
+}  # fmt: skip
+_AXIS_FIRST: Final = frozenset({
+    "sum", "mean", "softmax", "log_softmax", "argmax", "argmin", "amax", "amin", "logsumexp", "cumsum", "unsqueeze",
+    "squeeze", "any", "all", "std", "var",
+})  # fmt: skip
+_DTYPES: Final = {
+    "float64": "float32", "double": "float32", "float32": "bfloat16", "bfloat16": "float16", "float16": "bfloat16",
+    "int64": "int32", "int32": "int16", "uint64": "uint32", "uint32": "uint16",
+}  # fmt: skip
+_COPIES: Final = frozenset({"clone", "copy", "contiguous"})
+_IN_PLACE: Final = frozenset({"add", "sub", "mul", "div", "clamp", "exp", "log", "sqrt", "neg", "masked_fill"})
+_GRADIENT_MODES: Final = {"no_grad": "enable_grad", "inference_mode": "enable_grad", "enable_grad": "no_grad"}
+
+
+def _constant(site: Site) -> Iterator[Edit]:
+    """Another number; the other truth."""
+    node = site.node
+    if not isinstance(node, ast.Constant) or _is_index(site):
+        return
+    if isinstance(node.value, bool):
+        yield site.replace(node, str(not node.value))
+    elif isinstance(node.value, int):
+        yield site.replace(node, str(node.value + 1))
+    elif isinstance(node.value, float):
+        yield site.replace(node, repr(node.value * 2 or 1.0))
+
+
+def _arithmetic(name: str) -> Operator:
+    def operator(site: Site) -> Iterator[Edit]:
+        node = site.node
+        if isinstance(node, ast.BinOp):
+            kind, old, new = _ARITHMETIC.get(type(node.op), ("", "", ""))
+            text = isinstance(node.left, (ast.Constant, ast.JoinedStr)) and not _is_number(node.left)
+            if kind == name and not text:
+                yield from site.between(node.left, node.right, lambda gap: gap.replace(old, new, 1))
+        elif isinstance(node, ast.AugAssign):
+            kind, old, new = _ARITHMETIC.get(type(node.op), ("", "", ""))
+            if kind == name:
+                yield from site.between(node.target, node.value, lambda gap: gap.replace(f"{old}=", f"{new}=", 1))
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and name == "sign" and not _is_index(site):
+            yield site.replace(node, f"({site.code(node.operand)})")
+
+    return operator
+
+
+def _comparison(site: Site) -> Iterator[Edit]:
+    """A bound taken in or left out; the opposite answer."""
+    node = site.node
+    if isinstance(node, ast.Compare):
+        operands = [node.left, *node.comparators]
+        for left, right, kind in zip(operands, operands[1:], node.ops, strict=False):
+            pattern, new = _COMPARISONS[type(kind)]
+            yield from site.between(left, right, lambda gap, old=pattern, new=new: re.sub(old, new, gap, count=1))  # type: ignore[misc]
+
+
+def _condition(site: Site) -> Iterator[Edit]:
+    """The other branch; and for or; a filter that lets everything through."""
+    node = site.node
+    if isinstance(node, (ast.If, ast.IfExp)):
+        yield site.replace(node.test, f"(not ({site.code(node.test)}))")
+    elif isinstance(node, ast.BoolOp):
+        old, new = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
+        for left, right in pairwise(node.values):
+            yield from site.between(
+                left,
+                right,
+                lambda gap, old=old, new=new: re.sub(rf"\b{old}\b", new, gap, count=1),  # type: ignore[misc]
+            )
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield site.replace(node, f"({site.code(node.operand)})")
+    elif isinstance(node, ast.comprehension):
+        for test in node.ifs:
+            yield site.replace(test, "True")
+
+
+def _dropped_statement(site: Site) -> Iterator[Edit]:
+    """Nothing in the place of a statement that has an effect."""
+    node = site.node
+    effect = isinstance(node, (ast.AugAssign, ast.Raise, ast.Continue, ast.Break, ast.Delete, ast.Assert))
+    if isinstance(node, ast.Expr):
+        effect = isinstance(node.value, (ast.Call, ast.Await)) and called(node.value) not in _SAYING
+    elif isinstance(node, ast.Assign):
+        effect = all(isinstance(target, (ast.Attribute, ast.Subscript)) for target in node.targets)
+    if effect and isinstance(node, ast.stmt):
+        yield site.replace(node, "pass")
+
+
+def _swapped_arguments(site: Site) -> Iterator[Edit]:
+    """Two arguments that stand side by side, exchanged."""
+    node = site.node
+    if not isinstance(node, ast.Call) or called(node) in _SYMMETRIC:
+        return
+    arguments = positional(node)
+    for left, right in pairwise(arguments):
+        first, second = site.code(left), site.code(right)
+        if first != second:
+            start, end = site.source.span(left)[0], site.source.span(right)[1]
+            gap = site.source.content[site.source.span(left)[1] : site.source.span(right)[0]].decode()
+            yield Edit(start, end, f"{second}{gap}{first}")
+
+
+def _reduction(site: Site) -> Iterator[Edit]:
+    """A sum for a mean, a minimum for a maximum."""
+    node = site.node
+    if called(node) in _REDUCTIONS and isinstance(node, ast.Call) and isinstance(node.func, (ast.Attribute, ast.Name)):
+        yield site.rename(node.func, _REDUCTIONS[called(node)])
+
+
+def _off_by_one(site: Site) -> Iterator[Edit]:
+    """A range, a slice or an index that is one too short or too far."""
+    node = site.node
+    if called(node) == "range" and isinstance(node, ast.Call) and node.args:
+        arguments = positional(node)
+        if arguments:
+            stop = arguments[0] if len(arguments) == 1 else arguments[1]
+            yield site.replace(stop, f"({site.code(stop)}) - 1")
+    elif isinstance(node, ast.Slice):
+        if node.lower is not None:
+            yield site.replace(node.lower, f"({site.code(node.lower)}) + 1")
+        if node.upper is not None:
+            yield site.replace(node.upper, f"({site.code(node.upper)}) - 1")
+    elif isinstance(node, ast.Subscript):
+        value = _integer(node.slice)
+        if value is not None:
+            yield site.replace(node.slice, str(value + 1 if value >= 0 else value - 1))
+
+
+def _detach(site: Site) -> Iterator[Edit]:
+    """A gradient that flows where it must not, or none where it must."""
+    node = site.node
+    if called(node) == "detach" and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        yield site.replace(node, site.code(node.func.value))
+    elif isinstance(node, ast.Attribute) and node.attr in _GRADIENT_MODES:
+        yield site.rename(node, _GRADIENT_MODES[node.attr])
+
+
+def _axis(site: Site) -> Iterator[Edit]:
+    """The axis beside the right one."""
+    node = site.node
+    if not isinstance(node, ast.Call):
+        return
+    axes = [keyword.value for keyword in node.keywords if keyword.arg in ("dim", "axis")]
+    if called(node) in _AXIS_FIRST and isinstance(node.func, ast.Attribute):
+        axes += positional(node)[:2]
+    for axis in axes:
+        value = _integer(axis)
+        if value is not None:
+            yield site.replace(axis, str({-1: -2, 0: 1}.get(value, value - 1 if value > 0 else value + 1)))
+    if called(node) in ("transpose", "permute") and isinstance(node.func, ast.Attribute):
+        yield site.replace(node, site.code(node.func.value))
+
+
+def _transposition(site: Site) -> Iterator[Edit]:
+    """A matrix as it is instead of transposed."""
+    node = site.node
+    if isinstance(node, ast.Attribute) and node.attr in ("T", "mT") and isinstance(node.ctx, ast.Load):
+        yield site.replace(node, site.code(node.value))
+
+
+def _dtype(site: Site) -> Iterator[Edit]:
+    """A narrower or another type of number; a conversion left out."""
+    node = site.node
+    if isinstance(node, ast.Attribute) and node.attr in _DTYPES and not _is_called(site):
+        yield site.rename(node, _DTYPES[node.attr])
+    elif (
+        called(node) in ("float", "double", "half", "bfloat16", "long")
+        and isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and not node.args
+    ):
+        yield site.replace(node, site.code(node.func.value))
+
+
+def _in_place(site: Site) -> Iterator[Edit]:
+    """Work in memory that belongs to others: a copy left out, an operation in place."""
+    node = site.node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in _COPIES and not node.args:
+            yield site.replace(node, site.code(node.func.value))
+        elif node.func.attr in _IN_PLACE and not _is_module(node.func.value):
+            yield site.rename(node.func, f"{node.func.attr}_")
+    if called(node) == "deepcopy" and isinstance(node, ast.Call) and node.args:
+        yield site.replace(node, f"({site.code(node.args[0])})")
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.BinOp):
+        target, value = node.targets[0], node.value
+        operator = _ARITHMETIC.get(type(value.op), ("", "", ""))[1]
+        if operator and isinstance(target, ast.Name) and site.code(value.left) == target.id:
+            yield site.replace(node, f"{target.id} {operator}= {site.code(value.right)}")
+
+
+def _is_called(site: Site) -> bool:
+    return isinstance(site.parent, ast.Call) and site.parent.func is site.node
+
+
+def _is_module(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("torch", "math", "np", "numpy", "F", "functional", "operator")
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
+
+
+def _integer(node: ast.expr) -> int | None:
+    """The value of an integer literal, also of a negative one."""
+    negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+    inner = node.operand if isinstance(node, ast.UnaryOp) and negative else node
+    if isinstance(inner, ast.Constant) and type(inner.value) is int:
+        return -inner.value if negative else inner.value
+    return None
+
+
+def _is_index(site: Site) -> bool:
+    """Whether a literal is an index, a bound of a slice, or an axis: other operators plant there."""
+    node, parent = site.node, site.parent
+    if isinstance(parent, ast.UnaryOp):
+        node, parent = parent, site.source.parents.get(parent)
+    if isinstance(parent, ast.keyword):
+        return parent.arg in ("dim", "axis")
+    return isinstance(parent, ast.Slice) or (isinstance(parent, ast.Subscript) and parent.slice is node)
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {
+    "constant": _constant,
+    "sign": _arithmetic("sign"),
+    "arithmetic": _arithmetic("arithmetic"),
+    "comparison": _comparison,
+    "condition": _condition,
+    "dropped-statement": _dropped_statement,
+    "swapped-arguments": _swapped_arguments,
+    "reduction": _reduction,
+    "off-by-one": _off_by_one,
+    "detach": _detach,
+    "axis": _axis,
+    "transposition": _transposition,
+    "dtype": _dtype,
+    "in-place": _in_place,
+}
+"""By name, in the order in which they plant; of two with the same edit, the first counts."""

@@ -1,0 +1,122 @@
+"""Which defect is tried next, and by which claim.
+
+Every beginning of the order has the same share of each operator in each file. So the share of killed defects among the
+first ones is an unbiased estimate for all.
+
+A defect is first tried by the claim that promises most: the likeliest kill in the least time, by what came of other
+defects in the same file. The first kill settles it.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from harness.running.planting.defects import Defect
+from harness.running.planting.results import Attempt, DefectFate
+
+__all__ = ["Schedule", "evenly"]
+
+
+def evenly(found: Iterable[Defect], seed: int) -> list[Defect]:
+    """The defects in an order whose first N are a fair sample, for every N."""
+    strata: dict[tuple[str, str], list[Defect]] = defaultdict(list)
+    for defect in sorted(found, key=lambda one: (one.file, one.edit.start, one.id)):
+        strata[defect.file, defect.operator].append(defect)
+    chance = random.Random(seed)  # noqa: S311 (an order, no secret)
+    places: list[tuple[float, Defect]] = []
+    for _, stratum in sorted(strata.items()):
+        chance.shuffle(stratum)
+        places += [((place + chance.random()) / len(stratum), defect) for place, defect in enumerate(stratum)]
+    return [defect for _, defect in sorted(places, key=lambda one: one[0])]
+
+
+class Schedule:
+    """Hands out the trials of a campaign. Thread-safe."""
+
+    def __init__(
+        self, defects: Sequence[Defect], reached: Mapping[str, Collection[str]], seconds: Mapping[str, float]
+    ) -> None:
+        """Args:
+        defects: in the order in which they are tried.
+        reached: the claims that try each defect, by its id.
+        seconds: how long a trial of each claim takes without a defect.
+        """
+        self._defects = {one.id: one for one in defects}
+        self._left = {one.id: set(reached[one.id]) for one in defects}
+        self._running: Counter[str] = Counter()
+        self._begun: set[str] = set()
+        self._known = {name for name, left in self._left.items() if not left}
+        self._attempts: dict[str, list[Attempt]] = defaultdict(list)
+        self._seconds = {claim: [first] for claim, first in seconds.items()}
+        self._kills: Counter[tuple[str, str]] = Counter()
+        self._trials: Counter[tuple[str, str]] = Counter()
+        self._turn = threading.Lock()
+
+    def next(self, claims: Collection[str], *, only_begun: bool = False) -> tuple[Defect, str] | None:
+        """The next trial of one of these claims; None if there is none left.
+
+        Args:
+            only_begun: begin no other defect, so that the time that is left suffices for those that were begun.
+        """
+        with self._turn:
+            open_ones = [
+                name
+                for name, left in self._left.items()
+                if not left.isdisjoint(claims) and (name in self._begun or not only_begun)
+            ]
+            if not open_ones:
+                return None
+            # Two claims try one defect at the same time only if every defect is being tried.
+            name = min(open_ones, key=lambda one: self._running[one])
+            claim = max(sorted(self._left[name].intersection(claims)), key=lambda one: self._promise(one, name))
+            self._left[name].discard(claim)
+            self._running[name] += 1
+            self._begun.add(name)
+            return self._defects[name], claim
+
+    def add(self, defect: Defect, attempt: Attempt | None, claim: str) -> bool:
+        """Take what came of a trial; None if it was cut short. Whether the defect's fate is known by it."""
+        with self._turn:
+            self._running[defect.id] -= 1
+            return self._add(defect, attempt, claim)
+
+    def remember(self, defect: Defect, attempt: Attempt) -> None:
+        """Take what came of a trial of an earlier campaign."""
+        with self._turn:
+            self._left[defect.id].discard(attempt.claim)
+            self._begun.add(defect.id)
+            self._add(defect, attempt, attempt.claim)
+
+    def attempts(self, defect: Defect) -> tuple[Attempt, ...]:
+        """What was found of a defect."""
+        return tuple(self._attempts[defect.id])
+
+    @property
+    def left(self) -> int:
+        """How many defects have no known fate."""
+        return len(self._defects) - len(self._known)
+
+    def _add(self, defect: Defect, attempt: Attempt | None, claim: str) -> bool:
+        if attempt is None:
+            return False
+        self._attempts[defect.id].append(attempt)
+        if attempt.settles:
+            self._left[defect.id].clear()
+        if attempt.fate is not DefectFate.NOT_STARTED:
+            self._seconds[claim].append(attempt.seconds)
+            self._trials[claim, defect.file] += 1
+            self._kills[claim, defect.file] += attempt.fate is DefectFate.KILLED
+        over = attempt.settles or not (self._left[defect.id] or self._running[defect.id])
+        if not over or defect.id in self._known:
+            return False
+        self._known.add(defect.id)
+        return True
+
+    def _promise(self, claim: str, name: str) -> float:
+        """Kills a second that may be expected."""
+        of = claim, self._defects[name].file
+        seconds = sum(self._seconds[claim]) / len(self._seconds[claim])
+        return (self._kills[of] + 1) / (self._trials[of] + 2) / max(seconds, 0.1)

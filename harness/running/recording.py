@@ -1,0 +1,175 @@
+"""Makes the record of a claim from its trials, and seals it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, final
+
+from harness.base.device import Device
+from harness.base.redaction import Redactor, allowed_environment
+from harness.base.vocabulary import Verdict
+from harness.contract import Contract, Mutant
+from harness.contract.project import Project
+from harness.contract.ratio import ratios
+from harness.contract.reasons import Reason, ReasonCode
+from harness.contract.unwritten import unwritten_code, unwritten_texts
+from harness.evidence.seal import ClaimResult, Environment, Seal
+from harness.evidence.trial_files import series_of
+from harness.execution.executor import TrialResult
+from harness.execution.logs import Log
+from harness.judging.judge import requested
+from harness.judging.record import LogIdentity, MutantRecord, Record, RecordedCommit
+from harness.judging.verdict import MutantOutcome, claim_verdict
+from harness.machine import git, provenance
+from harness.machine.host import Host
+from harness.running import events
+from harness.running.plan import Plan
+from harness.running.request import RunRequest
+from harness.running.trial_results import Trials
+
+__all__ = ["Recorder", "Times"]
+
+
+@dataclass(frozen=True)
+class Times:
+    """When a claim ran."""
+
+    began: datetime
+    seconds: float = 0.0
+    """How long its imports and trials took."""
+    waited_seconds: float = 0.0
+    """How long it waited for devices."""
+
+
+@final
+class Recorder:
+    """Seals the claims of one project on one machine."""
+
+    def __init__(self, project: Project, host: Host, seal: Seal, command: str) -> None:
+        """Args:
+        seal: writes the bundle of a claim.
+        command: the command line without the claims.
+        """
+        self._project, self._host, self._seal, self._command = project, host, seal, command
+        commit = git.commit(project.root, outputs=[project.evidence.relative_to(project.root).as_posix()])
+        self._commit: RecordedCommit = {"revision": commit.revision, "dirty": commit.dirty, "reason": commit.reason}
+
+    @property
+    def root(self) -> Path:
+        """The project's folder."""
+        return self._project.root
+
+    def finished(self, plan: Plan, request: RunRequest, trials: Trials, times: Times) -> events.ClaimFinished:
+        """Seal the result of a claim. If the bundle cannot be written, the claim is NOT_MEASURED."""
+        record = self._record(plan, request, trials, times)
+        result = ClaimResult(record, plan.contract, trials.subject, trials.mutants, self._environment())
+        observed = trials.subject.observation
+        close = ratios(plan.contract, observed.measurements, observed.parameters, observed.device)
+        if to_write := _unwritten(plan.contract, self._project):
+            return events.ClaimFinished(record, None, close, f"not written yet: {to_write}")
+        try:
+            return events.ClaimFinished(record, self._seal(result), close)
+        except OSError as error:
+            verdict = Verdict.FAIL if record.verdict is Verdict.FAIL else Verdict.NOT_MEASURED
+            reason = Reason(ReasonCode.UNSEALED, text=str(error))
+            return events.ClaimFinished(replace(record, verdict=verdict, reason=reason, proven=False), None)
+
+    def _record(self, plan: Plan, request: RunRequest, trials: Trials, times: Times) -> Record:
+        decided = claim_verdict(trials.judgment, trials.outcomes, skipped=not request.mutants)
+        observation = trials.subject.observation
+        contract = plan.contract
+        return Record(
+            id=contract.id,
+            issue=contract.issue,
+            spec=contract.spec,
+            title=contract.title,
+            claim=contract.claim,
+            falsifier=contract.falsifier,
+            subject=contract.subject,
+            target=contract.target,
+            run=f"{times.began:%Y-%m-%dT%H%M%SZ}-{_slug(plan.device)}-{secrets.token_hex(3)}",
+            verdict=decided.verdict,
+            reason=decided.reason,
+            proven=decided.proven,
+            profile=plan.profile.name,
+            profile_reason=plan.reason,
+            overrides=dict(request.parameters),
+            subject_parameters={} if request.external is None else dict(request.external.parameters),
+            mutants_skipped=not request.mutants,
+            isolated=request.isolate,
+            device=plan.device,
+            requested=requested(contract, plan.profile.name, observation.parameters, plan.device.type),
+            resolved=observation.resolved,
+            seed=request.seed,
+            clauses=trials.judgment.clauses,
+            unjudged=trials.judgment.unjudged,
+            mutants=tuple(
+                _mutant_record(mutant, outcome, trials.mutants.get(mutant.id))
+                for mutant, outcome in zip(contract.mutants, trials.outcomes, strict=True)
+            ),
+            started=times.began.isoformat(timespec="seconds"),
+            seconds=round(times.seconds, 3),
+            waited_seconds=round(times.waited_seconds, 3),
+            withdrawn=trials.withdrawn,
+            predicted=trials.predicted and {**trials.predicted, "measured": observation.residency.allocator_peak_bytes},
+            trial_seconds=round(trials.subject.seconds, 3),
+            contract_digest=contract.digest,
+            sources=trials.sources,
+            harness=provenance.harness_identity(),
+            commit=self._commit,
+            logs={"stdout": _log_identity(trials.subject.stdout), "stderr": _log_identity(trials.subject.stderr)},
+            series=series_of(trials.subject),
+            command=f"{self._command} {contract.id}",
+        )
+
+    def _environment(self) -> Environment:
+        return {
+            "host": _plain(asdict(self._host)),
+            "software": provenance.software(self._host),
+            "variables": Redactor().mask_json(allowed_environment()),
+        }
+
+
+def _unwritten(contract: Contract, project: Project) -> str:
+    """The first thing that `harness new` left to be written; empty if everything is written."""
+    for place, _ in unwritten_texts(contract.document):
+        return f"{place} of {contract.path.name}"
+    for _, path, line in unwritten_code(contract, project.search_of(contract.path)):
+        return f"{project.name_of(path)}:{line}"
+    return ""
+
+
+def _mutant_record(mutant: Mutant, outcome: MutantOutcome, trial: TrialResult | None) -> MutantRecord:
+    return MutantRecord(
+        mutant.id,
+        mutant.subject,
+        mutant.defect,
+        mutant.violates,
+        outcome.fate,
+        outcome.reason,
+        outcome.failed,
+        round(trial.seconds, 3) if trial else None,
+        outcome.values,
+    )
+
+
+def _log_identity(log: Log) -> LogIdentity:
+    return {"size": log.size, "sha256": log.digest}
+
+
+def _slug(device: Device) -> str:
+    name = device.name.lower().removeprefix("nvidia").strip() if device.is_cuda else "cpu"
+    return "".join(letter if letter.isalnum() else "-" for letter in name).strip("-")[:24] or "gpu"
+
+
+def _plain(value: Any) -> Any:
+    """A dataclass's fields as JSON: paths become text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,224 @@
+"""Runs that go on without a client: arrays of Slurm jobs, and one file for each run that says which they are.
+
+    run = detach(submission, request, options, shards=None)
+    …
+    for claim, task in saved(evidence, run.name).tasks().items():
+        task.follow(on_line, on_word)
+
+Each task of an array is `harness run` for one claim or several, and appends its events to a file. What else there is to
+know, Slurm and the evidence folder say. Slurm can begin a task again, after a preemption or the loss of a node. Then it
+leaves out the claims that its file calls finished.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import final
+
+from harness.base.strictjson import JsonObject
+from harness.base.vocabulary import ExitStatus
+from harness.running.request import RunRequest
+from harness.running.slurm.job import ask
+from harness.running.slurm.submission import HARNESS, Submission, profile_asked
+
+__all__ = ["DetachedRun", "Task", "UnknownRunError", "detach", "saved", "saved_runs", "verdicts"]
+
+_FOLDER = ".runs"
+_LOOK_SECONDS, _ASK_EVERY = 0.5, 2.0
+_GOING = {
+    "PENDING",
+    "CONFIGURING",
+    "RUNNING",
+    "COMPLETING",
+    "SUSPENDED",
+    "REQUEUED",
+    "RESIZING",
+    "SIGNALING",
+    "STAGE_OUT",
+}
+_SUBMIT_SECONDS = 60.0
+
+
+class UnknownRunError(ValueError):
+    """There is no such run. The text names those that there are."""
+
+
+@final
+class Task:
+    """The task of a claim, as the dispatcher sees it."""
+
+    def __init__(self, claim: str, job: str, index: int, folder: Path) -> None:
+        self.claim, self.number = claim, f"{job}_{index}"
+        self._job, self._index, self._left = job, str(index), False
+        self._file = folder / f"{self.number}.events"
+
+    def state(self) -> str:
+        """The state, in Slurm's words. Slurm forgets jobs that ended long ago; `sacct` may know them."""
+        told = _states(self._job, int(time.monotonic() / _ASK_EVERY)).get(self._index)
+        return told or (ask(["sacct", "-X", "-n", "-P", "-o", "State", "-j", self.number]).split() or ["COMPLETED"])[0]
+
+    def verdict(self) -> str | None:
+        """The claim's verdict; None if it has none yet."""
+        return verdicts(self._file).get(self.claim)
+
+    def follow(self, on_line: Callable[[str], None], on_word: Callable[[str], None]) -> int:
+        """Pass on what the events say of the claim, until the task has ended or is left. Returns an exit status."""
+        offset, about = 0, f'"{self.claim}"'.encode()
+        while True:
+            state = self.state()  # asked before reading, so that the last lines are read
+            with suppress(FileNotFoundError), self._file.open("rb") as stream:
+                stream.seek(offset)
+                content = stream.read()
+                whole = content[: content.rfind(b"\n") + 1]
+                offset += len(whole)
+                for line in whole.splitlines():
+                    if about in line:
+                        on_line(line.decode(errors="backslashreplace"))
+            if self._left or state not in _GOING:
+                return ExitStatus.PASS if state == "COMPLETED" else ExitStatus.INTERRUPTED
+            time.sleep(_LOOK_SECONDS)
+
+    def ended_by(self) -> str:
+        """What became of the task, in Slurm's words."""
+        return f"Slurm job {self.number} {self.state()}"
+
+    def interrupt(self) -> None:
+        """Leave the task alone: it goes on."""
+        self._left = True
+
+    cancel = interrupt
+
+
+@lru_cache(maxsize=64)
+def _states(job: str, moment: int) -> dict[str, str]:
+    """The states of an array's tasks by index. All tasks of it share one question of some seconds."""
+    told = ask(["squeue", f"--jobs={job}", "--states=all", "--array", "--noheader", "--format=%K %T"])
+    return {row[0]: row[1] for line in told.splitlines() if len(row := line.split()) == 2}
+
+
+@final
+@dataclass(frozen=True)
+class DetachedRun:
+    """What the file of a run says."""
+
+    name: str
+    submitted: str
+    """UTC, ISO 8601."""
+    options: JsonObject
+    """Of `harness run`."""
+    jobs: dict[str, list[list[str]]]
+    """The claims of each task, by the number of the array's job."""
+    folder: str
+
+    def tasks(self) -> dict[str, Task]:
+        """The task of each claim."""
+        return {
+            claim: Task(claim, job, index, Path(self.folder))
+            for job, tasks in self.jobs.items()
+            for index, claims in enumerate(tasks)
+            for claim in claims
+        }
+
+
+def detach(submission: Submission, request: RunRequest, options: JsonObject, shards: int | None) -> DetachedRun:
+    """Submit an array for the claims of each kind of node, and save which they are.
+
+    Args:
+        options: of `harness run`, from which `harness attach` makes the request again.
+        shards: the largest number of tasks of an array; None for one task a claim.
+
+    Raises:
+        OSError: Slurm refuses, or the file cannot be written. The text has Slurm's words.
+    """
+    name = f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}-{secrets.token_hex(3)}"
+    folder = submission.evidence.absolute() / _FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ".gitignore").write_text("*\n")
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for contract in request.contracts:
+        profile = profile_asked(contract, request).name
+        groups.setdefault((profile, *submission.needs(contract, request)), []).append(contract.id)
+    contracts, jobs = {one.id: one for one in request.contracts}, dict[str, list[list[str]]]()
+    for (profile, *needs), claims in groups.items():
+        count = min(len(claims), shards or len(claims))
+        tasks = [claims[index::count] for index in range(count)]
+        minutes = max(sum(submission.minutes(contracts[one], request) for one in task) for task in tasks)
+        asked = [f"--job-name={name}", f"--array=0-{count - 1}", f"--time={minutes}", *needs, *submission.extra]
+        script = _script(submission.options(request, profile), tasks, folder)
+        jobs[_sbatch([*asked, f"--output={folder}/%A_%a.log", f"--chdir={submission.root}"], script)] = tasks
+    run = DetachedRun(name, datetime.now(UTC).isoformat(timespec="seconds"), options, jobs, str(folder))
+    (folder / f"{name}.json").write_text(json.dumps(asdict(run), indent=1))
+    return run
+
+
+def saved_runs(evidence: Path) -> Iterator[DetachedRun]:
+    """The runs of an evidence folder, oldest first."""
+    for path in sorted((evidence / _FOLDER).glob("*.json")):
+        yield DetachedRun(**json.loads(path.read_text()))
+
+
+def saved(evidence: Path, name: str | None) -> DetachedRun:
+    """The run with a name; without one, the newest.
+
+    Raises:
+        UnknownRunError: there is none.
+    """
+    runs = {run.name: run for run in saved_runs(evidence)}
+    if not runs:
+        raise UnknownRunError(f"no run was detached into {evidence}; harness run --executor slurm --detach does that")
+    if name is not None and name not in runs:
+        raise UnknownRunError(f"there is no run {name}; these were detached: {', '.join(runs)}")
+    return runs[name or max(runs)]
+
+
+def verdicts(events: Path) -> dict[str, str]:
+    """The verdict of each claim that a file of events says, by id."""
+    found = {}
+    for line in events.read_text(errors="backslashreplace").splitlines() if events.exists() else ():
+        if "ClaimFinished" in line[:40]:
+            record = json.loads(line)["record"]
+            found[record["id"]] = record["verdict"]
+    return found
+
+
+def _script(options: Sequence[str], tasks: Sequence[Sequence[str]], folder: Path) -> str:
+    """What each task runs. As a step, the harness gets Slurm's signals.
+
+    After an interruption, the script waits for Slurm to end the task. Slurm does not begin one again that ends itself.
+    """
+    cases = "\n".join(f"{index}) set -- {shlex.join(claims)} ;;" for index, claims in enumerate(tasks))
+    events = f'{shlex.quote(str(folder))}/"${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID".events'
+    step = "srun --nodes=1 --ntasks=1 --mpi=none --input=none --open-mode=append"
+    return f"""#!/bin/sh
+case $SLURM_ARRAY_TASK_ID in
+{cases}
+esac
+events={events}
+{step} --output="$events" {shlex.join(HARNESS)} "$@" {shlex.join(options)} --unless "$events"
+status=$?
+[ $status -ne {ExitStatus.INTERRUPTED:d} ] || sleep 3600
+exit $status
+"""
+
+
+def _sbatch(options: Sequence[str], script: str) -> str:
+    done = subprocess.run(
+        ["sbatch", "--parsable", "--nodes=1", "--ntasks=1", "--requeue", "--open-mode=append", *options],
+        input=script,
+        capture_output=True,
+        text=True,
+        timeout=_SUBMIT_SECONDS,
+    )
+    if done.returncode:
+        raise OSError(done.stderr.strip() or f"sbatch exited with {done.returncode}")
+    return done.stdout.strip().partition(";")[0]

@@ -1,0 +1,112 @@
+"""What is asked of Slurm for a claim: the resources that its contract implies, and the command that the job runs."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from harness.contract import Contract, Profile
+from harness.running.request import RunRequest
+from harness.running.slurm.job import Job, ask
+
+__all__ = ["HARNESS", "Submission", "obstacle", "profile_asked"]
+
+HARNESS = (sys.executable, "-m", "harness", "run")
+"""What a job runs: the same harness in the same interpreter."""
+_CAPABILITY = re.compile(r"\bsm_([0-9]+)")
+_MARGIN_SECONDS = 600
+"""For imports, leases and sealing, above the limits of the trials."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """Submits claims of one project."""
+
+    root: Path
+    """The project's root; jobs run there, so nodes must see it under the same path."""
+    evidence: Path
+    extra: Sequence[str] = ()
+    """Further options of `srun`; they win over those that follow from a contract."""
+    key: Path | None = None
+    """The private key that the job signs with, under the same path there."""
+
+    def submit(self, contract: Contract, request: RunRequest) -> Job:
+        """Submit the job of a claim; OSError where `srun` cannot be started."""
+        name, minutes = f"--job-name={contract.id}", f"--time={self.minutes(contract, request)}"
+        asked = [name, minutes, *self.needs(contract, request), *self.extra]
+        profile = profile_asked(contract, request).name
+        return Job(asked, [*HARNESS, contract.id, *self.options(request, profile)], self.root)
+
+    def options(self, request: RunRequest, profile: str) -> list[str]:
+        """The options of a job's `harness run`, which tells its events line by line.
+
+        Args:
+            profile: the one whose resources the job asked for. Another would pass on a node whose GPU does not work.
+        """
+        request = replace(request, profile=profile)
+        jobs = [] if request.jobs is None else ["--jobs", str(request.jobs)]
+        where = ["--evidence", str(self.evidence.absolute()), "--event-lines"]
+        key = [] if self.key is None else ["--key", str(self.key.absolute())]
+        return [*request.arguments(), *jobs, *where, *key]
+
+    def minutes(self, contract: Contract, request: RunRequest) -> int:
+        """What all trials of a claim may take together, one after the other."""
+        trials = 1 + (len(contract.mutants) if request.mutants else 0)
+        return math.ceil((trials * profile_asked(contract, request).seconds + _MARGIN_SECONDS) / 60)
+
+    def needs(self, contract: Contract, request: RunRequest) -> list[str]:
+        """The options of `srun` that follow from a contract: GPUs, their compute capability, processors."""
+        requires, asked = profile_asked(contract, request).requires, list[str]()
+        wants_gpu = requires["device"] == "cuda" or request.device.startswith("cuda") or "gpus" in requires
+        if wants_gpu and request.device != "cpu":
+            asked.append(f"--gres=gpu:{requires.get('gpus', 1)}")
+            least, target = requires.get("compute_capability"), contract.target.get("compute_capability")
+            if named := self._nodes(least, target):
+                asked.append(f"--constraint={named}")
+        if request.jobs is not None:
+            asked.append(f"--cpus-per-task={request.jobs}")
+        return asked
+
+    def _nodes(self, least: str | None, target: str | None) -> str:
+        """Nodes by their features, such as sm_90: those of the target if there are any, else all that suffice.
+
+        Where no node has such a feature, any node is taken, and the job finds out.
+        """
+        there = {int(number) for number in _CAPABILITY.findall(self.features)}
+        if target is not None and _number(target) in there:
+            return f"sm_{_number(target)}"
+        if least is None or not there:
+            return ""
+        enough = sorted(number for number in there if number >= _number(least))
+        return "|".join(f"sm_{number}" for number in enough) or f"sm_{_number(least)}"
+
+    @cached_property
+    def features(self) -> str:
+        """The features of all nodes, as Slurm has them."""
+        return ask(["sinfo", "--noheader", "--format=%f"])
+
+
+def _number(capability: str) -> int:
+    return int(capability.replace(".", ""))
+
+
+def obstacle() -> str:
+    """Why no job can be submitted from here, with the remedy; empty where one can."""
+    if "SLURM_JOB_ID" in os.environ:
+        job = os.environ["SLURM_JOB_ID"]
+        return f"this shell runs in job {job} of Slurm already; leave out --executor slurm to run on its resources"
+    lacking = [name for name in ("srun", "squeue", "scancel") if shutil.which(name) is None]
+    return f"{lacking[0]} is not on PATH; submit from a login node of the cluster" if lacking else ""
+
+
+def profile_asked(contract: Contract, request: RunRequest) -> Profile:
+    """The profile whose resources a job asks for: that of the command line, else the claim's own, `full`."""
+    wanted = "full" if request.profile == "auto" else request.profile
+    return contract.profiles.get(wanted) or next(iter(contract.profiles.values()))
