@@ -41,7 +41,7 @@ SAMPLE = [
     *(("F-PIPE-PARITY-001", mutant) for mutant in ("copy-not-awaited", "stale-rows", "copy-not-kept", "in-turn")),
     ("F-PIPE-CKPT-001", "step-lost"),
     ("F-PIPE-MATRIX-001", "repeated-value"),
-    ("F-DYNEMB-LOOKUP-001", "others-occurrences-lost"),
+    *(("F-DYNEMB-LOOKUP-001", mutant) for mutant in ("others-occurrences-lost", "evicted-stays-cached")),
     ("F-DYNEMB-EVICT-001", "evicts-largest"),
     ("F-DYNEMB-REHASH-001", "doubles-early"),
     ("F-DYNEMB-DUMP-001", "since-after"),
