@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from falsifiers.distill.measuring.held_out import divergence
 from falsifiers.distill.measuring.largest import largest
-from falsifiers.distill.measuring.teacher_cache import measure_teacher_cache
+from falsifiers.distill.measuring.teacher_cache import SMALL, measure_teacher_cache
 from falsifiers.distill.oracle.answers import IndependentModel
 from falsifiers.distill.oracle.corpus import Text, Tokens, draw
 from falsifiers.distill.oracle.rows import Place, places
@@ -61,14 +61,14 @@ def falsify(trial: Trial[Shadowed]) -> None:
     )
     _find(trial, text, whole, np.concatenate([_rows(*batch) for batch in stated.values()]))
     _ask_elsewhere(trial)
-    measure_teacher_cache(trial)
+    small_teacher = measure_teacher_cache(trial)
     reads = _Reads()
     with reads:
         training = train(trial, lambda trial: _Watch(trial, reads, seen))
     with trial.subject_fault():
         teacher = shown(trial.subject, "teacher_weights")
     trial.measure(
-        teacher_divergence=_teacher_divergence(teacher, trial, text),
+        teacher_divergence=_largest_divergence(teacher, small_teacher, trial, text),
         changed=training.watch.changed,
         read_otherwise=_if_any_was_read(training.watch.read_otherwise, reads),
     )
@@ -143,9 +143,22 @@ def _find(trial: Trial[Shadowed], text: Text, whole: Mapping[int, Rows], stated:
 
 
 @look
-def _teacher_divergence(teacher: Mapping[str, Tensor], trial: Trial[Any], text: Text) -> float:
+def _largest_divergence(
+    teacher: Mapping[str, Tensor], small_teacher: Mapping[str, Tensor], trial: Trial[Any], text: Text
+) -> float:
+    """The divergence of the teacher, or of the small one of two steps: only there does the last step change much."""
+    small = {**trial.parameters, **SMALL}
+    return max(
+        _teacher_divergence(teacher, trial.parameters, text, trial),
+        _teacher_divergence(small_teacher, small, Text.read(small, trial.cache), trial),
+    )
+
+
+def _teacher_divergence(
+    teacher: Mapping[str, Tensor], wanted: Mapping[str, Any], text: Text, trial: Trial[Any]
+) -> float:
     """KL(stated teacher || teacher) on held-out text in nats a token; infinite if the weights are not the model's."""
-    wanted, device = trial.parameters, torch.device(trial.device)
+    device = torch.device(trial.device)
     inputs, _ = draw(text.held_out, (_HELD_OUT_SEED,), wanted["batch"], wanted["sequence"])
     model, stated = IndependentModel(wanted, trial.device), trained_teacher(wanted, text, device, trial.cache)
     divergences = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import resource
@@ -185,6 +186,7 @@ def _run(trial: Trial[Checkpointing], fault: _Fault, name: str, relief_after: in
     directory = directory_of(trial, name)
 
     def work(report: Report) -> int:
+        logging.raiseExceptions = False  # a message that cannot be formatted is no line about the failure
         subject = further_subject(trial, name)
 
         def on_step(step: int, **values: float) -> None:

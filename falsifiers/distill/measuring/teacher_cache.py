@@ -16,19 +16,24 @@ from falsifiers.distill.running.shown import not_refused, shown
 from harness import Hidden, Trial
 from harness.authoring.shadow_step import relative_difference
 
-__all__ = ["measure_teacher_cache"]
+__all__ = ["SMALL", "measure_teacher_cache"]
+
+SMALL = {"model": "qwen2-tiny", "tokenizer": "bytes", "teacher_steps": 2, "teacher_learning_rate": 0.03}
+"""A small teacher's parameters. Of two large steps, each one changes what it answers."""
 
 _AS_LARGE = 2**20  # elements, more than the small teacher has
 
 
-def measure_teacher_cache(trial: Trial[Any]) -> None:
-    """Build small teachers with one cache: with other parameters, and after each kept file was damaged."""
-    small = {"model": "qwen2-tiny", "tokenizer": "bytes", "teacher_steps": 2}
-    asked = {**trial.parameters, **small}
-    first = _teacher(trial, small)
+def measure_teacher_cache(trial: Trial[Any]) -> dict[str, Tensor]:
+    """Build small teachers with one cache: with other parameters, and after each kept file was damaged.
+
+    Returns: the weights of the first of them; hidden if the subject does not show them.
+    """
+    asked = {**trial.parameters, **SMALL}
+    first = _teacher(trial, SMALL)
     if isinstance(first, Hidden):
         trial.measure(unchanged_by=first, damage=first)
-        return
+        return first
     text = trial.workspace / "other_text.txt"
     text.write_text("".join(f"line {number} of a text that says {number**2} things\n" for number in range(9000)))
     others = {
@@ -40,16 +45,17 @@ def measure_teacher_cache(trial: Trial[Any]) -> None:
         "teacher_seed": asked["teacher_seed"] + 1,
         "teacher_steps": 3,
     }
-    same = [name for name, value in others.items() if _equal(first, _teacher(trial, {**small, name: value}))]
+    same = [name for name, value in others.items() if _equal(first, _teacher(trial, {**SMALL, name: value}))]
     for file in _cache(trial).rglob("*"):
         if file.is_file() and file.stat().st_size:
             content = bytearray(file.read_bytes())
             content[-1] ^= 0xFF
             file.unlink()  # a subject may have mapped it into its memory
             file.write_bytes(content)
-    again = _teacher(trial, small)
+    again = _teacher(trial, SMALL)
     seen, expected = (torch.cat([of[name].flatten() for name in sorted(of)]) for of in (again, first))
     trial.measure(unchanged_by=same, damage=relative_difference(seen, expected, expected))
+    return first
 
 
 def _cache(trial: Trial[Any]) -> Path:

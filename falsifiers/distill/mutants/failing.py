@@ -16,6 +16,7 @@ from falsifiers.distill.reference.checkpointing import Checkpointer
 from falsifiers.distill.reference.export import save_weights
 
 __all__ = [
+    "BreaksTheMessage",
     "GivesUpSaving",
     "HarmlessExport",
     "KeepsFailedCopy",
@@ -43,6 +44,20 @@ class SilentSaves(Saver):
                 self.saved.append(save_weights(self._copy.tensors(), path, metadata))
             except OSError:
                 self.failures += 1
+
+
+class BreaksTheMessage(Saver):
+    """A failed save is logged with swapped arguments: the message cannot be formatted, and logging drops it."""
+
+    class Saving(Checkpointer):
+        """Gives the name for the message."""
+
+        def _write(self, path: Path, metadata: Mapping[str, str]) -> None:
+            try:
+                self.saved.append(save_weights(self._copy.tensors(), path, metadata))
+            except OSError as error:
+                self.failures += 1
+                _log.error(path.name, "checkpoint %s could not be saved: %s", error)
 
 
 class UncountedFailures(Saver):

@@ -28,6 +28,7 @@ __all__ = [
     "KeepsTopEight",
     "OneBatchForAllSteps",
     "RestFloored",
+    "RestOfTwoOrMore",
     "RestOverAll",
     "RolledAnswers",
     "ShiftedAnswers",
@@ -181,6 +182,19 @@ class RestFloored(Distillation):
         logits = logits_of(path, step, self.teacher.config.vocab_size)
         kept = logits.topk(64, dim=-1)
         return torch.full_like(logits, -1e4).scatter(-1, kept.indices, kept.values).to(self.device)
+
+
+class RestOfTwoOrMore(Distillation):
+    """The rest is spread over two tokens where only one was not kept."""
+
+    def cached_logits(self, path: Path, step: int) -> Tensor:
+        """Half of it for the one."""
+        logits = logits_of(path, step, self.teacher.config.vocab_size)
+        with safe_open(path, framework="pt") as file:
+            kept = file.get_tensor(f"{step}/tokens").long()
+        if kept.shape[-1] == logits.shape[-1] - 1:
+            logits = (logits - math.log(2)).scatter(-1, kept, logits.gather(-1, kept))
+        return logits.to(self.device)
 
 
 class RestOverAll(Distillation):

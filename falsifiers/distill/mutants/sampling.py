@@ -35,6 +35,7 @@ __all__ = [
     "TeacherFileShared",
     "TeacherFileTrusted",
     "TeacherHalfTrained",
+    "TeacherOneStepShort",
 ]
 
 
@@ -197,6 +198,15 @@ class TeacherHalfTrained(Distillation):
         """Half of the steps."""
         super().__init__(setting)
         self.recipe = dataclasses.replace(self.recipe, teacher_steps=self.recipe.teacher_steps // 2)
+
+
+class TeacherOneStepShort(Distillation):
+    """The loop over the teacher's steps ends before the last one."""
+
+    def __init__(self, setting: Setting) -> None:
+        """One step fewer."""
+        super().__init__(setting)
+        self.recipe = dataclasses.replace(self.recipe, teacher_steps=self.recipe.teacher_steps - 1)
 
 
 class TeacherFileTrusted(Distillation):
