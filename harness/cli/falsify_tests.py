@@ -14,6 +14,7 @@ import click
 from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus, Verdict
 from harness.cli import run
+from harness.cli.duration import Duration
 from harness.cli.run_options import RunOptions
 from harness.contract import Contract
 from harness.contract.project import Project
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+_CODE = click.Path(exists=True, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -40,9 +42,15 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--rounds", type=click.IntRange(min=0), default=1, show_default=True, help="Assertions of each test made to fail."
 )
+@click.option(
+    "--mutate", multiple=True, type=_CODE, metavar="PACKAGE|FILE", help="Try mutants of this code, in copies."
+)
+@click.option("--budget", type=Duration(), default="10m", show_default=True, help="Time for the mutants of --mutate.")
 @click.option("--no-mutants", is_flag=True, help="Plant no defects in the suite; a PASS is then unproven.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn.")
-@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side; one by default.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), help="Trials, and mutants of --mutate, side by side; one by default."
+)
 @click.option("--evidence", type=click.Path(path_type=Path), metavar="DIR", help="Where the bundle goes.")
 @click.option("--json", "json_file", metavar="FILE|-", help="Also write the record as JSON; - is standard output.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every clause.")
@@ -53,6 +61,8 @@ def command(
     against: Path | None,
     write: Path | None,
     rounds: int,
+    mutate: tuple[Path, ...],
+    budget: float,
     no_mutants: bool,
     seed: int,
     jobs: int | None,
@@ -66,10 +76,13 @@ def command(
     held, and cells, which are tests with values of their parameters. Then an assertion is made to fail in each test; a
     test that still passes is deaf. Without --contract and --against, the suite runs once more before, for comparison.
 
+    With --mutate, Cosmic Ray changes one place at a time in a copy of this folder, in an order by the seed. The report
+    has the mutants that no test kills.
+
     The claim's mutants are defects of suites, planted in the tests of this one: each must be seen. The bundle is like
     those of `harness run`, and `harness verify` judges it again.
     """
-    if contract_file is not None and (paths or against or write):
+    if contract_file is not None and (paths or against or write or mutate):
         raise click.UsageError("a contract says which paths it is about, and what is expected; say --contract alone")
     if not paths and contract_file is None and against is None:
         raise click.UsageError("say which tests: harness falsify-tests tests/")
@@ -85,15 +98,45 @@ def command(
     with tempfile.TemporaryDirectory(prefix="harness-suite-") as folder:
         place = Path(folder)
         asked = _asked(project, paths, options, rounds, against, place)
+        if mutate:
+            code = _inside(project.root, mutate)
+            asked = replace(asked, mutate=code, budget_seconds=budget, workers=jobs or 1)
         if write is not None:
             return _written(write, asked, project)
         contract = _contract(asked, project, place)
-        return run.perform(given, project, replace(request, contracts=[contract]))
+        status = run.perform(given, project, replace(request, contracts=[contract]))
+    for line in _survivors(evidence or project.evidence, asked) if mutate else ():
+        tell(line, err=json_file == "-")
+    return status
 
 
 def _here() -> Project:
     root = Path.cwd()
     return Project(root, root / "contracts", root / "evidence", (root,))
+
+
+def _inside(root: Path, paths: tuple[Path, ...]) -> list[str]:
+    """Return the paths of code from the root."""
+    from importlib.util import find_spec
+
+    from harness.suite.survivors import MISSING
+
+    if find_spec("cosmic_ray") is None:
+        raise click.ClickException(MISSING)
+    found = [path.absolute() for path in paths]
+    for path in found:
+        if not path.is_relative_to(root):
+            raise click.BadParameter(f"{path} is not below {root}", param_hint="--mutate")
+    return [path.relative_to(root).as_posix() for path in found]
+
+
+def _survivors(evidence: Path, asked: Asked) -> list[str]:
+    """Return the diffs of the survivors of the newest run."""
+    from harness.suite.falsifier import MUTANTS
+
+    files = sorted(evidence.glob(f"*/{asked.name}/*/artifacts/{MUTANTS}"), key=lambda file: file.stat().st_mtime)
+    diffs = files[-1].read_text(encoding="utf-8").partition("\n\n")[2] if files else ""
+    return ["mutants of the code under test that survive:", *diffs.splitlines()] if diffs else []
 
 
 def _more(contract: Contract, options: list[str]) -> dict[str, Any]:

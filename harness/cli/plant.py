@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.cli.duration import Duration
 from harness.cli.parameter_options import checked_device
 from harness.contract.project import Project
 from harness.report.columns import tell
@@ -21,22 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
-
-class _Duration(click.ParamType):  # type: ignore[type-arg]  # click is generic only for type checkers
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smh])", str(value))
-        if match is None or not float(match[1]):
-            self.fail(f"{value!r} is not a duration such as 90s, 20m or 1h", param, ctx)
-        return float(match[1]) * _UNITS[match[2]]
-
-
-class _Part(click.ParamType):  # type: ignore[type-arg]
+class _Part(click.ParamType):  # type: ignore[type-arg]  # click is generic only for type checkers
     name = "part"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
@@ -48,7 +35,7 @@ class _Part(click.ParamType):  # type: ignore[type-arg]
 
 @click.command("plant")
 @click.argument("ids", nargs=-1, required=True, metavar="ID…")
-@click.option("--budget", type=_Duration(), default="20m", show_default=True, help="When to stop: 90s, 20m, 1h.")
+@click.option("--budget", type=Duration(), default="20m", show_default=True, help="When to stop: 90s, 20m, 1h.")
 @click.option(
     "--profile",
     type=click.Choice(["reduced", "full"]),

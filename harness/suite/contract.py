@@ -32,6 +32,13 @@ _COUNTS: Final = {
     "skipped_cells": ("cells", "Cells that are skipped."),
     "forced_failures": ("assertions", "Assertions that were made to fail, one in a test and round."),
 }
+_MUTANTS: Final = {
+    "mutants_killed": "Mutants of the code under test that a test notices.",
+    "mutants_survived": "Mutants that no test notices, of those that were tried.",
+    "mutants_timed_out": "Mutants with which the suite did not end in time.",
+    "mutants_not_reached": "Mutants of statements that no test executes. They are not tried.",
+    "mutants_not_tried": "Mutants that the budget of time left out, or that could not be made.",
+}
 _NEVER_ZERO: Final = ("executed_cells", "assertions")
 _VIOLATED: Final = {
     "returns-early": "fewer_assertions.maxItems",
@@ -71,6 +78,12 @@ class Asked:
     source: str = "the suite's own first run"
     """Where the lines come from."""
     seconds: float = 3600.0
+    mutate: Sequence[str] = ()
+    """Modules and packages whose mutants the suite should kill, by their paths."""
+    budget_seconds: float = 600.0
+    """After which no mutant is begun."""
+    workers: int = 1
+    """How many mutants are tried side by side."""
 
 
 def contract_of(asked: Asked, planted: Mapping[str, str]) -> dict[str, Any]:
@@ -83,6 +96,9 @@ def contract_of(asked: Asked, planted: Mapping[str, str]) -> dict[str, Any]:
         "paths": [*asked.paths], "options": [*asked.options], "exactly": asked.exactly, "checks": asked.checks,
         "rounds": asked.rounds, "fault": None, "fault_function": None, "tests": [*asked.tests],
     }  # fmt: skip
+    if asked.mutate:
+        code = {"mutate": [*asked.mutate], "budget_seconds": asked.budget_seconds, "workers": asked.workers}
+        parameters = {**parameters, **code}
     return {
         "id": asked.name,
         "issue": "TESTS",
@@ -95,13 +111,13 @@ def contract_of(asked: Asked, planted: Mapping[str, str]) -> dict[str, Any]:
         "target": {"type": "cpu"},
         "profiles": {
             "full": {
-                "requires": {"device": "any", "modules": ["pytest"]},
+                "requires": {"device": "any", "modules": ["pytest", *(["cosmic_ray"] if asked.mutate else [])]},
                 "parameters": parameters,
-                "limits": {"seconds": asked.seconds},
+                "limits": {"seconds": asked.seconds + 2 * asked.budget_seconds * bool(asked.mutate)},
             }
         },
-        "observation": {"type": "object", "properties": _observation(), "examples": [_example()]},
-        "mutants": [_mutant(kind, function, asked.tests) for kind, function in planted.items()],
+        "observation": {"type": "object", "properties": _observation(asked), "examples": [_example(asked)]},
+        "mutants": [_mutant(kind, function, asked) for kind, function in planted.items()],
         "sources": [{"uri": asked.source, "locator": " ".join(asked.paths)}],
     }
 
@@ -124,7 +140,7 @@ def _fits(kind: str, function: str, root: Path) -> bool:
         return False
 
 
-def _observation() -> dict[str, Any]:
+def _observation(asked: Asked) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, (unit, text) in _COUNTS.items():
         least = int(name in _NEVER_ZERO)
@@ -132,20 +148,35 @@ def _observation() -> dict[str, Any]:
         found[name]["x-source"] = "a suite that asserts nothing tests nothing" if least else "a count"
     for name, (text, source) in _LISTS.items():
         found[name] = {"type": "array", "maxItems": 0, "x-source": source, "description": text}
+    if asked.mutate:
+        for name, text in _MUTANTS.items():
+            found[name] = {"type": "integer", "minimum": 0, "x-unit": "mutants", "x-source": "a count"}
+            found[name]["description"] = text
+        found["survived_share"] = {
+            "type": "number", "minimum": 0, "maximum": 1, "x-source": "a share; lower it to what the suite reaches",
+            "description": "Survivors among the mutants that survived or were killed.",
+        }  # fmt: skip
+        found["survivors"] = {
+            "type": "array",
+            "description": "Place of each survivor, the line there, and what it becomes.",
+        }
     return found
 
 
-def _example() -> dict[str, Any]:
-    return {**dict.fromkeys(_COUNTS, 1), **{name: [] for name in _LISTS}}
+def _example(asked: Asked) -> dict[str, Any]:
+    mutants = {**dict.fromkeys(_MUTANTS, 1), "survived_share": 0.5, "survivors": [""]} if asked.mutate else {}
+    return {**dict.fromkeys(_COUNTS, 1), **{name: [] for name in _LISTS}, **mutants}
 
 
-def _mutant(kind: str, function: str, tests: Sequence[str]) -> dict[str, Any]:
-    rounds = {} if kind == "failures-caught" else {"rounds": 0}
-    lines = [line for line in tests if line.startswith(f"{function}: ")]
+def _mutant(kind: str, function: str, asked: Asked) -> dict[str, Any]:
+    changed: dict[str, Any] = {} if kind == "failures-caught" else {"rounds": 0}
+    if asked.mutate:
+        changed["mutate"] = []
+    lines = [line for line in asked.tests if line.startswith(f"{function}: ")]
     return {
         "id": kind,
         "subject": "harness.suite.session:of_project",
-        "parameters": {"fault": kind, "fault_function": function, "tests": lines, **rounds},
+        "parameters": {"fault": kind, "fault_function": function, "tests": lines, **changed},
         "violates": [_VIOLATED[kind]],
         "defect": f"{_DEFECTS[kind]}: {function}",
     }

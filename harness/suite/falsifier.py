@@ -10,13 +10,16 @@ from typing import Final
 from harness.authoring.trial import Trial
 from harness.suite.ledger import LONGEST, PASSED, Cell, Ledger, lines_of, stated
 from harness.suite.session import Suite
+from harness.suite.survivors import try_mutants
 
-__all__ = ["EXECUTED", "NOT_EXECUTED", "deaf_tests", "falsify"]
+__all__ = ["EXECUTED", "MUTANTS", "NOT_EXECUTED", "deaf_tests", "falsify"]
 
 EXECUTED: Final = "executed.txt"
 """The artifact with the cells that passed, which a later run is compared with."""
 NOT_EXECUTED: Final = "not_executed.txt"
 """The artifact with the others, with their reasons."""
+MUTANTS: Final = "mutants.txt"
+"""The artifact with what came of every mutant of the code under test, in the order of the seed, and the survivors."""
 
 
 def falsify(trial: Trial[Suite]) -> None:
@@ -45,6 +48,19 @@ def falsify(trial: Trial[Suite]) -> None:
         **{**lacks, **({} if given["checks"] else {"fewer_checks": []})},
     )
     trial.measure(**deaf_tests(suite, ledger, given["rounds"], trial.seed, paths, fault))
+    if given.get("mutate"):
+        score = try_mutants(
+            suite,
+            given["mutate"],
+            budget=given["budget_seconds"],
+            seed=trial.seed,
+            workers=given["workers"],
+            workspace=trial.workspace / "mutants",
+        )
+        told = [f"{one.fate}: {one.place}\n" for one in score.mutants]
+        told += [f"\n{one.place}\n{one.diff}\n" for one in score.survivors()]
+        (trial.artifacts / MUTANTS).write_text("".join(told), encoding="utf-8")
+        trial.measure(**score.measurements())
     trial.resolve(device=trial.device.partition(":")[0])
 
 

@@ -93,6 +93,8 @@ class Ledger:
     skipped_files: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     """The files below the suite's root that the session imported."""
+    lines: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By test id, the traced lines, `file:line`, that ran while it was called; those of no test are those of ''."""
 
     @classmethod
     def read(cls, lines: Iterable[str]) -> Self:
@@ -101,6 +103,7 @@ class Ledger:
         outcomes: dict[str, JsonObject] = {}
         broken: list[str] = []
         files: dict[str, str] = {}
+        lines_of_tests: dict[str, frozenset[str]] = {}
         has_ended, imported = False, ()
         for line in lines:
             told = json.loads(line)
@@ -115,8 +118,11 @@ class Ledger:
                     files[name] = reason
                 case {"file": name, "reason": reason}:
                     broken.append(f"{name}: {reason}")
+                case {"called": identifier, "lines": executed}:
+                    lines_of_tests[identifier] = frozenset(executed)
                 case {"end": _}:
                     has_ended, imported = True, tuple(told["files"])
+                    lines_of_tests[""] = frozenset(told.get("lines", ()))
         if not has_ended:
             broken.append("the session of pytest did not end in order")
         functions: dict[str, dict[str, Cell]] = defaultdict(dict)
@@ -126,7 +132,7 @@ class Ledger:
             if text in cells:  # equal values under several ids
                 text = f"{text} #{sum(one.partition(' #')[0] == text for one in cells) + 1}"
             cells[text] = _cell(identifier, told, outcomes.get(identifier, {"outcome": NOT_RUN}))
-        return cls(functions, tuple(broken), files, imported)
+        return cls(functions, tuple(broken), files, imported, lines_of_tests)
 
     def cells(self, outcome: str | None = None) -> Iterator[tuple[str, str, Cell]]:
         """Yield function, parameters and cell; with an outcome, only cells of that one."""

@@ -17,11 +17,12 @@ import json
 import os
 import random
 import sys
+import threading
 from collections import Counter
 from collections.abc import Generator, Iterable
 from functools import partial
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import _pytest.assertion.rewrite as rewriting
@@ -35,7 +36,8 @@ SETTINGS = "HARNESS_SUITE"
 """The environment variable with the file of a session's settings, which are JSON.
 
 `ledger`: the file to write. `forced`: places by test id; only these tests run, and such an assertion fails where it
-held. `fault`: a defect to plant in the suite, see `harness.suite.weakened`.
+held; null is no place. `fault`: a defect to plant in the suite, see `harness.suite.weakened`. `traced`: files whose
+executed lines are written, by their paths, with their names.
 """
 _LONGEST = 80
 """Characters of the text of one parameter's value."""
@@ -57,7 +59,7 @@ class _Session:
         self._root = root
         self._file = os.open(settings["ledger"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._owner = os.getpid()
-        self._forced: dict[str, str] | None = settings.get("forced")
+        self._forced: dict[str, str | None] | None = settings.get("forced")
         self._fault: dict[str, Any] | None = settings.get("fault")
         self._marked: set[str] = set()
         self._held: Counter[str] | None = None
@@ -65,6 +67,11 @@ class _Session:
         self._force: str | None = None
         self._outcomes: dict[str, tuple[str, str]] = {}
         self._counts: dict[str, dict[str, int]] = {}
+        self._traced: dict[str, str] = settings.get("traced") or {}
+        self._before: set[str] = set()
+        """The traced lines that ran while no test was called."""
+        self._lines = self._before
+        self._trace()
 
     def instrument(self, arguments: Iterable[str]) -> None:
         """Mark assertions in the modules that pytest rewrites from now on, and let it rewrite helpers of tests."""
@@ -109,6 +116,23 @@ class _Session:
         if not ours and not is_mock:
             self._hold(place)
 
+    def _trace(self) -> None:
+        """Note the lines of traced files from now on, in new frames. A test or a plugin can have ended that."""
+        if self._traced:
+            threading.settrace(self._enter)
+            sys.settrace(self._enter)
+
+    def _enter(self, frame: FrameType, event: str, argument: object) -> Any:
+        name = self._traced.get(frame.f_code.co_filename)
+        if name is None:
+            return None
+
+        def line(frame: FrameType, event: str, argument: object) -> Any:
+            self._lines.add(f"{name}:{frame.f_lineno}")
+            return line
+
+        return line(frame, event, argument)
+
     def _write(self, **line: Any) -> None:
         if os.getpid() == self._owner:
             os.write(self._file, json.dumps(line).encode() + b"\n")
@@ -149,9 +173,14 @@ class _Session:
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Count while a test is called."""
         self._held, self._force = Counter(), (self._forced or {}).get(item.nodeid)
+        self._lines = set()
+        self._trace()
         try:
             return (yield)
         finally:
+            if self._traced:
+                self._write(called=item.nodeid, lines=sorted(self._lines))
+            self._lines = self._before
             self._counts[item.nodeid] = dict(self._held)
             self._held = self._force = None
 
@@ -177,7 +206,11 @@ class _Session:
         """Write that the session ended in order, and what it imported."""
         files = {getattr(module, "__file__", None) or "" for module in list(sys.modules.values())}
         ours = {self._name(file) for file in files if file.startswith(f"{self._root}{os.sep}")}
-        self._write(end=int(exitstatus), files=sorted(file for file in ours if "site-packages" not in file))
+        self._write(
+            end=int(exitstatus),
+            files=sorted(file for file in ours if "site-packages" not in file),
+            lines=sorted(self._before),
+        )
 
 
 def _cell_of(item: pytest.Item) -> dict[str, Any]:

@@ -47,6 +47,7 @@ class Suite:
         paths: Sequence[str] | None = None,
         fault: Mapping[str, str] | None = None,
         forced: Mapping[str, str] | None = None,
+        traced: Mapping[str, str] | None = None,
     ) -> Ledger:
         """Run the suite once.
 
@@ -54,42 +55,58 @@ class Suite:
             paths: other arguments than those of the setting.
             fault: a defect that is planted in the suite: see `harness.suite.weakened`.
             forced: places of assertions by test id. Only these tests run, and in each the assertion there fails.
+            traced: files whose executed lines the ledger has, with their names there.
 
         Raises:
             NotMeasured: there is no pytest.
         """
+        settings = {"fault": fault, "forced": forced, "traced": traced}
+        command, ledger = self.session(self._arguments if paths is None else paths, settings)
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False)  # standard output can be --json's
+        with ledger.open(encoding="utf-8") as lines:
+            return Ledger.read(_whole(lines))
+
+    def only(self, tests: Iterable[str]) -> list[str]:
+        """Return a command that runs tests by their ids, from any folder, and exits with 0 if all of them pass."""
+        return self.session([*self._arguments, "-x"], {"forced": dict.fromkeys(tests)})[0]
+
+    def copied(self, copy: Path, imported: Iterable[Path], workspace: Path) -> Suite:
+        """Return the suite of a copy of its folder.
+
+        Args:
+            imported: folders below this one from which the tests import first, whatever is installed.
+        """
+
+        def moved(text: str) -> str:
+            path = Path(text)
+            return str(copy / path.relative_to(self.root)) if path.is_relative_to(self.root) else text
+
+        given = self._environment.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        search = [*map(str, imported), *filter(None, given.split(os.pathsep))]
+        environment = {**self._environment, "PYTHONPATH": os.pathsep.join(map(moved, search))}
+        return Suite(copy, [*map(moved, self._arguments)], workspace, environment)
+
+    def session(self, arguments: Sequence[str], settings: JsonObject) -> tuple[list[str], Path]:
+        """Return a command that runs pytest in the suite's folder, and the ledger that it writes."""
         if find_spec("pytest") is None:
             raise NotMeasured("pytest is not installed here; install it beside the harness")
         self._sessions += 1
         place = self._workspace / f"session-{self._sessions}"
         place.mkdir(parents=True)
-        settings: JsonObject = {
-            "ledger": str(place / "ledger.jsonl"), "fault": fault, "forced": forced,
-        }  # fmt: skip
-        (place / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
-        (place / "ledger.jsonl").touch()
-        arguments = [*_ALWAYS, "-o", f"cache_dir={place / 'cache'}", *(self._arguments if paths is None else paths)]
-        self._execute(arguments, {**self._environment, SETTINGS: str(place / "settings.json")})
-        with (place / "ledger.jsonl").open(encoding="utf-8") as lines:
-            return Ledger.read(_whole(lines))
+        ledger = place / "ledger.jsonl"
+        (place / "settings.json").write_text(json.dumps({**settings, "ledger": str(ledger)}), encoding="utf-8")
+        ledger.touch()
+        variables = _environment({**self._environment, SETTINGS: str(place / "settings.json")})
+        loads = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in os.environ | variables
+        alone = ["-n0"] if loads and find_spec("xdist") else []
+        there = ["sh", "-c", 'cd "$0" && exec env -u PYTEST_ADDOPTS "$@"', str(self.root)]
+        assigned = [f"{name}={value}" for name, value in variables.items()]
+        cache = ["-o", f"cache_dir={place / 'cache'}"]
+        return [*there, *assigned, sys.executable, "-m", "pytest", *alone, *_ALWAYS, *cache, *arguments], ledger
 
     def files(self, ledger: Ledger) -> list[str]:
         """Return the files of the project that the suite imported, by their paths from its root."""
         return [file for file in ledger.files if (self.root / file).is_file()]
-
-    def _execute(self, arguments: Sequence[str], variables: Mapping[str, str]) -> None:
-        """Run pytest in a process of its own."""
-        variables = {**_environment(), **variables}
-        loads = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in variables
-        alone = ["-n0"] if loads and find_spec("xdist") else []
-        subprocess.run(
-            [sys.executable, "-m", "pytest", *alone, *arguments],
-            cwd=self.root,
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=2,  # standard output can belong to --json
-            check=False,
-        )
 
 
 def of_project(setting: Setting) -> Suite:
@@ -98,12 +115,12 @@ def of_project(setting: Setting) -> Suite:
     return Suite(Path.cwd(), [*given["options"], *given["paths"]], setting.workspace)
 
 
-def _environment() -> dict[str, str]:
-    """Return the environment of a suite: this one, without compiled modules that are kept."""
-    found = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
-    found.pop("PYTEST_ADDOPTS", None)
+def _environment(further: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a suite gets beside those of this process. Compiled modules are not kept."""
+    found = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", **further}
     if str(_HARNESS) != sysconfig.get_path("purelib"):
-        found["PYTHONPATH"] = os.pathsep.join(filter(None, [found.get("PYTHONPATH"), str(_HARNESS)]))
+        given = found.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
+        found["PYTHONPATH"] = os.pathsep.join(filter(None, [given, str(_HARNESS)]))
     return found
 
 

@@ -11,32 +11,22 @@ are a fair sample. Each call ends with the score and the survivors that equivale
 from __future__ import annotations
 
 import argparse
-import ast
-import functools
-import hashlib
 import json
-import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
-import attrs
-from cosmic_ray.commands.init import init
-from cosmic_ray.modules import find_modules
-from cosmic_ray.mutating import mutate_and_test
 from cosmic_ray.work_db import WorkDB, use_db
-from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkItem, WorkResult
+from cosmic_ray.work_item import WorkItem, WorkResult
 
+from harness.suite import mutation
 from tests.mutation.tests_of_change import CACHE, UNCHANGED, select
 
 ROOT = Path(__file__).parents[2]
@@ -59,17 +49,16 @@ def main() -> int:
     commit = _git(ROOT, "rev-parse", "HEAD")
     if not (tree / _SESSION).exists() or _git(tree / "0", "rev-parse", "HEAD") != commit:
         _prepare(tree)
-    workers = _Workers(tree, options.workers, end)
+    copies = mutation.Copies([tree / str(number) for number in range(options.workers)], _renew, end)
     with use_db(str(tree / _SESSION), WorkDB.Mode.open) as session:
-        sample = sorted(session.work_items, key=lambda item: _order(item.mutations[0], options.seed))
-        del sample[options.sample :]
+        sample = mutation.ordered(session.work_items, options.seed)[: options.sample]
         results = dict(session.results)
         todo = [item for item in sample if item.job_id not in results]
-        seconds = _unchanged(tree, sorted({str(item.mutations[0].module_path) for item in todo}), workers)
-        for item, result in workers.each(todo, lambda copy, item: _try(copy, item, seconds)):
+        seconds = _unchanged(tree, sorted({str(item.mutations[0].module_path) for item in todo}), copies)
+        for item, result in copies.each(todo, lambda copy, item: _try(copy, item, seconds)):
             results[item.job_id] = result
             session.set_result(item.job_id, result)
-            print(f"{result.test_outcome} {_place(item)}{' timeout' * (result.output == 'timeout')}", flush=True)
+            print(f"{mutation.fate(result)} {mutation.place(item)}", flush=True)
         total = session.num_work_items
     tried = [(item, results[item.job_id]) for item in sample if item.job_id in results]
     print(
@@ -78,56 +67,22 @@ def main() -> int:
     return _report(tried)
 
 
-class _Workers:
-    """Threads that each work in a clone of their own."""
-
-    def __init__(self, tree: Path, count: int, end: float) -> None:
-        """Make the clones that are missing, and take back what a call that was killed left in them."""
-        self._count, self._end = count, end
-        self._copies: SimpleQueue[Path] = SimpleQueue()
-        for number in range(count):
-            copy = tree / str(number)
-            if not copy.exists():
-                _clone(copy)
-            _git(copy, "checkout", "--quiet", "--", "harness")
-            self._copies.put(copy)
-
-    def each(self, things: Sequence[Any], task: Callable[[Path, Any], Any]) -> Iterator[tuple[Any, Any]]:
-        """Each thing with what a task makes of it in a clone, as it comes. None is begun after the end."""
-
-        def one(thing: Any) -> tuple[Any, Any] | None:
-            if time.monotonic() >= self._end:
-                return None
-            copy = self._copies.get()
-            try:
-                return thing, task(copy, thing)
-            finally:
-                self._copies.put(copy)
-
-        with ThreadPoolExecutor(self._count) as pool:
-            for future in as_completed([pool.submit(one, thing) for thing in things]):
-                if done := future.result():
-                    yield done
-
-
 def _command(copy: Path, *files: str) -> list[str]:
     return [sys.executable, "-m", "tests.mutation.tests_of_change", str(copy), *files]
 
 
 def _try(copy: Path, item: WorkItem, seconds: dict[str, float]) -> WorkResult:
     """Run the tests of a mutant. Half a minute and ten times what they take without it kill the mutant."""
-    (mutation,) = item.mutations
-    limit = 30 + 10 * sum(seconds[file] for file in select(copy, str(mutation.module_path)))
-    there = attrs.evolve(mutation, module_path=copy / mutation.module_path)
-    return mutate_and_test([there], shlex.join(_command(copy)), limit)
+    limit = 30 + 10 * sum(seconds[file] for file in select(copy, str(item.mutations[0].module_path)))
+    return mutation.attempt(copy, item, _command(copy), limit)
 
 
-def _unchanged(tree: Path, modules: Sequence[str], workers: _Workers) -> dict[str, float]:
+def _unchanged(tree: Path, modules: Sequence[str], copies: mutation.Copies) -> dict[str, float]:
     """The seconds that each file of tests takes without a mutant. Those of its tests that fail there are named."""
     place = tree / UNCHANGED
     known = json.loads(place.read_text()) if place.exists() else {}
     files = {file for module in modules for file in select(ROOT, module)} - known.keys()
-    for file, told in workers.each(sorted(files), _run_unchanged):
+    for file, told in copies.each(sorted(files), _run_unchanged):
         known[file] = told
         for test in told["failing"]:
             print(f"fails without a mutant and is left out: {test}", flush=True)
@@ -148,14 +103,17 @@ def _prepare(tree: Path) -> None:
     """Clone the commit and list its mutants."""
     shutil.rmtree(tree, ignore_errors=True)
     _clone(tree / "0")
-    os.chdir(tree / "0")  # Cosmic Ray's paths are relative to it
     unfinished = tree / "unfinished.sqlite"
     with use_db(str(unfinished), WorkDB.Mode.create) as session:
-        init(sorted(find_modules([Path(folder) for folder in CORE])), session, {})
-        items = [item for item in session.work_items if not _is_annotation(item.mutations[0])]
-        session.clear()
-        session.add_work_items(items)
+        session.add_work_items(mutation.planned(tree / "0", CORE))
     unfinished.rename(tree / _SESSION)
+
+
+def _renew(copy: Path) -> None:
+    """Make a clone that is missing, and take back what a call that was killed left in it."""
+    if not copy.exists():
+        _clone(copy)
+    _git(copy, "checkout", "--quiet", "--", "harness")
 
 
 def _clone(copy: Path) -> None:
@@ -166,41 +124,6 @@ def _clone(copy: Path) -> None:
 def _git(folder: Path, *arguments: str) -> str:
     done = subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True)
     return done.stdout.strip()
-
-
-def _is_annotation(mutation: MutationSpec) -> bool:
-    """Whether a mutant changes an annotation. `from __future__ import annotations` keeps these from being evaluated."""
-    return any(start <= tuple(mutation.start_pos) < end for start, end in _annotations(mutation.module_path))
-
-
-@functools.cache
-def _annotations(module: Path) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Where each annotation of a module begins and ends, as line and column."""
-    nodes = [
-        node
-        for holder in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
-        for node in (getattr(holder, "annotation", None), getattr(holder, "returns", None))
-        if isinstance(node, ast.expr)
-    ]
-    return [((one.lineno, one.col_offset), (one.end_lineno or 0, one.end_col_offset or 0)) for one in nodes]
-
-
-def _order(mutation: MutationSpec, seed: int) -> bytes:
-    told = f"{seed} {mutation.module_path} {mutation.operator_name} {mutation.operator_args} {mutation.occurrence}"
-    return hashlib.sha256(told.encode()).digest()
-
-
-def _place(item: WorkItem) -> str:
-    (mutation,) = item.mutations
-    return f"{mutation.module_path}:{mutation.start_pos[0]} {mutation.operator_name.removeprefix('core/')}"
-
-
-def _change(result: WorkResult) -> tuple[str, str]:
-    """The line that a mutant changes, and what it becomes."""
-    lines = (result.diff or "").splitlines()
-    before = [line[1:].strip() for line in lines if line.startswith("-") and not line.startswith("---")]
-    after = [line[1:].strip() for line in lines if line.startswith("+") and not line.startswith("+++")]
-    return "\n".join(before), "\n".join(after)
 
 
 _MEMBER = re.compile(r"\bis( not)? (?=[A-Z]\w*\.[A-Z_]+\b)")
@@ -220,12 +143,13 @@ def _report(tried: Sequence[tuple[WorkItem, WorkResult]]) -> int:
     counts: Counter[tuple[str, str]] = Counter()
     unexplained = []
     for item, result in tried:
-        if result.test_outcome is TestOutcome.INCOMPETENT:  # the operator could not change the place
+        found = mutation.fate(result)
+        if found is None:
             continue
         module = str(item.mutations[0].module_path)
-        fate = "killed"
-        if result.test_outcome is TestOutcome.SURVIVED:
-            change = _change(result)
+        fate = mutation.KILLED
+        if found == mutation.SURVIVED:
+            change = mutation.change(result)
             fate = "equivalent" if (module, *change) in explained or _is_by_identity(*change) else "survived"
         if fate == "survived":
             unexplained.append((item, result))
@@ -237,8 +161,8 @@ def _report(tried: Sequence[tuple[WorkItem, WorkResult]]) -> int:
         score = f"{100 * killed / (killed + survived):.1f} %" if killed + survived else "-"
         print(f"| `{package}` | {killed} | {survived} | {equivalent} | {score} |")
     for item, result in unexplained:
-        before, after = _change(result)
-        print(f"\n{_place(item)}\n  - {before}\n  + {after}")
+        before, after = mutation.change(result)
+        print(f"\n{mutation.place(item)}\n  - {before}\n  + {after}")
     return int(bool(unexplained))
 
 
