@@ -131,12 +131,13 @@ def _inside(root: Path, paths: tuple[Path, ...]) -> list[str]:
 
 
 def _survivors(evidence: Path, asked: Asked) -> list[str]:
-    """Return the diffs of the survivors of the newest run."""
+    """Return the place of each survivor of the newest run, the line there, and what it becomes."""
     from harness.suite.falsifier import MUTANTS
 
     files = sorted(evidence.glob(f"*/{asked.name}/*/artifacts/{MUTANTS}"), key=lambda file: file.stat().st_mtime)
     diffs = files[-1].read_text(encoding="utf-8").partition("\n\n")[2] if files else ""
-    return ["mutants of the code under test that survive:", *diffs.splitlines()] if diffs else []
+    lines = [line for line in diffs.splitlines() if line and not line.startswith((" ", "---", "+++", "@@"))]
+    return ["mutants of the code under test that survive:", *lines] if lines else []
 
 
 def _more(contract: Contract, options: list[str]) -> dict[str, Any]:
