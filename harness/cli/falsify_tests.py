@@ -97,10 +97,9 @@ def command(
         return run.perform(given, project, replace(request, contracts=[contract], parameters=_more(contract, options)))
     with tempfile.TemporaryDirectory(prefix="harness-suite-") as folder:
         place = Path(folder)
+        code = _inside(project.root, mutate) if mutate else []
         asked = _asked(project, paths, options, rounds, against, place)
-        if mutate:
-            code = _inside(project.root, mutate)
-            asked = replace(asked, mutate=code, budget_seconds=budget, workers=jobs or 1)
+        asked = replace(asked, mutate=code, budget_seconds=budget, workers=jobs or 1)
         if write is not None:
             return _written(write, asked, project)
         contract = _contract(asked, project, place)
