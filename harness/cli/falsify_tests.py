@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+import time
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -94,7 +95,12 @@ def command(
     request = RunRequest(evidence=evidence, seed=seed, jobs=jobs or 1, mutants=not no_mutants)
     if contract_file is not None:
         contract = project.load(contract_file)
-        return run.perform(given, project, replace(request, contracts=[contract], parameters=_more(contract, options)))
+        begun = time.time()
+        status = run.perform(
+            given, project, replace(request, contracts=[contract], parameters=_more(contract, options))
+        )
+        _tell_survivors(evidence or project.evidence, contract.id, begun, err=json_file == "-")
+        return status
     with tempfile.TemporaryDirectory(prefix="harness-suite-") as folder:
         place = Path(folder)
         code = _inside(project.root, mutate) if mutate else []
@@ -103,9 +109,9 @@ def command(
         if write is not None:
             return _written(write, asked, project)
         contract = _contract(asked, project, place)
+        begun = time.time()
         status = run.perform(given, project, replace(request, contracts=[contract]))
-    for line in _survivors(evidence or project.evidence, asked) if mutate else ():
-        tell(line, err=json_file == "-")
+    _tell_survivors(evidence or project.evidence, contract.id, begun, err=json_file == "-")
     return status
 
 
@@ -129,14 +135,16 @@ def _inside(root: Path, paths: tuple[Path, ...]) -> list[str]:
     return [path.relative_to(root).as_posix() for path in found]
 
 
-def _survivors(evidence: Path, asked: Asked) -> list[str]:
-    """Return the place of each survivor of the newest run, the line there, and what it becomes."""
+def _tell_survivors(evidence: Path, claim: str, begun: float, *, err: bool) -> None:
+    """Show the place of each survivor of the run that began then, the line there, and what it becomes."""
     from harness.suite.falsifier import MUTANTS
 
-    files = sorted(evidence.glob(f"*/{asked.name}/*/artifacts/{MUTANTS}"), key=lambda file: file.stat().st_mtime)
-    diffs = files[-1].read_text(encoding="utf-8").partition("\n\n")[2] if files else ""
-    lines = [line for line in diffs.splitlines() if line and not line.startswith((" ", "---", "+++", "@@"))]
-    return ["mutants of the code under test that survive:", *lines] if lines else []
+    for file in evidence.glob(f"*/{claim}/*/artifacts/{MUTANTS}"):
+        if file.stat().st_mtime >= begun:
+            diffs = file.read_text(encoding="utf-8").partition("\n\n")[2]
+            lines = [line for line in diffs.splitlines() if line and not line.startswith((" ", "---", "+++", "@@"))]
+            for line in ["mutants of the code under test that survive:", *lines] if lines else ():
+                tell(line, err=err)
 
 
 def _more(contract: Contract, options: list[str]) -> dict[str, Any]:
