@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,11 @@ def document(**changes: Any) -> dict[str, Any]:
 def contract_of(content: dict[str, Any]) -> Contract:
     """The contract of parsed JSON, its entry points not looked up."""
     return parse(content, Path("contracts/demo/F-DEMO-SORT-001.json"), b"")
+
+
+def timed(contract: Contract) -> Contract:
+    """The contract with a device of its own in each profile."""
+    return replace(contract, profiles={name: replace(one, exclusive=True) for name, one in contract.profiles.items()})
 
 
 def healthy(**changes: Any) -> dict[str, Any]:

@@ -90,7 +90,9 @@ def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
     kinds = [kind for kind in Kind if _has_adapter(contract, kind, project)]
     if kinds:
         yield from _paragraph(_outside(kinds, project), indent=2)
-    yield f"  on a device {'of its own' if contract.exclusive else 'that other claims may share'}"
+    alone = [profile.name for profile in contract.profiles.values() if profile.exclusive]
+    where = "" if len(alone) == len(contract.profiles) else f" in the profile {alone[0]}" if alone else ""
+    yield f"  on a device {f'of its own{where}' if alone else 'that other claims may share'}"
 
 
 def _outside(kinds: list[Kind], project: Project) -> str:

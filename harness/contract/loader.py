@@ -79,10 +79,11 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
         content=content,
         document=document,
         **{key: document[key] for key in ("id", "issue", "spec", "title", "claim", "falsifier", "subject")},
-        exclusive=document.get("lease") == "exclusive",
         target=document.get("target", {}),
         parameters=parameters,
-        profiles={name: _profile(name, profile) for name, profile in document["profiles"].items()},
+        profiles={
+            name: _profile(name, profile, document.get("lease")) for name, profile in document["profiles"].items()
+        },
         observation=observation,
         clauses=clauses,
         rules=rules,
@@ -102,7 +103,7 @@ def notes_at(path: Path) -> str:
         return ""
 
 
-def _profile(name: str, document: JsonObject) -> Profile:
+def _profile(name: str, document: JsonObject, lease: str | None) -> Profile:
     limits = document["limits"]
     return Profile(
         name,
@@ -112,6 +113,7 @@ def _profile(name: str, document: JsonObject) -> Profile:
         limits.get("lease_seconds", 3600.0),
         frozenset(document.get("omits", ())),
         document.get("step"),
+        document.get("lease", lease) == "exclusive",
     )
 
 

@@ -52,6 +52,8 @@ class Profile:
     """Measurements that the profile need not take. A clause on one that was not taken is not judged."""
     step: str | None = None
     """The entry point of a training step whose memory is predicted before a trial gets a GPU."""
+    exclusive: bool = False
+    """Whether a trial needs the device for itself, because it measures time."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,6 @@ class Contract:
     claim: str
     falsifier: str
     subject: str
-    exclusive: bool
-    """Whether a trial needs the device for itself, because it measures time."""
     target: Target
     parameters: Parameters | None
     """The declared parameters; None if the contract declares none."""
@@ -98,6 +98,11 @@ class Contract:
     """The calibration beside the file; None if there is none, and for a bundle's copy."""
     notes: str = ""
     """The text of the Markdown file beside the file; empty for a bundle's copy."""
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether a trial of any profile needs the device for itself."""
+        return any(profile.exclusive for profile in self.profiles.values())
 
     def ratios(self, mutant: str) -> Mapping[str, Mapping[str, float]]:
         """By profile and clause, the ratio of a mutant's measurement to the threshold."""

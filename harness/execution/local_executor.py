@@ -180,7 +180,7 @@ class LocalExecutor:
             if request.root is not None
             else (),
             isolated=self._isolated,
-            is_timed=request.contract.exclusive,
+            is_timed=request.contract.profiles[request.profile].exclusive,
             reached=None if request.reached is None else str(request.reached),
         )
 

@@ -99,7 +99,7 @@ class ClaimRun:
         """The subject's trial, for the schedule. Claims that measure time come first, then those that take longest."""
         plan, expected = self.plan, self._setting.expected
         whole = sum(expected(plan, name) for name in (events.SUBJECT, *(mutant.id for mutant in self._pending)))
-        self._rank = (not plan.contract.exclusive, -whole, self.index)
+        self._rank = (not plan.profile.exclusive, -whole, self.index)
         return Task(f"{self.index} {events.SUBJECT}", self._setting.demand.ways(plan), self._rank)
 
     def work(self, turn: Turn, name: str) -> Sequence[Task]:
@@ -204,7 +204,7 @@ class ClaimRun:
 
         with lease(
             plan.gpu or CPU,
-            mode="exclusive" if plan.contract.exclusive else "shared",
+            mode="exclusive" if plan.profile.exclusive else "shared",
             holder=plan.contract.id,
             wait_seconds=plan.profile.lease_seconds,
             memory=self._setting.demand.memory(turn.amounts),

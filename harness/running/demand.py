@@ -98,8 +98,8 @@ class Demand:
         slots = self._slots // max(1, len(self._gpus)) if gpu is not None else self._slots
         memory = _MEMORY if gpu is None or gpu.unified else f"{device} {_MEMORY}"
         return {
-            _SLOTS: max(1, slots) if plan.contract.exclusive else 1,
-            device: self._slots if plan.contract.exclusive else 1,
+            _SLOTS: max(1, slots) if plan.profile.exclusive else 1,
+            device: self._slots if plan.profile.exclusive else 1,
             memory: requires.get("memory_gib", 0.0),
             _DISK: requires.get("disk_gib", 0.0),
         }

@@ -176,7 +176,7 @@ def _plan(
 
 
 def _parallel(contract: Contract, profile: Profile, gpu: Gpu | None, host: Host, request: RunRequest) -> int:
-    if contract.exclusive:
+    if profile.exclusive:
         return 1
     if request.jobs is not None:
         return request.jobs

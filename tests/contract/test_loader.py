@@ -180,3 +180,11 @@ def test_an_error_counts_its_problems(count: int, words: str) -> None:
     """The first line names the file."""
     error = ContractError(Path("one.json"), [Problem("/a", "wrong", "right")] * count)
     assert str(error).splitlines()[0] == f"one.json: {words}"
+
+
+def test_a_profile_can_have_a_lease_of_its_own() -> None:
+    content = document() | {"lease": "exclusive"}
+    content["profiles"]["reduced"] = content["profiles"]["reduced"] | {"lease": "shared"}
+    loaded = contract_of(content)
+    assert {name: one.exclusive for name, one in loaded.profiles.items()} == {"full": True, "reduced": False}
+    assert loaded.exclusive

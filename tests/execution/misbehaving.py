@@ -285,10 +285,10 @@ def falsify(trial):
             trial.step(step, loss=0.5)
         signal.setitimer(signal.ITIMER_REAL, 0)
     if trial.parameters["how"] == "fast":
-        began = time.perf_counter()
+        began = time.process_time()
         for step in range(50_000):
             trial.step(step, loss=0.5, tokens_per_second=1000.0)
-        print((time.perf_counter() - began) / 50_000)
+        print((time.process_time() - began) / 50_000)
     if trial.parameters["how"] == "imports late and dies":
         import toy.late
         trial.step(1, loss=2.0)

@@ -123,7 +123,7 @@ def test_a_chain_of_forks_is_caught(executor: LocalExecutor) -> None:
 
 
 def test_steps_cost_the_subject_little(executor: LocalExecutor) -> None:
-    """A report takes microseconds, so ten thousand steps a second are possible."""
+    """A report takes microseconds of processor time, so ten thousand steps a second are possible."""
     result = run(executor, "fast", seconds=60)
     assert result.steps.count == 50_001
     assert len(result.steps.rows) <= MOST + 1

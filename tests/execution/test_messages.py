@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.authoring.reports import Entered, Measured, Resolved, Stepped, Unseen
+from harness.authoring.reports import Entered, Measured, Resolved, Stepped, Unseen, Used
 from harness.base.vocabulary import Phase
 from harness.execution.messages import (
     Doing,
@@ -42,6 +42,7 @@ EVERY: list[Received] = [
     Resolved({"device": "cpu"}),
     Unseen({"loss": "no log"}),
     Entered(Phase.SUBJECT),
+    Used(("toy.py",)),
     Import(("toy", "toy.more"), HERE),
     Imports({"toy": "ImportError"}, {"toy.py": "0" * 64}),
     Split("a1b2", ("torch", "torch.nn"), HERE),

@@ -20,6 +20,7 @@ from harness.contract.entry_point import resolve
 from harness.execution.worker_trial import WorkerTrial
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Observation
+from harness.search.counterexample import Counterexample
 from harness.search.explorer import CaseSearch, Result
 from tests.falsifiers.distill.trials import Heard
 
@@ -61,4 +62,5 @@ class _Enough(CaseSearch):
         return super().explore(cases, (), examples)
 
     def shrink(self, cases: SearchStrategy[Any], found: Result, examples: int) -> Result:
+        self._keep(Counterexample(found.case, tuple(sorted(found.violated)), found.measured))
         return found

@@ -22,7 +22,7 @@ from harness.execution.lease import CPU, LeaseUnavailable, lease
 from harness.judging.observation import Observation
 from harness.machine.host import Gpu
 from harness.running import events
-from tests.contracts import contract_of, document
+from tests.contracts import contract_of, document, timed
 from tests.run.pretending import BROKEN, HEALTHY, Bench, Pretender, Pretenders, honest, only
 
 
@@ -209,7 +209,13 @@ def claims_of(whole: Bench) -> list[Contract]:
     """Claims that hold, fail, measure time, or have several mutants, all of different names."""
     (mutant,) = whole.contract.mutants
     mutants = tuple(replace(mutant, id=f"m-{number}") for number in range(4))
-    kinds: list[dict[str, Any]] = [{}, {"parameters": 5}, {"exclusive": True}, {"mutants": mutants}, {"mutants": ()}]
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"parameters": 5},
+        {"profiles": timed(whole.contract).profiles},
+        {"mutants": mutants},
+        {"mutants": ()},
+    ]
     claims = []
     for number, kind in enumerate(kinds * 2):
         subject = "falsifiers.demo.sorting:Broken" if "parameters" in kind else whole.contract.subject
@@ -294,7 +300,7 @@ def test_claims_spread_over_the_gpus(bench: Callable[..., Bench]) -> None:
         used.setdefault(request.contract.id, set()).add(request.gpu)
         running.append((request.contract.id, request.gpu))
         others = {claim for claim, gpu in running if gpu == request.gpu and claim != request.contract.id}
-        if request.contract.exclusive:
+        if request.contract.profiles[request.profile].exclusive:
             assert not others
             both.wait(60)  # the claims that measure time, on both GPUs at once
         running.remove((request.contract.id, request.gpu))
@@ -302,7 +308,8 @@ def test_claims_spread_over_the_gpus(bench: Callable[..., Bench]) -> None:
 
     whole.executor.behave = behave
     on_gpu = replace(whole.contract.profiles["reduced"], requires={"device": "cuda", "memory_gib": 60})
-    kinds = [replace(whole.contract, profiles={"reduced": on_gpu}, exclusive=exclusive) for exclusive in (True, False)]
+    shared = replace(whole.contract, profiles={"reduced": on_gpu})
+    kinds = [timed(shared), shared]
     claims = [replace(kinds[number // 2], id=f"F-DEMO-{number}-001") for number in range(4)]
     finished = whole.run(*claims, profile="reduced")
     assert len(finished.records) == 4

@@ -18,6 +18,7 @@ from harness.evidence.rejudge import rejudge
 from harness.execution.executor import TrialRequest
 from harness.judging.observation import Ending, EndingKind, Phase
 from harness.machine.host import Gpu
+from tests.contracts import timed
 from tests.recorded import replay
 from tests.run.pretending import BROKEN, Bench, honest, only
 
@@ -101,7 +102,7 @@ def test_what_waits_for_the_failed_gpu_moves(bench: Callable[..., Bench], driver
     """Claims that have not begun run on the other one."""
     ran: list[tuple[str, str]] = []
     whole = bench(behaving(driver, xid(79), is_subject, ran))
-    claim = replace(on_gpus(whole), exclusive=True)
+    claim = timed(on_gpus(whole))
     others = [replace(claim, id=f"F-DEMO-{number}-001") for number in range(4)]
     records = whole.run(*others, profile="reduced", jobs=1).records
     assert {(record.verdict, record.device.uuid) for record in records} == {(Verdict.PASS, "GPU-1")}

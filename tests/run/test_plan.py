@@ -14,7 +14,7 @@ from harness.machine import requirements, toolchain
 from harness.machine.toolchain import Tool
 from harness.running.plan import MOST_PARALLEL, device_of, make_plan, option_for_target
 from harness.running.request import RunRequest
-from tests.contracts import contract_of, document
+from tests.contracts import contract_of, document, timed
 from tests.machine.test_host import a_gpu, a_host
 
 ANY: dict[str, Any] = {"device": "any"}
@@ -148,7 +148,7 @@ def test_no_more_side_by_side_than_there_are_trials_or_processors() -> None:
 
 def test_a_claim_that_measures_time_runs_alone() -> None:
     """This holds for any -j."""
-    assert make_plan(contract(ANY, exclusive=True), a_host(), RunRequest(jobs=8)).parallel == 1
+    assert make_plan(timed(contract(ANY)), a_host(), RunRequest(jobs=8)).parallel == 1
 
 
 def test_the_device_of_an_observation() -> None:

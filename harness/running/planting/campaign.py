@@ -110,7 +110,7 @@ class Campaign:
 
     def is_alone(self, plan: Plan) -> bool:
         """Whether the trials of a claim have the device to themselves."""
-        return plan.contract.exclusive and not self.crowded
+        return plan.profile.exclusive and not self.crowded
 
 
 class _Work:
