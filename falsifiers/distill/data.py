@@ -27,7 +27,7 @@ from falsifiers.distill.running.further_subjects import setting_of
 from falsifiers.distill.running.shown import not_refused, shown
 from falsifiers.distill.running.training import StepWatch, train
 from falsifiers.distill.subject import Shadowed
-from harness import NotShown, Trial, elsewhere, look, not_shown
+from harness import NotShown, Trial, elsewhere, first_shown, look, not_shown
 
 __all__ = ["falsify"]
 
@@ -142,18 +142,23 @@ def _find(trial: Trial[Shadowed], text: Text, whole: Mapping[int, Rows], stated:
     )
 
 
-@look
 def _largest_divergence(
     teacher: Mapping[str, Tensor], small_teacher: Mapping[str, Tensor], trial: Trial[Any], text: Text
 ) -> float:
     """The divergence of the teacher, or of the small one of two steps: only there does the last step change much."""
     small = {**trial.parameters, **SMALL}
-    return max(
-        _teacher_divergence(teacher, trial.parameters, text, trial),
-        _teacher_divergence(small_teacher, small, Text.read(small, trial.cache), trial),
+    large = _teacher_divergence(teacher, trial.parameters, text, trial)
+    return first_shown(
+        _larger(large, _teacher_divergence(small_teacher, small, Text.read(small, trial.cache), trial)), large
     )
 
 
+@look
+def _larger(one: float, other: float) -> float:
+    return max(one, other)
+
+
+@look
 def _teacher_divergence(
     teacher: Mapping[str, Tensor], wanted: Mapping[str, Any], text: Text, trial: Trial[Any]
 ) -> float:
