@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +50,14 @@ def forge(bundle: Path, statement: Any, *signers: CryptoSigner, payload_type: st
     for signer in signers:
         envelope.sign(signer)
     put(bundle, envelope.to_dict())
+
+
+def told(verification: Verification) -> list[str]:
+    """The findings with their fields, without digests, and without what Python says of JSON and base64."""
+    lines = []
+    for one in verification.findings:
+        fields = {**one.fields, **({"text": one.fields["text"].partition(": ")[0]} if "text" in one.fields else {})}
+        lines.append(
+            re.sub(r"[0-9a-f]{40,}|[0-9a-f]{4,}(?=\\u2026)", "DIGEST", f"{one} {one.detail} {json.dumps(fields)}")
+        )
+    return lines
