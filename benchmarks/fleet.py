@@ -55,7 +55,7 @@ def best(root: Path, *arguments: str) -> tuple[float, float, float]:
 
 
 def hosts_folders(root: Path, evidence: Path, bundles: int, hosts: int, new: int) -> None:
-    """The folders of all hosts, of which all bundles but the new ones were merged: links to sound bundles."""
+    """Link sound bundles into the folders of all hosts. All but the new ones were merged already."""
     shutil.copytree(evidence, root / "sound", ignore=shutil.ignore_patterns(".*"))
     sound = find_bundles([root / "sound"])
     new = min(new, len(sound))

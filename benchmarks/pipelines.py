@@ -142,7 +142,7 @@ def measure(name: str, shape: str, rows: int, tables: str, rounds: int, device: 
 
 
 def run(model: RankingModel, pipeline: type[Plain], device: str) -> PipelinedRun:
-    """Return a run of its own streams, of which none sleeps."""
+    """Return a run with streams of its own. No stream sleeps."""
     streams = streams_on(device, "none", 0)
     return PipelinedRun(model, pipeline(model, streams), streams)
 

@@ -53,7 +53,7 @@ class Profile:
     step: str | None = None
     """The entry point of a training step whose memory is predicted before a trial gets a GPU."""
     exclusive: bool = False
-    """Whether a trial needs the device for itself, because it measures time."""
+    """Whether a trial needs the device for itself, as when it measures time."""
 
 
 @dataclass(frozen=True)

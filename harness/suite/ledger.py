@@ -182,7 +182,7 @@ class Ledger:
             found.expected_to_fail.append(f"{what}: {cell.reason}")
         elif cell.outcome in (DESELECTED, NOT_RUN):
             found.deselected.append(f"{what}: {cell.outcome}")
-        elif cell.outcome == PASSED:  # one that failed is told of elsewhere
+        elif cell.outcome == PASSED:  # `failed` lists those that failed
             if cell.places < places:
                 found.fewer_assertions.append(f"{what}: {cell.places} of {places}")
             elif cell.held < held:

@@ -1,4 +1,4 @@
-"""Test suites of which less runs than their contract says."""
+"""Test suites that run less than their contract says."""
 
 from __future__ import annotations
 
