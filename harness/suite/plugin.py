@@ -231,7 +231,7 @@ def _text(value: object, identifier: str) -> str:
     text = value if isinstance(value, str) else name or repr(value)
     if not isinstance(text, str) or " at 0x" in text or len(text) > _LONGEST:
         return f"{type(value).__name__} of {identifier}"[: 2 * _LONGEST]
-    return text
+    return text if text.isprintable() else repr(text)  # a cell is one line of the ledger that a later run reads
 
 
 def _outcome(report: pytest.TestReport) -> str:

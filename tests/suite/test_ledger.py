@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.suite import plugin
 from harness.suite.ledger import Ledger, lines_of, stated
 
 SMOKE, REFUSAL = "t.py::test_smoke", "t.py::test_refusal"
@@ -87,3 +88,11 @@ def test_a_line_of_another_form(line: str) -> None:
     """It is refused."""
     with pytest.raises(ValueError, match="is not FUNCTION"):
         stated([line], exactly=True)
+
+
+@pytest.mark.parametrize("value", ["x = 1\nassert x", "a\u2028b", "a\x0bb", ["plain"], "plain"])
+def test_a_parameter_stays_on_its_line(value: object) -> None:
+    """Else a suite would lack cells of the ledger that it wrote itself."""
+    text = plugin._text(value, "id")
+    assert stated([f"f: 1 assertion, 1 check; cell x={text}"], exactly=True)["f"].cells == {f"x={text}": (1, 1)}
+    assert text.splitlines() == [text]
