@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
-from functools import cache
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -13,6 +10,7 @@ import triton
 from torch import Tensor
 
 from falsifiers.recsys.reference import table_kernels
+from falsifiers.recsys.reference.interpreter import interpreted
 
 __all__ = ["KEYS", "SLOTS", "BucketIndex", "Fresh", "Inserted", "launch"]
 
@@ -174,24 +172,7 @@ def launch(name: str, device: torch.device, programs: int, *arguments: Any, warp
     if not programs:
         return
     if device.type != "cuda":
-        getattr(_interpreted(), name)[(programs,)](*arguments, **constants)
+        getattr(interpreted(table_kernels), name)[(programs,)](*arguments, **constants)
         return
     with torch.cuda.device(device):
         getattr(table_kernels, name)[(programs,)](*arguments, **constants, num_warps=warps)
-
-
-@cache
-def _interpreted() -> ModuleType:
-    """Return the kernels' module, loaded once more for the interpreter."""
-    name = f"{table_kernels.__name__}_interpreted"
-    spec = importlib.util.spec_from_file_location(name, table_kernels.__file__)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{table_kernels.__file__} cannot be loaded")
-    module = importlib.util.module_from_spec(spec)
-    before = triton.knobs.runtime.interpret
-    triton.knobs.runtime.interpret = True
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        triton.knobs.runtime.interpret = before
-    return module

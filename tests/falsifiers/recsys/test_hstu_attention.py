@@ -14,14 +14,28 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from falsifiers.recsys.reference import hstu_attention as hstu_attention_module
-from falsifiers.recsys.reference import hstu_kernels
-from falsifiers.recsys.reference.hstu_attention import Blocks, HstuMask, Plan, hstu_attention, passes_for
+from falsifiers.recsys.reference import hstu_kernels, hstu_launch
+from falsifiers.recsys.reference.hstu_attention import HstuMask, hstu_attention, passes_for
+from falsifiers.recsys.reference.hstu_plan import Blocks, Plan
 
 POINTERS = ("q", "k", "v", "above", "out", "of_k", "of_v")
-MASK = {"causal": True, "has_targets": True, "context_kind": 2, "has_window": True, "has_full": True}
-CAUSAL = {"causal": True, "has_targets": False, "context_kind": 0, "has_window": False, "has_full": False}
-SIZES = {"fast": True, "use_tma": True, "edges": 1, "width": 32, "value_width": 64, "row_block": 64, "key_block": 64}
+MASK = {
+    "causal": True,
+    "has_targets": True,
+    "has_contextuals": True,
+    "has_window": True,
+    "has_full": True,
+    "merged": False,
+}
+CAUSAL = {
+    "causal": True,
+    "has_targets": False,
+    "has_contextuals": False,
+    "has_window": False,
+    "has_full": False,
+    "merged": True,
+}
+SIZES = {"fast": True, "use_tma": True, "width": 32, "value_width": 64, "row_block": 64, "key_block": 64}
 
 
 def inputs(rows: int, width: int = 32, dtype: torch.dtype = torch.float16) -> tuple[Tensor, Tensor, Tensor]:
@@ -71,10 +85,10 @@ def test_a_plan_changes_no_value_by_more_than_rounding() -> None:
     assert torch.allclose(one, other, rtol=2e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("edges", [0, 1, 2])
-def test_a_bad_number_in_one_sequence_stays_there(edges: int) -> None:
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_bad_number_in_one_sequence_stays_there(merged: bool) -> None:
     """Blocks reach into the next sequence, whose numbers have no effect."""
-    blocks, offsets, parts = Blocks(16, 16, 4, 1, edges=edges, together=2), torch.tensor([0, 17, 33]), []
+    blocks, offsets, parts = Blocks(16, 16, 4, 1, merged=merged, together=2), torch.tensor([0, 17, 33]), []
     for spoilt in (0.0, float("nan")):
         leaves = inputs(33)
         for one in leaves:
@@ -105,9 +119,7 @@ class Recorder:
 def test_a_second_launch_gives_a_compiled_kernel_what_the_first_gave_to_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     """Addresses of the tensors, the same numbers, and the constants in the order of the kernel's arguments."""
     kernels = [Recorder(getattr(hstu_kernels, name).arg_names) for name in ("over_keys", "over_rows")]
-    monkeypatch.setattr(
-        hstu_attention_module, "hstu_kernels", SimpleNamespace(over_keys=kernels[0], over_rows=kernels[1])
-    )
+    monkeypatch.setattr(hstu_launch, "hstu_kernels", SimpleNamespace(over_keys=kernels[0], over_rows=kernels[1]))
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True), raising=False)
     monkeypatch.setattr(torch.cuda, "device_of", lambda _: nullcontext())
     monkeypatch.setattr(torch.cuda, "Event", lambda: SimpleNamespace(record=lambda: None))
@@ -187,7 +199,7 @@ def test_a_graph_replays_both_passes_for_other_lengths(width: int) -> None:
         ({"offsets": torch.zeros(1, 2)}, "batch"),
         ({"mask": HstuMask(num_targets=torch.tensor([1, 2, 3]))}, "num_targets"),
         ({"mask": HstuMask(target_group_size=0)}, "target_group_size"),
-        ({"mask": HstuMask(num_contextuals=-1)}, "num_contextuals"),
+        ({"mask": HstuMask(num_contextuals=torch.tensor([[1]]))}, "num_contextuals"),
         ({"scaling_seqlen": 0}, "scaling_seqlen"),
     ],
 )

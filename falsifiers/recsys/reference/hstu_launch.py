@@ -1,0 +1,119 @@
+"""Launches of the kernels of HSTU attention; compiled on CUDA, interpreted on a CPU.
+
+The interpreter truncates to bfloat16 instead of rounding, so bfloat16 is computed in float32 there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from falsifiers.recsys.reference import hstu_kernels
+from falsifiers.recsys.reference.interpreter import interpreted
+
+__all__ = ["Launch"]
+
+_THREAD = threading.local()
+
+
+@dataclass
+class Launch:
+    """A kernel with all its arguments but the tensors.
+
+    Triton's own launcher takes longer to find a compiled kernel than a short one runs, so `run` keeps what it found. It
+    looks at nothing else than what is fixed here, as long as addresses and strides are multiples of 16.
+
+    Attributes:
+        numbers: the arguments behind the tensors.
+        tma: the tensor memory accelerator can load blocks of `tile` rows; it needs such addresses as well.
+        steady: the strides are such multiples, and 32-bit numbers.
+        behind: the constants as `run` takes them, behind the numbers.
+    """
+
+    name: str
+    programs: int
+    numbers: tuple[float, ...]
+    constants: dict[str, Any]
+    warps: int
+    tma: bool
+    tile: int
+    steady: bool
+    run: Callable[..., object] | None = None
+    behind: tuple[Any, ...] = ()
+
+    def __call__(self, tensors: tuple[Tensor, ...], tiled: tuple[Tensor, Tensor], counts: tuple[Tensor, ...]) -> None:
+        """Run the kernel; compiled on CUDA, interpreted on a CPU. It writes the tensors from the fifth on."""
+        q = tensors[0]
+        if self.programs == 0 or len(q) == 0:
+            return
+        if not q.is_cuda:
+            self._interpret(tensors, counts)
+            return
+        addresses = [one.data_ptr() for one in tensors]
+        last = [one.data_ptr() for one in counts]
+        aligned = not any([address & 15 for address in addresses + last])  # noqa: C419 - a list is faster
+        tma = self.tma and aligned
+        with torch.cuda.device_of(q):
+            _bind_context()
+            if self.run is not None and aligned:
+                tiles = [_Tiled(one) if tma else one.data_ptr() for one in tiled]
+                self.run(*addresses, *tiles, *last, *self.numbers, *self.behind)
+                return
+            kernel = getattr(hstu_kernels, self.name)
+            tiles = [_descriptor(one, self.tile) if tma else one for one in tiled]
+            arguments, constants = (*tensors, *tiles, *counts, *self.numbers), {**self.constants, "use_tma": tma}
+            compiled = kernel[(self.programs,)](*arguments, **constants, num_warps=self.warps)
+            if aligned and self.steady:
+                self.behind = tuple(constants[name] for name in kernel.arg_names[len(arguments) :])
+                self.run = compiled[(self.programs, 1, 1)]
+
+    def _interpret(self, tensors: tuple[Tensor, ...], counts: tuple[Tensor, ...]) -> None:
+        """Run the kernel on a CPU. Of bfloat16 it gets copies in float32 with equal strides."""
+        copies = tensors
+        if tensors[0].dtype is torch.bfloat16:
+            copies = tuple(
+                torch.empty_strided(one.shape, one.stride(), dtype=torch.float32).copy_(one) for one in tensors
+            )
+        with numpy.errstate(over="ignore"):  # silu of a large negative score divides by infinity, as on a GPU
+            getattr(interpreted(hstu_kernels), self.name)[(self.programs,)](
+                *copies, *copies[:2], *counts, *self.numbers, **self.constants, use_tma=False
+            )
+        for one, copy in zip(tensors[4:], copies[4:], strict=True):
+            if copy is not one:
+                one.copy_(copy)
+
+
+def _bind_context() -> None:
+    """Give the thread the device's context, which a thread of autograd lacks before its first work.
+
+    Triton describes tiles to the driver before it launches, and does not look for a context then.
+    """
+    if not getattr(_THREAD, "bound", False):
+        torch.cuda.Event().record()
+        _THREAD.bound = True
+
+
+class _Tiled:
+    """What Triton's launcher reads of a `TensorDescriptor`, without the checks of one, which take longer."""
+
+    padding = "zero"
+    round_f32_to_tf32 = False
+
+    def __init__(self, one: Tensor) -> None:
+        length, heads, width = one.shape
+        self.base = one
+        self.shape = [heads, length, width]
+        self.strides = [one.stride(1), one.stride(0), 1]
+
+
+def _descriptor(one: Tensor, rows: int) -> TensorDescriptor:
+    """Describe [heads, rows, width], whose blocks are rows of one head."""
+    length, heads, width = one.shape
+    return TensorDescriptor(one, [heads, length, width], [one.stride(1), one.stride(0), 1], [1, rows, width])

@@ -1,0 +1,62 @@
+"""How the kernels of HSTU attention are cut into programs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+__all__ = ["Blocks", "Plan", "plan_for", "side_by_side"]
+
+
+class Blocks(NamedTuple):
+    """How a kernel is cut into programs.
+
+    Attributes:
+        rows, keys: of a block.
+        warps: of a program.
+        stages: loads in flight.
+        tma: whole blocks are loaded by the tensor memory accelerator.
+        merged: with a mask that is causal and no more, a block on the diagonal is in the loop of the whole ones.
+        together: heads that take turns; 0 to begin with the longest sequences, head by head.
+    """
+
+    rows: int
+    keys: int
+    warps: int
+    stages: int
+    tma: bool = True
+    merged: bool = False
+    together: int = 0
+
+
+class Plan(NamedTuple):
+    """The blocks of the three kernels: of the output, of the gradient of q, and of those of k and v."""
+
+    out: Blocks
+    of_q: Blocks
+    of_kv: Blocks
+
+
+_WIDE, _TALL = Blocks(16, 32, 4, 1, tma=False), Blocks(32, 16, 4, 1, tma=False)
+_INTERPRETED = Plan(_TALL, _TALL, _WIDE)
+
+
+def plan_for(width: int, value_width: int, max_seqlen: int, device: torch.device) -> Plan:
+    """Return the blocks that were fastest on an H200, or small ones for the interpreter."""
+    if device.type != "cuda":
+        return _INTERPRETED
+    short = {"merged": True, "together": side_by_side(max_seqlen, width, value_width)}
+    if max(width, value_width) < 128:
+        plan = Plan(Blocks(64, 64, 4, 3, **short), Blocks(64, 64, 4, 3, **short), Blocks(32, 64, 4, 3, **short))
+    elif max_seqlen < 2048:
+        plan = Plan(Blocks(64, 64, 4, 3, **short), Blocks(64, 64, 4, 2, **short), Blocks(64, 64, 4, 2, **short))
+    else:
+        plan = Plan(Blocks(64, 64, 4, 3), Blocks(128, 64, 8, 3), Blocks(64, 64, 4, 2))
+    tma = torch.cuda.get_device_capability(device)[0] >= 9
+    return plan if tma else Plan(*(one._replace(tma=False) for one in plan))
+
+
+def side_by_side(max_seqlen: int, width: int, value_width: int) -> int:
+    """Return how many heads may take turns: their keys and values fill a third of an H200's cache, 16 MiB."""
+    return max(1, (16 << 20) // (max_seqlen * (width + value_width) * 2))
