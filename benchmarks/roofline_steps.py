@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import torch
 
-from falsifiers.nanochat.reference.model import Gpt, Shape, fused_loss, plain_loss
+from falsifiers.nanochat.reference.model import Gpt, Shape, plain_loss
+from falsifiers.nanochat.reference.paths import fused_loss
 
 __all__ = ["nanochat"]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
 
 from falsifiers.nanochat.device_subjects import CodeChoice
 from falsifiers.nanochat.oracle.code_choice import chosen
@@ -70,24 +71,25 @@ def falsify(trial: Trial[CodeChoice]) -> None:
         trial.resolve(device="cpu")
         return
     _load(trial)
-    trial.resolve(device=trial.device)
 
 
 def _load(trial: Trial[CodeChoice]) -> None:
     """Compile for each target, load it, run it, and compare with what the subject foretells for this GPU."""
     major, minor = torch.cuda.get_device_capability()
     foretold_wrongly, sums, loads = [], [], 0
+    values = torch.ones(256, device="cuda")
     for target in trial.parameters["targets"]:
         code = _compiled(target, trial.workspace)
         with trial.subject_fault():
             foretold = trial.subject.how([target], f"{major}.{minor}") != "not at all"
-        result = _run(code)
+        result = _run(code, values.fill_(1.0))
         loads += result is not None
         if foretold != (result is not None):
             foretold_wrongly.append(target)
         if result is not None:
             sums.append(result)
     trial.measure(loads=loads, foretold_wrongly=foretold_wrongly, results=sums)
+    trial.resolve(device=values.device.type)
 
 
 def _compiled(target: str, folder: Path) -> bytes:
@@ -105,12 +107,11 @@ def _compiled(target: str, folder: Path) -> bytes:
     return image.read_bytes()
 
 
-def _run(code: bytes) -> float | None:
-    """Return the sum of 256 ones that the code increased, or None if the driver does not load it for this GPU."""
+def _run(code: bytes, values: Tensor) -> float | None:
+    """Return the sum of 256 values that the code increased, or None if the driver does not load it for this GPU."""
     import numpy as np
     from cuda.bindings import driver
 
-    values = torch.ones(256, device="cuda")
     status, module = driver.cuModuleLoadData(code)
     if status != driver.CUresult.CUDA_SUCCESS:
         return None

@@ -12,9 +12,6 @@ from harness import Trial
 
 __all__ = ["falsify"]
 
-_WEIGHT_SCALE = 0.2
-"""Logits of a standard deviation near 1."""
-
 
 def falsify(trial: Trial[MaybeCompiled]) -> None:
     """Compare eager and compiled results with float64, by share of ignored rows; then with captured scalars."""
@@ -45,7 +42,7 @@ def _question(trial: Trial[MaybeCompiled], number: int, ignored: float) -> Quest
     rows, width, vocabulary = (trial.parameters[name] for name in ("rows", "width", "vocabulary"))
     generator = torch.Generator().manual_seed(10 * trial.seed + number)
     hidden = torch.randn(rows, width, generator=generator)
-    weight = torch.randn(vocabulary, width, generator=generator) * _WEIGHT_SCALE
+    weight = torch.randn(vocabulary, width, generator=generator) / width**0.5  # logits vary by about 1
     targets = torch.randint(vocabulary, (rows,), generator=generator)
     targets[: round(ignored * rows)] = IGNORED
     inputs = (one.to(trial.device) for one in (hidden, weight, targets))

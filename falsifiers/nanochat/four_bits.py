@@ -49,15 +49,15 @@ def falsify(trial: Trial[Quantiser]) -> None:
             return trial.subject.linear(inputs, weight)
 
     steps = trial.parameters["steps"]
-    plain = _trained(trial, steps, lambda inputs, weight: inputs @ weight.T)
-    losses = _trained(trial, steps, quantised)
+    plain, _ = _trained(trial, steps, lambda inputs, weight: inputs @ weight.T)
+    losses, device = _trained(trial, steps, quantised)
     for number, loss in enumerate(losses):
         trial.step(number, loss=loss)
     trial.measure(
         losses=losses, left=losses[-1] / losses[0], left_plain=plain[-1] / plain[0],
         behind=(losses[-1] - plain[-1]) / losses[0],
     )  # fmt: skip
-    trial.resolve(device=trial.device, steps=len(losses))
+    trial.resolve(device=device, steps=len(losses))
 
 
 def _tensors(case: Mapping[str, Any], device: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -83,8 +83,10 @@ def _error(made: Tensor | None, right: Tensor) -> float:
     return float((made.detach().double().cpu() - right).abs().max()) / largest
 
 
-def _trained(trial: Trial[Quantiser], steps: int, linear: Callable[[Tensor, Tensor], Tensor]) -> list[float]:
-    """Train a student of two layers to follow a teacher, and return its losses."""
+def _trained(
+    trial: Trial[Quantiser], steps: int, linear: Callable[[Tensor, Tensor], Tensor]
+) -> tuple[list[float], str]:
+    """Train a student of two layers to follow a teacher, and return its losses and their device."""
     given = trial.parameters
     generator = torch.Generator().manual_seed(trial.seed)
 
@@ -105,4 +107,4 @@ def _trained(trial: Trial[Quantiser], steps: int, linear: Callable[[Tensor, Tens
         loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))
-    return losses
+    return losses, loss.device.type

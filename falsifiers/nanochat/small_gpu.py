@@ -45,15 +45,15 @@ def falsify(trial: Trial[SmallGpuPatch]) -> None:
             within=within,
             after=after,
         )
-        if torch.device(trial.device).type != "cuda":
-            trial.resolve(device="cpu")
+        if not trial.parameters["tuned"]:
+            trial.resolve(device=torch.device(trial.device).type)  # Inductor was asked, and nothing ran
             return
         with _gpu_of(small):
             plain = _tuned(trial)
         with _gpu_of(small), trial.subject_fault(), trial.subject.applied():
             patched = _tuned(trial)
         trial.measure(choices_without=plain[0], choices_with=patched[0], result_errors=[plain[1], patched[1]])
-        trial.resolve(device=trial.device)
+        trial.resolve(device=patched[2])
     finally:
         inductor.is_big_gpu = original
         original.cache_clear()
@@ -65,10 +65,16 @@ def _gpu_of(count: int) -> Iterator[list[str]]:
     warned: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: warned.append(record.getMessage()) if record.getMessage() == _WARNING else None  # type: ignore[method-assign]
-    properties = SimpleNamespace(multi_processor_count=count, major=12, minor=1)
+    create = inductor.DeviceProperties.create
+
+    def pretended(device: torch.device) -> Any:
+        if not torch.cuda.is_available():
+            return SimpleNamespace(multi_processor_count=count, major=12, minor=1)
+        return create(device)._replace(multi_processor_count=count)  # Inductor writes the rest into its code
+
     log = logging.getLogger("torch._inductor.utils")
     try:
-        where = patch.object(inductor.DeviceProperties, "create", lambda device: properties)
+        where = patch.object(inductor.DeviceProperties, "create", pretended)
     except AttributeError as error:
         raise NotMeasured(f"this torch asks for multiprocessors in another way: {error}") from error
     log.addHandler(handler)
@@ -90,8 +96,8 @@ def _importer() -> Iterator[Any]:
         yield module
 
 
-def _tuned(trial: Trial[SmallGpuPatch]) -> tuple[int, float]:
-    """Compile and run a product with max-autotune: how many choices of Triton were timed, and the relative error."""
+def _tuned(trial: Trial[SmallGpuPatch]) -> tuple[int, float, str]:
+    """Compile and run a product with max-autotune: how many choices of Triton were timed, its error, and its device."""
     from torch._inductor import select_algorithm
 
     timed: list[int] = []
@@ -102,12 +108,14 @@ def _tuned(trial: Trial[SmallGpuPatch]) -> tuple[int, float]:
         torch.randn(_WIDTH, _WIDTH, device=trial.device, dtype=torch.bfloat16, generator=generator) for _ in range(2)
     )
     try:
-        with config.patch(max_autotune=True, force_disable_caches=True, max_autotune_gemm_backends="ATEN,TRITON"):
+        with config.patch(
+            max_autotune=True, force_disable_caches=True, max_autotune_gemm_backends="ATEN,TRITON", compile_threads=1
+        ):
             made = torch.compile(lambda a, b: a @ b)(left, right)
     finally:
         select_algorithm.clear_feedback_savers()
     exact = left.double() @ right.double()
-    return sum(timed), float((made.double() - exact).norm() / exact.norm())
+    return sum(timed), float((made.double() - exact).norm() / exact.norm()), made.device.type
 
 
 def _of_triton(timings: Any) -> int:

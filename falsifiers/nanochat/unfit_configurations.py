@@ -107,7 +107,7 @@ def _real(trial: Trial[Tuner], limit: int) -> None:
             result_error=float((made.double() - exact).norm() / exact.norm()),
             slower_than_best=seconds[_key(chosen)] / min(right_ones.values()),
         )
-    trial.resolve(device=trial.device)
+    trial.resolve(device=left.device.type)
 
 
 def _key(candidate: Mapping[str, Any]) -> tuple[int, ...]:

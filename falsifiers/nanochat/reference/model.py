@@ -14,8 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from falsifiers.nanochat.reference.linear_cross_entropy import linear_cross_entropy
-
 __all__ = [
     "EPSILON",
     "IGNORED",
@@ -24,7 +22,6 @@ __all__ = [
     "HeadLoss",
     "Norm",
     "Shape",
-    "fused_loss",
     "plain_loss",
     "plain_norm",
 ]
@@ -59,11 +56,6 @@ class Shape:
     heads: int = 10
     vocabulary: int = 65_536
     sequence: int = 2_048
-
-
-def fused_loss(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    """Return the loss by our fused one."""
-    return linear_cross_entropy(hidden, weight, targets, ignore_index=IGNORED, softcap=SOFTCAP)
 
 
 def plain_loss(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
