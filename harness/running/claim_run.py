@@ -100,7 +100,7 @@ class ClaimRun:
         plan, expected = self.plan, self._setting.expected
         whole = sum(expected(plan, name) for name in (events.SUBJECT, *(mutant.id for mutant in self._pending)))
         self._rank = (not plan.profile.exclusive, -whole, self.index)
-        return Task(f"{self.index} {events.SUBJECT}", self._setting.demand.ways(plan), self._rank)
+        return Task(f"{self.index} {events.SUBJECT}", self._setting.demand.ways(plan), self._rank, whole)
 
     def work(self, turn: Turn, name: str) -> Sequence[Task]:
         """Run the subject's or a mutant's trial. Returns the tasks that come after it."""
@@ -281,9 +281,10 @@ class ClaimRun:
         if is_done:
             setting.seal(self)
         # All trials of a claim run on one device, for the verdict speaks of that.
+        expected = {one.id: setting.expected(self.plan, one.id) for one in following}
         return [
-            Task(f"{self.index} {one.id}", (turn.amounts,), (*self._rank, -setting.expected(self.plan, one.id)))
-            for one in following
+            Task(f"{self.index} {one}", (turn.amounts,), (*self._rank, -seconds), seconds)
+            for one, seconds in expected.items()
         ]
 
     def _again(self, name: str) -> Sequence[Task]:

@@ -32,6 +32,8 @@ class Task:
     """What it needs, in each way in which it can be done, such as on one GPU or on another. The first comes first."""
     rank: tuple[float, ...]
     """Tasks with a smaller one start first."""
+    work: float = 0.0
+    """How much there is to do, with everything that follows in the same way. The ways get equal shares of it."""
 
 
 @final
@@ -45,6 +47,8 @@ class Schedule:
         self._capacity = dict(capacity)
         self._waiting: dict[str, Task] = {}
         self._running: dict[str, Amounts] = {}
+        self._work: dict[str, float] = {}
+        """Of the running tasks."""
         self._paused: dict[str, Amounts] = {}
         """What paused tasks gave back."""
         self._closed: set[str] = set()
@@ -69,21 +73,24 @@ class Schedule:
 
     def start(self) -> list[tuple[Task, Amounts]]:
         """Start every task that can start, by rank, each with what it gets."""
-        free, started = self._free(), []
+        free, load, started = self._free(), self._load(), []
         for task in sorted(self._waiting.values(), key=lambda task: task.rank):
-            way = min(task.ways, key=lambda way: len(_lacking(way, free)))
+            way = min(task.ways, key=lambda way: (len(_lacking(way, free)), sum(load[name] for name in way)))
             if lacking := _lacking(way, free):
                 free |= dict.fromkeys(lacking, 0.0)
                 continue
             del self._waiting[task.name]
             self._running[task.name] = {**self._running.get(task.name, {}), **way}
+            self._work.setdefault(task.name, task.work)
             free |= {name: free[name] - amount for name, amount in way.items()}
+            if len(task.ways) > 1:
+                load |= {name: load[name] + task.work for name in way}
             started.append((task, self._running[task.name]))
         return started
 
     def end(self, name: str) -> None:
         """Take back everything that a task got."""
-        del self._running[name]
+        del self._running[name], self._work[name]
         self._reopen(name)
 
     def pause(self, name: str, kept: Collection[str]) -> None:
@@ -103,6 +110,16 @@ class Schedule:
         """Forget those of these tasks that wait."""
         for name in names:
             self._waiting.pop(name, None)
+
+    def _load(self) -> dict[str, float]:
+        """The work for which each resource is settled: that of running tasks, and of waiting ones with one way."""
+        load = dict.fromkeys(self._capacity, 0.0)
+        settled = [(amounts, self._work[name]) for name, amounts in self._running.items()]
+        settled += [(task.ways[0], task.work) for task in self._waiting.values() if len(task.ways) == 1]
+        for amounts, work in settled:
+            for name in amounts:
+                load[name] += work
+        return load
 
     def _free(self) -> dict[str, float]:
         free = dict(self._capacity)

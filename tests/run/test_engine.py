@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -318,3 +319,22 @@ def test_claims_spread_over_the_gpus(bench: Callable[..., Bench]) -> None:
     assert [record.device.uuid for record in finished.records] == [
         gpu.uuid for claim in claims for gpu in used[claim.id] if gpu is not None
     ]
+
+
+def test_claims_that_need_little_memory_spread_too(bench: Callable[..., Bench]) -> None:
+    """By the time that their trials may take, although the first GPU has room for all."""
+    whole = bench(honest)
+    gpus = tuple(Gpu(index, f"GPU-{index}", "NVIDIA Test", "9.0", 80 << 30, "NVML", False) for index in range(4))
+    whole.engine._host = replace(whole.engine._host, gpus=gpus, cpu_count=16)
+    on_gpu = replace(whole.contract.profiles["reduced"], requires={"device": "cuda", "memory_gib": 1})
+    claims = [replace(whole.contract, id=f"F-DEMO-{number}-001", profiles={"reduced": on_gpu}) for number in range(8)]
+    together = threading.Barrier(8)
+
+    def behave(request: TrialRequest) -> Mapping[str, Any]:
+        if request.subject.endswith(":Sorter"):
+            together.wait(60)  # so that no claim ends before all have begun
+        return honest(request)
+
+    whole.executor.behave = behave
+    used = Counter(record.device.uuid for record in whole.run(*claims, profile="reduced").records)
+    assert used == {gpu.uuid: 2 for gpu in gpus}

@@ -147,6 +147,20 @@ def test_a_device_for_which_one_waits_outside_is_closed() -> None:
     assert [(task.name, amounts) for task, amounts in schedule.start()] == [("0", {"slots": 4.0, "a": 1.0})]
 
 
+def test_ways_get_equal_shares_of_the_work() -> None:
+    """Also where each has room for all of it. What follows a task in its way counts from the task's start."""
+    schedule = Schedule({"slots": 16.0, "a": 16.0, "b": 16.0})
+    ways = tuple({"slots": 1.0, device: 1.0} for device in "ab")
+    for number, work in enumerate((9.0, 5.0, 4.0, 2.0)):
+        schedule.add(Task(str(number), ways, (number,), work))
+    got = {task.name: amounts for task, amounts in schedule.start()}
+    assert {name: min(one.keys() & {"a", "b"}) for name, one in got.items()} == {"0": "a", "1": "b", "2": "b", "3": "a"}
+    schedule.end("0")
+    schedule.add(Task("0 after", (got["0"],), (0, 1), 3.0))
+    schedule.add(Task("4", ways, (4,), 1.0))
+    assert [(task.name, "a" in amounts) for task, amounts in schedule.start()] == [("0 after", True), ("4", True)]
+
+
 def test_what_the_machine_does_not_have() -> None:
     """A task that needs more than there is gets all; one that needs what is not there is refused."""
     schedule = Schedule({"slots": 2.0})
