@@ -35,7 +35,7 @@ __all__ = ["command"]
     show_default=True,
     help="auto takes full if this machine meets its requirements, else reduced.",
 )
-@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:N", help="What to run on.")
+@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N]", help="What to run on.")
 @click.option("-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter in every run.")
 @click.option("--no-mutants", is_flag=True, help="Run only the subject, which takes less time.")
 @click.option(

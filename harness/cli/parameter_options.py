@@ -45,9 +45,9 @@ def checked_device(text: str) -> str:
     if DEVICES.fullmatch(text):
         return text
     wanted = text.lower()
-    near = "cuda:0" if wanted in ("cuda", "gpu") else wanted if wanted != text else ""
+    near = "cuda" if wanted == "gpu" else wanted if wanted != text else ""
     hint = f"; did you mean {near}?" if near in ("auto", "cpu") or near.startswith("cuda") else ""
-    raise click.BadParameter(f"{text!r} is not auto, cpu or cuda:N{hint}", param_hint="--device")
+    raise click.BadParameter(f"{text!r} is not auto, cpu, cuda or cuda:N{hint}", param_hint="--device")
 
 
 def allowed(contract: Contract, name: str) -> str:

@@ -43,7 +43,7 @@ class _Part(click.ParamType):  # type: ignore[type-arg]  # click is generic only
     show_default=True,
     help="How big the work of each trial is.",
 )
-@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:N", help="What to run on.")
+@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N]", help="What to run on.")
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the trials, and of the sample."
 )

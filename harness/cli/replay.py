@@ -23,7 +23,7 @@ __all__ = ["command"]
 @click.option("--mutant", metavar="ID", help="The counterexample that killed this mutant, against that mutant.")
 @click.option("--subject", metavar="MODULE:NAME", help="Against this subject of the project instead.")
 @click.option("--profile", type=click.Choice(["full", "reduced"]), help="Another profile than the bundle's.")
-@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:N", help="What to run on.")
+@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N]", help="What to run on.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(
     bundle: Path, mutant: str | None, subject: str | None, profile: str | None, device: str, as_json: bool

@@ -41,7 +41,7 @@ OPTIONS = (
     click.option(
         "--require-gpu", is_flag=True, help="Refuse the run if no GPU works on this machine, with the driver's reason."
     ),
-    click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:N", help="What to run on."),
+    click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N]", help="What to run on."),
     click.option("--gpus", metavar="N[,N]…", help="Use these GPUs of the machine, by NVML's indices; by default, all."),
     click.option(
         "--subject",
@@ -207,8 +207,10 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
         raise click.UsageError(
             "--require-gpu speaks of this machine's GPU; leave out --device cpu and --executor slurm"
         )
-    if given.gpus is not None and (slurm is not None or given.device != "auto"):
-        raise click.UsageError("--gpus chooses among the GPUs of this machine; leave out --device and --executor")
+    if given.gpus is not None and (slurm is not None or given.device not in ("auto", "cuda")):
+        raise click.UsageError(
+            "--gpus chooses among the GPUs of this machine; leave out --executor, and say no --device but cuda"
+        )
     if given.isolate:
         _require_isolable(request, project)
     return request

@@ -59,12 +59,13 @@ def fit(requires: Requirements, host: Host, device: str = "auto") -> Fit:
 
     Args:
         requires: as for `shortfalls`.
-        device: what the command line asks for: "auto", "cpu" or "cuda:N". "auto" is a GPU only if one is required.
+        device: what the command line asks for: "auto", "cpu", "cuda" for any GPU, or "cuda:N". "auto" is a GPU only
+            if one is required.
     """
     on_gpu = requires["device"] == "cuda"
     gpus: tuple[Gpu, ...] = ()
     if device != "cpu" and (on_gpu or device != "auto"):
-        wanted = None if device == "auto" else int(device.partition(":")[2] or 0)
+        wanted = int(device.partition(":")[2]) if ":" in device else None
         found = suitable({**requires, "device": "cuda"}, host)
         gpus = tuple(gpu for gpu in found if wanted is None or gpu.index == wanted)
     lacks = shortfalls(requires, host)

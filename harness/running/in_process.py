@@ -72,7 +72,7 @@ def run(
     Args:
         ids: the id of a claim, or several; globs such as "F-APR-*" too.
         profile: "full", "reduced", or "auto": full if this machine meets its requirements, else reduced.
-        device: "cpu", "cuda:N" or "auto".
+        device: "cpu", "cuda", "cuda:N" or "auto".
         mutants: False skips the mutants. A PASS is then unproven (`record.proven` is False).
         seed: the seed of every trial, 0 or more.
         jobs: how many trials run side by side; by default, the plan decides. Trials that measure time run alone.

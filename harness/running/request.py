@@ -17,7 +17,7 @@ from harness.external.choice import External
 __all__ = ["DEVICES", "PROFILES", "RunRequest"]
 
 PROFILES = ("auto", "full", "reduced")
-DEVICES = re.compile("auto|cpu|cuda:[0-9]{1,4}")
+DEVICES = re.compile("auto|cpu|cuda(:[0-9]{1,4})?")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RunRequest:
     profile: str = "auto"
     """One of PROFILES."""
     device: str = "auto"
-    """One of DEVICES: "auto", "cpu" or "cuda:N"."""
+    """One of DEVICES: "auto", "cpu", "cuda" for any GPU, or "cuda:N"."""
     subject: str | None = None
     """The entry point of another subject than the contract's."""
     external: External | None = None
@@ -61,7 +61,7 @@ class RunRequest:
         if self.profile not in PROFILES:
             raise ValueError(f"profile is {', '.join(PROFILES[:-1])} or {PROFILES[-1]}, not {self.profile!r}")
         if not DEVICES.fullmatch(self.device):
-            raise ValueError(f"device is auto, cpu or cuda:N, not {self.device!r}")
+            raise ValueError(f"device is auto, cpu, cuda or cuda:N, not {self.device!r}")
         if self.seed < 0 or (self.jobs is not None and self.jobs < 1):
             raise ValueError(f"seed is 0 or more and jobs 1 or more, not {self.seed} and {self.jobs}")
 
