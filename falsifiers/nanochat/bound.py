@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
+from torch._inductor import config as inductor
 
 from falsifiers.nanochat.reference.model import Gpt, Shape, plain_loss
 from falsifiers.nanochat.subject import BoundAnalysis
@@ -86,6 +87,7 @@ def _product() -> Callable[[], object]:
 
 def _step(asked: Mapping[str, Any]) -> Callable[[], object]:
     """Return a step whose loss and blocks are compiled. All blocks share the code that the first one makes."""
+    inductor.compile_threads = 1  # no pool of processes for a dozen kernels
     with torch.device("cuda"):
         model = Gpt(_shape(asked), torch.compile(plain_loss, dynamic=False)).to(torch.bfloat16)
         tokens = torch.randint(asked["vocabulary"], (asked["rows"], asked["sequence"]))
