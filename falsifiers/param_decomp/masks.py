@@ -55,8 +55,8 @@ def falsify(trial: Trial[Decomposition]) -> None:
 def _site_errors(trial: Trial[Decomposition], name: str, generator: torch.Generator) -> dict[str, float]:
     """The errors of a site that is fully open, closed but for the residual, and in between."""
     config = configuration_of(trial.parameters)
-    weight = trial.subject.target_weights()[name].double()
-    v, u = (trial.subject.components()[f"{name}.{which}"].detach().double() for which in "VU")
+    weight = trial.subject.target_weights()[name].detach().cpu().double()
+    v, u = (trial.subject.components()[f"{name}.{which}"].detach().cpu().double() for which in "VU")
     lead = (config.batch, config.sequence)
     x, lower, source = (
         torch.randn(*lead, weight.shape[0], generator=generator, dtype=torch.float64),
@@ -76,7 +76,8 @@ def _site_errors(trial: Trial[Decomposition], name: str, generator: torch.Genera
     errors = {}
     for case, (importance, drawn, routed, right) in cases.items():
         with trial.subject_fault(), torch.no_grad():
-            output = trial.subject.sites[name](x, trial.subject.masking(importance, drawn, routed))
+            given = (None if one is None else one.to(trial.device) for one in (importance, drawn, routed))
+            output = trial.subject.sites[name](x.to(trial.device), trial.subject.masking(*given)).cpu()
         errors[case] = relative_difference(output, right, right)
     return errors
 

@@ -192,9 +192,9 @@ def _hooked(subject: Trainer, forwards: list[Forward], again: list[Call]) -> Ite
                 site,
                 _copied(arguments[0]),
                 Masking(
-                    masking.mask.detach().clone(),
-                    masking.delta.detach().clone(),
-                    None if masking.route is None else masking.route.detach().clone(),
+                    _on_host(masking.mask),
+                    _on_host(masking.delta),
+                    None if masking.route is None else _on_host(masking.route),
                 ),
                 _copied(output),
             )
@@ -234,6 +234,10 @@ def _slots(subject: Trainer) -> dict[str, dict[str, Tensor]]:
         name: {key: _copied(torch.as_tensor(one)) for key, one in slots.items()}
         for name, slots in subject.slots().items()
     }
+
+
+def _on_host(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", copy=True)
 
 
 def _copied(tensor: Tensor) -> Tensor:

@@ -222,7 +222,7 @@ class FirstSites(_OfK):
 
     def chosen(self, k: Tensor, sites: int) -> Tensor:
         """No subset is drawn."""
-        return torch.arange(sites).reshape(-1, 1, 1) < k
+        return torch.arange(sites, device=k.device).reshape(-1, 1, 1) < k
 
 
 class Blocks(_OfK):
@@ -230,8 +230,8 @@ class Blocks(_OfK):
 
     def chosen(self, k: Tensor, sites: int) -> Tensor:
         """From a place on that differs between positions."""
-        start = torch.arange(k.numel()).reshape(k.shape) * 5
-        return (torch.arange(sites).reshape(-1, 1, 1) - start) % sites < k
+        start = torch.arange(k.numel(), device=k.device).reshape(k.shape) * 5
+        return (torch.arange(sites, device=k.device).reshape(-1, 1, 1) - start) % sites < k
 
 
 class OnePositionForAll(_OtherDraws):

@@ -124,10 +124,10 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
 
 
 def _turned(x: Tensor, base: float) -> Tensor:
-    """Rotary position embedding: dimension i turns with dimension i + width / 2. The angles are those of float32."""
+    """Rotary position embedding: dimension i turns with dimension i + width / 2."""
     half = x.shape[-1] // 2
-    speeds = torch.tensor(base) ** -(torch.arange(0, 2 * half, 2, dtype=torch.float32) / (2 * half))
-    angles = torch.arange(x.shape[-2], dtype=torch.float32)[:, None] * speeds
-    turn = torch.complex(angles.cos().to(x.dtype), angles.sin().to(x.dtype))
+    speeds = base ** -(torch.arange(0, 2 * half, 2, dtype=x.dtype) / (2 * half))
+    angles = torch.arange(x.shape[-2], dtype=x.dtype)[:, None] * speeds
+    turn = torch.complex(angles.cos(), angles.sin())
     turned = torch.complex(x[..., :half].contiguous(), x[..., half:].contiguous()) * turn
     return torch.cat((turned.real, turned.imag), dim=-1)

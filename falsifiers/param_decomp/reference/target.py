@@ -157,9 +157,13 @@ def _split(x: Tensor, heads: int) -> Tensor:
 
 
 def rotations(x: Tensor, width: int, base: float) -> tuple[Tensor, Tensor]:
-    """Cosines and sines [sequence, width] of rotary embeddings, in the dtype of x [rows, sequence, …]."""
-    exponents = torch.arange(0, width, 2, device=x.device, dtype=torch.float32) / width
-    angles = torch.outer(torch.arange(x.shape[1], device=x.device, dtype=torch.float32), base**-exponents)
+    """Cosines and sines [sequence, width] of rotary embeddings, in the dtype of x [rows, sequence, …].
+
+    Half precision is computed in float32.
+    """
+    precise = torch.promote_types(x.dtype, torch.float32)
+    exponents = torch.arange(0, width, 2, device=x.device, dtype=precise) / width
+    angles = torch.outer(torch.arange(x.shape[1], device=x.device, dtype=precise), base**-exponents)
     angles = torch.cat((angles, angles), dim=-1)
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 

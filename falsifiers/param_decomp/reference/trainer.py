@@ -54,8 +54,8 @@ class Decomposition:
         """A normal matrix whose products keep the scale of their inputs."""
         if self.device.type == "meta":
             return torch.empty(rows, columns, device=self.device, dtype=self.dtype)
-        drawn = torch.randn(rows, columns, generator=self.generator, dtype=torch.float64) / math.sqrt(rows)
-        return drawn.to(self.device, self.dtype)
+        drawn = torch.randn(rows, columns, generator=self.generator, dtype=self.dtype).div_(math.sqrt(rows))
+        return drawn.to(self.device)
 
     def first_bias(self, name: str, weight: Tensor) -> Tensor:
         """Zero; the output's is 0.5, so that importances begin on both sides of both ends of [0, 1]."""
@@ -66,7 +66,7 @@ class Decomposition:
         shape = (1, self.config.sequence, self.config.components + 1)
         if self.device.type == "meta":
             return torch.empty(shape, device=self.device, dtype=self.dtype)
-        return torch.rand(shape, generator=self.generator, dtype=torch.float64).to(self.device, self.dtype)
+        return torch.rand(shape, generator=self.generator, dtype=self.dtype).to(self.device)
 
     # What falsifiers look at.
 
