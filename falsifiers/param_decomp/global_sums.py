@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from falsifiers.param_decomp.ranks import run_of_ranks
 from falsifiers.param_decomp.subject import Trainer
-from harness import Setting, Trial
+from harness import NotMeasured, Setting, Trial
 from harness.authoring.shadow_step import Difference, difference, differences, worst
 
 __all__ = ["falsify"]
@@ -20,14 +23,12 @@ Trace = list[dict[str, Any]]
 
 def falsify(trial: Trial[Trainer]) -> None:
     """Train with one rank and with two in processes of their own, and compare every step."""
-    build = type(trial.subject)
-
-    def work(rank: int) -> Trace:
-        return _trace(build, trial.setting, trial.parameters["watched"])
-
+    if trial.device.startswith("cuda") and torch.cuda.device_count() < 2:
+        raise NotMeasured("two ranks need two GPUs")
+    work = partial(_trace, type(trial.subject), trial.setting, trial.parameters["watched"])
     with trial.subject_fault():
-        (alone,) = run_of_ranks(1, work, trial.workspace / "one")
-        ranks = run_of_ranks(2, work, trial.workspace / "two")
+        (alone,) = run_of_ranks(1, work, trial.device, trial.workspace / "one")
+        ranks = run_of_ranks(2, work, trial.device, trial.workspace / "two")
     found = [one for seen in ranks for one in _differences(seen, alone)]
     apart = list(_differences(ranks[1], ranks[0]))
     largest, between = worst(found), worst(apart)
@@ -42,9 +43,9 @@ def falsify(trial: Trial[Trainer]) -> None:
     trial.resolve(device=alone[0]["device"])
 
 
-def _trace(build: Any, setting: Setting, steps: int) -> Trace:
-    """Make steps, and copy what each leaves."""
-    subject: Trainer = build(setting)
+def _trace(build: Any, setting: Setting, steps: int, device: str) -> Trace:
+    """Make steps on a device, and copy what each leaves."""
+    subject: Trainer = build(replace(setting, device=device))
     found = []
     for step in range(1, steps + 1):
         told = dict(subject.step(step))
@@ -54,10 +55,10 @@ def _trace(build: Any, setting: Setting, steps: int) -> Trace:
             {
                 "tokens": subject.batch(step).cpu(),
                 "terms": told,
-                "gradient": {name: one.grad.clone() for name, one in weights.items() if one.grad is not None},
-                "state": {name: one.detach().clone() for name, one in {**weights, **sources}.items()},
+                "gradient": {name: _copied(one.grad) for name, one in weights.items() if one.grad is not None},
+                "state": {name: _copied(one) for name, one in {**weights, **sources}.items()},
                 "slot": {
-                    f"{name}.{key}": torch.as_tensor(one).clone()
+                    f"{name}.{key}": _copied(torch.as_tensor(one))
                     for name, slots in subject.slots().items()
                     for key, one in slots.items()
                 },
@@ -65,6 +66,10 @@ def _trace(build: Any, setting: Setting, steps: int) -> Trace:
             }
         )
     return found
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", copy=True)
 
 
 def _differences(seen: Trace, right: Trace) -> Iterator[Difference]:

@@ -1,4 +1,4 @@
-"""Work done by the ranks of a process group, each in a forked process."""
+"""Work done by the ranks of a process group, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ __all__ = ["run_of_ranks"]
 
 R = TypeVar("R")
 
-_FORK = multiprocessing.get_context("fork")
 _PATIENCE = timedelta(seconds=60)
 
 
-def run_of_ranks(ranks: int, work: Callable[[int], R], folder: Path) -> list[R]:
-    """What `work(rank)` returns in each rank of a gloo group; with one rank there is no group.
+def run_of_ranks(ranks: int, work: Callable[[str], R], device: str, folder: Path) -> list[R]:
+    """What `work(device)` returns in each rank; with one rank there is no group.
 
-    Forks copy the state of torch, so no subject may have computed in this process on a GPU.
+    On the CPU the group's backend is gloo. On GPUs it is NCCL, and each rank has a GPU of its own.
 
     Args:
+        work: gets the rank's device. On GPUs it is pickled, because a process that has used CUDA cannot be forked.
+        device: "cpu" or "cuda:0".
         folder: gets the ranks' store and what they return.
 
     Raises:
         RuntimeError: a rank did not return; its traceback is in the log.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    processes = [_FORK.Process(target=_live, args=(rank, ranks, work, folder)) for rank in range(ranks)]
+    context = multiprocessing.get_context("spawn" if device.startswith("cuda") else "fork")
+    devices = [f"cuda:{rank}" if device.startswith("cuda") else device for rank in range(ranks)]
+    processes = [context.Process(target=_live, args=(rank, devices, work, folder)) for rank in range(ranks)]
     for process in processes:
         process.start()
     for process in processes:
@@ -42,12 +45,16 @@ def run_of_ranks(ranks: int, work: Callable[[int], R], folder: Path) -> list[R]:
     return [torch.load(folder / f"rank-{rank}.pt", weights_only=False) for rank in range(ranks)]
 
 
-def _live(rank: int, ranks: int, work: Callable[[int], R], folder: Path) -> None:
+def _live(rank: int, devices: list[str], work: Callable[[str], R], folder: Path) -> None:
     """The body of a rank's process."""
     torch.set_num_threads(1)
-    if ranks > 1:
+    backend = "gloo"
+    if devices[rank].startswith("cuda"):
+        torch.cuda.set_device(devices[rank])
+        backend = "nccl"
+    if len(devices) > 1:
         store = f"file://{(folder / 'store').resolve()}"
-        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks, timeout=_PATIENCE)
-    torch.save(work(rank), folder / f"rank-{rank}.pt")
-    if ranks > 1:
+        dist.init_process_group(backend, init_method=store, rank=rank, world_size=len(devices), timeout=_PATIENCE)
+    torch.save(work(devices[rank]), folder / f"rank-{rank}.pt")
+    if len(devices) > 1:
         dist.destroy_process_group()

@@ -17,7 +17,7 @@ class Setting:
     parameters: JsonObject
     """Those of the profile, with the overrides of the command line and of the mutant."""
     device: str
-    """"cpu" or "cuda:0"; the process sees no GPU but the leased one."""
+    """"cpu" or "cuda:0"; the process sees no GPU but the leased ones."""
     seed: int
     workspace: Path
     """A folder of this trial alone, removed afterwards."""

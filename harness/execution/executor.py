@@ -40,7 +40,9 @@ class TrialRequest:
     threads: int
     """How many CPU threads the trial may use."""
     gpu: Gpu | None = None
-    """The GPU that the trial sees as its only one; None if it sees none."""
+    """The GPU that the trial sees as its first one; None if it sees none."""
+    others: tuple[Gpu, ...] = ()
+    """The GPUs that it sees after that one."""
     case: JsonObject | None = None
     """The only case to try, for a falsifier that searches; None for a whole search."""
     root: Path | None = None

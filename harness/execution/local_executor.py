@@ -158,8 +158,8 @@ class LocalExecutor:
 
     def _request(self, request: TrialRequest, folder: Path) -> Start:
         # The trial sees the leased GPU as cuda:0. Without a lease on a GPU it sees none.
-        gpu = request.gpu
-        visible = {"CUDA_VISIBLE_DEVICES": "" if gpu is None else gpu.uuid or str(gpu.index)}
+        gpus = () if request.gpu is None else (request.gpu, *request.others)
+        visible = {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid or str(gpu.index) for gpu in gpus)}
         root = request.root or self._project.root
         return Start(
             root=root,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import final
@@ -110,6 +110,7 @@ class ClaimRun:
         if name == events.SUBJECT:
             self.began = datetime.now(UTC)
             self.plan = self._setting.assign(self.plan, demand.gpu(turn.amounts))
+            self.plan = replace(self.plan, others=demand.others(turn.amounts))
             with turn.idle():
                 self._predicted = self._setting.foresee(self.plan)
             self.plan = replace(self.plan, obstacle=foresight.obstacle(self._predicted))
@@ -202,16 +203,20 @@ class ClaimRun:
             self.awaited = "; ".join(named(holders))
             self._emit(events.ClaimWaiting(plan.contract.id, named(holders), name, plan.device.name))
 
-        with lease(
-            plan.gpu or CPU,
-            mode="exclusive" if plan.profile.exclusive else "shared",
-            holder=plan.contract.id,
-            wait_seconds=plan.profile.lease_seconds,
-            memory=self._setting.demand.memory(turn.amounts),
-            on_wait=waiting,
-            interrupted=lambda: self._setting.interruption.requested,
-        ) as held:
-            self._clock.waited += held.waited_seconds
+        # In one order for all claims, so that no two wait for each other.
+        devices = sorted((plan.gpu, *plan.others), key=lambda gpu: gpu.uuid or str(gpu.index)) if plan.gpu else [CPU]
+        with ExitStack() as held:
+            for each in devices:
+                taken = lease(
+                    each,
+                    mode="exclusive" if plan.profile.exclusive else "shared",
+                    holder=plan.contract.id,
+                    wait_seconds=plan.profile.lease_seconds,
+                    memory=self._setting.demand.memory(turn.amounts),
+                    on_wait=waiting,
+                    interrupted=lambda: self._setting.interruption.requested,
+                )
+                self._clock.waited += held.enter_context(taken).waited_seconds
             with turn.idle():
                 turn.resume()
             self.awaited = ""
@@ -314,6 +319,7 @@ class ClaimRun:
             seconds=seconds,
             threads=threads,
             gpu=plan.gpu,
+            others=plan.others,
         )
 
     def _measured(

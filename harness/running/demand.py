@@ -49,8 +49,10 @@ class Demand:
 
     def ways(self, plan: Plan) -> tuple[Amounts, ...]:
         """What a trial of a claim needs on each device that works; on each, if all of its GPUs failed."""
-        working = [gpu for gpu in plan.gpus if _key(gpu) not in self._withdrawn]
-        return tuple(self._on(plan, gpu) for gpu in working or plan.gpus or (None,))
+        found = [gpu for gpu in plan.gpus if _key(gpu) not in self._withdrawn] or list(plan.gpus)
+        others = plan.profile.requires.get("gpus", 1) - 1
+        turned = [(gpu, (found[place + 1 :] + found[:place])[:others]) for place, gpu in enumerate(found)]
+        return tuple(self._on(plan, gpu, more) for gpu, more in turned) or (self._on(plan, None, ()),)
 
     def has_another(self, plan: Plan, amounts: Amounts) -> bool:
         """Whether a claim can run on another device than that of these amounts."""
@@ -76,7 +78,7 @@ class Demand:
 
     def device(self, amounts: Amounts) -> str:
         """The resource that a lease is for: a GPU or the quiet of the host."""
-        return next((key for key in self._gpus if key in amounts), _QUIET)
+        return next((key for key in amounts if key in self._gpus), _QUIET)
 
     def memory(self, amounts: Amounts) -> Memory:
         """What a trial uses of its device's memory."""
@@ -87,11 +89,15 @@ class Demand:
         """The GPU of a trial; None if it has none."""
         return self._gpus.get(self.device(amounts))
 
+    def others(self, amounts: Amounts) -> tuple[Gpu, ...]:
+        """The GPUs that a trial gets besides that one."""
+        return tuple(self._gpus[key] for key in amounts if key in self._gpus)[1:]
+
     def threads(self, amounts: Amounts) -> int:
         """How many CPU threads a trial may use."""
         return max(1, int(amounts[_SLOTS] * self._threads))
 
-    def _on(self, plan: Plan, gpu: Gpu | None) -> Amounts:
+    def _on(self, plan: Plan, gpu: Gpu | None, others: Sequence[Gpu]) -> Amounts:
         requires = plan.profile.requires
         device = _QUIET if gpu is None else _key(gpu)
         # A GPU has its part of the processors, so that trials on other GPUs do not wait for a quiet one.
@@ -102,6 +108,8 @@ class Demand:
             device: self._slots if plan.profile.exclusive else 1,
             memory: requires.get("memory_gib", 0.0),
             _DISK: requires.get("disk_gib", 0.0),
+            **{_key(one): self._slots if plan.profile.exclusive else 1 for one in others},
+            **{f"{_key(one)} {_MEMORY}": requires.get("memory_gib", 0.0) for one in others},
         }
 
 

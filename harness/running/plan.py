@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from harness.base.device import Device, DeviceClass
 from harness.base.strictjson import JsonObject
@@ -33,6 +33,8 @@ class Plan:
     """The GPU that the trials get; None if they run on the CPU."""
     gpus: tuple[Gpu, ...]
     """Those that the claim can run on, `gpu` among them."""
+    others: tuple[Gpu, ...] = field(default=(), kw_only=True)
+    """The GPUs that the trials get besides `gpu`, if the profile requires several."""
     device: Device
     parameters: JsonObject
     parallel: int
