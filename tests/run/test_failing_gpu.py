@@ -1,4 +1,4 @@
-"""A GPU that fails is taken out of the pool. Its claims run on another one, and their records say so."""
+"""Claims on several GPUs: one that fails is taken out of the pool, and its claims run on another one."""
 
 from __future__ import annotations
 
@@ -107,6 +107,23 @@ def test_what_waits_for_the_failed_gpu_moves(bench: Callable[..., Bench], driver
     records = whole.run(*others, profile="reduced", jobs=1).records
     assert {(record.verdict, record.device.uuid) for record in records} == {(Verdict.PASS, "GPU-1")}
     assert [uuid for _, uuid in ran].count("GPU-0") == 1
+
+
+def test_a_claim_that_needs_two_gpus_gets_both(bench: Callable[..., Bench], driver: ModuleType) -> None:
+    """Each of its trials, one after the other because of their memory; the first GPU is the device."""
+    ran: list[tuple[str, ...]] = []
+
+    def behave(request: TrialRequest) -> Mapping[str, Any]:
+        assert request.gpu is not None
+        ran.append(tuple(gpu.uuid for gpu in (request.gpu, *request.others)))
+        return honest(request)
+
+    whole = bench(behave)
+    claim = on_gpus(whole)
+    profile = replace(claim.profiles["reduced"], requires={"device": "cuda", "gpus": 2, "memory_gib": 100})
+    record = only(whole.run(replace(claim, profiles={"reduced": profile}), profile="reduced", jobs=4))
+    assert (record.verdict, record.device.uuid) == (Verdict.PASS, ran[0][0])
+    assert [set(uuids) for uuids in ran] == [{"GPU-0", "GPU-1"}] * 2
 
 
 def test_what_a_program_can_cause_is_the_subjects_fault(bench: Callable[..., Bench], driver: ModuleType) -> None:
