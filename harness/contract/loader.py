@@ -7,6 +7,7 @@ references stay inside the file, and regular expressions run in linear time.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -125,6 +126,8 @@ def _mutant(document: JsonObject) -> Mutant:
         document["defect"],
         document.get("requires", {}),
         document.get("parameters", {}),
+        document.get("memory_gib", math.inf),
+        document.get("lease") == "shared",
     )
 
 

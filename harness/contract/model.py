@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,10 @@ class Mutant:
     defect: str
     requires: Requirements
     parameters: JsonObject
+    memory_gib: float = math.inf
+    """Memory that its trial uses, if it is less than the profile requires."""
+    shares: bool = False
+    """Whether its trial shares the device although the subject's does not."""
 
 
 @dataclass(frozen=True)

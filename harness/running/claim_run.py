@@ -196,6 +196,7 @@ class ClaimRun:
     def _leased(self, turn: Turn, name: str) -> Iterator[None]:
         """Hold the device. While another process has it, the run uses the other resources for other trials."""
         plan, device = self.plan, self._setting.demand.device(turn.amounts)
+        shares = name != events.SUBJECT and self._mutant(name).shares
 
         def waiting(holders: tuple[Holder, ...]) -> None:
             turn.is_idle = True
@@ -209,7 +210,7 @@ class ClaimRun:
             for each in devices:
                 taken = lease(
                     each,
-                    mode="exclusive" if plan.profile.exclusive else "shared",
+                    mode="exclusive" if plan.profile.exclusive and not shares else "shared",
                     holder=plan.contract.id,
                     wait_seconds=plan.profile.lease_seconds,
                     memory=self._setting.demand.memory(turn.amounts),
@@ -286,10 +287,14 @@ class ClaimRun:
         if is_done:
             setting.seal(self)
         # All trials of a claim run on one device, for the verdict speaks of that.
-        expected = {one.id: setting.expected(self.plan, one.id) for one in following}
         return [
-            Task(f"{self.index} {one}", (turn.amounts,), (*self._rank, -seconds), seconds)
-            for one, seconds in expected.items()
+            Task(
+                f"{self.index} {one.id}",
+                (setting.demand.of_mutant(one, turn.amounts),),
+                (*self._rank, -(seconds := setting.expected(self.plan, one.id))),
+                seconds,
+            )
+            for one in following
         ]
 
     def _again(self, name: str) -> Sequence[Task]:

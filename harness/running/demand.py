@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
+from harness.contract import Mutant
 from harness.execution.lease import Memory, strangers
 from harness.machine.health import Health
 from harness.machine.host import Gpu, Host
@@ -53,6 +54,12 @@ class Demand:
         others = plan.profile.requires.get("gpus", 1) - 1
         turned = [(gpu, (found[place + 1 :] + found[:place])[:others]) for place, gpu in enumerate(found)]
         return tuple(self._on(plan, gpu, more) for gpu, more in turned) or (self._on(plan, None, ()),)
+
+    def of_mutant(self, mutant: Mutant, subject: Amounts) -> Amounts:
+        """What a mutant's trial needs on the devices of its subject, by the needs of the subject's trial."""
+        less = {key: min(one, mutant.memory_gib) if key.endswith(_MEMORY) else one for key, one in subject.items()}
+        shared = {_SLOTS, _QUIET, *self._gpus}.intersection(subject) if mutant.shares else ()
+        return {**less, **dict.fromkeys(shared, 1)}
 
     def has_another(self, plan: Plan, amounts: Amounts) -> bool:
         """Whether a claim can run on another device than that of these amounts."""

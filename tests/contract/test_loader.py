@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,15 @@ def test_an_error_counts_its_problems(count: int, words: str) -> None:
     """The first line names the file."""
     error = ContractError(Path("one.json"), [Problem("/a", "wrong", "right")] * count)
     assert str(error).splitlines()[0] == f"one.json: {words}"
+
+
+def test_a_mutant_can_use_less_than_the_subject() -> None:
+    """Without a word of its own it needs what the profile requires."""
+    content = document()
+    plain = content["mutants"][0]
+    content["mutants"] = [plain, plain | {"id": "small", "memory_gib": 2.5, "lease": "shared"}]
+    loaded = contract_of(content)
+    assert [(one.memory_gib, one.shares) for one in loaded.mutants] == [(math.inf, False), (2.5, True)]
 
 
 def test_a_profile_can_have_a_lease_of_its_own() -> None:

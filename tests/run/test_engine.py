@@ -142,6 +142,52 @@ def test_only_a_claim_that_measures_time_has_the_device_alone(
     assert free == [is_free, is_free]
 
 
+def test_a_mutant_can_share_the_device_of_a_claim_that_measures_time(bench: Callable[..., Bench]) -> None:
+    """The subject has it alone. Two mutants that look at no time run at once; the third one is alone again."""
+    free: dict[str, bool] = {}
+    both = threading.Barrier(2)
+
+    def behave(request: TrialRequest) -> Mapping[str, Any]:
+        try:
+            with lease(CPU, mode="shared", holder="F-OTHER-001", wait_seconds=0):
+                free[str(request.parameters["name"])] = True
+        except LeaseUnavailable:
+            free[str(request.parameters["name"])] = False
+        if request.parameters["name"] in ("one", "other"):
+            both.wait(60)
+        return honest(request)
+
+    whole = bench(behave)
+    (mutant,) = whole.contract.mutants
+    mutants = tuple(
+        replace(mutant, id=name, parameters={"name": name}, shares=name != "timed")
+        for name in ("one", "other", "timed")
+    )
+    whole.run(replace(timed(whole.contract), mutants=mutants), parameters={"name": "subject"}, jobs=2)
+    assert free == {"subject": False, "one": True, "other": True, "timed": False}
+
+
+def test_a_mutant_that_uses_less_memory_leaves_room_for_others(bench: Callable[..., Bench]) -> None:
+    """Of a profile that fills the GPU, two small mutants run at once."""
+    whole = bench(honest)
+    gpu = Gpu(0, "GPU-0", "NVIDIA Test", "9.0", 80 << 30, "NVML", False)
+    whole.engine._host = replace(whole.engine._host, gpus=(gpu,), cpu_count=8)
+    both = threading.Barrier(2)
+
+    def behave(request: TrialRequest) -> Mapping[str, Any]:
+        if not request.subject.endswith(":Sorter"):
+            both.wait(60)
+        return honest(request)
+
+    whole.executor.behave = behave
+    (mutant,) = whole.contract.mutants
+    on_gpu = replace(whole.contract.profiles["reduced"], requires={"device": "cuda", "memory_gib": 60})
+    mutants = tuple(replace(mutant, id=name, memory_gib=20) for name in ("one", "other"))
+    small = replace(whole.contract, profiles={"reduced": on_gpu}, mutants=mutants)
+    record = only(whole.run(small, profile="reduced", jobs=2))
+    assert [one.fate for one in record.mutants] == [Fate.KILLED] * 2
+
+
 def test_subject_and_mutants_share_parameters_and_seed(bench: Callable[..., Bench]) -> None:
     """Overrides reach every trial. Only a mutant's own parameters differ."""
     requests: list[TrialRequest] = []
