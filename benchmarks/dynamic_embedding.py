@@ -11,6 +11,7 @@ the arm's time to ours with its 99 % interval. At last, rows of all arms are com
 "lookup" is one without training. "update" is a training lookup, its backward pass and the optimizer's step, with no new
 keys. "touch" is the search of a training lookup alone, for keys that are there, and for new ones, which evict. "host"
 has its rows in pinned host memory and a 16th of them on the device. --sweep first times blocks for the kernels.
+--profile first counts each arm's kernels and how often the host waits for the device, and how long either works.
 
 With --ranks 2, two processes share a table, by NCCL on two GPUs, by gloo on the CPU. First they train small ones beside
 a model in float64, one for each optimizer; then the large one is timed beside a table of each rank alone. Without CUDA,
@@ -35,9 +36,10 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as processes
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 
 from falsifiers.recsys.dynamic_tables import Recipe
-from falsifiers.recsys.reference import bucket_index, dynamic_table
+from falsifiers.recsys.reference import bucket_index, table_launch
 from falsifiers.recsys.reference.dynamic_table import DynamicTable
 from falsifiers.recsys.reference.sharded_table import ShardedTable
 from falsifiers.recsys.reference.tables import TritonTables
@@ -86,6 +88,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20 if cuda else 2)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--sweep", action="store_true", help="time our kernels with other blocks")
+    parser.add_argument("--profile", action="store_true", help="count launches and waits of each arm")
     parser.add_argument("--json", type=Path, help="also write everything to this file")
     given = parser.parse_args()
     if given.ranks > 1:
@@ -101,6 +104,8 @@ def main() -> None:
         for batch in given.batches:
             if given.sweep:
                 sweep(tables, Keys(given.rows, batch, given.exponent, device), given.rounds)
+            if given.profile:
+                profiled(tables, Keys(given.rows, batch, given.exponent, device))
             results[f"{optimizer} {batch}"] = measure(tables, Keys(given.rows, batch, given.exponent, device), given)
             if given.json:
                 given.json.write_text(json.dumps(results, indent=1))
@@ -225,17 +230,16 @@ def measure(tables: Tables, keys: Keys, given: argparse.Namespace) -> dict[str, 
 def sweep(tables: Tables, keys: Keys, rounds: int) -> None:
     """Print how long lookups and steps take with other blocks of keys and of rows."""
     table, batch = tables.ours, keys.names[keys.rows[0]]
-    places = table.places(batch)
+    touched = table.touch(batch)
     slopes = torch.zeros(len(batch), table.recipe.dim, device=tables.device)
     kinds: dict[str, tuple[Any, str, tuple[tuple[int, int], ...], Arm]] = {
         "find": (bucket_index, "KEYS", ((8, 4), (16, 4), (32, 4), (32, 8), (64, 8)), lambda: table.index.find(batch)),
         "gather": (
-            dynamic_table, "ROWS", ((2, 1), (4, 1), (4, 4), (8, 4), (16, 4), (32, 8)),
-            lambda: table.gather(places, table.recipe.dim),
+            table_launch, "ROWS", ((2, 1), (4, 1), (4, 4), (8, 4), (16, 4), (32, 8)), lambda: table.spread(touched),
         ),
         "step": (
-            dynamic_table, "ROWS", ((1, 1), (2, 2), (4, 4), (8, 4), (16, 8)),
-            lambda: table.update(batch, slopes, places),
+            table_launch, "ROWS", ((1, 1), (2, 1), (2, 2), (4, 2), (4, 4), (8, 4), (16, 8)),
+            lambda: table.update(touched, slopes),
         ),
     }  # fmt: skip
     for name, (module, constant, sizes, arm) in kinds.items():
@@ -247,6 +251,41 @@ def sweep(tables: Tables, keys: Keys, rounds: int) -> None:
         arms: dict[str, Arm] = {f"{size[0]}/{size[1]}": lambda size=size: sized(size) for size in sizes}  # type: ignore[misc]
         timing = interleave(arms, rounds=rounds, warmup=2, seed=0, synchronize=synchronize)
         shown(name, timing, arms, next(iter(arms)), len(batch))
+
+
+def profiled(tables: Tables, keys: Keys) -> None:
+    """Print what each arm launches and waits for, and the kernels that take longest."""
+    slopes = torch.randn(keys.rows.shape[1], tables.bag.embedding_dim, device=tables.device) / 100.0
+    arms = {f"lookup {name}": arm for name, arm in lookups(tables, keys).items()}
+    arms |= {f"update {name}": arm for name, arm in updates(tables, keys, slopes).items()}
+    calls = 5
+    print(f"\n{tables.optimizer}, batches of {keys.rows.shape[1]}, for each call", flush=True)
+    for name, arm in arms.items():
+        for _ in range(3):
+            arm()
+        synchronize()
+        began = time.perf_counter()
+        for _ in range(calls):
+            arm()
+        host = time.perf_counter() - began
+        synchronize()
+        kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+        with profile(activities=kinds) as seen:
+            for _ in range(calls):
+                arm()
+        events = seen.events() or []
+        kernels = [one for one in events if one.device_type == torch.autograd.DeviceType.CUDA]
+        waits = sum(one.name == "cudaStreamSynchronize" for one in events)
+        busy: dict[str, list[float]] = {}
+        for one in kernels:
+            busy.setdefault(one.name, []).append(one.time_range.elapsed_us())
+        total = sum(map(sum, busy.values()))
+        print(
+            f"{name:>22}: {len(kernels) / calls:5.1f} kernels and copies, {waits / calls:4.1f} waits, "
+            f"host {host / calls * 1e6:7.0f} us, device {total / calls:7.0f} us", flush=True,
+        )  # fmt: skip
+        for kernel, times in sorted(busy.items(), key=lambda one: -sum(one[1]))[:9]:
+            print(f"{len(times) / calls:30.1f} x {sum(times) / len(times):8.1f} us  {kernel[:80]}", flush=True)
 
 
 def shown(kind: str, timing: Timing, arms: Any, to: str, batch: int) -> dict[str, Any]:

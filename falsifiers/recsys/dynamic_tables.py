@@ -14,8 +14,8 @@ A training lookup joins equal keys of its batch. It sets the score of keys that 
 
 1. If the distinct new keys would make the table hold more than half of its slots, it doubles until they do not, or
    until it has `most_buckets`.
-2. In each bucket, the smallest new keys come first. They take free slots, then those of the keys with the lowest score
-   (of equal scores, the smallest key). A key of the same batch is never evicted.
+2. In each bucket, new keys come in the order of their hash from its lowest bit. They take free slots, then those of the
+   keys with the lowest score (of equal scores, the smallest key). A key of the same batch is never evicted.
 3. A key that finds no slot is not inserted. Its row is 0 and gets no gradient.
 """
 

@@ -28,6 +28,11 @@ def mixed(key: int) -> int:
     return word ^ (word >> 33)
 
 
+def turned(key: int) -> int:
+    """Return the bits of a key's hash from the lowest to the highest."""
+    return int(f"{mixed(key):064b}"[::-1], 2)
+
+
 def owner_of(key: int, ranks: int) -> int:
     """Return the rank that has a key."""
     return (mixed(key) >> 32) % ranks
@@ -95,7 +100,7 @@ class Model:
         times: dict[int, int] = {}
         for key in keys:
             times[key] = times.get(key, 0) + 1
-        new = sorted(key for key in times if key not in self.entries)
+        new = sorted((key for key in times if key not in self.entries), key=turned)
         self.grow(len(new))
         for key, number in times.items():
             if key in self.entries:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
-from falsifiers.recsys.reference import table_kernels
-from falsifiers.recsys.reference.interpreter import interpreted
+from falsifiers.recsys.reference.key_groups import KeyGroups
+from falsifiers.recsys.reference.table_launch import aligned, launch
 
-__all__ = ["KEYS", "SLOTS", "BucketIndex", "Fresh", "Inserted", "launch"]
+__all__ = ["SLOTS", "Asked", "BucketIndex"]
 
 SLOTS = 128
 KEYS = (32, 4)
@@ -20,35 +19,23 @@ KEYS = (32, 4)
 
 
 @dataclass(frozen=True)
-class Fresh:
-    """Distinct new keys, in order.
+class Asked:
+    """What an index has for the groups of a batch.
 
     Attributes:
-        keys: [n] int64.
-        counts: [n] int64, how often each occurs.
-        items: which items of the batch have a new key.
-        places: for each of these items, its key's place in `keys`.
-    """
-
-    keys: Tensor
-    counts: Tensor
-    items: Tensor
-    places: Tensor
-
-
-@dataclass(frozen=True)
-class Inserted:
-    """What became of new keys.
-
-    Attributes:
-        slots: of each key, -1 if it has none.
-        freed: the slots that had another key before.
-        gone: these other keys.
+        slots: [n] int64, of each group's key; -1 if it has none.
+        fresh: [n] int8: 0 if the key was there or is not wanted, 1 if it is new, 2 if another one has left for it.
+        gone: [n] int64, which one.
     """
 
     slots: Tensor
-    freed: Tensor
+    fresh: Tensor
     gone: Tensor
+
+    @property
+    def took(self) -> Tensor:
+        """Which groups took another key's slot, [n] bool."""
+        return self.fresh == 2
 
 
 class BucketIndex:
@@ -57,15 +44,15 @@ class BucketIndex:
     Attributes:
         digests, keys, scores, batches: [slots], as `table_kernels` says.
         batch: the number of the present batch, whose keys are not evicted.
-        size: how many keys there are.
-        version: another number whenever a key may have got or lost a slot.
+        number: how many keys there are, on the device.
     """
 
     def __init__(self, buckets: int, device: torch.device) -> None:
         """`buckets` is a power of two."""
         if buckets < 1 or buckets & (buckets - 1):
             raise ValueError(f"{buckets} buckets: their number must be a power of two")
-        self.device, self.size, self.batch, self.version = device, 0, 0, 0
+        self.device, self.batch = device, 0
+        self.number = torch.zeros(1, dtype=torch.int64, device=device)
         self._allocate(buckets)
 
     @property
@@ -78,59 +65,68 @@ class BucketIndex:
         """Of 128 slots."""
         return len(self.keys) // SLOTS
 
-    def find(self, keys: Tensor) -> Tensor:
-        """Return the slot of each key, -1 for those that are not there."""
-        return self._find(keys, touch=False, counted=False, score=0, weights=None)
+    @property
+    def size(self) -> int:
+        """How many keys there are. The host waits."""
+        return int(self.number)
 
-    def touch(self, keys: Tensor, score: int | None, weights: Tensor | None = None) -> Tensor:
-        """Return the slot of each key, and note that the batch asks for it.
+    def find(self, keys: Tensor, groups: KeyGroups | None = None, among: Tensor | None = None) -> Tensor:
+        """Return the slot of each key, -1 for those that are not there.
+
+        Args:
+            groups: the keys are theirs.
+            among: [n] bool, for which of them to look.
+        """
+        keys, n = aligned(keys), len(keys)
+        slots, (block, warps) = torch.empty_like(keys), self._searched(n)
+        launch(
+            "find", self.device, triton.cdiv(n, block),
+            keys, keys if groups is None else groups.groups, keys if among is None else among, n, slots,
+            self.digests, self.keys, self.buckets,
+            grouped=groups is not None, some=among is not None, block=block, warps=warps,
+        )  # fmt: skip
+        return slots
+
+    def touch(self, of: KeyGroups, score: int | None, among: Tensor | None = None) -> Asked:
+        """Find the groups' keys, and note that the batch asks for them.
 
         Args:
             score: of all keys; None if each occurrence adds one.
-            weights: what each occurrence adds instead of one, int64.
+            among: [n] bool, which of them the batch wants.
         """
-        return self._find(keys, touch=True, counted=score is None, score=score or 0, weights=weights)
-
-    def fresh(self, keys: Tensor, slots: Tensor, weights: Tensor | None = None) -> Fresh | None:
-        """Return the distinct keys that have no slot; None if all have one. The host waits for their number."""
-        items = (slots < 0).nonzero().squeeze(1)
-        if not len(items):
-            return None
-        distinct, places, counts = keys[items].unique(return_inverse=True, return_counts=True)
-        if weights is not None:
-            counts = torch.zeros_like(distinct).index_add_(0, places, weights[items])
-        return Fresh(distinct, counts, items, places)
-
-    def insert(self, keys: Tensor, scores: Tensor) -> Inserted:
-        """Insert distinct keys, in order, which are not there."""
-        self.version += 1
-        order = (self.hashes(keys) & (self.buckets - 1)).sort(stable=True)
-        which, counts = order.values.unique_consecutive(return_counts=True)
-        found = torch.full_like(keys, -1)
-        evicted = torch.zeros(len(keys), dtype=torch.int8, device=self.device)
-        gone = torch.empty_like(keys)
+        n = len(of)
+        asked = Asked(
+            torch.empty_like(of.keys), torch.empty(n, dtype=torch.int8, device=self.device), torch.empty_like(of.keys)
+        )
+        block, warps = self._searched(n)
         launch(
-            "insert", self.device, len(which),
-            which, counts.cumsum(0) - counts, counts, keys[order.indices], scores[order.indices], found, evicted, gone,
-            self.digests, self.keys, self.scores, self.batches, self.batch, warps=8,
+            "touch", self.device, triton.cdiv(n, block),
+            of.keys, of.groups, of.keys if among is None else among, n, asked.slots, asked.fresh, of.starts, of.totals,
+            self.digests, self.keys, self.scores, self.batches, self.buckets, score or 0, self.batch,
+            some=among is not None, counted=score is None, weighted=of.weighted, block=block, warps=warps,
         )  # fmt: skip
-        slots = torch.empty_like(found)
-        slots[order.indices] = found
-        out = evicted.nonzero().squeeze(1)
-        self.size += int((found >= 0).sum()) - len(out)
-        return Inserted(slots, found[out], gone[out])
+        return asked
 
-    def remove(self, keys: Tensor) -> None:
-        """Free the slots of keys, of which some may not be there."""
-        self.version += 1
-        slots = self.find(keys)
-        slots = slots[slots >= 0]
-        self.digests[slots] = 0
-        self.size -= len(slots)
+    def insert(self, of: KeyGroups, asked: Asked, score: int | None) -> None:
+        """Insert the fresh keys of a batch, and note in `asked` what became of them."""
+        block, chunk = (64, 32) if self.device.type == "cuda" else (triton.next_power_of_2(min(len(of), 256) or 1), 128)
+        launch(
+            "insert", self.device, triton.cdiv(len(of), block),
+            of.keys, of.groups, len(of), asked.slots, asked.fresh, asked.gone, of.starts, of.totals,
+            self.digests, self.keys, self.scores, self.batches, self.number, self.buckets, score or 0, self.batch,
+            counted=score is None, weighted=of.weighted, block=block, chunk=chunk, warps=8,
+        )  # fmt: skip
+
+    def remove(self, of: KeyGroups, slots: Tensor) -> None:
+        """Free slots [n], one of each group, or -1."""
+        block = 1024
+        launch(
+            "remove", self.device, triton.cdiv(len(of), block),
+            slots, of.groups, len(of), self.digests, self.number, block=block,
+        )  # fmt: skip
 
     def double(self) -> Tensor:
         """Double the buckets; return the new slot of each old one, -1 for free ones."""
-        self.version += 1
         before = (self.digests, self.keys, self.scores, self.batches)
         moved, programs = torch.empty_like(self.keys), self.buckets
         self._allocate(2 * programs)
@@ -139,25 +135,11 @@ class BucketIndex:
         return moved
 
     def occupied(self) -> Tensor:
-        """Return the slots that have a key."""
+        """Return the slots that have a key. The host waits for their number."""
         return self.digests.nonzero().squeeze(1)
 
-    def hashes(self, keys: Tensor) -> Tensor:
-        """Return the hash of each key, whose lowest bits say its bucket."""
-        out, block = torch.empty_like(keys), 1024 if self.device.type == "cuda" else 256
-        launch("hashes", self.device, triton.cdiv(len(keys), block), keys, len(keys), out, block=block)
-        return out
-
-    def _find(self, keys: Tensor, *, touch: bool, counted: bool, score: int, weights: Tensor | None) -> Tensor:
-        slots = torch.empty_like(keys)
-        block, warps = KEYS if self.device.type == "cuda" else (triton.next_power_of_2(min(len(keys), 256) or 1), 4)
-        launch(
-            "find", self.device, triton.cdiv(len(keys), block),
-            keys, len(keys), slots, self.digests, self.keys, self.scores, self.batches, self.buckets, score, self.batch,
-            keys if weights is None else weights,
-            touch=touch, counted=counted, weighted=weights is not None, block=block, warps=warps,
-        )  # fmt: skip
-        return slots
+    def _searched(self, keys: int) -> tuple[int, int]:
+        return KEYS if self.device.type == "cuda" else (triton.next_power_of_2(min(keys, 256) or 1), 4)
 
     def _allocate(self, buckets: int) -> None:
         slots = buckets * SLOTS
@@ -165,14 +147,3 @@ class BucketIndex:
         self.keys, self.scores, self.batches = (
             torch.zeros(slots, dtype=torch.int64, device=self.device) for _ in range(3)
         )
-
-
-def launch(name: str, device: torch.device, programs: int, *arguments: Any, warps: int = 4, **constants: Any) -> None:
-    """Run a kernel of `table_kernels`; compiled on CUDA, interpreted on a CPU."""
-    if not programs:
-        return
-    if device.type != "cuda":
-        getattr(interpreted(table_kernels), name)[(programs,)](*arguments, **constants)
-        return
-    with torch.cuda.device(device):
-        getattr(table_kernels, name)[(programs,)](*arguments, **constants, num_warps=warps)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +24,33 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from falsifiers.recsys.dynamic_tables import Recipe
-from falsifiers.recsys.reference.bucket_index import BucketIndex, Fresh, launch
-from falsifiers.recsys.reference.table_kernels import NOWHERE
+from falsifiers.recsys.reference.bucket_index import Asked, BucketIndex
+from falsifiers.recsys.reference.key_groups import PIECE, KeyGroups, grouped, pieces
+from falsifiers.recsys.reference.table_launch import aligned, launch_rows
 
-__all__ = ["ROWS", "DynamicTable"]
+__all__ = ["Batch", "DynamicTable", "spread_rows"]
 
-_RULES = {"sgd": 0, "adagrad": 1, "rowwise_adagrad": 2, "adam": 3}
+_RULES = {"sgd": 0, "adagrad": 1, "rowwise_adagrad": 2, "adam": 3, "none": 4}
 _KINDS = {"uniform": 0, "normal": 1, "constant": 2}
-ROWS = (4, 4)
-"""Of a program that reads or writes rows, and its warps, on a GPU."""
-_PIECE = 32
-"""Longer runs of gradients of one key are summed in pieces, side by side."""
 _ALIGNED = 4
 """Rows begin at multiples of so many numbers, which is 16 bytes."""
+_PROGRAMS = 132 * 16
+"""That update rows, one block after another: as many as an H200 has at a time."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A training lookup.
+
+    Attributes:
+        of: its keys.
+        places: [n] int64, where the row of each group is, as the kernels' module says.
+        version: the table's, for which the places are right.
+    """
+
+    of: KeyGroups
+    places: Tensor
+    version: int
 
 
 class DynamicTable:
@@ -50,8 +65,10 @@ class DynamicTable:
     def __init__(self, recipe: Recipe, device: str | torch.device) -> None:
         """Make an empty table."""
         self.recipe, self.device = recipe, torch.device(device)
+        if self.device.type == "cuda" and self.device.index is None:
+            self.device = torch.device("cuda", torch.cuda.current_device())
         self.updates = self.lookups = 0
-        self._time = 0
+        self._time = self._version = self._most = 0
         self._state = {"sum": recipe.dim} if recipe.optimizer == "adagrad" else {}
         self._state |= {"sum": 1} if recipe.optimizer == "rowwise_adagrad" else {}
         self._state |= {"m": recipe.dim, "v": recipe.dim} if recipe.optimizer == "adam" else {}
@@ -81,26 +98,23 @@ class DynamicTable:
             score: of the keys, if the recipe says "custom".
             weights: [n] int64, how many occurrences each item stands for.
         """
-        places = self.touch(keys, score, weights)
-        return _Rows.apply(self._anchor, self, keys, places)  # type: ignore[no-untyped-call,no-any-return]
+        batch = self.touch(keys, score, weights)
+        return _Rows.apply(self._anchor, self, batch)  # type: ignore[no-untyped-call,no-any-return]
 
     def evaluate(self, keys: Tensor) -> Tensor:
         """Return rows [n, dim], 0 for unknown keys."""
         return self.gather(self.places(keys), self.recipe.dim)
 
-    def touch(self, keys: Tensor, score: int | None = None, weights: Tensor | None = None) -> Tensor:
-        """Insert keys that are not there, set scores, bring rows to the device, and return the keys' places."""
+    def touch(self, keys: Tensor, score: int | None = None, weights: Tensor | None = None) -> Batch:
+        """Insert keys that are not there, set scores, and bring rows to the device."""
         self.lookups += 1
-        self.index.batch += 1
-        now = self.score(score)
-        slots = self.index.touch(keys, now, weights)
-        fresh = self.index.fresh(keys, slots, weights)
-        if fresh is not None:
-            self._make_room(len(fresh.keys))
-            self._insert(fresh, fresh.counts if now is None else torch.full_like(fresh.keys, now))
-        if self.cache is not None:
-            self._fetch(self.cache, keys)
-        return slots if fresh is None and self.cache is None else self.places(keys)
+        now, of = self.score(score), self.grouped(keys, weights)
+        asked = self._ask(of, now)
+        return Batch(of, asked.slots if self.cache is None else self._fetch(self.cache, of, asked), self._version)
+
+    def grouped(self, keys: Tensor, weights: Tensor | None) -> KeyGroups:
+        """Return the keys in groups of equal ones."""
+        return grouped(keys, weights)
 
     def score(self, given: int | None) -> int | None:
         """Return the score of this lookup's keys; None where occurrences are counted."""
@@ -112,17 +126,10 @@ class DynamicTable:
             raise ValueError("each training lookup needs a score")
         return {"lfu": None, "step": self.lookups, "custom": given}[kind]
 
-    def version(self) -> tuple[int, int]:
-        """Return another value whenever places may have changed."""
-        return self.index.version, self.cache.version if self.cache is not None else 0
-
-    def places(self, keys: Tensor) -> Tensor:
-        """Return where the newest rows of keys are, as the kernels' module says."""
-        slots = self.index.find(keys)
-        if self.cache is None:
-            return torch.where(slots < 0, NOWHERE, slots)
-        near = self.cache.find(keys)
-        return torch.where(near >= 0, near, torch.where(slots < 0, NOWHERE, -1 - slots))
+    def places(self, keys: Tensor, of: KeyGroups | None = None) -> Tensor:
+        """Return where the newest rows of keys are, or of groups with these keys."""
+        slots = self.index.find(keys, of)
+        return slots if self.cache is None else _joined(self.cache.find(keys, of), slots)
 
     def gather(self, places: Tensor, width: int) -> Tensor:
         """Return the first numbers of rows at places, [n, width]."""
@@ -130,37 +137,37 @@ class DynamicTable:
         self._copy(self.near, places, out, None, width)
         return out
 
-    def update(self, keys: Tensor, gradients: Tensor, places: Tensor | None = None) -> None:
-        """Make an optimizer's step with gradients [n, dim]; those of equal keys are summed.
-
-        Args:
-            places: of the keys, if they are known.
-        """
-        self.updates += 1
-        recipe, gradients = self.recipe, gradients.contiguous()
-        order = (self.places(keys) if places is None else places).sort(stable=True)
-        distinct, counts = order.values.unique_consecutive(return_counts=True)
-        starts = counts.cumsum(0) - counts
-        pieces, piece_starts, piece_counts = self._in_pieces(gradients, order.indices, starts, counts)
-        self._launch(
-            "step", len(distinct), recipe.dim,
-            self.near, self.rows, distinct, gradients, order.indices, starts, counts.where(piece_counts == 0, 0),
-            pieces, piece_starts, piece_counts, len(distinct),
-            recipe.rate, recipe.eps, 1.0 / (1.0 - 0.9**self.updates), 1.0 / (1.0 - 0.999**self.updates),
-            width=self.width, dim=recipe.dim, rule=_RULES[recipe.optimizer], tiered=self.cache is not None,
-            longest=self._longest(counts),
+    def spread(self, batch: Batch) -> Tensor:
+        """Return the row of each item of a batch, [n, dim]."""
+        return spread_rows(
+            batch.of, self.near, self.rows, batch.places, self.width, self.recipe.dim, tiered=self.cache is not None
         )  # fmt: skip
 
-    def summed(self, rows: Tensor, places: Tensor, number: int) -> Tensor:
-        """Return the sums [number, dim] of the rows [n, dim] of each place, in their order."""
-        order, counts = places.sort(stable=True).indices, places.bincount(minlength=number)
-        starts = counts.cumsum(0) - counts
-        rows = rows.contiguous()
-        pieces, piece_starts, piece_counts = self._in_pieces(rows, order, starts, counts)
-        out = self._sums(rows, order, starts, counts.where(piece_counts == 0, 0))
-        long = (piece_counts > 0).nonzero().squeeze(1)
-        out[long] = self._sums(pieces, None, piece_starts[long], piece_counts[long])
+    def update(self, batch: Batch, gradients: Tensor) -> None:
+        """Make an optimizer's step with the gradients [n, dim] of a batch; those of equal keys are summed."""
+        self.updates += 1
+        of = batch.of
+        places = batch.places if batch.version == self._version else self.places(of.keys, of)
+        self._step(of, gradients, self.near, places, self.recipe.optimizer, self.width)
+
+    def summed(self, of: KeyGroups, gradients: Tensor) -> Tensor:
+        """Return the sum of each group's gradients, [n, dim]."""
+        out = torch.empty(len(of), self.recipe.dim, device=self.device)
+        self._step(of, gradients, out, of.keys, "none", self.recipe.dim)
         return out
+
+    def _step(self, of: KeyGroups, gradients: Tensor, near: Tensor, places: Tensor, rule: str, width: int) -> None:
+        """Sum gradients, and update rows with them."""
+        recipe, gradients = self.recipe, aligned(gradients)
+        sums, levels = pieces(gradients, of)
+        updates = max(self.updates, 1)
+        launch_rows(
+            "step", self.device, len(of), recipe.dim,
+            near, self.rows, places, gradients, of.items, of.starts, of.groups, len(of), sums,
+            recipe.rate, recipe.eps, 1.0 / (1.0 - 0.9**updates), 1.0 / (1.0 - 0.999**updates),
+            width=width, dim=recipe.dim, rule=_RULES[rule], tiered=self.cache is not None and rule != "none",
+            piece=PIECE, levels=levels, at_once=4, most=_PROGRAMS,
+        )  # fmt: skip
 
     def dump(self, path: Path, at_least: int | None = None) -> None:
         """Write all keys, or those of a score, with values, scores and state."""
@@ -190,11 +197,7 @@ class DynamicTable:
         self.updates, self.lookups = max(self.updates, updates), max(self.lookups, lookups)
         while self.index.buckets < min(buckets, self.recipe.most_buckets):
             self._double()
-        self.index.batch += 1
-        fresh = self.index.fresh(keys, self.index.touch(keys, 0))
-        if fresh is not None:
-            self._make_room(len(fresh.keys))
-            self._insert(fresh, torch.zeros_like(fresh.keys))
+        self._ask(self.grouped(keys, None), 0)
         slots = self.index.find(keys)
         self.index.scores[slots[slots >= 0]] = scores[slots >= 0]
         if self.recipe.scoring == "timestamp" and len(scores):
@@ -203,9 +206,31 @@ class DynamicTable:
         whole = torch.cat([dumped["values"], *state], 1).contiguous()
         self._copy(self.near, self.places(keys), whole, None, self._used, out=False)
 
-    def _make_room(self, more: int) -> None:
-        """Double the table until it is at most half full with more keys."""
-        while 2 * (self.index.size + more) > self.index.capacity and self.index.buckets < self.recipe.most_buckets:
+    def _ask(self, of: KeyGroups, score: int | None) -> Asked:
+        """Find a batch's keys, set their scores, and insert those that are not there."""
+        self.index.batch += 1
+        self._version += 1
+        asked, buckets = self.index.touch(of, score), self.index.buckets
+        if self._may_be_full(len(of)):
+            known, number = self.index.size, of.number()
+            more = int((asked.fresh[:number] > 0).sum())
+            self._make_room(known, more)
+            self._most = known + more
+            if self.index.buckets != buckets:
+                asked = replace(asked, slots=self.index.find(of.keys, of))
+        self._insert(of, asked, score)
+        return asked
+
+    def _may_be_full(self, more: int) -> bool:
+        """Whether the table could need to double for a batch of so many items. The host knows only the most it has."""
+        if self.index.buckets == self.recipe.most_buckets:
+            return False
+        self._most += more
+        return 2 * self._most > self.index.capacity
+
+    def _make_room(self, known: int, more: int) -> None:
+        """Double the table until it is at most half full with more keys than those that are known."""
+        while 2 * (known + more) > self.index.capacity and self.index.buckets < self.recipe.most_buckets:
             self._double()
 
     def _double(self) -> None:
@@ -213,101 +238,55 @@ class DynamicTable:
         moved = self.index.double()
         kept = (moved >= 0).nonzero().squeeze(1)
         rows = self._new_rows(self.index.capacity, in_host=self.cache is not None)
-        self._copy(self.rows, kept, rows, moved[kept], self.width, direct=True)
+        self._copy(self.rows, kept, rows, moved[kept], self.width)
         if self.rows.is_pinned():
             torch.cuda.current_stream(self.device).synchronize()  # torch would give pinned memory away at once
         self.near = self.near if self.cache is not None else rows
         self.rows = rows
 
-    def _insert(self, fresh: Fresh, scores: Tensor) -> None:
-        """Insert new keys, and write their first rows."""
-        found = self.index.insert(fresh.keys, scores)
+    def _insert(self, of: KeyGroups, asked: Asked, score: int | None) -> None:
+        """Insert fresh keys, and write their first rows."""
+        self.index.insert(of, asked, score)
         if self.cache is not None:
-            self.cache.remove(found.gone)
-        self._launch(
-            "start_rows", len(fresh.keys), self.width,
-            self.rows, self.rows, torch.where(found.slots < 0, NOWHERE, found.slots), fresh.keys, len(fresh.keys),
-            self.recipe.seed, self._first,
-            width=self.width, dim=self.recipe.dim, kind=_KINDS[self.recipe.initial], tiered=False,
+            self.cache.remove(of, self.cache.find(asked.gone, of, asked.took))
+        launch_rows(
+            "start_rows", self.device, len(of), self.width,
+            self.rows, asked.slots, asked.fresh, of.keys, of.groups, len(of), self.recipe.seed, self._first,
+            width=self.width, dim=self.recipe.dim, kind=_KINDS[self.recipe.initial], parts=8,
         )  # fmt: skip
 
-    def _fetch(self, cache: BucketIndex, keys: Tensor) -> None:
-        """Bring the rows of keys to the device, and write those back that make room for them."""
+    def _fetch(self, cache: BucketIndex, of: KeyGroups, asked: Asked) -> Tensor:
+        """Bring the rows of a batch to the device, write those back that make room for them, and return the places."""
         cache.batch += 1
-        there = keys[self.index.find(keys) >= 0]
-        fresh = cache.fresh(there, cache.touch(there, cache.batch))
-        if fresh is None:
-            return
-        found = cache.insert(fresh.keys, torch.full_like(fresh.keys, cache.batch))
-        self._write_back(found.freed, found.gone)
-        got = found.slots >= 0
-        slots = self.index.find(fresh.keys[got])
-        self._copy(self.near, found.slots[got], self.rows, slots, self.width, out=False, direct=True)
+        near = cache.touch(of, cache.batch, asked.slots >= 0)
+        cache.insert(of, near, cache.batch)
+        self._write_back(of, near)
+        self._copy(self.rows, torch.where(near.fresh > 0, asked.slots, -1), self.near, near.slots, self.width, of)
+        return _joined(near.slots, asked.slots)
 
-    def _write_back(self, near: Tensor, keys: Tensor) -> None:
-        """Copy rows of the device to those of the host."""
-        self._copy(self.near, near, self.rows, self.index.find(keys), self.width, direct=True)
-
-    def _in_pieces(self, rows: Tensor, order: Tensor, starts: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Sum long runs of rows until none is long; return the sums, and where each run's are: none of a short one."""
-        piece_starts, piece_counts = torch.zeros_like(starts), torch.zeros_like(counts)
-        long = (counts > _PIECE).nonzero().squeeze(1)
-        source, ordered, starts, counts = rows, True, starts[long], counts[long]
-        while len(long) and (ordered or int(counts.max()) > _PIECE):
-            pieces = (counts + _PIECE - 1) // _PIECE
-            first = pieces.cumsum(0) - pieces
-            run = torch.arange(len(counts), device=self.device).repeat_interleave(pieces)
-            done = (torch.arange(len(run), device=self.device) - first[run]) * _PIECE
-            by = order if ordered else None
-            source = self._sums(source, by, starts[run] + done, (counts[run] - done).clamp_max(_PIECE))
-            ordered, starts, counts = False, first, pieces
-        piece_starts[long], piece_counts[long] = starts, counts
-        return source, piece_starts, piece_counts
-
-    def _longest(self, counts: Tensor) -> int:
-        """Return a bound of short runs for the interpreter, or 0 where each block finds its own."""
-        return 0 if self.device.type == "cuda" or not len(counts) else min(int(counts.max()), _PIECE) or 1
-
-    def _sums(self, rows: Tensor, order: Tensor | None, starts: Tensor, counts: Tensor) -> Tensor:
-        """Return the sum of each run of rows, or of a run of `order`, which names rows."""
-        sums = torch.empty(len(starts), self.recipe.dim, device=self.device)
-        self._launch(
-            "sum_runs", len(starts), self.recipe.dim,
-            rows, starts if order is None else order, starts, counts, sums, len(starts),
-            dim=self.recipe.dim, ordered=order is not None, longest=self._longest(counts),
-        )  # fmt: skip
-        return sums
+    def _write_back(self, of: KeyGroups, near: Asked) -> None:
+        """Copy rows that leave the device to those of the host."""
+        slots = self.index.find(near.gone, of, near.took)
+        self._copy(self.near, near.slots, self.rows, slots, self.width, of)
 
     def _copy(
-        self, near: Tensor, places: Tensor, other: Tensor, at: Tensor | None, width: int, *,
-        out: bool = True, direct: bool = False,
+        self, rows: Tensor, places: Tensor, other: Tensor, at: Tensor | None, width: int,
+        of: KeyGroups | None = None, *, out: bool = True,
     ) -> None:  # fmt: skip
-        """Copy the first `width` numbers of rows at places to rows `at` of another tensor, or from there.
+        """Copy the first `width` numbers of rows at places to another tensor, or from there if not `out`.
 
         Args:
-            at: None for the order in which they come.
-            direct: places are rows of `near`, also if there is a cache.
+            at: to which row of the other one, or -1 for none; then places are rows, or -1 for none. None for all, in
+                the order in which they come; then places are the table's, and nowhere's row is 0.
+            of: there is a place for each of these groups.
         """
-        self._launch(
-            "copy_rows", len(places), width,
-            near, self.rows, places, other, places if at is None else at, len(places),
-            width=self.width, dim=width, stride=other.shape[1], out=out, listed=at is not None,
-            tiered=self.cache is not None and not direct,
+        n = len(places)
+        launch_rows(
+            "copy_rows", self.device, n, width,
+            rows, self.rows, places, places if of is None else of.groups, other, places if at is None else at, n,
+            width=self.width, dim=width, stride=other.shape[1], out=out, grouped=of is not None, listed=at is not None,
+            tiered=self.cache is not None and at is None,
         )  # fmt: skip
-
-    def _launch(self, name: str, rows: int, numbers: int, *arguments: Any, **constants: Any) -> None:
-        block, warps = ROWS if self.device.type == "cuda" else (triton.next_power_of_2(min(rows, 256) or 1), 4)
-        columns = triton.next_power_of_2(numbers)
-        launch(
-            name,
-            self.device,
-            triton.cdiv(rows, block),
-            *arguments,
-            **constants,
-            block=block,
-            columns=columns,
-            warps=warps,
-        )
 
     def _new_rows(self, slots: int, *, in_host: bool = False) -> Tensor:
         if in_host:
@@ -315,19 +294,34 @@ class DynamicTable:
         return torch.empty(slots, self.width, device=self.device)
 
 
+def spread_rows(
+    of: KeyGroups, near: Tensor, far: Tensor, places: Tensor, width: int, dim: int, *, tiered: bool = False
+) -> Tensor:  # fmt: skip
+    """Return the first `dim` numbers of each item's row, given the place of each group's."""
+    out = torch.empty(len(of), dim, device=near.device)
+    launch_rows(
+        "spread_rows", near.device, len(of), dim, near, far, places, of.groups, of.items, out, len(of),
+        width=width, dim=dim, tiered=tiered,
+    )  # fmt: skip
+    return out
+
+
+def _joined(near: Tensor, slots: Tensor) -> Tensor:
+    """Return places, given slots of the cache and of the index."""
+    return torch.where(near >= 0, near, torch.where(slots < 0, -1, -2 - slots))
+
+
 class _Rows(torch.autograd.Function):
     """Rows of a table; the backward pass is the optimizer's step."""
 
     @staticmethod
-    def forward(ctx: Any, _: Tensor, table: DynamicTable, keys: Tensor, places: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, _: Tensor, table: DynamicTable, batch: Batch) -> Tensor:  # type: ignore[override]
         """Read rows."""
-        ctx.table, ctx.version = table, table.version()
-        ctx.save_for_backward(keys, places)
-        return table.gather(places, table.recipe.dim)
+        ctx.table, ctx.batch = table, batch
+        return table.spread(batch)
 
     @staticmethod
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         """Update rows, wherever they are by now."""
-        keys, places = ctx.saved_tensors
-        ctx.table.update(keys, gradients, places if ctx.version == ctx.table.version() else None)
-        return None, None, None, None
+        ctx.table.update(ctx.batch, gradients)
+        return None, None, None

@@ -18,7 +18,8 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import Tensor
 
-from falsifiers.recsys.reference.dynamic_table import DynamicTable
+from falsifiers.recsys.reference.dynamic_table import DynamicTable, spread_rows
+from falsifiers.recsys.reference.key_groups import KeyGroups, hashes
 
 __all__ = ["ShardedTable"]
 
@@ -28,15 +29,15 @@ class _Route:
     """How keys of this rank reach their owners, and those of all ranks reach this one.
 
     Attributes:
-        keys: that this rank sends, distinct, by owner.
-        counts: how often each of them occurs here.
-        places: of each item of the batch, in `keys`.
+        of: this rank's keys.
+        order: [m], the groups that this rank sends, by owner.
+        asked: [m, 2], the key of each of them, and how often it occurs here.
         sent, received: how many keys go to each rank, and come from it.
     """
 
-    keys: Tensor
-    counts: Tensor
-    places: Tensor
+    of: KeyGroups
+    order: Tensor
+    asked: Tensor
     sent: list[int]
     received: list[int]
 
@@ -76,7 +77,14 @@ class ShardedTable:
     def evaluate(self, keys: Tensor) -> Tensor:
         """Return rows [n, dim], 0 for unknown keys."""
         route = self.route(keys)
-        return route.from_owners(self.own.evaluate(route.to_owners(route.keys)))[route.places]
+        return self.spread(route, self.own.evaluate(route.to_owners(route.asked)[:, 0]))
+
+    def spread(self, route: _Route, rows: Tensor) -> Tensor:
+        """Return the row of each item of this rank, given one for each key that came here."""
+        there, dim = route.from_owners(rows), self.own.recipe.dim
+        places = torch.empty_like(route.of.keys)
+        places[route.order] = torch.arange(len(route.order), device=places.device)
+        return spread_rows(route.of, there, there, places, dim, dim)
 
     def dump(self, path: Path, at_least: int | None = None) -> None:
         """Write the keys of this rank."""
@@ -90,19 +98,21 @@ class ShardedTable:
 
     def owners(self, keys: Tensor) -> Tensor:
         """Return the rank of each key: bits of the hash that say nothing of the bucket."""
-        return (self.own.index.hashes(keys) >> 32 & 0xFFFFFFFF) % self.ranks
+        return (hashes(keys) >> 32 & 0xFFFFFFFF) % self.ranks
 
     def route(self, keys: Tensor) -> _Route:
-        """Return how keys reach their owners. The host waits for the numbers."""
-        distinct, places, counts = keys.unique(return_inverse=True, return_counts=True)
-        order = self.owners(distinct).sort(stable=True)
-        sent = order.values.bincount(minlength=self.ranks)
+        """Return how keys reach their owners. The host waits once, for the numbers."""
+        of = self.own.grouped(keys, None)
+        behind = torch.arange(len(keys), device=keys.device) >= of.groups[-1:]
+        by_owner = torch.where(behind, self.ranks, self.owners(of.keys)).to(torch.int16).sort(stable=True)
+        ends = torch.searchsorted(by_owner.values, torch.arange(self.ranks, device=keys.device), right=True)
+        sent = ends.diff(prepend=ends.new_zeros(1))
         received = torch.empty_like(sent)
         dist.all_to_all_single(received, sent)
-        by_owner = order.indices
-        return _Route(
-            distinct[by_owner], counts[by_owner], by_owner.argsort()[places], sent.tolist(), received.tolist()
-        )  # fmt: skip
+        given, taken = torch.stack([sent, received]).tolist()
+        order = by_owner.indices[: sum(given)]
+        counts = of.starts[1:] - of.starts[:-1]
+        return _Route(of, order, torch.stack([of.keys[order], counts[order]], 1), given, taken)
 
 
 class _Rows(torch.autograd.Function):
@@ -111,15 +121,13 @@ class _Rows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, _: Tensor, table: ShardedTable, route: _Route, score: int | None) -> Tensor:  # type: ignore[override]
         """Send keys, look them up where they are, and send rows back."""
-        keys = route.to_owners(route.keys)
-        places = table.own.touch(keys, score, route.to_owners(route.counts))
-        ctx.table, ctx.route = table, route
-        ctx.save_for_backward(keys)
-        return route.from_owners(table.own.gather(places, table.own.recipe.dim))[route.places]
+        keys, counts = route.to_owners(route.asked).unbind(1)
+        ctx.table, ctx.route, ctx.batch = table, route, table.own.touch(keys, score, counts)
+        return table.spread(route, table.own.spread(ctx.batch))
 
     @staticmethod
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         """Sum each key's gradients here, and send them to the owner."""
-        (keys,), route, own = ctx.saved_tensors, ctx.route, ctx.table.own
-        own.update(keys, route.to_owners(own.summed(gradients, route.places, len(route.keys))))
+        route, own = ctx.route, ctx.table.own
+        own.update(ctx.batch, route.to_owners(own.summed(route.of, gradients)[route.order]))
         return None, None, None, None

@@ -4,11 +4,14 @@ A slot has a digest of 8 bits (0: the slot is free), a key, a score, and the num
 No key means "free", so every int64 is a key. A lookup reads the 128 digests of a bucket, and keys where the digest is
 equal.
 
-No kernel waits for another program. Equal keys are joined before an insertion, and one program owns a bucket, so
-results repeat bit by bit. Only the frequencies are added atomically; they are integers.
+No kernel waits for another program. Equal keys of a batch are one group, and one program owns a bucket, so results
+repeat bit by bit. Only how many keys there are is added atomically.
 
-`near` has the rows on the device. If `tiered`, `far` has rows in the host's memory: place p >= 0 is row p of `near`,
-p < 0 is row -1 - p of `far`, and NOWHERE is no row.
+The host does not know how many groups a batch has. Kernels have programs for the most that there can be, and read the
+number: it is the last of `groups`.
+
+`near` has the rows on the device. If `tiered`, `far` has rows in the host's memory. Place p >= 0 is row p of `near`, -1
+is no row, and p < -1 is row -2 - p of `far`.
 """
 
 from __future__ import annotations
@@ -16,12 +19,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["NOWHERE", "NUMBERS"]
+__all__ = ["NUMBERS"]
 
-NOWHERE = -(1 << 62)
-_NOWHERE = tl.constexpr(NOWHERE)
 _SLOTS = tl.constexpr(128)
-NUMBERS = ["count", "buckets", "given", "batch", "seed"]
+NUMBERS = ["count", "buckets", "given", "batch", "seed", "programs", "scale", "first", "base"]
 """Arguments for whose value no kernel is compiled anew."""
 
 
@@ -35,6 +36,17 @@ def _mixed(key):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _reversed(word):  # type: ignore[no-untyped-def]
+    """Return 64 bits from the lowest to the highest."""
+    word = ((word >> 1) & 0x5555555555555555) | ((word & 0x5555555555555555) << 1)
+    word = ((word >> 2) & 0x3333333333333333) | ((word & 0x3333333333333333) << 2)
+    word = ((word >> 4) & 0x0F0F0F0F0F0F0F0F) | ((word & 0x0F0F0F0F0F0F0F0F) << 4)
+    word = ((word >> 8) & 0x00FF00FF00FF00FF) | ((word & 0x00FF00FF00FF00FF) << 8)
+    word = ((word >> 16) & 0x0000FFFF0000FFFF) | ((word & 0x0000FFFF0000FFFF) << 16)
+    return (word >> 32) | (word << 32)
+
+
+@triton.jit
 def _digest(mixed):  # type: ignore[no-untyped-def]
     """Return 8 bits of a hash that say nothing of its bucket, and are not 0."""
     return tl.maximum((mixed >> 56).to(tl.int32), 1).to(tl.uint8)
@@ -45,81 +57,229 @@ def _bucket(mixed, buckets):  # type: ignore[no-untyped-def]
     return (mixed & (buckets - 1).to(tl.uint64)).to(tl.int64)
 
 
-@triton.jit(do_not_specialize=NUMBERS)
-def hashes(keys, count, out, block: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Write the hash of each key."""
-    item = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    live = item < count
-    mixed = _mixed(tl.load(keys + item, mask=live, other=0))
-    tl.store(out + item, mixed.to(tl.int64, bitcast=True), mask=live)
+@triton.jit
+def _any(mask):  # type: ignore[no-untyped-def]
+    """Return whether a lane is set."""
+    return tl.reduce(mask.to(tl.int32), 0, tl.standard._elementwise_max) > 0  # type: ignore[attr-defined]
 
 
 @triton.jit(do_not_specialize=NUMBERS)
-def find(  # type: ignore[no-untyped-def]
-    keys, count, slots, digests, table_keys, scores, batches, buckets, given, batch, weights,
-    touch: tl.constexpr, counted: tl.constexpr, weighted: tl.constexpr, block: tl.constexpr,
-):  # fmt: skip
-    """Write the slot of each key, or -1. With `touch`, note the batch, and set the score or count the occurrences."""
+def hashes(keys, count: tl.int32, out, turned: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Write the hash of each key; `turned`, as a signed number whose order is that of the bits from the lowest."""
     item = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     live = item < count
+    word = _mixed(tl.load(keys + item, mask=live, other=0))
+    if turned:
+        word = _reversed(word) ^ 0x8000000000000000
+    tl.store(out + item, word.to(tl.int64, bitcast=True), mask=live)
+
+
+@triton.jit(do_not_specialize=NUMBERS)
+def heads(words, count: tl.int32, out, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Write 1 where a word differs from the one before it, else 0."""
+    item = tl.program_id(0) * block + tl.arange(0, block)
+    live = item < count
+    other = tl.load(words + item - 1, mask=live & (item > 0), other=0)
+    head = (item == 0) | (tl.load(words + item, mask=live, other=0) != other)
+    tl.store(out + item, head.to(tl.int32), mask=live)
+
+
+@triton.jit(do_not_specialize=NUMBERS)
+def spans(groups, items, keys, count: tl.int32, starts, out, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Write where each group starts, behind the last one where it ends, and each group's key."""
+    item = tl.program_id(0) * block + tl.arange(0, block)
+    live = item < count
+    group = tl.load(groups + item, mask=live, other=0)
+    before = tl.load(groups + item - 1, mask=live & (item > 0), other=0)
+    head = live & (group != before)
+    tl.store(starts + group - 1, item, mask=head)
+    tl.store(starts + group, item + 1, mask=item == count - 1)
+    key = tl.load(keys + tl.load(items + item, mask=head, other=0), mask=head, other=0)
+    tl.store(out + group - 1, key, mask=head)
+
+
+@triton.jit
+def _occurrences(starts, totals, group, live, weighted: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Return how many items each group has, or their weights, given the sums `totals` up to each item."""
+    start = tl.load(starts + group, mask=live, other=0)
+    end = tl.load(starts + group + 1, mask=live, other=0)
+    if weighted:
+        before = tl.load(totals + start - 1, mask=live & (start > 0), other=0)
+        return tl.load(totals + end - 1, mask=live, other=0) - before
+    return (end - start).to(tl.int64)
+
+
+@triton.jit
+def _found(keys, item, live, digests, table_keys, buckets):  # type: ignore[no-untyped-def]
+    """Return the slot of each key, or -1."""
     key = tl.load(keys + item, mask=live, other=0)
     mixed = _mixed(key)
     place = (_bucket(mixed, buckets) * _SLOTS)[:, None] + tl.arange(0, _SLOTS)[None, :]
     alike = tl.load(digests + place, mask=live[:, None], other=0) == _digest(mixed)[:, None]
     alike = alike & (tl.load(table_keys + place, mask=alike, other=0) == key[:, None])
-    slot = tl.reduce(tl.where(alike, place, -1), 1, tl.standard._elementwise_max)  # type: ignore[attr-defined]
-    tl.store(slots + item, slot, mask=live)
-    if touch:
-        there = live & (slot >= 0)
+    return tl.reduce(tl.where(alike, place, -1), 1, tl.standard._elementwise_max)  # type: ignore[attr-defined]
+
+
+@triton.jit(do_not_specialize=NUMBERS)
+def find(  # type: ignore[no-untyped-def]
+    keys, groups, asked, count: tl.int32, slots, digests, table_keys, buckets: tl.int64,
+    grouped: tl.constexpr, some: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """Write the slot of each key, or of each group's; -1 for those that are not there, or not asked for."""
+    item = tl.program_id(0) * block + tl.arange(0, block)
+    number = count
+    if grouped:
+        number = tl.load(groups + count - 1)
+    if tl.program_id(0) * block < number:
+        live = item < number
+        if some:
+            live = live & (tl.load(asked + item, mask=live, other=0) != 0)
+        tl.store(slots + item, _found(keys, item, live, digests, table_keys, buckets), mask=item < number)
+
+
+@triton.jit(do_not_specialize=NUMBERS)
+def touch(  # type: ignore[no-untyped-def]
+    keys, groups, asked, count: tl.int32, slots, fresh, starts, totals, digests, table_keys, scores, batches,
+    buckets: tl.int64, given: tl.int64, batch: tl.int64,
+    some: tl.constexpr, counted: tl.constexpr, weighted: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """Write the slot of each group's key, or -1; note the batch, and set the score or count occurrences.
+
+    `fresh` is 1 for keys that are asked for and not there.
+    """
+    group = tl.program_id(0) * block + tl.arange(0, block)
+    number = tl.load(groups + count - 1)
+    if tl.program_id(0) * block < number:
+        live = group < number
+        wanted = live
+        if some:
+            wanted = live & (tl.load(asked + group, mask=live, other=0) != 0)
+        slot = _found(keys, group, wanted, digests, table_keys, buckets)
+        there = wanted & (slot >= 0)
+        tl.store(slots + group, slot, mask=live)
+        tl.store(fresh + group, (wanted & (slot < 0)).to(tl.int8), mask=live)
         tl.store(batches + slot, tl.full([block], 0, tl.int64) + batch, mask=there)
+        score = tl.full([block], 0, tl.int64) + given
         if counted:
-            by = tl.full([block], 1, tl.int64)
-            if weighted:
-                by = tl.load(weights + item, mask=live, other=0)
-            tl.atomic_add(scores + slot, by, mask=there)
-        else:
-            tl.store(scores + slot, tl.full([block], 0, tl.int64) + given, mask=there)
+            before = tl.load(scores + slot, mask=there, other=0)
+            score = before + _occurrences(starts, totals, group, there, weighted)
+        tl.store(scores + slot, score, mask=there)
 
 
 @triton.jit(do_not_specialize=NUMBERS)
 def insert(  # type: ignore[no-untyped-def]
-    which, starts, counts, new_keys, new_scores, slots, evicted, evicted_keys, digests, keys, scores, batches, batch,
+    new_keys, groups, count: tl.int32, slots, fresh, gone, starts, totals, digests, keys, scores, batches, size,
+    buckets: tl.int64, given: tl.int64, batch: tl.int64,
+    counted: tl.constexpr, weighted: tl.constexpr, block: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """Give the new keys of a bucket free slots, then those of the lowest scores; slots stays -1 where none is left.
+    """Give the fresh keys of a bucket free slots, then those of the lowest scores; slots stays -1 where none is left.
 
-    A bucket's new keys are a stretch of `new_keys`. The k-th of them gets the slot that is k-th in this order: free
-    ones, then those that this batch did not ask for, by score and key.
+    Groups of a bucket are side by side; the program that has the first one does them all. The k-th new key gets the
+    slot that is k-th in this order: free ones, then those that this batch did not ask for, by score and key. If another
+    key leaves for it, `fresh` becomes 2 and `gone` is that key.
     """
-    program = tl.program_id(0)
-    bucket = tl.load(which + program)
-    start = tl.load(starts + program)
-    number = tl.load(counts + program)
-    lane = tl.arange(0, _SLOTS)
-    slot = bucket * _SLOTS + lane
-    free = tl.load(digests + slot) == 0
-    kept = tl.load(batches + slot) == batch
-    kind = tl.where(free, 0, tl.where(kept, 2, 1))
-    key = tl.where(free, lane.to(tl.int64), tl.load(keys + slot))
-    score = tl.where(free, 0, tl.load(scores + slot))
-    lower_key = key[None, :] < key[:, None]
-    lower_score = (score[None, :] < score[:, None]) | ((score[None, :] == score[:, None]) & lower_key)
-    before = (kind[None, :] < kind[:, None]) | ((kind[None, :] == kind[:, None]) & lower_score)
-    rank = tl.reduce(before.to(tl.int32), 1, tl.standard._sum_combine)  # type: ignore[attr-defined]
-    taken = (kind < 2) & (rank < number)
-    new = start + rank
-    new_key = tl.load(new_keys + new, mask=taken, other=0)
-    tl.store(slots + new, slot, mask=taken)
-    tl.store(evicted + new, (kind == 1).to(tl.int8), mask=taken)
-    tl.store(evicted_keys + new, key, mask=taken)
-    tl.store(digests + slot, _digest(_mixed(new_key)), mask=taken)
-    tl.store(keys + slot, new_key, mask=taken)
-    tl.store(scores + slot, tl.load(new_scores + new, mask=taken, other=0), mask=taken)
-    tl.store(batches + slot, tl.full([_SLOTS], 0, tl.int64) + batch, mask=taken)
+    number = tl.load(groups + count - 1)
+    first = tl.program_id(0) * block
+    if first < number:
+        lane = tl.arange(0, block)
+        group = first + lane
+        live = group < number
+        bucket = _bucket(_mixed(tl.load(new_keys + group, mask=live, other=0)), buckets)
+        before = _bucket(_mixed(tl.load(new_keys + group - 1, mask=live & (group > 0), other=0)), buckets)
+        head = live & ((group == 0) | (bucket != before))
+        last = tl.reduce(tl.where(head, lane, -1), 0, tl.standard._elementwise_max)  # type: ignore[attr-defined]
+        at = last
+        if _any(live & (tl.load(fresh + group, mask=live, other=0) > 0)):
+            at = block - tl.reduce(tl.where(head, block - lane, 0), 0, tl.standard._elementwise_max)  # type: ignore[attr-defined]
+        while (at >= 0) & (at <= last):
+            own = tl.reduce(tl.where(lane == at, bucket, 0), 0, tl.standard._elementwise_max)  # type: ignore[attr-defined]
+            _insert(
+                first + at, own, number, new_keys, slots, fresh, gone, starts, totals, digests, keys, scores, batches,
+                size, buckets, given, batch, counted, weighted, chunk,
+            )  # fmt: skip
+            following = tl.where(head & (lane > at), block - lane, 0)
+            at = block - tl.reduce(following, 0, tl.standard._elementwise_max)  # type: ignore[attr-defined]
+
+
+@triton.jit
+def _of_bucket(start, own, number, new_keys, fresh, buckets, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Return which groups from `start` on are of the bucket, and which of them are new."""
+    group = start + tl.arange(0, chunk)
+    live = group < number
+    mine = live & (_bucket(_mixed(tl.load(new_keys + group, mask=live, other=0)), buckets) == own)
+    return mine, mine & (tl.load(fresh + group, mask=mine, other=0) > 0)
+
+
+@triton.jit
+def _sum(mask):  # type: ignore[no-untyped-def]
+    """Return how many lanes are set."""
+    return tl.reduce(mask.to(tl.int32), 0, tl.standard._sum_combine)  # type: ignore[attr-defined]
+
+
+@triton.jit
+def _insert(  # type: ignore[no-untyped-def]
+    start, own, number, new_keys, slots, fresh, gone, starts, totals, digests, keys, scores, batches, size, buckets,
+    given, batch, counted: tl.constexpr, weighted: tl.constexpr, chunk: tl.constexpr,
+):  # fmt: skip
+    """Insert the new keys of one bucket, whose groups begin at `start`."""
+    new = tl.full([], 0, tl.int32)
+    at = start
+    more = tl.full([], chunk, tl.int32)
+    while more == chunk:
+        mine, is_new = _of_bucket(at, own, number, new_keys, fresh, buckets, chunk)
+        new += _sum(is_new)
+        more = _sum(mine)
+        at += chunk
+    if new > 0:
+        lane = tl.arange(0, _SLOTS)
+        slot = own * _SLOTS + lane
+        free = tl.load(digests + slot) == 0
+        kept = tl.load(batches + slot) == batch
+        kind = tl.where(free, 0, tl.where(kept, 2, 1))
+        key = tl.where(free, lane.to(tl.int64), tl.load(keys + slot))
+        score = tl.where(free, 0, tl.load(scores + slot))
+        lower_key = key[None, :] < key[:, None]
+        lower_score = (score[None, :] < score[:, None]) | ((score[None, :] == score[:, None]) & lower_key)
+        before = (kind[None, :] < kind[:, None]) | ((kind[None, :] == kind[:, None]) & lower_score)
+        rank = tl.reduce(before.to(tl.int32), 1, tl.standard._sum_combine)  # type: ignore[attr-defined]
+        taken = (kind < 2) & (rank < new)
+        tl.atomic_add(size, _sum(taken & free).to(tl.int64))
+        seen = tl.full([], 0, tl.int32)
+        at = start
+        while seen < tl.minimum(new, _SLOTS):
+            mine, is_new = _of_bucket(at, own, number, new_keys, fresh, buckets, chunk)
+            place = seen + tl.associative_scan(is_new.to(tl.int32), 0, tl.standard._sum_combine) - 1  # type: ignore[attr-defined]
+            match = (rank[:, None] == place[None, :]) & taken[:, None] & is_new[None, :]
+            group = tl.where(match, (at + tl.arange(0, chunk))[None, :], -1)
+            group = tl.reduce(group, 1, tl.standard._elementwise_max)  # type: ignore[attr-defined]
+            put = group >= 0
+            new_key = tl.load(new_keys + group, mask=put, other=0)
+            new_score = tl.full([_SLOTS], 0, tl.int64) + given
+            if counted:
+                new_score = _occurrences(starts, totals, group, put, weighted)
+            tl.store(slots + group, slot, mask=put)
+            tl.store(fresh + group, tl.full([_SLOTS], 2, tl.int8), mask=put & (kind == 1))
+            tl.store(gone + group, key, mask=put & (kind == 1))
+            tl.store(digests + slot, _digest(_mixed(new_key)), mask=put)
+            tl.store(keys + slot, new_key, mask=put)
+            tl.store(scores + slot, new_score, mask=put)
+            tl.store(batches + slot, tl.full([_SLOTS], 0, tl.int64) + batch, mask=put)
+            seen += _sum(is_new)
+            at += chunk
+
+
+@triton.jit(do_not_specialize=NUMBERS)
+def remove(slots, groups, count: tl.int32, digests, size, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Free slots, of which some may be -1."""
+    group = tl.program_id(0) * block + tl.arange(0, block)
+    slot = tl.load(slots + group, mask=group < tl.load(groups + count - 1), other=-1)
+    tl.store(digests + slot, tl.full([block], 0, tl.uint8), mask=slot >= 0)
+    tl.atomic_add(size, -_sum(slot >= 0).to(tl.int64))
 
 
 @triton.jit(do_not_specialize=NUMBERS)
 def split(  # type: ignore[no-untyped-def]
-    digests, keys, scores, batches, new_digests, new_keys, new_scores, new_batches, moved, buckets,
+    digests, keys, scores, batches, new_digests, new_keys, new_scores, new_batches, moved, buckets: tl.int64,
 ):  # fmt: skip
     """Move a bucket's keys to the two that it becomes in a table of twice as many; moved has their new slots, or -1."""
     lane = tl.arange(0, _SLOTS)
@@ -144,7 +304,7 @@ def _read(near, far, place, column, there, width, tiered: tl.constexpr):  # type
     row = place[:, None]
     numbers = tl.load(near + row * width + column, mask=there & (row >= 0), other=0.0)
     if tiered:
-        numbers += tl.load(far + (-1 - row) * width + column, mask=there & (row < 0), other=0.0)
+        numbers += tl.load(far + (-2 - row) * width + column, mask=there & (row < -1), other=0.0)
     return numbers
 
 
@@ -154,132 +314,217 @@ def _write(near, far, place, column, there, width, numbers, tiered: tl.constexpr
     row = place[:, None]
     tl.store(near + row * width + column, numbers, mask=there & (row >= 0))
     if tiered:
-        tl.store(far + (-1 - row) * width + column, numbers, mask=there & (row < 0))
+        tl.store(far + (-2 - row) * width + column, numbers, mask=there & (row < -1))
 
 
 @triton.jit(do_not_specialize=NUMBERS)
 def copy_rows(  # type: ignore[no-untyped-def]
-    near, far, places, other, at, count, width: tl.constexpr, dim: tl.constexpr, stride: tl.constexpr,
-    out: tl.constexpr, listed: tl.constexpr, tiered: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
+    near, far, places, groups, other, at, count: tl.int32, width: tl.constexpr, dim: tl.constexpr,
+    stride: tl.constexpr, out: tl.constexpr, grouped: tl.constexpr, listed: tl.constexpr, tiered: tl.constexpr,
+    block: tl.constexpr, columns: tl.constexpr,
 ):  # fmt: skip
-    """Copy the first `dim` numbers of rows to rows `at` of `other`, or from there if not `out`; nowhere's are 0."""
-    item = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    """Copy the first `dim` numbers of rows to rows of `other`, or from there if not `out`.
+
+    If `listed`, rows of `other` are those that `at` names, and nothing is copied where a place or one of them is -1.
+    Else they are in order, and nowhere's are 0.
+    """
+    number = count
+    if grouped:
+        number = tl.load(groups + count - 1)
+    if tl.program_id(0) * block < number:
+        item = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+        column = tl.arange(0, columns)[None, :]
+        live = item < number
+        place = tl.load(places + item, mask=live, other=-1)
+        row = item
+        if listed:
+            row = tl.load(at + item, mask=live, other=-1)
+            live = live & (row >= 0) & (place != -1)
+        theirs = other + row[:, None] * stride + column
+        whole = live[:, None] & (column < dim)
+        there = whole & (place != -1)[:, None]
+        if out:
+            tl.store(theirs, _read(near, far, place, column, there, width, tiered), mask=whole)
+        else:
+            _write(near, far, place, column, there, width, tl.load(theirs, mask=there, other=0.0), tiered)
+
+
+@triton.jit(do_not_specialize=NUMBERS)
+def spread_rows(  # type: ignore[no-untyped-def]
+    near, far, places, groups, items, out, count: tl.int32, width: tl.constexpr, dim: tl.constexpr,
+    tiered: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
+):  # fmt: skip
+    """Give each item of the batch its group's row; nowhere's are 0."""
+    at = tl.program_id(0) * block + tl.arange(0, block)
     column = tl.arange(0, columns)[None, :]
-    live = item < count
-    place = tl.load(places + item, mask=live, other=_NOWHERE)
-    row = item
-    if listed:
-        row = tl.load(at + item, mask=live, other=0)
-    theirs = other + row[:, None] * stride + column
+    live = at < count
+    place = tl.load(places + tl.load(groups + at, mask=live, other=1) - 1, mask=live, other=-1)
+    item = tl.load(items + at, mask=live, other=0)
     whole = live[:, None] & (column < dim)
-    there = whole & (place != _NOWHERE)[:, None]
-    if out:
-        tl.store(theirs, _read(near, far, place, column, there, width, tiered), mask=whole)
-    else:
-        _write(near, far, place, column, there, width, tl.load(theirs, mask=there, other=0.0), tiered)
+    numbers = _read(near, far, place, column, whole & (place != -1)[:, None], width, tiered)
+    tl.store(out + item[:, None] * dim + column, numbers, mask=whole)
 
 
 @triton.jit(do_not_specialize=NUMBERS)
 def start_rows(  # type: ignore[no-untyped-def]
-    near, far, places, keys, count, seed, spread, width: tl.constexpr, dim: tl.constexpr, kind: tl.constexpr,
-    tiered: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
+    rows_of, slots, fresh, keys, groups, count: tl.int32, seed: tl.int64, spread, width: tl.constexpr,
+    dim: tl.constexpr, kind: tl.constexpr, parts: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
 ):  # fmt: skip
-    """Write the first value of rows, and 0 as their state. `columns` covers the whole width."""
-    item = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    column = tl.arange(0, columns)[None, :]
-    live = item < count
-    place = tl.load(places + item, mask=live, other=_NOWHERE)
-    there = (live & (place != _NOWHERE))[:, None] & (column < width)
-    scale = tl.load(spread)
-    value = tl.full([block, columns], 0.0, tl.float64) + scale
-    if kind != 2:
-        own = _mixed(tl.load(keys + item, mask=live, other=0))[:, None]
-        mixed = own ^ _mixed(seed.to(tl.int64) * 4294967296 + column.to(tl.int64))
-        mixed = _mixed(mixed.to(tl.int64, bitcast=True))
-        first = ((mixed >> 41) * 2 + 1).to(tl.float64) / 16777216.0
-        if kind == 0:
-            value = (first * 2.0 - 1.0) * scale
-        else:
-            second = ((mixed & 8388607) * 2 + 1).to(tl.float64) / 16777216.0
-            value = scale * tl.sqrt(-2.0 * tl.log(first)) * tl.cos(6.283185307179586 * second)
-    _write(near, far, place, column, there, width, tl.where(column < dim, value, 0.0).to(tl.float32), tiered)
+    """Write the first value of fresh keys' rows, and 0 as their state. `columns` covers the whole width."""
+    number = tl.load(groups + count - 1)
+    for part in range(parts):
+        first = (tl.program_id(0) * parts + part) * block
+        if first < number:
+            group = first + tl.arange(0, block)
+            live = group < number
+            live = live & (tl.load(fresh + group, mask=live, other=0) > 0)
+            slot = tl.load(slots + group, mask=live, other=-1)
+            if _any(slot >= 0):
+                column = tl.arange(0, columns)[None, :]
+                scale = tl.load(spread)
+                value = tl.full([block, columns], 0.0, tl.float64) + scale
+                if kind != 2:
+                    own = _mixed(tl.load(keys + group, mask=live, other=0))[:, None]
+                    mixed = own ^ _mixed(seed.to(tl.int64) * 4294967296 + column.to(tl.int64))
+                    mixed = _mixed(mixed.to(tl.int64, bitcast=True))
+                    first_share = ((mixed >> 41) * 2 + 1).to(tl.float64) / 16777216.0
+                    if kind == 0:
+                        value = (first_share * 2.0 - 1.0) * scale
+                    else:
+                        second = ((mixed & 8388607) * 2 + 1).to(tl.float64) / 16777216.0
+                        value = scale * tl.sqrt(-2.0 * tl.log(first_share)) * tl.cos(6.283185307179586 * second)
+                value = tl.where(column < dim, value, 0.0).to(tl.float32)
+                there = (slot >= 0)[:, None] & (column < width)
+                tl.store(rows_of + slot[:, None] * width + column, value, mask=there)
+
+
+@triton.jit(do_not_specialize=NUMBERS)
+def pieces(  # type: ignore[no-untyped-def]
+    source, items, owners, starts, count: tl.int32, scale: tl.int32, first: tl.int32, base: tl.int32, out, out_owners,
+    dim: tl.constexpr, ordered: tl.constexpr, piece: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
+):  # fmt: skip
+    """Sum pieces of long runs of rows. Rows are those of `source`, or those that `items` names.
+
+    A group has its rows side by side: its items divided by `scale`, rounded down, from its start divided by `scale` on.
+    A run of at least `piece` rows is cut into pieces of so many; the last one has the rest, too. So no two pieces begin
+    in the same window of `piece` rows, and the sum of window w is row base + w of `out`. It belongs to the same group,
+    as the run of the next scale.
+
+    Args:
+        owners: the group of each row, from 1; 0 for none.
+        count: how many rows there are, from row `first` of `source` and `owners` on.
+    """
+    window = tl.program_id(0)
+    row = window * piece + tl.arange(0, piece)
+    owner = tl.load(owners + first + row, mask=row < count, other=0)
+    owned = owner > 0
+    start = tl.load(starts + owner - 1, mask=owned, other=0)
+    number = (tl.load(starts + owner, mask=owned, other=0) - start) // scale
+    done = row - start // scale
+    whole = number // piece * piece
+    begins = owned & (done < whole) & (done % piece == 0)
+    length = tl.where(done + piece == whole, number - done, piece)
+    tl.store(out_owners + base + window, tl.reduce(tl.where(begins, owner, 0), 0, tl.standard._elementwise_max))  # type: ignore[attr-defined]
+    length = tl.reduce(tl.where(begins, length, 0), 0, tl.standard._elementwise_max)  # type: ignore[attr-defined]
+    if length > 0:
+        at_first = first + tl.reduce(tl.where(begins, row, 0), 0, tl.standard._elementwise_max)  # type: ignore[attr-defined]
+        column = tl.arange(0, columns)[None, :]
+        total = tl.full([block, columns], 0.0, tl.float32)
+        for part in range(2 * piece // block):
+            one = part * block + tl.arange(0, block)
+            there = one < length
+            at = (at_first + one).to(tl.int64)
+            if ordered:
+                at = tl.load(items + at, mask=there, other=0)
+            total += tl.load(source + at[:, None] * dim + column, mask=there[:, None] & (column < dim), other=0.0)
+        total = tl.reduce(total, 0, tl.standard._sum_combine)  # type: ignore[attr-defined]
+        of = out + (base + window).to(tl.int64) * dim + tl.arange(0, columns)
+        tl.store(of, total, mask=tl.arange(0, columns) < dim)
 
 
 @triton.jit
-def _sum(  # type: ignore[no-untyped-def]
-    source, order, start, number, column, dim, longest: tl.constexpr, ordered: tl.constexpr, block: tl.constexpr,
+def _total(  # type: ignore[no-untyped-def]
+    source, items, start, number, column, dim, ordered: tl.constexpr, at_once: tl.constexpr, block: tl.constexpr,
     columns: tl.constexpr,
 ):  # fmt: skip
-    """Return the sums of runs of rows, in order. longest is 0 for what the block's longest run has."""
+    """Return the sums of runs of rows, in order."""
     total = tl.full([block, columns], 0.0, tl.float32)
-    for one in range(longest if longest > 0 else tl.reduce(number, 0, tl.standard._elementwise_max)):  # type: ignore[attr-defined]
-        more = one < number
-        row = start + one
-        if ordered:
-            row = tl.load(order + row, mask=more, other=0)
-        total += tl.load(source + row[:, None] * dim + column, mask=more[:, None] & (column < dim), other=0.0)
+    longest = tl.reduce(number, 0, tl.standard._elementwise_max)  # type: ignore[attr-defined]
+    done = tl.full([], 0, tl.int32)
+    while done < longest:
+        for one in tl.static_range(at_once):
+            more = done + one < number
+            row = (start + done + one).to(tl.int64)
+            if ordered:
+                row = tl.load(items + row, mask=more, other=0)
+            total += tl.load(source + row[:, None] * dim + column, mask=more[:, None] & (column < dim), other=0.0)
+        done += at_once
     return total
 
 
 @triton.jit(do_not_specialize=NUMBERS)
-def sum_runs(  # type: ignore[no-untyped-def]
-    source, order, starts, counts, out, count, dim: tl.constexpr, ordered: tl.constexpr, longest: tl.constexpr,
-    block: tl.constexpr, columns: tl.constexpr,
-):  # fmt: skip
-    """Write the sum of each run of rows of `source`, or of rows that a run of `order` names."""
-    item = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    column = tl.arange(0, columns)[None, :]
-    live = item < count
-    start = tl.load(starts + item, mask=live, other=0)
-    number = tl.load(counts + item, mask=live, other=0)
-    total = _sum(source, order, start, number, column, dim, longest, ordered, block, columns)
-    tl.store(out + item[:, None] * dim + column, total, mask=live[:, None] & (column < dim))
-
-
-@triton.jit(do_not_specialize=NUMBERS)
 def step(  # type: ignore[no-untyped-def]
-    near, far, places, source, order, starts, counts, pieces, piece_starts, piece_counts, count,
-    rate, eps, of_m, of_v, width: tl.constexpr, dim: tl.constexpr, rule: tl.constexpr, tiered: tl.constexpr,
-    longest: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
+    near, far, places, source, items, starts, groups, count: tl.int32, sums, rate, eps, of_m, of_v, programs: tl.int32,
+    width: tl.constexpr, dim: tl.constexpr, rule: tl.constexpr, tiered: tl.constexpr, piece: tl.constexpr,
+    levels: tl.constexpr, at_once: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
 ):  # fmt: skip
-    """Sum the gradients of each place and update its row. A long run is given as few sums in `pieces`.
+    """Sum the gradients of each group and update its row. Of long runs, `sums` has those of pieces, by level.
 
     Args:
         of_m, of_v: what Adam's moments are multiplied by, for their short history.
-        rule: 0 SGD, 1 Adagrad, 2 row-wise Adagrad, 3 Adam.
+        rule: 0 SGD, 1 Adagrad, 2 row-wise Adagrad, 3 Adam; 4: write the sum to row g of `near`, and no more.
     """
-    item = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    column = tl.arange(0, columns)[None, :]
-    live = item < count
-    place = tl.load(places + item, mask=live, other=_NOWHERE)
-    live = live & (place != _NOWHERE)
-    there = live[:, None] & (column < dim)
-    slope = _sum(
-        source, order, tl.load(starts + item, mask=live, other=0), tl.load(counts + item, mask=live, other=0),
-        column, dim, longest, True, block, columns,
-    )  # fmt: skip
-    slope += _sum(
-        pieces, order, tl.load(piece_starts + item, mask=live, other=0),
-        tl.load(piece_counts + item, mask=live, other=0), column, dim, longest, False, block, columns,
-    )  # fmt: skip
-    row = _read(near, far, place, column, there, width, tiered)
-    if rule == 0:
-        row -= rate * slope
-    if rule == 1:
-        total = _read(near, far, place, column + dim, there, width, tiered) + slope * slope
-        _write(near, far, place, column + dim, there, width, total, tiered)
-        row -= rate * slope / (tl.sqrt(total) + eps)
-    if rule == 2:
-        mean = tl.reduce(slope * slope, 1, tl.standard._sum_combine) / dim  # type: ignore[attr-defined]
-        first = tl.full([block, 1], 0, tl.int32) + dim
-        one = live[:, None]
-        total = _read(near, far, place, first, one, width, tiered) + mean[:, None]
-        _write(near, far, place, first, one, width, total, tiered)
-        row -= rate * slope / (tl.sqrt(total) + eps)
-    if rule == 3:
-        m = _read(near, far, place, column + dim, there, width, tiered) * 0.9 + slope * 0.1
-        v = _read(near, far, place, column + 2 * dim, there, width, tiered) * 0.999 + slope * slope * 0.001
-        _write(near, far, place, column + dim, there, width, m, tiered)
-        _write(near, far, place, column + 2 * dim, there, width, v, tiered)
-        row -= rate * (m * of_m) / (tl.sqrt(v * of_v) + eps)
-    _write(near, far, place, column, there, width, row, tiered)
+    number = tl.load(groups + count - 1)
+    first = tl.program_id(0) * block
+    while first < number:
+        group = first + tl.arange(0, block)
+        column = tl.arange(0, columns)[None, :]
+        live = group < number
+        place = group.to(tl.int64)
+        if rule != 4:
+            place = tl.load(places + group, mask=live, other=-1)
+            live = live & (place != -1)
+        there = live[:, None] & (column < dim)
+        start = tl.load(starts + group, mask=live, other=0)
+        size = tl.load(starts + group + 1, mask=live, other=0) - start
+        long = size >= piece
+        slope = _total(source, items, start, tl.where(long, 0, size), column, dim, True, at_once, block, columns)
+        if levels > 0:
+            base = tl.full([block], 0, tl.int32)
+            rows = (count + piece - 1) // piece
+            start = start // piece
+            size = size // piece
+            for _ in tl.static_range(levels - 1):
+                deeper = size >= piece
+                base = tl.where(deeper, base + rows, base)
+                start = tl.where(deeper, start // piece, start)
+                size = tl.where(deeper, size // piece, size)
+                rows = (rows + piece - 1) // piece
+            slope += _total(
+                sums, items, base + start, tl.where(long, size, 0), column, dim, False, at_once, block, columns
+            )
+        if rule == 4:
+            tl.store(near + place[:, None] * dim + column, slope, mask=there)
+        else:
+            row = _read(near, far, place, column, there, width, tiered)
+            if rule == 0:
+                row -= rate * slope
+            if rule == 1:
+                total = _read(near, far, place, column + dim, there, width, tiered) + slope * slope
+                _write(near, far, place, column + dim, there, width, total, tiered)
+                row -= rate * slope / (tl.sqrt(total) + eps)
+            if rule == 2:
+                mean = tl.reduce(slope * slope, 1, tl.standard._sum_combine) / dim  # type: ignore[attr-defined]
+                own = tl.full([block, 1], 0, tl.int32) + dim
+                one = live[:, None]
+                total = _read(near, far, place, own, one, width, tiered) + mean[:, None]
+                _write(near, far, place, own, one, width, total, tiered)
+                row -= rate * slope / (tl.sqrt(total) + eps)
+            if rule == 3:
+                m = _read(near, far, place, column + dim, there, width, tiered) * 0.9 + slope * 0.1
+                v = _read(near, far, place, column + 2 * dim, there, width, tiered) * 0.999 + slope * slope * 0.001
+                _write(near, far, place, column + dim, there, width, m, tiered)
+                _write(near, far, place, column + 2 * dim, there, width, v, tiered)
+                row -= rate * (m * of_m) / (tl.sqrt(v * of_v) + eps)
+            _write(near, far, place, column, there, width, row, tiered)
+        first += programs * block

@@ -16,30 +16,34 @@ from falsifiers.recsys.oracle.dynamic_table import Model, mixed
 from falsifiers.recsys.reference import table_kernels
 from falsifiers.recsys.reference.dynamic_table import DynamicTable
 
-FLOATS = ("near", "far", "source", "pieces")
-RATES = ("rate", "eps", "of_m", "of_v")
-NUMBERS = ("count", "batch")
-BYTES = {"digests": "*u8", "evicted": "*i8"}
+KINDS = {
+    "fp32": ("rate", "eps", "of_m", "of_v"),
+    "i32": ("count", "programs", "scale", "first", "base"),
+    "i64": ("buckets", "given", "batch", "seed"),
+    "*fp32": ("near", "far", "source", "sums", "rows_of"),
+    "*fp64": ("spread",),
+    "*i32": ("groups", "starts", "owners", "out_owners"),
+    "*u8": ("digests",),
+    "*i8": ("fresh",),
+}
 
 
 @pytest.mark.parametrize(
     ("kernel", "constants"),
     [
-        ("insert", {}),
-        ("step", {"width": 384, "dim": 128, "rule": 3, "tiered": True, "longest": 0, "block": 4, "columns": 128}),
+        ("insert", {"counted": True, "weighted": True, "block": 64, "chunk": 32}),
+        (
+            "step",
+            {"width": 384, "dim": 128, "rule": 3, "tiered": True, "piece": 32, "levels": 3, "at_once": 4, "block": 4}
+            | {"columns": 128},
+        ),
     ],
 )
 def test_the_kernels_compile_for_hopper(kernel: str, constants: dict[str, Any]) -> None:
     """With a cache before the host's memory."""
     function = getattr(table_kernels, kernel)
-    types = {
-        name: "constexpr" if name in constants
-        else "*fp32" if name in FLOATS
-        else "fp32" if name in RATES
-        else "i64" if name in NUMBERS
-        else BYTES.get(name, "*i64")
-        for name in function.arg_names
-    }  # fmt: skip
+    kinds = {name: kind for kind, names in KINDS.items() for name in names}
+    types = {name: "constexpr" if name in constants else kinds.get(name, "*i64") for name in function.arg_names}
     source = ASTSource(function, types, constants)
     assert "ld.global" in triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
 

@@ -1,0 +1,72 @@
+"""Launches of the dynamic embedding table's kernels: compiled on CUDA, interpreted on a CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from falsifiers.recsys.reference import table_kernels
+from falsifiers.recsys.reference.interpreter import interpreted
+
+__all__ = ["aligned", "launch", "launch_rows"]
+
+ROWS = (4, 4)
+"""Of a program that reads or writes rows, and its warps, on a GPU."""
+_COMPILED: dict[tuple[Any, ...], Any] = {}
+
+
+def launch(name: str, device: torch.device, programs: int, *arguments: Any, warps: int = 4, **constants: Any) -> None:
+    """Run a kernel of `table_kernels`. The device of a CUDA table has an index.
+
+    Triton's own launcher takes longer to find a compiled kernel than a short one runs, so it is asked once for each set
+    of constants. It looks at nothing else: `aligned` tensors are multiples of 16 bytes, and kernels say how wide their
+    numbers are.
+    """
+    if not programs:
+        return
+    if device.type != "cuda":
+        getattr(interpreted(table_kernels), name)[(programs,)](*arguments, **constants)
+        return
+    if torch.cuda.current_device() != device.index:
+        with torch.cuda.device(device):
+            launch(name, device, programs, *arguments, warps=warps, **constants)
+        return
+    key = (name, device.index, warps, *constants.values())
+    compiled = _COMPILED.get(key)
+    if compiled is None:
+        kernel = getattr(table_kernels, name)
+        _COMPILED[key] = kernel[(programs,)](*arguments, **constants, num_warps=warps)
+        return
+    plain = [one.data_ptr() if isinstance(one, Tensor) else one for one in arguments]
+    compiled[(programs, 1, 1)](*plain, *constants.values())
+
+
+def launch_rows(
+    name: str, device: torch.device, rows: int, numbers: int, *arguments: Any, parts: int = 0, most: int = 0,
+    **constants: Any,
+) -> None:  # fmt: skip
+    """Run a kernel whose programs have blocks of rows of so many numbers.
+
+    Args:
+        parts: how many blocks a program has, if the kernel asks; one in the interpreter.
+        most: programs, if they take several blocks in turn; the kernel is told how many there are.
+    """
+    block, warps = ROWS if device.type == "cuda" else (triton.next_power_of_2(min(rows, 256) or 1), 4)
+    if parts:
+        parts = parts if device.type == "cuda" else 1
+        constants["parts"] = parts
+    programs = triton.cdiv(rows, block * (parts or 1))
+    if most:
+        programs = min(programs, most)
+        arguments = (*arguments, programs)
+    columns = triton.next_power_of_2(numbers)
+    launch(name, device, programs, *arguments, **constants, block=block, columns=columns, warps=warps)
+
+
+def aligned(one: Tensor) -> Tensor:
+    """Return a contiguous tensor whose address is a multiple of 16."""
+    one = one.contiguous()
+    return one.clone() if one.data_ptr() & 15 else one
