@@ -71,7 +71,21 @@ HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
     "mixture-bfloat16-4x512": ("architecture", {"name": "olmoe", "length": 512, "dtype": "bfloat16"}),
     "0.5b-adafactor-4x512": ("architecture", {"name": "qwen", "length": 512, "optimizer": "adafactor"}),
 }
-ALL = {**CONFIGURATIONS, **OVER_TWO_GPUS, **HELD_OUT}
+# Steps of other kinds, held out as well.
+UNUSUAL: dict[str, tuple[str, dict[str, Any]]] = {
+    "adapters-16x512": ("adapters", {}),
+    "experts-index-add": ("experts", {}),
+    "attention-with-bias": ("biased_attention", {}),
+    "attention-with-learned-bias": ("biased_attention", {"learned": True}),
+    "updates-in-backward": ("updates_in_backward", {}),
+    "saved-on-host": ("saved_on_host", {}),
+    "reentrant-averaged": ("reentrant", {}),
+    "two-adversaries": ("adversaries", {}),
+    "padded-encoder-muon": ("padded_encoder", {}),
+    "bags-vmap": ("bags", {}),
+    "convolutions-float16": ("convolutions", {}),
+}
+ALL = {**CONFIGURATIONS, **OVER_TWO_GPUS, **HELD_OUT, **UNUSUAL}
 
 
 def main() -> int:
@@ -202,10 +216,10 @@ def _answer(what: str, name: str) -> None:
 
 
 def _chosen(name: str) -> tuple[Callable[..., Any], dict[str, Any]]:
-    from benchmarks import probe_steps
+    from benchmarks import probe_steps, unusual_steps
 
     function, keywords = ALL[name]
-    return getattr(probe_steps, function), keywords
+    return getattr(unusual_steps if name in UNUSUAL else probe_steps, function), keywords
 
 
 def _predict(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:

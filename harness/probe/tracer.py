@@ -9,6 +9,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -286,6 +287,8 @@ class Tracer:
         self._own_all(Owner.INPUTS)
 
     def _own(self, tensor: Any, owner: Owner, module: str) -> None:
+        if is_functorch_wrapped_tensor(tensor):
+            return  # what it wraps belongs to something else
         if is_traceable_wrapper_subclass(tensor):
             for name in tensor.__tensor_flatten__()[0]:
                 inner = getattr(tensor, name)
