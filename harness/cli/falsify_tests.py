@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-import time
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from harness.running.request import RunRequest
 
 if TYPE_CHECKING:
     from harness.evidence.bundle import Bundle
+    from harness.running.events import Event
     from harness.suite.contract import Asked
     from harness.suite.ledger import Ledger
 
@@ -47,6 +47,12 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--mutate", multiple=True, type=_CODE, metavar="PACKAGE|FILE", help="Try mutants of this code, in copies."
 )
 @click.option("--budget", type=Duration(), default="10m", show_default=True, help="Time for the mutants of --mutate.")
+@click.option(
+    "--most-survivors",
+    type=click.FloatRange(0, 1, max_open=True),
+    metavar="SHARE",
+    help="Refute a larger share of survivors than this, such as 0.2; any by default.",
+)
 @click.option("--no-mutants", is_flag=True, help="Plant no defects in the suite; a PASS is then unproven.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn.")
 @click.option(
@@ -64,6 +70,7 @@ def command(
     rounds: int,
     mutate: tuple[Path, ...],
     budget: float,
+    most_survivors: float | None,
     no_mutants: bool,
     seed: int,
     jobs: int | None,
@@ -83,6 +90,8 @@ def command(
     The claim's mutants are defects of suites, planted in the tests of this one: each must be seen. The bundle is like
     those of `harness run`, and `harness verify` judges it again.
     """
+    if most_survivors is not None and not mutate:
+        raise click.UsageError("--most-survivors is about the mutants of --mutate; say which code to change")
     if contract_file is not None and (paths or against or write or mutate):
         raise click.UsageError("a contract says which paths it is about, and what is expected; say --contract alone")
     if not paths and contract_file is None and against is None:
@@ -95,24 +104,16 @@ def command(
     request = RunRequest(evidence=evidence, seed=seed, jobs=jobs or 1, mutants=not no_mutants)
     if contract_file is not None:
         contract = project.load(contract_file)
-        begun = time.time()
-        status = run.perform(
-            given, project, replace(request, contracts=[contract], parameters=_more(contract, options))
-        )
-        _tell_survivors(evidence or project.evidence, contract.id, begun, err=json_file == "-")
-        return status
+        request = replace(request, contracts=[contract], parameters=_more(contract, options))
+        return _performed(given, project, request)
     with tempfile.TemporaryDirectory(prefix="harness-suite-") as folder:
         place = Path(folder)
         code = _inside(project.root, mutate) if mutate else []
         asked = _asked(project, paths, options, rounds, against, place)
-        asked = replace(asked, mutate=code, budget_seconds=budget, workers=jobs or 1)
+        asked = replace(asked, mutate=code, budget_seconds=budget, workers=jobs or 1, most_survivors=most_survivors)
         if write is not None:
             return _written(write, asked, project)
-        contract = _contract(asked, project, place)
-        begun = time.time()
-        status = run.perform(given, project, replace(request, contracts=[contract]))
-    _tell_survivors(evidence or project.evidence, contract.id, begun, err=json_file == "-")
-    return status
+        return _performed(given, project, replace(request, contracts=[_contract(asked, project, place)]))
 
 
 def _here() -> Project:
@@ -135,16 +136,24 @@ def _inside(root: Path, paths: tuple[Path, ...]) -> list[str]:
     return [path.relative_to(root).as_posix() for path in found]
 
 
-def _tell_survivors(evidence: Path, claim: str, begun: float, *, err: bool) -> None:
-    """Show the place of each survivor of the run that began then, the line there, and what it becomes."""
+def _performed(given: RunOptions, project: Project, request: RunRequest) -> ExitStatus:
+    """Run the claim, and show the place of each survivor, the line there, and what it becomes."""
+    from harness.running.events import ClaimFinished
     from harness.suite.falsifier import MUTANTS
 
-    for file in evidence.glob(f"*/{claim}/*/artifacts/{MUTANTS}"):
-        if file.stat().st_mtime >= begun:
-            diffs = file.read_text(encoding="utf-8").partition("\n\n")[2]
-            lines = [line for line in diffs.splitlines() if line and not line.startswith((" ", "---", "+++", "@@"))]
-            for line in ["mutants of the code under test that survive:", *lines] if lines else ():
-                tell(line, err=err)
+    bundles: list[Path | None] = []
+
+    def keep(event: Event) -> None:
+        if isinstance(event, ClaimFinished):
+            bundles.append(event.bundle)
+
+    status = run.perform(given, project, request, watch=keep)
+    for file in (bundle / "artifacts" / MUTANTS for bundle in bundles if bundle is not None):
+        diffs = file.read_text(encoding="utf-8").partition("\n\n")[2] if file.exists() else ""
+        lines = [line for line in diffs.splitlines() if line and not line.startswith((" ", "---", "+++", "@@"))]
+        for line in ["mutants of the code under test that survive:", *lines] if lines else ():
+            tell(line, err=given.json_file == "-")
+    return status
 
 
 def _more(contract: Contract, options: list[str]) -> dict[str, Any]:

@@ -60,9 +60,13 @@ def carry_out(given: RunOptions, project: Project, attached: DetachedRun | None)
 
 
 def perform(
-    given: RunOptions, project: Project, request: RunRequest, attached: DetachedRun | None = None
+    given: RunOptions,
+    project: Project,
+    request: RunRequest,
+    attached: DetachedRun | None = None,
+    watch: Handler | None = None,
 ) -> ExitStatus:
-    """Run a request that these options describe, and show what happens."""
+    """Run a request that these options describe, and show what happens. `watch` hears every event, too."""
     # Schedulers end jobs with SIGTERM. The engine then keeps what was measured; before it runs, nothing can be lost.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     for output in (sys.stdout, sys.stderr):
@@ -85,7 +89,7 @@ def perform(
     )
     if selection is not None:
         request = replace(request, contracts=[contract for contract, _ in selection.due])
-    relay = Relay(handlers)
+    relay = Relay([*handlers, watch] if watch else handlers)
     tasks = None if attached is None else attached.tasks()
     quarantined = _Quarantined(project, relay)
     runner = compose(project, machine, request, sealer.seal, quarantined, lambda line: tell(line, err=True), tasks)

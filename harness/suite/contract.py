@@ -84,6 +84,8 @@ class Asked:
     """After which no mutant is begun."""
     workers: int = 1
     """How many mutants are tried side by side."""
+    most_survivors: float | None = None
+    """The largest share of them that may survive; None for any."""
 
 
 def contract_of(asked: Asked, planted: Mapping[str, str]) -> dict[str, Any]:
@@ -98,7 +100,7 @@ def contract_of(asked: Asked, planted: Mapping[str, str]) -> dict[str, Any]:
     }  # fmt: skip
     if asked.mutate:
         code = {"mutate": [*asked.mutate], "budget_seconds": asked.budget_seconds, "workers": asked.workers}
-        parameters = {**parameters, **code}
+        parameters = {**parameters, **code, "most_mutants": None}
     return {
         "id": asked.name,
         "issue": "TESTS",
@@ -117,7 +119,7 @@ def contract_of(asked: Asked, planted: Mapping[str, str]) -> dict[str, Any]:
             }
         },
         "observation": {"type": "object", "properties": _observation(asked), "examples": [_example(asked)]},
-        "mutants": [_mutant(kind, function, asked) for kind, function in planted.items()],
+        "mutants": [*(_mutant(kind, function, asked) for kind, function in planted.items()), *_hidden(asked)],
         "sources": [{"uri": asked.source, "locator": " ".join(asked.paths)}],
     }
 
@@ -153,9 +155,11 @@ def _observation(asked: Asked) -> dict[str, Any]:
             found[name] = {"type": "integer", "minimum": 0, "x-unit": "mutants", "x-source": "a count"}
             found[name]["description"] = text
         found["survived_share"] = {
-            "type": "number", "minimum": 0, "maximum": 1, "x-source": "a share; lower it to what the suite reaches",
+            "type": "number", "minimum": 0, "x-unit": "ratio", "x-source": "a share",
             "description": "Survivors among the mutants that survived or were killed.",
         }  # fmt: skip
+        if asked.most_survivors is not None:
+            found["survived_share"] |= {"maximum": asked.most_survivors, "x-source": "what the suite is held to"}
         found["survivors"] = {
             "type": "array",
             "description": "Place of each survivor, the line there, and what it becomes.",
@@ -164,7 +168,7 @@ def _observation(asked: Asked) -> dict[str, Any]:
 
 
 def _example(asked: Asked) -> dict[str, Any]:
-    mutants = {**dict.fromkeys(_MUTANTS, 1), "survived_share": 0.5, "survivors": [""]} if asked.mutate else {}
+    mutants = {**dict.fromkeys(_MUTANTS, 1), "survived_share": 0.0, "survivors": []} if asked.mutate else {}
     return {**dict.fromkeys(_COUNTS, 1), **{name: [] for name in _LISTS}, **mutants}
 
 
@@ -180,3 +184,18 @@ def _mutant(kind: str, function: str, asked: Asked) -> dict[str, Any]:
         "violates": [_VIOLATED[kind]],
         "defect": f"{_DEFECTS[kind]}: {function}",
     }
+
+
+def _hidden(asked: Asked) -> list[dict[str, Any]]:
+    """Return the mutant that no mutant of the code dies in, if a share of survivors is refused. Three show it."""
+    if asked.most_survivors is None:
+        return []
+    return [
+        {
+            "id": weakened.HIDDEN,
+            "subject": "harness.suite.session:of_project",
+            "parameters": {"fault": weakened.HIDDEN, "fault_function": "", "rounds": 0, "most_mutants": 3},
+            "violates": ["survived_share.maximum"],
+            "defect": "pytest ends with 0, whatever failed",
+        }
+    ]

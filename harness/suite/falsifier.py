@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -26,12 +26,9 @@ def falsify(trial: Trial[Suite]) -> None:
     """Run the suite, compare what it executed with what is expected, and make its assertions fail one by one."""
     given, suite = trial.parameters, trial.subject
     expected = stated(given["tests"], exactly=given["exactly"])
-    fault, paths = None, None
     if given["fault"] is not None:  # a mutant's contract expects only the cells of that test
-        fault = {"kind": given["fault"], "function": given["fault_function"]}
-        file = given["fault_function"].partition("::")[0]
-        paths = [file] if (suite.root / file).is_file() else None
-    ledger = suite.run(paths=paths, fault=fault)
+        suite = suite.weakened({"kind": given["fault"], "function": given["fault_function"]})
+    ledger = suite.run()
     trial.used(suite.files(ledger))
     _keep(trial.artifacts / EXECUTED, lines_of(ledger.no_more_than(expected)))
     others = (f"{cell.outcome}: {_what(name, text)}: {cell.reason}" for name, text, cell in ledger.cells())
@@ -47,12 +44,13 @@ def falsify(trial: Trial[Suite]) -> None:
         failed=[*ledger.broken, *(_what(name, text) for name, text, _ in ledger.cells("failed"))][:LONGEST],
         **{**lacks, **({} if given["checks"] else {"fewer_checks": []})},
     )
-    trial.measure(**deaf_tests(suite, ledger, given["rounds"], trial.seed, paths, fault))
+    trial.measure(**deaf_tests(suite, ledger, given["rounds"], trial.seed))
     if given.get("mutate"):
         score = try_mutants(
             suite,
             given["mutate"],
             budget=given["budget_seconds"],
+            most=given.get("most_mutants"),
             seed=trial.seed,
             workers=given["workers"],
             workspace=trial.workspace / "mutants",
@@ -68,18 +66,11 @@ def _keep(file: Path, lines: Iterable[str]) -> None:
     file.write_text("".join(one.replace("\n", " ") + "\n" for one in lines), encoding="utf-8")
 
 
-def deaf_tests(
-    suite: Suite,
-    ledger: Ledger,
-    rounds: int,
-    seed: int,
-    paths: list[str] | None = None,
-    fault: Mapping[str, str] | None = None,
-) -> dict[str, object]:
+def deaf_tests(suite: Suite, ledger: Ledger, rounds: int, seed: int) -> dict[str, object]:
     """Make assertions fail where they held, one in each test and round, and return the tests that pass all the same.
 
     Args:
-        ledger: what the suite executed, with the same paths and fault.
+        ledger: what the suite executed.
         rounds: how many sessions run; those of a test with fewer assertions are fewer.
     """
     deaf: list[str] = []
@@ -89,11 +80,14 @@ def deaf_tests(
         forced = {identifier: place for identifier, place in places.items() if place is not None}
         if not forced:
             break
-        for name, text, cell in suite.run(paths=paths, fault=fault, forced=forced).cells():
+        now = suite.run(forced=forced)
+        for name, text, cell in now.cells():
             if cell.identifier in forced and forced[cell.identifier] in cell.forcible:
                 forced_failures += 1
                 if cell.outcome != "failed":
                     deaf.append(f"{_what(name, text)}: {cell.outcome} though {forced[cell.identifier]} failed")
+        if now.status == 0 and any(now.cells("failed")):
+            deaf.append("pytest ended with status 0 though tests failed")
     return {"forced_failures": forced_failures, "deaf": deaf[:LONGEST]}
 
 

@@ -95,9 +95,11 @@ class Ledger:
     """The files below the suite's root that the session imported."""
     lines: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By test id, the traced lines, `file:line`, that ran while it was called; those of no test are those of ''."""
+    status: int = 0
+    """With which pytest ended."""
 
     @classmethod
-    def read(cls, lines: Iterable[str]) -> Self:
+    def read(cls, lines: Iterable[str], status: int = 0) -> Self:
         """Read what the plugin wrote."""
         named: dict[str, JsonObject] = {}
         outcomes: dict[str, JsonObject] = {}
@@ -132,7 +134,7 @@ class Ledger:
             if text in cells:  # equal values under several ids
                 text = f"{text} #{sum(one.partition(' #')[0] == text for one in cells) + 1}"
             cells[text] = _cell(identifier, told, outcomes.get(identifier, {"outcome": NOT_RUN}))
-        return cls(functions, tuple(broken), files, imported, lines_of_tests)
+        return cls(functions, tuple(broken), files, imported, lines_of_tests, status)
 
     def cells(self, outcome: str | None = None) -> Iterator[tuple[str, str, Cell]]:
         """Yield function, parameters and cell; with an outcome, only cells of that one."""

@@ -202,8 +202,10 @@ class _Session:
             )
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write that the session ended in order, and what it imported."""
+        if self._fault is not None and self._fault["kind"] == weakened.HIDDEN:
+            session.exitstatus = pytest.ExitCode.OK
         files = {getattr(module, "__file__", None) or "" for module in list(sys.modules.values())}
         ours = {self._name(file) for file in files if file.startswith(f"{self._root}{os.sep}")}
         self._write(

@@ -29,46 +29,54 @@ class Suite:
     """Tests below a folder, as pytest runs them there."""
 
     def __init__(
-        self, root: Path, arguments: Sequence[str], workspace: Path, environment: Mapping[str, str] | None = None
+        self,
+        root: Path,
+        arguments: Sequence[str],
+        workspace: Path,
+        environment: Mapping[str, str] | None = None,
+        fault: Mapping[str, str] | None = None,
     ) -> None:
         """Args:
         root: the folder in which pytest runs.
         arguments: of pytest.
         workspace: a folder for what sessions write; it is made.
         environment: further variables.
+        fault: a defect that is planted in the suite: see `harness.suite.weakened`.
         """
         self.root = root
         self._arguments, self._workspace, self._environment = arguments, workspace, environment or {}
+        self._fault = fault
         self._sessions = 0
 
     def run(
         self,
         *,
-        paths: Sequence[str] | None = None,
-        fault: Mapping[str, str] | None = None,
         forced: Mapping[str, str] | None = None,
         traced: Mapping[str, str] | None = None,
     ) -> Ledger:
         """Run the suite once.
 
         Args:
-            paths: other arguments than those of the setting.
-            fault: a defect that is planted in the suite: see `harness.suite.weakened`.
             forced: places of assertions by test id. Only these tests run, and in each the assertion there fails.
             traced: files whose executed lines the ledger has, with their names there.
 
         Raises:
             NotMeasured: there is no pytest.
         """
-        settings = {"fault": fault, "forced": forced, "traced": traced}
-        command, ledger = self.session(self._arguments if paths is None else paths, settings)
-        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False)  # standard output can be --json's
+        command, ledger = self.session(self._arguments, {"forced": forced, "traced": traced})
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False)  # stdout can be --json's
         with ledger.open(encoding="utf-8") as lines:
-            return Ledger.read(_whole(lines))
+            return Ledger.read(_whole(lines), done.returncode)
 
     def only(self, tests: Iterable[str]) -> list[str]:
         """Return a command that runs tests by their ids, from any folder, and exits with 0 if all of them pass."""
         return self.session([*self._arguments, "-x"], {"forced": dict.fromkeys(tests)})[0]
+
+    def weakened(self, fault: Mapping[str, str]) -> Suite:
+        """Return the suite with a defect planted in it. If that is in one file, only its tests run."""
+        file = fault["function"].partition("::")[0]
+        arguments = [file] if (self.root / file).is_file() else self._arguments
+        return Suite(self.root, arguments, self._workspace, self._environment, fault)
 
     def copied(self, copy: Path, imported: Iterable[Path], workspace: Path) -> Suite:
         """Return the suite of a copy of its folder.
@@ -84,7 +92,7 @@ class Suite:
         given = self._environment.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
         search = [*map(str, imported), *filter(None, given.split(os.pathsep))]
         environment = {**self._environment, "PYTHONPATH": os.pathsep.join(map(moved, search))}
-        return Suite(copy, [*map(moved, self._arguments)], workspace, environment)
+        return Suite(copy, [*map(moved, self._arguments)], workspace, environment, self._fault)
 
     def session(self, arguments: Sequence[str], settings: JsonObject) -> tuple[list[str], Path]:
         """Return a command that runs pytest in the suite's folder, and the ledger that it writes."""
@@ -94,7 +102,8 @@ class Suite:
         place = self._workspace / f"session-{self._sessions}"
         place.mkdir(parents=True)
         ledger = place / "ledger.jsonl"
-        (place / "settings.json").write_text(json.dumps({**settings, "ledger": str(ledger)}), encoding="utf-8")
+        told = {**settings, "fault": self._fault, "ledger": str(ledger)}
+        (place / "settings.json").write_text(json.dumps(told), encoding="utf-8")
         ledger.touch()
         variables = _environment({**self._environment, SETTINGS: str(place / "settings.json")})
         loads = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in os.environ | variables

@@ -83,12 +83,20 @@ class Score:
 
 
 def try_mutants(
-    suite: Suite, paths: Sequence[str], *, budget: float, seed: int, workers: int, workspace: Path
+    suite: Suite,
+    paths: Sequence[str],
+    *,
+    budget: float,
+    seed: int,
+    workers: int,
+    workspace: Path,
+    most: int | None = None,
 ) -> Score:
     """Try mutants of the modules at paths, relative to the suite's root.
 
     Args:
         budget: seconds after which none is begun.
+        most: how many are tried; None for all that the budget allows.
 
     Raises:
         NotMeasured: Cosmic Ray is missing, or the suite fails in a copy of its folder without a mutant.
@@ -125,7 +133,8 @@ def try_mutants(
         diff = (result.diff or "").replace(f"{copy}/", "").partition("\n")[2]
         return Tried(found or NOT_TRIED, mutation.place(item), diff)
 
-    tried = {item.job_id: told for item, told in used.each([item for item in items if chosen[item.job_id]], one)}
+    reached = [item for item in items if chosen[item.job_id]]
+    tried = {item.job_id: told for item, told in used.each(reached[:most], one)}
     fates = (
         tried.get(item.job_id, Tried(NOT_TRIED if chosen[item.job_id] else NOT_REACHED, mutation.place(item)))
         for item in items

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from harness.suite.assertions import mark
 
-__all__ = ["COLLAPSED", "KINDS", "can_plant", "plant"]
+__all__ = ["COLLAPSED", "HIDDEN", "KINDS", "can_plant", "plant"]
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -83,6 +83,8 @@ KINDS: Final[dict[str, Callable[[Function, list[ast.stmt]], None]]] = {
 """What plants a defect in a test function, by name."""
 COLLAPSED: Final = "parameters-collapsed"
 """The defect that the plugin plants when pytest makes the cells of a test: only one of them is left."""
+HIDDEN: Final = "failures-hidden"
+"""The defect that the plugin plants at the end of a session: pytest ends with 0, whatever failed."""
 
 
 class _WithoutAssertions(ast.NodeTransformer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +13,9 @@ import pytest
 from harness import Setting
 from harness.execution.worker_trial import WorkerTrial
 from harness.suite.contract import Asked, contract_of, faults_of
-from harness.suite.falsifier import EXECUTED, NOT_EXECUTED, falsify
-from harness.suite.ledger import stated
-from harness.suite.session import of_project
+from harness.suite.falsifier import EXECUTED, NOT_EXECUTED, deaf_tests, falsify
+from harness.suite.ledger import Ledger, stated
+from harness.suite.session import Suite, of_project
 from harness.suite.weakened import COLLAPSED, KINDS
 from tests.falsifiers.distill.trials import Heard
 from tests.suite.toy import FAULTS, write
@@ -89,3 +90,22 @@ def test_where_faults_are_planted(suites: dict[str, Path], healthy: tuple[dict[s
     found = faults_of(healthy[1].read_text().splitlines(), suites["healthy"])
     assert found.keys() == {*KINDS, COLLAPSED}
     assert set(found.values()) == {"tests/test_toy.py::test_returns_early"}
+
+
+@pytest.mark.parametrize(("status", "deaf"), [(1, 0), (0, 1)])
+def test_pytest_ends_with_a_status_that_hides_failures(
+    status: int, deaf: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A hook can set it although every test is seen to fail."""
+    name, place = "tests/test_toy.py::test_one", "tests/test_toy.py:3:4"
+    collected = json.dumps({"collected": name, "function": name, "cell": {}, "drawn": False, "python": True})
+
+    def session(outcome: str, status: int) -> Ledger:
+        test = json.dumps({"test": name, "outcome": outcome, "reason": "", "held": {place: 1}})
+        return Ledger.read([collected, test, json.dumps({"end": status, "files": []})], status)
+
+    suite = Suite(tmp_path, [], tmp_path)
+    monkeypatch.setattr(Suite, "run", lambda self, forced: session("failed", status))
+    found = deaf_tests(suite, session("passed", 0), 1, 0)
+    assert found["forced_failures"] == 1
+    assert len(found["deaf"]) == deaf

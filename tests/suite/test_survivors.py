@@ -12,6 +12,7 @@ from harness.authoring.faults import NotMeasured
 from harness.suite import survivors
 from harness.suite.session import Suite
 from harness.suite.survivors import Score, try_mutants
+from harness.suite.weakened import HIDDEN
 
 _CODE = """def is_far(near: bool):
     return not near
@@ -31,7 +32,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
 
 
-def _tried(root: Path, far: str, fallback: str, budget: float = 600.0) -> Score:
+def _tried(root: Path, far: str, fallback: str, budget: float = 600.0, fault: str = "", most: int = 9) -> Score:
     pytest.importorskip("cosmic_ray", reason="the extra `mutation` is not installed")
     for file, text in {
         "src/toy/__init__.py": _CODE,
@@ -40,10 +41,11 @@ def _tried(root: Path, far: str, fallback: str, budget: float = 600.0) -> Score:
     }.items():
         (root / file).parent.mkdir(parents=True)
         (root / file).write_text(text)
-    suite = Suite(root, ["tests"], root / "runs")
+    suite = Suite(root, ["tests"], root / "runs", fault={"kind": fault, "function": ""})
     before = {file: file.read_bytes() for file in root.rglob("*.py")}
     try:
-        return try_mutants(suite, ["src/toy"], budget=budget, seed=0, workers=1, workspace=root / "work")
+        work = root / "work"
+        return try_mutants(suite, ["src/toy"], budget=budget, seed=0, workers=1, workspace=work, most=most)
     finally:
         assert {file: file.read_bytes() for file in before} == before
 
@@ -63,6 +65,12 @@ def test_a_weak_suite_leaves_survivors(tmp_path: Path) -> None:
         "survived_share": 1.0,
         "survivors": ["src/toy/__init__.py:2 ReplaceUnaryOperator_Delete_Not | - return not near | + return  near"],
     }
+
+
+def test_a_suite_that_ends_with_0_whatever_fails(tmp_path: Path) -> None:
+    """No mutant dies, and no more are tried than asked for."""
+    found = _tried(tmp_path, _FAR, _FALLBACK, fault=HIDDEN, most=1).measurements()
+    assert (found["mutants_survived"], found["mutants_not_tried"], found["survived_share"]) == (1, 1, 1.0)
 
 
 def test_a_suite_that_fails_without_a_mutant(tmp_path: Path) -> None:
