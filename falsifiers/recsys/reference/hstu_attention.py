@@ -18,6 +18,7 @@ import torch
 import triton
 from torch import Tensor
 
+from falsifiers.recsys.reference.hstu_kernels import over_keys, over_rows
 from falsifiers.recsys.reference.hstu_launch import Launch
 from falsifiers.recsys.reference.hstu_plan import Blocks, Plan, plan_for
 
@@ -141,7 +142,7 @@ class Passes:
         counts, tensors = _counts(mask, offsets), (q, k, v, v, out)
         if self._out is None:
             blocks = self._plan.out
-            self._out = self._launch("over_keys", tensors, (k, v), counts, mask, blocks, (self._scale,), gradient=False)
+            self._out = self._launch(over_keys, tensors, (k, v), counts, mask, blocks, (self._scale,), gradient=False)
         self._out(tensors, (k, v), counts)
         return out
 
@@ -157,22 +158,22 @@ class Passes:
         if launches is None:
             scale = self._scale * self._alpha / 2.0
             launches = self._gradients[above.stride()] = (
-                self._launch("over_rows", by_rows, (q, above), counts, mask, self._plan.of_kv, (scale, self._scale)),
-                self._launch("over_keys", by_keys, (k, v), counts, mask, self._plan.of_q, (scale,), gradient=True),
+                self._launch(over_rows, by_rows, (q, above), counts, mask, self._plan.of_kv, (scale, self._scale)),
+                self._launch(over_keys, by_keys, (k, v), counts, mask, self._plan.of_q, (scale,), gradient=True),
             )
         launches[0](by_rows, (q, above), counts)
         launches[1](by_keys, (k, v), counts)
         return of_q, of_k, of_v
 
     def _launch(
-        self, name: str, tensors: tuple[Tensor, ...], tiled: tuple[Tensor, Tensor], counts: tuple[Tensor, ...],
+        self, kernel: Any, tensors: tuple[Tensor, ...], tiled: tuple[Tensor, Tensor], counts: tuple[Tensor, ...],
         mask: HstuMask, blocks: Blocks, scales: tuple[float, ...], **constants: Any,
     ) -> Launch:  # fmt: skip
         """Put together a kernel's arguments but for addresses."""
         q, _, v, *_ = tensors
         batch, heads = len(counts[0]) - 1, q.shape[1]
         has_targets, has_contextuals = mask.num_targets is not None, mask.num_contextuals is not None
-        count = triton.cdiv(self._longest, blocks.rows if name == "over_keys" else blocks.keys)
+        count = triton.cdiv(self._longest, blocks.rows if kernel is over_keys else blocks.keys)
         numbers = (
             *(stride for one in tensors for stride in one.stride()[:2]), self._alpha / 2.0, *scales,
             mask.target_group_size, mask.max_attn_len, mask.min_full_attn_seq_len, heads, batch, count,
@@ -190,8 +191,8 @@ class Passes:
         }  # fmt: skip
         tma = blocks.tma and all(stride * one.element_size() % 16 == 0 for one in tiled for stride in one.stride()[:2])
         steady = all(stride % 16 == 0 and stride < 1 << 31 for one in tensors for stride in one.stride()[:2])
-        tile = blocks.keys if name == "over_keys" else blocks.rows
-        return Launch(name, count * heads * batch, numbers, constants, blocks.warps, tma, tile, steady)
+        tile = blocks.keys if kernel is over_keys else blocks.rows
+        return Launch(kernel, count * heads * batch, numbers, constants, blocks.warps, tma, tile, steady)
 
 
 def _counts(mask: HstuMask, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from falsifiers.recsys.reference import hstu_kernels
 from falsifiers.recsys.reference.interpreter import interpreted
 
 __all__ = ["Launch"]
@@ -31,13 +30,14 @@ class Launch:
     looks at nothing else than what is fixed here, as long as addresses and strides are multiples of 16.
 
     Attributes:
+        kernel: `over_keys` or `over_rows`.
         numbers: the arguments behind the tensors.
         tma: the tensor memory accelerator can load blocks of `tile` rows; it needs such addresses as well.
         steady: the strides are such multiples, and 32-bit numbers.
         behind: the constants as `run` takes them, behind the numbers.
     """
 
-    name: str
+    kernel: Any
     programs: int
     numbers: tuple[float, ...]
     constants: dict[str, Any]
@@ -66,12 +66,11 @@ class Launch:
                 tiles = [_Tiled(one) if tma else one.data_ptr() for one in tiled]
                 self.run(*addresses, *tiles, *last, *self.numbers, *self.behind)
                 return
-            kernel = getattr(hstu_kernels, self.name)
             tiles = [_descriptor(one, self.tile) if tma else one for one in tiled]
             arguments, constants = (*tensors, *tiles, *counts, *self.numbers), {**self.constants, "use_tma": tma}
-            compiled = kernel[(self.programs,)](*arguments, **constants, num_warps=self.warps)
+            compiled = self.kernel[(self.programs,)](*arguments, **constants, num_warps=self.warps)
             if aligned and self.steady:
-                self.behind = tuple(constants[name] for name in kernel.arg_names[len(arguments) :])
+                self.behind = tuple(constants[name] for name in self.kernel.arg_names[len(arguments) :])
                 self.run = compiled[(self.programs, 1, 1)]
 
     def _interpret(self, tensors: tuple[Tensor, ...], counts: tuple[Tensor, ...]) -> None:
@@ -82,7 +81,7 @@ class Launch:
                 torch.empty_strided(one.shape, one.stride(), dtype=torch.float32).copy_(one) for one in tensors
             )
         with numpy.errstate(over="ignore"):  # silu of a large negative score divides by infinity, as on a GPU
-            getattr(interpreted(hstu_kernels), self.name)[(self.programs,)](
+            interpreted(self.kernel)[(self.programs,)](
                 *copies, *copies[:2], *counts, *self.numbers, **self.constants, use_tma=False
             )
         for one, copy in zip(tensors[4:], copies[4:], strict=True):

@@ -1,4 +1,4 @@
-"""Kernels on a CPU: their modules, loaded once more for Triton's interpreter."""
+"""Triton's kernels on a CPU: their modules, loaded once more for its interpreter."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import importlib.util
 import sys
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 import triton
 
 __all__ = ["interpreted"]
 
 
+def interpreted(kernel: Any) -> Any:
+    """Return a kernel, or a function of kernels, for the interpreter."""
+    return getattr(_twin(sys.modules[kernel.__module__]), kernel.__name__)
+
+
 @cache
-def interpreted(module: ModuleType) -> ModuleType:
-    """Return a module of kernels for the interpreter, with functions of other such modules that it imports."""
+def _twin(module: ModuleType) -> ModuleType:
+    """Return a module whose functions, also those that it imports from others, are for the interpreter."""
     name = f"{module.__name__}_interpreted"
     spec = importlib.util.spec_from_file_location(name, module.__file__)
     if spec is None or spec.loader is None:
@@ -28,5 +34,5 @@ def interpreted(module: ModuleType) -> ModuleType:
         triton.knobs.runtime.interpret = before
     for name, value in list(vars(twin).items()):
         if isinstance(value, triton.JITFunction):
-            setattr(twin, name, getattr(interpreted(sys.modules[value.__module__]), name))
+            setattr(twin, name, interpreted(value))
     return twin

@@ -28,7 +28,7 @@ def launch(name: str, device: torch.device, programs: int, *arguments: Any, warp
     if not programs:
         return
     if device.type != "cuda":
-        getattr(interpreted(table_kernels), name)[(programs,)](*arguments, **constants)
+        interpreted(getattr(table_kernels, name))[(programs,)](*arguments, **constants)
         return
     if torch.cuda.current_device() != device.index:
         with torch.cuda.device(device):

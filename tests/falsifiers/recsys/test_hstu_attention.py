@@ -14,7 +14,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from falsifiers.recsys.reference import hstu_kernels, hstu_launch
+from falsifiers.recsys.reference import hstu_attention as hstu_attention_module
+from falsifiers.recsys.reference import hstu_kernels
 from falsifiers.recsys.reference.hstu_attention import HstuMask, hstu_attention, passes_for
 from falsifiers.recsys.reference.hstu_plan import Blocks, Plan
 
@@ -119,7 +120,8 @@ class Recorder:
 def test_a_second_launch_gives_a_compiled_kernel_what_the_first_gave_to_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     """Addresses of the tensors, the same numbers, and the constants in the order of the kernel's arguments."""
     kernels = [Recorder(getattr(hstu_kernels, name).arg_names) for name in ("over_keys", "over_rows")]
-    monkeypatch.setattr(hstu_launch, "hstu_kernels", SimpleNamespace(over_keys=kernels[0], over_rows=kernels[1]))
+    for name, kernel in zip(("over_keys", "over_rows"), kernels, strict=True):
+        monkeypatch.setattr(hstu_attention_module, name, kernel)
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True), raising=False)
     monkeypatch.setattr(torch.cuda, "device_of", lambda _: nullcontext())
     monkeypatch.setattr(torch.cuda, "Event", lambda: SimpleNamespace(record=lambda: None))
