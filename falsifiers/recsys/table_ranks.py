@@ -1,18 +1,21 @@
-"""A table over two ranks beside the models of both, in forks on the CPU."""
+"""A table over two ranks beside the models of both: with NCCL on two GPUs, or with gloo on the CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from falsifiers.param_decomp.ranks import run_of_ranks
 from falsifiers.recsys.dynamic_tables import Recipe, Tables
 from falsifiers.recsys.oracle.dynamic_table import Model, owner_of
 from falsifiers.recsys.table_watch import Found, Watch, chance_of, drawn_keys
-from harness import Trial
+from harness import NotMeasured, Trial
 
 __all__ = ["of_ranks", "watched"]
 
@@ -20,20 +23,24 @@ RANKS = 2
 
 
 def of_ranks(trial: Trial[Tables]) -> Found:
-    """Train two ranks of gloo, each with keys of its own, and return what either found."""
-    recipe = Recipe(4, 1, 2, "lfu", "adagrad", seed=trial.seed)
-    subject, folder = trial.subject, trial.workspace / "ranks"
-
-    def work(rank: int) -> Found:
-        watch = watched(subject, recipe, "cpu", rank, keys=60, steps=2, words=("ranks", trial.seed))
-        watch.dump(folder / f"dump-{rank}.safetensors")
-        return watch.found
-
+    """Train two ranks, each with keys of its own, and return what either found."""
+    if trial.device.startswith("cuda") and torch.cuda.device_count() < RANKS:
+        raise NotMeasured("two ranks need two GPUs")
+    folder = trial.workspace / "ranks"
+    work = partial(_found, trial.subject, trial.seed, folder)
     with trial.subject_fault():
-        found = run_of_ranks(RANKS, work, folder)
+        found = run_of_ranks(RANKS, work, trial.device, folder)
     for other in found[1:]:
         found[0].add(other)
     return found[0]
+
+
+def _found(subject: Tables, seed: int, folder: Path, device: str) -> Found:
+    """Be one of the ranks."""
+    rank, recipe = dist.get_rank(), Recipe(4, 1, 2, "lfu", "adagrad", seed=seed)
+    watch = watched(subject, recipe, device, rank, keys=60, steps=2, words=("ranks", seed))
+    watch.dump(folder / f"dump-{rank}.safetensors")
+    return watch.found
 
 
 def watched(

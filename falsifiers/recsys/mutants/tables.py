@@ -77,7 +77,7 @@ class DuplicatesInsertedTwice(TritonTables):
             """Make a group of every new item."""
             of = super().grouped(keys, weights)
             by_group = keys[of.items]
-            apart = (self.index.find(by_group) < 0) & torch.ones_like(by_group).bool()
+            apart = self.index.find(by_group) < 0
             heads = apart | (of.groups.diff(prepend=of.groups.new_zeros(1)) > 0)
             groups = heads.cumsum(0, dtype=torch.int32)
             starts = torch.cat([heads.nonzero().squeeze(1), torch.full_like(by_group[:1], len(keys))]).int()

@@ -118,7 +118,7 @@ class BucketIndex:
         )  # fmt: skip
 
     def remove(self, of: KeyGroups, slots: Tensor) -> None:
-        """Free slots [n], one of each group, or -1."""
+        """Free slots [n], one for each group; -1 is none."""
         block = 1024
         launch(
             "remove", self.device, triton.cdiv(len(of), block),

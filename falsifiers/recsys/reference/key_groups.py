@@ -55,7 +55,7 @@ def hashes(keys: Tensor, *, turned: bool = False) -> Tensor:
 
 
 def grouped(keys: Tensor, weights: Tensor | None = None) -> KeyGroups:
-    """Group a batch's keys [n], of which each may count for several occurrences. The host waits for nothing."""
+    """Group the keys [n] of a batch, each with its weight if there are any. The host waits for nothing."""
     keys, block = aligned(keys), _block(keys)
     blocks = triton.cdiv(len(keys), block)
     words, items = hashes(keys, turned=True).sort(stable=True)

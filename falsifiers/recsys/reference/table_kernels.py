@@ -270,7 +270,7 @@ def _insert(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=NUMBERS)
 def remove(slots, groups, count: tl.int32, digests, size, block: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Free slots, of which some may be -1."""
+    """Free slots; -1 is none."""
     group = tl.program_id(0) * block + tl.arange(0, block)
     slot = tl.load(slots + group, mask=group < tl.load(groups + count - 1), other=-1)
     tl.store(digests + slot, tl.full([block], 0, tl.uint8), mask=slot >= 0)
