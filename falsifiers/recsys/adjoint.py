@@ -1,4 +1,4 @@
-"""F-HSTU-ADJOINT-001: gradients are those of the forward pass that a subject has, whatever it computes."""
+"""F-HSTU-ADJOINT-001: in float64, the output is the definition's, and the gradients are those of the output."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from falsifiers.recsys.attention_cases import cases, first_cases, question
+from falsifiers.recsys.oracle.hstu import truth
 from falsifiers.recsys.subject import Attention, Question
 from harness import Trial
 
@@ -19,7 +20,7 @@ _STEP = 1e-3
 
 
 def falsify(trial: Trial[Attention]) -> None:
-    """Compare gradients along a direction with how the output changes along it, in float64."""
+    """Compare outputs with the definition, and gradients along a direction with how the subject's output changes."""
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
         asked = question({**case, "dtype": "float64"}, "cpu")
@@ -33,7 +34,12 @@ def falsify(trial: Trial[Attention]) -> None:
         gradients = (answer.of_q, answer.of_k, answer.of_v)
         given = sum(float((one * way).sum()) for one, way in zip(gradients, toward, strict=True))
         size = max(sum(float((one**2).sum()) for one in gradients) ** 0.5, 1e-12)
-        return {"errors": abs(given - along) / size}
+        right = truth(asked).out
+        wrong = (answer.out - right.value).norm(dim=-1) / right.noise.norm(dim=-1)
+        return {
+            "errors": abs(given - along) / size,
+            "output_errors": float(wrong.max()) if wrong.numel() else 0.0,
+        }
 
     parameters = trial.parameters
     first = [case for case in first_cases(parameters) if case["dtype"] == "bfloat16"][: parameters["cases"]]
