@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["ProbeError", "StepFailed", "Unseeable"]
+__all__ = ["READ", "ProbeError", "StepFailed", "Unseeable"]
+
+READ = "keep the value on the device, read it outside the step, or only log what .item() returns"
+"""The remedy if a step decides on a value of the device."""
 
 
 class ProbeError(Exception):

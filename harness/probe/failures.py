@@ -13,7 +13,7 @@ from unittest import mock
 
 import torch
 
-from harness.probe.errors import ProbeError, StepFailed, Unseeable
+from harness.probe.errors import READ, ProbeError, StepFailed, Unseeable
 from harness.probe.places import is_users
 
 __all__ = ["named_failures"]
@@ -42,6 +42,8 @@ def named_failures() -> Iterator[None]:
         place, function = _places(error)
         if any(words in str(error) for words in _ADDRESSES):
             raise Unseeable(function, place, _WRAP) from error
+        if ".numpy() is not supported" in str(error):
+            raise Unseeable("Tensor.numpy", place, READ) from error
         first = str(error).partition("\n")[0]
         where = f"{place}: " if place else ""
         raise StepFailed(f"{where}{type(error).__name__} on fake tensors: {first}") from error
@@ -54,6 +56,12 @@ def _refused() -> Iterator[tuple[Any, str, str]]:
         for name in ("_register_comm_hook", "_register_builtin_comm_hook"):
             yield torch.distributed, name, hook
     yield torch, "compile", "the buffers of compiled code are not predicted; probe the code as it is"
+    for name in ("graph", "make_graphed_callables", "CUDAGraph"):
+        yield torch.cuda, name, "a graph has memory of its own; probe the step without capturing it"
+    for name in ("nested_tensor", "as_nested_tensor", "nested_tensor_from_jagged", "narrow"):
+        yield torch.nested, name, "the lengths of its rows are not known to fake tensors; probe padded rows"
+    for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        yield torch._VF, name, "the buffers of cuDNN are not predicted; measure the step on a GPU"
     if importlib.util.find_spec("triton") is not None:
         from triton.runtime.jit import JITFunction
 

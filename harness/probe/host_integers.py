@@ -16,7 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._pytree import tree_flatten, tree_map_only
 
-__all__ = ["HostIntegers", "seen_as_real"]
+__all__ = ["HostIntegers", "known_as", "seen_as_real", "taken_to_be_finite"]
 
 _LARGEST = 1 << 24
 """Elements of a tensor whose values are kept."""
@@ -86,6 +86,26 @@ class HostIntegers:
         with unset_fake_temporarily(), contextlib.suppress(RuntimeError, NotImplementedError):
             return operator(*arguments, **keywords)
         return None
+
+
+def known_as(result: torch.Tensor, value: bool) -> torch.Tensor:
+    """Take all values of a tensor of booleans to be this one."""
+    if isinstance(result, FakeTensor):
+        with unset_fake_temporarily():
+            result._known = torch.tensor(value).expand(result.shape)  # type: ignore[attr-defined]
+    return result
+
+
+@contextlib.contextmanager
+def taken_to_be_finite() -> Iterator[None]:
+    """Let `torch.isfinite`, which is made of several operators, answer True."""
+    finite = torch.isfinite
+
+    def answer(tensor: torch.Tensor) -> torch.Tensor:
+        return known_as(finite(tensor), True)
+
+    with mock.patch.object(torch, "isfinite", answer), mock.patch.object(torch.Tensor, "isfinite", answer):
+        yield
 
 
 def _on_device(known: torch.Tensor) -> Any:

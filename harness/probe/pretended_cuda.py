@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from types import SimpleNamespace
@@ -62,8 +63,24 @@ class _Event(_Stream):
         return 1.0
 
 
+class _Anywhere(nullcontext[None]):
+    """The choice of a device, of which there is one."""
+
+    idx = 0
+
+    def __init__(self, *_arguments: Any) -> None:
+        super().__init__()
+
+
 def _nothing(*_arguments: Any, **_keywords: Any) -> None:
     return None
+
+
+def _statistics(meter: Meter) -> dict[str, int]:
+    """Those of the allocator that are known; 0 for the others."""
+    held = {"current": meter.live, "peak": meter.peak}
+    names = itertools.product(("allocated_bytes", "active_bytes", "reserved_bytes"), held)
+    return defaultdict(int, {f"{name}.all.{which}": held[which] for name, which in names})
 
 
 @contextmanager
@@ -101,45 +118,48 @@ def pretended_cuda(meter: Meter, device: Device) -> Iterator[None]:
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "set_device": _nothing,
-        "device": lambda *_: nullcontext(),
-        "device_of": lambda *_: nullcontext(),
-        "get_device_properties": lambda *_: properties,
-        "get_device_capability": lambda *_: device.capability,
-        "get_device_name": lambda *_: device.name,
+        "device": _Anywhere,
+        "device_of": _Anywhere,
+        "get_device_properties": lambda *_, **__: properties,
+        "get_device_capability": lambda *_, **__: device.capability,
+        "get_device_name": lambda *_, **__: device.name,
         "is_bf16_supported": lambda *_, **__: device.capability >= (8, 0),
         "is_current_stream_capturing": lambda: False,
         "synchronize": _nothing,
         "ipc_collect": _nothing,
         "empty_cache": meter.empty_cache,
-        "memory_allocated": lambda *_: meter.live,
-        "max_memory_allocated": lambda *_: meter.peak,
-        "memory_reserved": lambda *_: meter.live,
-        "max_memory_reserved": lambda *_: meter.peak,
+        "memory_allocated": lambda *_, **__: meter.live,
+        "max_memory_allocated": lambda *_, **__: meter.peak,
+        "memory_reserved": lambda *_, **__: meter.live,
+        "max_memory_reserved": lambda *_, **__: meter.peak,
+        "memory_stats": lambda *_, **__: _statistics(meter),
+        "memory_summary": lambda *_, **__: "",
         "reset_peak_memory_stats": _nothing,
         "reset_max_memory_allocated": _nothing,
         "reset_accumulated_memory_stats": _nothing,
-        "mem_get_info": lambda *_: (device.total - device.context - meter.live, device.total),
+        "mem_get_info": lambda *_, **__: (device.total - device.context - meter.live, device.total),
         "manual_seed": _nothing,
         "manual_seed_all": _nothing,
         "seed": _nothing,
-        "get_rng_state": lambda *_: generator_state.clone(),
+        "get_rng_state": lambda *_, **__: generator_state.clone(),
         "get_rng_state_all": lambda: [generator_state.clone()],
         "set_rng_state": _nothing,
         "set_rng_state_all": _nothing,
         "Stream": lambda *_, **__: _Stream(next(streams)),
         "Event": _Event,
-        "current_stream": lambda *_: _Stream(meter.stream),
-        "default_stream": lambda *_: _Stream(0),
+        "current_stream": lambda *_, **__: _Stream(meter.stream),
+        "default_stream": lambda *_, **__: _Stream(0),
         "set_stream": set_stream,
         "stream": running_on,
-        "can_device_access_peer": lambda *_: True,
+        "can_device_access_peer": lambda *_, **__: True,
     }
     with ExitStack() as stack:
-        for name, answer in answers.items():
-            if hasattr(torch.cuda, name):
-                stack.enter_context(mock.patch.object(torch.cuda, name, answer))
+        for module, (name, answer) in itertools.product((torch.cuda, torch.cuda.memory), answers.items()):
+            if hasattr(module, name):
+                stack.enter_context(mock.patch.object(module, name, answer))
         for name in ("range_push", "range_pop", "mark"):
             stack.enter_context(mock.patch.object(torch.cuda.nvtx, name, _nothing))
+        stack.enter_context(mock.patch.object(torch.nn.RNNBase, "flatten_parameters", _nothing))
         stack.enter_context(mock.patch.object(fake_tensor, "init_gpu_context", _nothing))
         # Optimizers and clip_grad_norm_ choose their foreach code by the exact type of the tensors.
         for module in (optimizer, _foreach_utils):

@@ -25,8 +25,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from harness.probe.accumulation import accumulated
 from harness.probe.attention import attention_of
 from harness.probe.device_table import Device
-from harness.probe.errors import Unseeable
-from harness.probe.host_integers import HostIntegers
+from harness.probe.errors import READ, Unseeable
+from harness.probe.host_integers import HostIntegers, known_as, taken_to_be_finite
 from harness.probe.host_values import is_on_host
 from harness.probe.kernel_memory import BIASED, BLAS, hidden_temporaries, is_unmeasured
 from harness.probe.places import Lines, Modules
@@ -51,6 +51,9 @@ _IN_PLACE = frozenset(
     if name.startswith(("aten::_foreach_", "aten::_fused_")) and name.partition(".")[0].endswith("_")
 )
 
+
+_FAKE = "it has no fake implementation; register one with torch.library.register_fake, or use another operator"
+_SIZED = "its result has a size that depends on values; use a fixed size"
 
 # Numbers on the device are taken to be finite, so that a loop that looks for others goes its usual way.
 _FINITE = (torch.ops.aten.isnan, torch.ops.aten.isinf)
@@ -112,6 +115,7 @@ class Tracer:
                 stack.callback(handle.remove)
             stack.enter_context(mock.patch.object(torch.UntypedStorage, "resize_", self._resizing()))
             stack.enter_context(reading_values())
+            stack.enter_context(taken_to_be_finite())
             stack.enter_context(fake)
             stack.enter_context(_Dispatch(self))
             yield
@@ -148,6 +152,12 @@ class Tracer:
         phase = self._phase if self._phase == "build" else f"{self._phase}, {part}"
         line, library = self._lines.now()
         return Place(phase, operator, line, library, module)
+
+    def unseeable(self, operator: Any, remedy: str) -> Unseeable:
+        """The refusal of an operator, with the line where the code is now."""
+        place = self.place(str(operator))
+        where = f"{place.line} (from {place.library})" if place.library else place.line
+        return Unseeable(str(operator), where, remedy)
 
     def empty_cache(self) -> None:
         self.trace.events.append(EMPTY_CACHE)
@@ -186,6 +196,10 @@ class Tracer:
     def _note(self, operator: Any, tensor: torch.Tensor, node: Any) -> None:
         if not isinstance(tensor, FakeTensor) or tensor.fake_device.type != "cuda":
             return
+        if tensor.layout is not torch.strided:
+            raise self.unseeable(operator, f"tensors of the layout {tensor.layout} are not followed; use dense ones")
+        if tensor.fake_device.index:
+            raise self.unseeable(operator, f"its result is on {tensor.fake_device}; only one GPU is followed, cuda:0")
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._watches:
@@ -349,26 +363,20 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         operator, arguments = accumulated(operator, arguments)
         try:
             result = operator(*arguments, **keywords)
-        except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
+        except (UnsupportedOperatorException, NotImplementedError) as error:
+            raise self._tracer.unseeable(operator, _FAKE) from error
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
             result = self._known.computed_anew(operator, arguments, keywords)
             if result is None:
-                raise self._unseeable(operator, error) from error
+                sized = isinstance(error, DynamicOutputShapeException)
+                raise self._tracer.unseeable(operator, _SIZED if sized else READ) from error
             if not isinstance(result, torch.Tensor):
                 return result
         else:
             self._known.follow(operator, arguments, keywords, result)
         if operator.overloadpacket in _FINITE:
-            _set_zero(result)
+            known_as(result, False)
         elif operator.overloadpacket is torch.ops.aten._amp_foreach_non_finite_check_and_unscale_:
             _set_zero(arguments[1])
         self._tracer.ran(operator, arguments, keywords, result)
         return result
-
-    def _unseeable(self, operator: Any, error: Exception) -> Unseeable:
-        place = self._tracer.place(str(operator))
-        where = f"{place.line} (from {place.library})" if place.library else place.line
-        if isinstance(error, UnsupportedOperatorException):
-            return Unseeable(str(operator), where, "register a fake implementation with torch.library.register_fake")
-        if isinstance(error, DynamicOutputShapeException):
-            return Unseeable(str(operator), where, "its result has a size that depends on values; use a fixed size")
-        return Unseeable(str(operator), where, "keep the value on the device, or read it outside the step")

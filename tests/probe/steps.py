@@ -196,6 +196,54 @@ def compiles() -> Callable[[], None]:
     return lambda: layer(torch.randn(8, 8, device="cuda")).sum().backward()
 
 
+def _layer(kind: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    match kind:
+        case "recurrent":
+            layer = torch.nn.LSTM(8, 8).cuda()
+            return lambda x: layer(x)[0]
+        case "cell":
+            return torch.nn.GRUCell(8, 8).cuda()
+        case "sparse":
+            table = torch.nn.Embedding(8, 8, sparse=True).cuda()
+            return lambda x: table(x.long())
+        case "second GPU":
+            return lambda x: x.requires_grad_().to("cuda:1") * 2
+        case "captured":
+            graph = torch.cuda.CUDAGraph()
+            return lambda x: (graph, x)[1]
+        case "numpy":
+            return lambda x: x * float(x.cpu().numpy().sum())
+        case _:
+            return lambda x: torch.nested.nested_tensor([x[0], x[1, :3]], layout=torch.jagged)
+
+
+def unseen(kind: str) -> Callable[[], None]:
+    """A layer whose memory fake tensors do not show."""
+    layer, inputs = _layer(kind), torch.randn(4, 8, device="cuda")
+    return lambda: layer(inputs).sum().backward()
+
+
+def trains_by_samples() -> Callable[[], None]:
+    """Gradients of each sample, checks of finiteness, and a report of memory."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)).cuda()
+    weights = {name: one.detach() for name, one in model.named_parameters()}
+    inputs = torch.randn(16, 64, device="cuda")
+
+    def loss(weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(model, weights, (x[None],)).square().mean()
+
+    def step() -> None:
+        gradients = torch.func.vmap(torch.func.grad(loss), (None, 0))(weights, inputs)
+        for name, one in weights.items():
+            if not torch.isfinite(gradients[name]).all() or gradients[name].isnan().any():
+                raise ValueError(name)
+            one.sub_(gradients[name].mean(0))
+        assert torch.cuda.memory_stats()["allocated_bytes.all.peak"] >= torch.cuda.memory_allocated(device=0)
+        torch.cuda.memory_summary()
+
+    return step
+
+
 def convolves() -> Callable[[], None]:
     """A convolution, for which cuDNN chooses a workspace."""
     layer = torch.nn.Conv2d(3, 8, 3).cuda()

@@ -1,6 +1,7 @@
 """Steps as people write them: sharded, with data, with attention, and such as the probe must refuse."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -116,6 +117,13 @@ def test_what_the_device_changed_is_not_known_any_more() -> None:
         (_hooked, "torch.distributed._register_comm_hook"),
         (steps.launches_a_kernel, "the Triton kernel double"),
         (steps.compiles, "torch.compile"),
+        (partial(steps.unseen, "recurrent"), "torch._VF.lstm"),
+        (partial(steps.unseen, "cell"), "aten._thnn_fused_gru_cell.default"),
+        (partial(steps.unseen, "sparse"), "aten._sparse_coo_tensor_with_dims_and_tensors.default"),
+        (partial(steps.unseen, "second GPU"), "aten._to_copy.default"),
+        (partial(steps.unseen, "captured"), "torch.cuda.CUDAGraph"),
+        (partial(steps.unseen, "numpy"), "Tensor.numpy"),
+        (partial(steps.unseen, "rows of several lengths"), "torch.nested.nested_tensor"),
     ],
 )
 def test_what_allocates_unseen_is_refused_with_its_line(build: Callable[[], Any], operator: str) -> None:
@@ -123,6 +131,11 @@ def test_what_allocates_unseen_is_refused_with_its_line(build: Callable[[], Any]
         predict(build, ranks=2)
     assert raised.value.operator == operator
     assert raised.value.place.startswith(steps.__file__)
+
+
+def test_gradients_of_samples_are_counted() -> None:
+    """Sixteen of each weight are alive at the peak."""
+    assert predict(steps.trains_by_samples).allocated > 16 * (64 * 64 + 64 * 8) * 4
 
 
 def test_a_value_may_be_logged() -> None:
