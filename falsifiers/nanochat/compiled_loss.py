@@ -12,6 +12,9 @@ from harness import Trial
 
 __all__ = ["falsify"]
 
+_USED = 64
+"""Tensors as long as the rows, more than a loss keeps."""
+
 
 def falsify(trial: Trial[MaybeCompiled]) -> None:
     """Compare eager and compiled results with float64, by share of ignored rows; then with captured scalars."""
@@ -50,6 +53,9 @@ def _question(trial: Trial[MaybeCompiled], number: int, ignored: float) -> Quest
 
 
 def _answer(loss: object, asked: Question) -> tuple[float, tuple[Tensor, Tensor]]:
+    """Return the loss and its gradients. The memory that the loss gets for its rows held other numbers before."""
+    used = [torch.full(asked.targets.shape, 7.0, device=asked.targets.device) for _ in range(_USED)]
+    del used
     inputs = asked.hidden.detach().clone().requires_grad_(), asked.weight.detach().clone().requires_grad_()
     value: Tensor = loss(*inputs, asked.targets)  # type: ignore[operator]
     of_hidden, of_weight = torch.autograd.grad(value, inputs)
