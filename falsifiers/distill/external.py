@@ -132,7 +132,8 @@ class _Trainer(Outside):
     def teacher_logits(self, tokens: Tensor) -> Tensor:
         """Those of the teacher that the TOML file names, to tokens of its own text."""
         teacher = Path(self._named("models.teacher", "the teacher"))
-        return self._model("teacher").answer(teacher, self.trainer.models.teacher_prefix, self._config, tokens)
+        prefix = self.trainer.models.teacher_prefix
+        return self._model("teacher").answer(teacher, prefix, self._config_of(teacher), tokens)
 
     @look
     def student_logits(self, tokens: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
@@ -141,12 +142,13 @@ class _Trainer(Outside):
         if weights is not None:
             raise NotShown(f"{self.trainer.name} answers with no other weights than its own")
         if self._has_ended:
-            place, prefix = self._export, files.export_prefix
+            named, place, prefix = Path(self.filled(files.export)), self._export, files.export_prefix
         elif self.step == 0:
-            place, prefix = self._initial, files.initial_prefix
+            named = place = self._initial
+            prefix = files.initial_prefix
         else:
             raise NotShown("the student is evaluated before the run and after it")
-        return model.answer(place, prefix, self._config, tokens)
+        return model.answer(place, prefix, self._config_of(named), tokens)
 
     def _model(self, role: str) -> NamedModel:
         if not self._models:
@@ -161,11 +163,10 @@ class _Trainer(Outside):
             raise NotShown(f"{self.trainer.path.name} names no {what or name}: /{table}/{name} is needed to evaluate")
         return self.filled(text)
 
-    @property
-    def _config(self) -> str:
-        """Where the architecture of the models is written; empty if it is beside their weights."""
-        text = self.trainer.models.config
-        return self.filled(text) if text and self.trainer.has_values(text, self.values) else ""
+    def _config_of(self, named: Path) -> str:
+        """Where the architecture of a model is written; empty if it is beside the weights."""
+        text, has_its_own = self.trainer.models.config, (named / "config.json").is_file()
+        return self.filled(text) if text and not has_its_own and self.trainer.has_values(text, self.values) else ""
 
     @property
     def _initial(self) -> Path:

@@ -92,7 +92,10 @@ class Outside(Elsewhere):
             found["steps"] = self.telling.made
         if not self.shows_device and found.get("device") == self.values["device"]:
             found["told_device"] = found.pop("device")
-        if found.get("steps") == self.values.get("steps") and not self._left_every_step():
+        asked = self.values.get("steps")
+        if self.telling.begins_at_zero and self.telling.newest + 1 == asked:
+            found.pop("steps", None)  # the file may lack `first_step = 0`, so the number may be the one asked for
+        if found.get("steps") == asked and not self._left_every_step():
             del found["steps"]
         if (contradiction := self.telling.contradiction) is not None:
             found["contradiction"] = contradiction

@@ -14,6 +14,7 @@ __all__ = ["MOST_STEPS", "StepListener", "Telling", "TooManySteps"]
 MOST_STEPS = 1_000_000
 """Most steps of an output. More are a fault."""
 
+_FROM_ZERO = "the output tells of a step 0: add first_step = 0 under [log] if this is the first optimizer step"
 _FEWEST_COUNTED = 2
 """Steps from which on a log counts each. A single line may be all that a trainer prints of its steps."""
 _LONGEST_LINE = 500
@@ -61,6 +62,8 @@ class Telling:
     """The first step, count or loss that is not a number, as printed; empty if all are numbers."""
     disorder: str = ""
     """Why the steps of the output are not 1, 2, 3 and so on; empty if they are."""
+    begins_at_zero: bool = False
+    """Whether the output has a step 0, which is no step by the trainer's file: it may be the first one after all."""
     is_unheard: bool = True
     """Whether the output has had no event yet."""
     _is_numbered: bool = True
@@ -154,6 +157,9 @@ class Telling:
         self._hand_on()
         if not self.disorder and self.newest and (step == 1 or (self._is_over and not self._is_numbered)):
             self.disorder = f"the output holds two runs: after {self.newest} steps another one begins"
+        if step == 0:
+            self.begins_at_zero = True
+            self.disorder = self.disorder or _FROM_ZERO
         if step != self.newest + 1 and not self.disorder:
             self.disorder = f"after step {self.newest} the output tells of step {step}"
         self.steps, self.newest = self.steps + 1, step

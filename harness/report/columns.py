@@ -64,7 +64,8 @@ def aligned(rows: Sequence[Sequence[str]], width: int | None = None, indent: int
 
     Args:
         rows: lists of cells, all of the same length.
-        width: of the terminal. Columns that do not fit go to further lines. None means no limit.
+        width: of the terminal. Columns that do not fit go to further lines, each to its own if they do not fit into
+            one. None means no limit.
         indent: spaces before a row. A further line has at least twice as many and two more.
     """
     shown = [[printable(cell) for cell in row] for row in rows]
@@ -76,13 +77,16 @@ def aligned(rows: Sequence[Sequence[str]], width: int | None = None, indent: int
     for row in shown:
         cells = [f"{cell:<{wide}}" for cell, wide in zip(row, widths, strict=True)]
         line = " " * indent + "  ".join(cells[:fitting]).rstrip()
-        rest = "  ".join(cell for cell in (cell.strip() for cell in row[fitting:]) if cell)
-        if width is not None and rest and width - starts[fitting] >= _NARROWEST and _fits(rest, width, starts[fitting]):
-            yield from wrapped(f"{line:<{starts[fitting]}}{rest}", width, starts[fitting])
+        left = [cell for cell in (cell.strip() for cell in row[fitting:]) if cell]
+        rest, start, below = "  ".join(left), starts[fitting], 2 * indent + 2
+        if width is not None and rest and width - start >= _NARROWEST and _fits(rest, width, start):
+            first, *further = [rest] if start + len(rest) <= width else left
+            yield from wrapped(f"{line:<{start}}{first}", width, start)
         else:
-            yield from wrapped(line, width, 2 * indent + 2)
-            if rest:
-                yield from wrapped(" " * (2 * indent + 2) + rest, width, 2 * indent + 2)
+            start, further = below, [rest] if rest and (width is None or below + len(rest) <= width) else left
+            yield from wrapped(line, width, below)
+        for cell in further:
+            yield from wrapped(" " * start + cell, width, start)
 
 
 def filled(rows: Sequence[Sequence[str]]) -> list[list[str]]:

@@ -96,7 +96,7 @@ _SENTENCES: dict[ReasonCode, Callable[[Reason], str]] = {
     ReasonCode.CANNOT_BE_EVALUATED: lambda one: f"the rule cannot be evaluated: {one.text}",
     ReasonCode.NOT_BOOLEAN: lambda one: f"the rule gave neither true nor false: {one.text}",
     ReasonCode.NOT_READ_BACK: lambda one: (
-        f"the {one.place} that ran was not read back"
+        f"the {one.place} that ran {'were' if one.place.endswith('s') else 'was'} not read back"
         f"{f'; only the output says that it was {one.text}' if one.text else ''}"
     ),
     ReasonCode.CONTRADICTION: lambda one: (

@@ -216,23 +216,32 @@ def _clauses(event: ClaimFinished, verbose: bool, width: int | None) -> Iterator
 
 
 def _unmeasured(clauses: Sequence[ClauseResult], reason: Reason | None, verbose: bool) -> Iterator[Line]:
-    """Yield the clauses without an outcome, by reason, those with a bound first. The verdict's is not repeated."""
-    if not verbose and any(clause.id == "subject.completes" for clause in clauses):
-        yield f"  {_count(len(clauses), 'clause')} not measured (-v lists them)", COLOURS[Verdict.NOT_MEASURED]
-        return
+    """Yield the clauses without an outcome, by reason, those with a bound first. The verdict's is not repeated.
+
+    Of a subject that did not end, the clauses without a reason of their own are only counted, except with -v.
+    """
+    colour, has_ended = COLOURS[Verdict.NOT_MEASURED], all(clause.id != "subject.completes" for clause in clauses)
     known = None if reason is None else reason_text.of(reason.root)
     groups: dict[str, list[str]] = {}
     for clause in sorted(clauses, key=lambda one: not undecided(one)):
-        why = "" if clause.reason is None else reason_text.of(clause.reason)
-        if clause.reason is not None and _is_missing(clause.reason):
+        why = _why_unmeasured(clause.reason)
+        if (known and why.endswith(known)) or not (has_ended or verbose or (clause.reason and clause.reason.text)):
             why = ""
-        groups.setdefault("" if known is not None and why.endswith(known) else why, []).append(
-            f"{clause.id} ({bound})" if (bound := undecided(clause)) else clause.id
-        )
+        groups.setdefault(why, []).append(f"{clause.id} ({bound})" if (bound := undecided(clause)) else clause.id)
     for why, names in groups.items():
+        if not (why or has_ended or verbose):
+            yield f"  {_count(len(names), 'clause')} not measured (-v lists them)", colour
+            continue
         shown = ", ".join(names if verbose else names[:3])
         more = "" if verbose or len(names) <= 3 else f" and {len(names) - 3} more"
-        yield f"  not measured: {shown}{more}{f'; {why}' if why else ''}", COLOURS[Verdict.NOT_MEASURED]
+        yield f"  not measured: {shown}{more}{f'; {why}' if why else ''}", colour
+
+
+def _why_unmeasured(reason: Reason | None) -> str:
+    """Return why a clause was not measured, without the place of the measurement, so that alike reasons are equal."""
+    if reason is None:
+        return ""
+    return reason.text if reason.code is ReasonCode.MISSING else reason_text.of(reason)
 
 
 def _is_rule(clause: ClauseResult) -> bool:

@@ -76,9 +76,9 @@ def a_run(folder: Path, log: str) -> Path:
     return run
 
 
-def recorded(folder: Path, log: str, steps: int = 50) -> Recorded:
+def recorded(folder: Path, log: str, steps: int = 50, file: str = FILE) -> Recorded:
     """The run as a subject, read to its end."""
-    described = trainer(folder).path
+    described = trainer(folder, file).path
     parameters: dict[str, Any] = {"trainer": str(described), "dir": str(a_run(folder, log)), "steps": steps}
     subject = Recorded(Setting({**parameters, "device": "cpu"}, "cpu", 0, folder / "work", folder / "cache"))
     subject.distill(lambda step, **values: None)
@@ -111,6 +111,21 @@ def test_a_log_that_leaves_steps_out_contradicts_nothing() -> None:
     for event in LogReader(rules).feed(b"step 10 loss 2\nstep 20 loss 1\n50 steps, 1.0s\n"):
         telling.hear(event)
     assert telling.contradiction is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "first_step", "steps", "problems"),
+    [(50, "", None, 1), (40, "", 49, 1), (50, "first_step = 0", None, 0), (40, "first_step = 0", 50, 0)],
+)
+def test_a_log_that_counts_from_0(
+    asked: int, first_step: str, steps: int | None, problems: int, tmp_path: Path
+) -> None:
+    """It is no evidence against 50 steps if the file does not say so, and against 40 it is in any case."""
+    log = "".join(f"step {step}/50 loss 5\n" for step in range(50))
+    subject = recorded(tmp_path, log, asked, FILE.replace("[log]", f"[log]\n{first_step}"))
+    assert subject.ran().get("steps") == steps
+    found = check_log(subject.trainer, subject.logs())
+    assert (len(found.problems), found.telling.begins_at_zero) == (problems, not first_step)
 
 
 def test_two_runs_in_one_log(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def test_as_wide_as_the_widest() -> None:
 def test_what_does_not_fit_follows_below() -> None:
     """Whole columns move, so no column is split."""
     assert list(aligned(ROWS, 30)) == ["  name           newest", "      earlier", "  a_longer_name  1.5 nats"]
-    assert list(aligned(ROWS, 5))[:3] == ["  name", "      newest", "  earlier"]
+    assert list(aligned(ROWS, 5))[:3] == ["  name", "      newest", "      earlier"]
 
 
 def test_the_last_cells_wrap_beside_the_others() -> None:
@@ -28,6 +28,20 @@ def test_the_last_cells_wrap_beside_the_others() -> None:
         "  name  text",
         "  a     one two three four five six",
         "        seven-eight nine",
+    ]
+
+
+def test_cells_that_do_not_fit_into_one_line_have_lines_of_their_own() -> None:
+    """So that the reader sees where one ends and the next begins."""
+    rows = [("name", "loss 1.5, first loss 4.25", "loss is below the first loss")]
+    beside = ["  name  loss 1.5, first loss 4.25", "        loss is below the first loss"]
+    assert list(aligned(rows, 40)) == beside
+    assert list(aligned(rows, 28)) == [
+        "  name",
+        "      loss 1.5, first loss",
+        "      4.25",
+        "      loss is below the",
+        "      first loss",
     ]
 
 

@@ -102,6 +102,13 @@ def test_a_healthy_run_has_verdicts_on_its_losses(folder: Path) -> None:
     assert {found[name] for name in hidden} == {Outcome.NOT_MEASURED}
 
 
+def test_the_config_of_a_folder_is_its_own(folder: Path) -> None:
+    """What the file names as `config` is for models without one, as the export of a run that leaves one file."""
+    (folder / "trainer.toml").write_text(FILE.replace("[models]", '[models]\nconfig = "{root}/initial"'))
+    (folder / "teacher" / "config.json").write_text('{"model_type": "nothing known"}')
+    assert _outcomes(folder)["initial_kl.minimum"] is Outcome.NOT_MEASURED
+
+
 def _apr(dtype: torch.dtype) -> Callable[[Path], None]:
     """Write the export as APR v2 in a dtype, and its config.json beside it."""
 
