@@ -33,16 +33,12 @@ def test_the_last_cells_wrap_beside_the_others() -> None:
 
 def test_cells_that_do_not_fit_into_one_line_have_lines_of_their_own() -> None:
     """So that the reader sees where one ends and the next begins."""
-    rows = [("name", "loss 1.5, first loss 4.25", "loss is below the first loss")]
-    beside = ["  name  loss 1.5, first loss 4.25", "        loss is below the first loss"]
-    assert list(aligned(rows, 40)) == beside
-    assert list(aligned(rows, 28)) == [
-        "  name",
-        "      loss 1.5, first loss",
-        "      4.25",
-        "      loss is below the",
-        "      first loss",
+    rows = [
+        ("name", "loss 1.5, first loss 4.25, last loss 1", "bound"),
+        ("a", "loss 1.5, first 4.25", "below the first"),
     ]
+    assert list(aligned(rows, 36))[-2:] == ["  a     loss 1.5, first 4.25", "        below the first"]
+    assert list(aligned(rows, 27))[-3:] == ["  a", "      loss 1.5, first 4.25", "      below the first"]
 
 
 @given(st.lists(st.tuples(*[st.text(max_size=9)] * 3), min_size=1, max_size=5), st.none() | st.integers(1, 60))
