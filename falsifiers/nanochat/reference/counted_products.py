@@ -1,11 +1,21 @@
-"""The products of a fused loss over as many rows as the device says, so that ignored rows cost nothing.
+"""A fused loss's chunks of rows on sm_90: exponentials instead of logits, and no work for rows that are ignored.
 
-The rows that count come first (`linear_cross_entropy`), and how many there are is known to the device alone. A kernel
-reads that number and leaves out the tiles behind it, so the host never waits for it.
+A chunk's logits l never reach memory. The product that makes them writes exp(l - r), where r is the row's reference,
+and sums of it. The probability p of a token is exp(l - r) / Z, where Z is the row's sum. So the gradient of the hidden
+states is a product with the exponentials whose rows are divided by Z afterwards, and that of the head is a product with
+hidden states that are divided by Z before. In both, the element of the target is exp(l - r) - Z, which is p - 1 times Z.
 
-Each kernel has as many programs as the GPU has multiprocessors. They share out the tiles of a result, and the loop over
-a tile's parts runs on into the next tile, so that loads never pause. A result with fewer tiles than programs is made in
-parts along its inner dimension, which are added up in a fixed order: equal inputs have equal results.
+The reference is the target's logit, a dot product that is made first: where the loss is below 50, no exponential is
+too large for float32 or bfloat16, which have the same exponents. If a tile's sum is too large, the product is made
+again with the row's largest logit as the reference. The kernel reads on the GPU whether it has to.
+
+The rows that count come first, and how many there are is known to the device alone. A kernel reads that number and
+leaves out the tiles behind it, so the host never waits for it.
+
+The kernel of a product has as many programs as the GPU has multiprocessors. They share out the tiles of a result, and
+the loop over a tile's parts runs on into the next tile, so that loads never pause. A result with fewer tiles than
+programs is made in parts along its inner dimension, which are added up in a fixed order: equal inputs have equal
+results.
 """
 
 from __future__ import annotations
@@ -18,22 +28,27 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from falsifiers.nanochat.reference.head_rows import RowLoss
 from falsifiers.nanochat.reference.kernel import Kernel
 
 __all__ = ["Counted", "fits"]
 
 _ALIGNED = 8
 """Numbers in 16 bytes, of which a row of a tensor that is loaded by tiles must be a multiple."""
-_LARGEST_SPLIT = 4
+_ORDERED = 2048
+"""Targets of a step of the kernel that puts rows in order."""
 
 
-def fits(hidden: Tensor, weight: Tensor) -> bool:
-    """Return whether these tensors suit the kernels: half precision, with rows of 16 bytes, on sm_90."""
+def fits(hidden: Tensor, weight: Tensor, of: RowLoss) -> bool:
+    """Return whether the kernels can make this loss: bfloat16 with rows of 16 bytes on sm_90, without smoothing."""
     aligned = len(weight) % _ALIGNED == 0 == weight.shape[1] % _ALIGNED and len(hidden) > 0
-    if hidden.dtype not in (torch.bfloat16, torch.float16) or not aligned or not hidden.is_cuda:
+    if hidden.dtype is not torch.bfloat16 or not aligned or not hidden.is_cuda or of.label_smoothing:
         return False
-    pointers = hidden.data_ptr() | weight.data_ptr()
-    return pointers % 16 == 0 and weight.is_contiguous() and torch.cuda.get_device_capability(hidden.device) == (9, 0)
+    return (
+        weight.data_ptr() % 16 == 0
+        and weight.is_contiguous()
+        and torch.cuda.get_device_capability(hidden.device) == (9, 0)
+    )
 
 
 @dataclass(frozen=True)
@@ -47,73 +62,95 @@ class _Tiles:
 
 
 _WIDE = _Tiles(128, 256, 64, 3)
+_TALL = _Tiles(256, 128, 64, 3)
 _SQUARE = _Tiles(128, 128, 64, 4)
 _SMALL = _Tiles(16, 32, 16, 1)
 """For an interpreter, which needs no large ones."""
 
 
 class Counted:
-    """The products of chunks of one call. All rows of a chunk behind the counted ones are left out."""
+    """The chunks of one call. All rows behind the counted ones are left out."""
 
-    def __init__(self, hidden: Tensor, weight: Tensor, counted: Tensor, order: Tensor, chunk: int) -> None:
+    def __init__(
+        self, hidden: Tensor, weight: Tensor, targets: Tensor, scales: Tensor, of: RowLoss, buffer: Tensor
+    ) -> None:
         """Args:
-        counted: the number of rows that count [], int64.
-        order: the rows [rows], those that count first.
-        chunk: rows at a time.
+        hidden, weight, targets: [rows, width], [vocabulary, width] and [rows].
+        scales: [rows], what each row's gradient is multiplied by; empty if no gradient is made.
+        buffer: memory of a chunk's exponentials [rows of a chunk, vocabulary].
         """
-        self.hidden, self.weight, self.counted, self.order = hidden, weight, counted, order
-        self._rows = hidden.new_empty(chunk, hidden.shape[1])
-        self._wide = _WIDE if hidden.is_cuda else _SMALL
-        narrow = _SQUARE if hidden.is_cuda else _SMALL
-        self._of_hidden = narrow if hidden.shape[1] % self._wide.wide else self._wide
-        properties = torch.cuda.get_device_properties(hidden.device) if hidden.is_cuda else None
-        self._programs = properties.multi_processor_count if properties else 3
-        self.splits = self._splits(chunk)
-        tall = self._of_hidden.tall
-        self._parts = hidden.new_empty(
-            self.splits * triton.cdiv(chunk, tall) * tall, hidden.shape[1], dtype=torch.float32
-        )
-
-    def _splits(self, chunk: int) -> int:
-        """Return into how many parts the inner dimension of the hidden states' gradient is split.
-
-        Programs should have equally many tiles; among equals, the fewest parts need least memory.
-        """
-        tiles = triton.cdiv(chunk, self._of_hidden.tall) * triton.cdiv(self.hidden.shape[1], self._of_hidden.wide)
-        largest = max(1, min(_LARGEST_SPLIT, triton.cdiv(self._programs * 2, tiles)))
-
-        def busy(splits: int) -> float:
-            return tiles * splits / (triton.cdiv(tiles * splits, self._programs) * self._programs)
-
-        return max(range(1, largest + 1), key=lambda splits: (round(busy(splits) - 0.01 * splits, 3), -splits))
-
-    def logits(self, first: int, out: Tensor) -> Tensor:
-        """Write the logits of the rows from `first` on to `out` [rows, vocabulary]; return the hidden states."""
-        some = self._rows[: len(out)]
-        torch.index_select(self.hidden, 0, self.order[first : first + len(out)], out=some)
-        self._launch(self._wide, some, self.weight, out, first, turned=(False, True), limits="rows")
-        return some
-
-    def of_hidden(self, first: int, gradient: Tensor, out: Tensor) -> None:
-        """Write the gradient of these rows' hidden states to their places in `out` [all rows, width]."""
-        tiles, rows, width = self._of_hidden, len(gradient), out.shape[1]
-        padded = triton.cdiv(rows, tiles.tall) * tiles.tall
-        parts = self._parts[: self.splits * padded]
-        self._launch(
-            tiles, gradient, self.weight, parts, first, turned=(False, False), limits="rows", splits=self.splits
-        )
-        _SPREAD.launch(
-            (rows,), out, parts, self.order, out, self.counted, first, padded, width,
-            splits=self.splits, block=triton.next_power_of_2(width),
+        self.hidden, self.weight, self.targets, self.scales = hidden.contiguous(), weight, targets, scales
+        self.of, self.buffer = of, buffer
+        (rows, width), (chunk, vocabulary), on = hidden.shape, buffer.shape, hidden.is_cuda
+        self._chunk = chunk
+        self._wide = _WIDE if on else _SMALL
+        narrow = width % _WIDE.wide != 0
+        self._of_hidden = (_SQUARE if narrow else _WIDE) if on else _SMALL
+        self._of_weight = (_TALL if narrow else _WIDE) if on else _SMALL
+        self._programs = torch.cuda.get_device_properties(hidden.device).multi_processor_count if on else 3
+        tiles = self._of_hidden
+        high, across = triton.cdiv(chunk, tiles.tall), triton.cdiv(width, tiles.wide)
+        self._slots = max(high * across, self._programs // (high * across) * high * across + high * across)
+        self._padded = triton.cdiv(chunk, self._wide.tall) * self._wide.tall
+        self._some = hidden.new_empty(chunk, width)
+        statistics = 2 * triton.cdiv(vocabulary, self._wide.wide) * self._padded
+        parts = self._slots // across * tiles.tall
+        self._scratch = hidden.new_empty(max(statistics, parts * width), dtype=torch.float32)
+        self._parts = self._scratch[: parts * width].view(parts, width)
+        self._rows = hidden.new_empty(3, self._padded, dtype=torch.float32)
+        self._order = torch.empty(rows, device=hidden.device, dtype=torch.int32)
+        self._numbers = torch.zeros(1 + triton.cdiv(rows, chunk), device=hidden.device, dtype=torch.int32)
+        _ORDER.launch(
+            (1,), hidden, targets, self._order, self._numbers, rows, of.ignore_index,
+            block=_ORDERED if on else 16, **({"num_warps": 8} if on else {}),
         )  # fmt: skip
 
-    def add_of_weight(self, first: int, gradient: Tensor, some: Tensor, total: Tensor) -> None:
-        """Add the gradient of the head by these rows to `total` [vocabulary, width]."""
-        self._launch(self._wide, gradient, some, total, first, turned=(True, False), limits="inner", add=True)
+    def exponentials(self, first: int, losses: Tensor) -> None:
+        """Make the exponentials of the chunk that begins with the row `first`, and write its losses to their places."""
+        of, (rows, width), vocabulary = self.of, self.hidden.shape, len(self.weight)
+        block = triton.next_power_of_2(width)
+        number = first // self._chunk
+        capped = of.softcap != 0.0
+        _GATHER.launch(
+            (self._padded,), self.hidden,
+            self.hidden, self.weight, self.targets, self._order, self._numbers, self._some, self._rows,
+            first, rows, self._chunk, self._padded, width, vocabulary, of.softcap, capped=capped, block=block,
+        )  # fmt: skip
+        for again in (False, True):
+            self._launch(
+                self._wide, self._some, self.weight, self.buffer, first, turned=(False, True), limits="rows",
+                exponentials=True, again=again, capped=capped, number=1 + number,
+            )  # fmt: skip
+        tiles = triton.cdiv(vocabulary, self._wide.wide)
+        _FINISH.launch(
+            (self._chunk,), self.hidden,
+            self.buffer, self._some, self._rows, self._scratch, self.targets, self.scales, losses, self._order,
+            self._numbers, 1 + number, first, rows, self._padded, width, vocabulary, tiles, of.z_loss,
+            write=self.scales.numel() > 0, capped=capped, block=block, across=triton.next_power_of_2(tiles),
+        )  # fmt: skip
+
+    def of_hidden(self, first: int, out: Tensor) -> None:
+        """Write the gradient of the chunk's hidden states to their places in `out` [all rows, width]."""
+        tiles, (rows, width) = self._of_hidden, out.shape
+        self._launch(
+            tiles, self.buffer, self.weight, self._parts, first, turned=(False, False), limits="rows", split=True
+        )
+        _SPREAD.launch(
+            (self._chunk,), out, self._parts, self._rows, self._order, out, self._numbers, first, rows, self._chunk,
+            self._padded, width, self._slots, tall=tiles.tall, wide=tiles.wide, programs=self._programs,
+            block=triton.next_power_of_2(width),
+        )  # fmt: skip
+
+    def add_of_weight(self, first: int, total: Tensor) -> None:
+        """Add the gradient of the head by the chunk's rows to `total` [vocabulary, width]; the first one is stored."""
+        self._launch(
+            self._of_weight, self.buffer, self._some, total, first, turned=(True, False), limits="inner", add=first > 0
+        )
 
     def _launch(
         self, tiles: _Tiles, left: Tensor, right: Tensor, result: Tensor, first: int, *, turned: tuple[bool, bool],
-        limits: str, add: bool = False, splits: int = 1,
+        limits: str, add: bool = False, split: bool = False, exponentials: bool = False, again: bool = False,
+        capped: bool = False, number: int = 0,
     ) -> None:  # fmt: skip
         left_turned, right_turned = turned
         rows, inner = reversed(left.shape) if left_turned else left.shape
@@ -124,74 +161,227 @@ class Counted:
             (self._programs,), left,
             TensorDescriptor.from_tensor(left, of_left), TensorDescriptor.from_tensor(right, of_right),
             TensorDescriptor.from_tensor(result, [tiles.tall, tiles.wide // 2]),
-            self.counted, first, rows, result.shape[1], inner,
+            self._rows, self._scratch, self._numbers, number, first, rows, result.shape[1], inner, self._slots,
+            self._padded, self.of.softcap,
             tall=tiles.tall, wide=tiles.wide, deep=tiles.deep, left_turned=left_turned, right_turned=right_turned,
-            limits_rows=limits == "rows", add=add, splits=splits, programs=self._programs,
-            interpreted=not left.is_cuda, **options,
+            limits_rows=limits == "rows", add=add, split=split, exponentials=exponentials, again=again, capped=capped,
+            ragged=result.shape[1] % tiles.wide != 0, programs=self._programs, interpreted=not left.is_cuda, **options,
         )  # fmt: skip
 
 
+_maximum = tl.standard._elementwise_max  # type: ignore[attr-defined]
+_sum = tl.standard._sum_combine  # type: ignore[attr-defined]
+_LOG2E = tl.constexpr(1.4426950408889634)
+_TOO_LARGE = tl.constexpr(2.0**80)
+"""A tile's sum of exponentials, 55 as a logarithm, after which the product is made again."""
+_FAR = tl.constexpr(40.0)
+"""Rows whose largest logit is this far above the reference then take it as their reference. A tile with a sum that is
+too large has such a row, as it has less than e^15 columns."""
+
+
+def _order(targets, order, numbers, rows, ignored, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Write the rows that count, in their order, and the others from the end on; and how many count."""
+    counted = 0
+    for start in range(0, rows, block):
+        step = tl.arange(0, block)
+        there = start + step < rows
+        ones = (there & (tl.load(targets + start + step, mask=there, other=ignored) != ignored)).to(tl.int32)
+        until = tl.associative_scan(ones, 0, _sum)
+        others = start - counted + step - until
+        place = tl.where(ones == 1, counted + until - 1, rows - 1 - others)
+        tl.store(order + place, start + step, mask=there)
+        counted += tl.reduce(ones, 0, _sum)
+    tl.store(numbers, counted)
+
+
+def _gather(  # type: ignore[no-untyped-def]
+    hidden, weight, targets, order, numbers, some, of_rows, first, rows, chunk, padded, width, vocabulary, softcap,
+    capped: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """Copy a row's hidden state to its place in the chunk, and write its target's logit; zeros if it does not count."""
+    row = tl.program_id(0)
+    counts = (first + row < tl.load(numbers)) & (row < chunk)
+    place = tl.load(order + first + row, mask=first + row < rows, other=0).to(tl.int64)
+    target = tl.load(targets + place)
+    columns = tl.arange(0, block)
+    state = tl.load(hidden + place * width + columns, mask=counts & (columns < width), other=0.0)
+    tl.store(some + row.to(tl.int64) * width + columns, state, mask=(columns < width) & (row < chunk))
+    mine = counts & (target >= 0) & (target < vocabulary)
+    other = tl.load(weight + target * width + columns, mask=mine & (columns < width), other=0.0)
+    value = tl.reduce(state.to(tl.float32) * other.to(tl.float32), 0, _sum)
+    if capped:
+        small = tl.exp(-2.0 * tl.abs(value) / softcap)
+        tl.store(of_rows + 2 * padded + row, 4.0 * small / ((1.0 + small) * (1.0 + small)))
+        value = tl.where(value < 0.0, -softcap, softcap) * (1.0 - small) / (1.0 + small)
+    tl.store(of_rows + row, value)
+
+
 def _product(  # type: ignore[no-untyped-def]
-    left, right, result, counted, first, rows, columns, inner,
+    left, right, result, of_rows, statistics, numbers, number, first, rows, columns, inner, slots, padded, softcap,
     tall: tl.constexpr, wide: tl.constexpr, deep: tl.constexpr, left_turned: tl.constexpr, right_turned: tl.constexpr,
-    limits_rows: tl.constexpr, add: tl.constexpr, splits: tl.constexpr, programs: tl.constexpr,
+    limits_rows: tl.constexpr, add: tl.constexpr, split: tl.constexpr, exponentials: tl.constexpr,
+    again: tl.constexpr, capped: tl.constexpr, ragged: tl.constexpr, programs: tl.constexpr,
     interpreted: tl.constexpr,
 ):  # fmt: skip
-    """result (+)= left @ right. What lies outside a tensor is loaded as zeros and not stored.
+    """result (+)= left @ right, or its exponentials. What lies outside a tensor is loaded as zeros and not stored.
 
-    With `splits`, part s of the inner dimension is written to the rows from s times the padded number of rows on.
+    With `split`, part s of the inner dimension is written to the rows from s times the rows of all tiles on.
     """
     group: tl.constexpr = 8
-    there = tl.maximum(tl.load(counted).to(tl.int32) - first, 0)
+    there = tl.maximum(tl.load(numbers) - first, 0)
     high = (rows + tall - 1) // tall
-    padded = high * tall
-    steps = ((inner + deep - 1) // deep + splits - 1) // splits
+    steps = (inner + deep - 1) // deep
     if limits_rows:
         high = (tl.minimum(rows, there) + tall - 1) // tall
     else:
         steps = (tl.minimum(inner, there) + deep - 1) // deep
-        high = tl.where(steps > 0, high, 0)
+        if add:
+            high = tl.where(steps > 0, high, 0)
+    if again:
+        high = tl.where(tl.load(numbers + number) > 0, high, 0)
     across = (columns + wide - 1) // wide
     tiles = high * across
-    for one in tl.range(tl.program_id(0), tiles * splits, programs, flatten=not interpreted):
-        split = one // tl.maximum(tiles, 1)
-        tile = one % tl.maximum(tiles, 1)
-        begin = tile // (group * across) * group
-        height = tl.minimum(high - begin, group)
-        row = (begin + (tile % (group * across)) % height) * tall
+    begin_step = 0
+    begin_tile = tl.program_id(0)
+    stride = programs
+    part = 0
+    if split and tiles <= programs:  # `parts` programs have a tile each; those left share the last steps of all tiles
+        some = tl.maximum(tiles, 1)
+        parts = tl.maximum(tl.minimum(programs // some, slots // some - 1), 1)
+        rest = programs - parts * some
+        last = 0
+        if rest > 0:
+            last = steps // (1 + (some + rest - 1) // rest * parts)
+        if begin_tile >= parts * some:
+            begin_tile -= parts * some
+            part = parts
+            stride = rest
+            begin_step = steps - last
+            steps = last
+        else:
+            each = (steps - last + parts - 1) // parts
+            part = begin_tile // some
+            begin_tile = begin_tile % some
+            begin_step = part * each
+            steps = tl.minimum(each, steps - last - begin_step)
+    for tile in tl.range(begin_tile, tiles, stride, flatten=not interpreted):
+        line = tile // (group * across) * group
+        height = tl.minimum(high - line, group)
+        row = (line + (tile % (group * across)) % height) * tall
         column = (tile % (group * across)) // height * wide
         sums = tl.full((tall, wide), 0.0, tl.float32)
+        lines = row + tl.arange(0, tall)
+        if exponentials:
+            reference = tl.load(of_rows + lines)
         for step in range(steps):
-            at = (split * steps + step) * deep
-            part = left.load([at, row]).T if left_turned else left.load([row, at])
+            at = (begin_step + step) * deep
+            one = left.load([at, row]).T if left_turned else left.load([row, at])
             other = right.load([column, at]).T if right_turned else right.load([at, column])
-            sums = tl.dot(part, other, sums)
+            sums = tl.dot(one, other, sums)
         lower, upper = tl.split(tl.permute(tl.reshape(sums, (tall, 2, wide // 2)), (0, 2, 1)))
-        place = row + split * padded
-        if add and not interpreted:  # the memory adds while the program goes on
-            result.atomic_add([place, column], lower.to(result.dtype))
-            result.atomic_add([place, column + wide // 2], upper.to(result.dtype))
-        else:
-            if add:
-                lower += result.load([place, column]).to(tl.float32)
-                upper += result.load([place, column + wide // 2]).to(tl.float32)
-            result.store([place, column], lower.to(result.dtype))
-            result.store([place, column + wide // 2], upper.to(result.dtype))
+        place = row + part * high * tall
+        if exponentials:
+            maxima = statistics + across * padded + lines
+            largest = tl.full((tall,), float("-inf"), tl.float32)
+            total = tl.full((tall,), 0.0, tl.float32)
+            if again:
+                for other_tile in range(across):
+                    largest = tl.maximum(largest, tl.load(maxima + other_tile * padded))
+                reference = tl.where(largest - reference > _FAR, largest, reference)
+        for half in tl.static_range(2):  # each needs registers of its own
+            values = lower if half == 0 else upper
+            begin = column + half * (wide // 2)
+            if exponentials:
+                slope = 1.0
+                if capped:
+                    small = tl.exp(-2.0 * tl.abs(values) / softcap)
+                    slope = 4.0 * small / ((1.0 + small) * (1.0 + small))  # 1 - tanh^2, exact where tanh is near 1
+                    values = tl.where(values < 0.0, -softcap, softcap) * (1.0 - small) / (1.0 + small)
+                if ragged:
+                    values = tl.where((begin + tl.arange(0, wide // 2) < columns)[None, :], values, float("-inf"))
+                if not again:
+                    largest = tl.maximum(largest, tl.reduce(values, 1, _maximum))
+                values = tl.exp2((values - reference[:, None]) * _LOG2E)
+                total += tl.reduce(values, 1, _sum)
+                values *= slope
+            if add and not interpreted:  # the memory adds while the program goes on
+                result.atomic_add([place, begin], values.to(result.dtype))
+            else:
+                if add:
+                    values += result.load([place, begin]).to(tl.float32)
+                result.store([place, begin], values.to(result.dtype))
+        if exponentials:
+            tl.store(statistics + column // wide * padded + lines, total)
+            if not again:
+                tl.store(maxima + column // wide * padded, largest)
+                tl.store(numbers + number + lines * 0, 1, mask=total > _TOO_LARGE)
+
+
+def _finish(  # type: ignore[no-untyped-def]
+    exponentials, some, of_rows, statistics, targets, scales, losses, order, numbers, number, first, rows, padded,
+    width, vocabulary, tiles, z_loss, write: tl.constexpr, capped: tl.constexpr, block: tl.constexpr,
+    across: tl.constexpr,
+):  # fmt: skip
+    """Write a row's loss and the element of its target, divide its hidden state by its sum, and keep the quotient."""
+    row = tl.program_id(0)
+    there = first + row < rows
+    counts = first + row < tl.load(numbers)
+    place = tl.load(order + first + row, mask=there, other=0).to(tl.int64)
+    target = tl.load(targets + place)
+    mine = counts & (target >= 0) & (target < vocabulary)
+    value = tl.load(of_rows + row)
+    tile = tl.arange(0, across)
+    within = counts & (tile < tiles)
+    total = tl.reduce(tl.load(statistics + tile * padded + row, mask=within, other=0.0), 0, _sum)
+    total = tl.where(counts, total, 1.0)
+    reference = value
+    if tl.load(numbers + number) > 0:
+        place_of = statistics + (tiles + tile) * padded + row
+        largest = tl.reduce(tl.load(place_of, mask=within, other=float("-inf")), 0, _maximum)
+        reference = tl.where(largest - value > _FAR, largest, value)
+    log_sum = reference + tl.log(total)
+    loss = tl.where(mine, log_sum - value + z_loss * log_sum * log_sum, float("nan"))
+    tl.store(losses + place, tl.where(counts, loss, 0.0), mask=there)
+    if write:
+        tilt = 1.0 + 2.0 * z_loss * log_sum
+        by = tl.where(counts, tl.load(scales + place) * tilt / total, 0.0)
+        tl.store(of_rows + padded + row, by)
+        columns = tl.arange(0, block)
+        at = some + row.to(tl.int64) * width + columns
+        state = tl.load(at, mask=columns < width, other=0.0).to(tl.float32) * by
+        tl.store(at, state.to(some.dtype.element_ty), mask=columns < width)
+        of_target = tl.exp2((value - reference) * _LOG2E) - total / tilt
+        if capped:
+            of_target *= tl.load(of_rows + 2 * padded + row)
+        element = exponentials + row.to(tl.int64) * vocabulary + target
+        tl.store(element, of_target.to(exponentials.dtype.element_ty), mask=mine)
 
 
 def _spread(  # type: ignore[no-untyped-def]
-    parts, order, result, counted, first, padded, width, splits: tl.constexpr, block: tl.constexpr
-):
-    """Add the parts of a row, and write it to its place; zeros for a row that does not count."""
+    parts, of_rows, order, result, numbers, first, rows, chunk, padded, width, slots, tall: tl.constexpr,
+    wide: tl.constexpr, programs: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """Add the parts of a row, divide by its sum, and write it to its place; zeros for a row that does not count."""
     row = tl.program_id(0)
     columns = tl.arange(0, block)
-    counts = (first + row < tl.load(counted)) & (columns < width)
+    there = tl.maximum(tl.load(numbers) - first, 0)
+    counts = (row < there) & (columns < width)
+    high = (tl.minimum(chunk, there) + tall - 1) // tall
+    tiles = tl.maximum(high * ((width + wide - 1) // wide), 1)
+    count = tl.maximum(tl.minimum(programs // tiles, slots // tiles - 1), 1)
+    if programs > count * tiles:
+        count += 1
     sums = tl.full((block,), 0.0, tl.float32)
-    for split in tl.static_range(splits):
-        sums += tl.load(parts + (split * padded + row).to(tl.int64) * width + columns, mask=counts, other=0.0)
-    place = tl.load(order + first + row)
-    tl.store(result + place * width + columns, sums.to(result.dtype.element_ty), mask=columns < width)
+    for part in range(count):
+        sums += tl.load(parts + (part * high * tall + row).to(tl.int64) * width + columns, mask=counts, other=0.0)
+    sums *= tl.load(of_rows + padded + row)
+    place = tl.load(order + first + row, mask=first + row < rows, other=0).to(tl.int64)
+    inside = (columns < width) & (first + row < rows)
+    tl.store(result + place * width + columns, sums.to(result.dtype.element_ty), mask=inside)
 
 
+_ORDER = Kernel(_order)
+_GATHER = Kernel(_gather)
 _PRODUCT = Kernel(_product)
+_FINISH = Kernel(_finish)
 _SPREAD = Kernel(_spread)

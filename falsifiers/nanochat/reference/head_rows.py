@@ -18,10 +18,8 @@ from torch import Tensor
 
 from falsifiers.nanochat.reference.kernel import Kernel
 
-__all__ = ["ROUNDED", "RowLoss", "gather_rows", "row_losses", "scale_in_place", "write_rows"]
+__all__ = ["RowLoss", "gather_rows", "row_losses", "scale_in_place", "write_rows"]
 
-ROUNDED = 128
-"""Counted rows are written up to a multiple of it, so that products may read whole tiles."""
 _BLOCKS = {"cuda": 16384, "cpu": 128}
 """Columns of a sweep's step. A CPU only tries the kernel, and few columns make several steps of a small vocabulary."""
 _TALL = {"cuda": 1, "cpu": 4}
@@ -48,27 +46,18 @@ class RowLoss:
     softcap: float = 0.0
 
 
-def row_losses(
-    logits: Tensor, targets: Tensor, scales: Tensor, of: RowLoss, *, write: bool, counted: Tensor | None = None,
-    before: int = 0,
-) -> Tensor:  # fmt: skip
+def row_losses(logits: Tensor, targets: Tensor, scales: Tensor, of: RowLoss, *, write: bool) -> Tensor:
     """Return the losses of the rows [rows], unscaled, in float32, or float64 for float64 logits.
 
     Args:
         logits: [rows, vocabulary], rows contiguous. With `write`, they become the gradient of the sum of scaled losses.
         targets: [rows] int64. A target outside the vocabulary has a loss of NaN.
         scales: [rows], what each row's gradient is multiplied by before it is rounded to the dtype of the logits.
-        counted: a number on the device [], int64. Rows that it does not reach have a loss of 0. Their logits are
-            neither read nor, beyond the next multiple of `ROUNDED` rows, written. By default all rows are reached.
-        before: how many of the counted rows come before these.
     """
     if logits.dtype is torch.float64:
         return _in_torch(logits, targets, scales, of, write)
     losses = torch.empty(len(logits), device=logits.device, dtype=torch.float32)
-    _launch(
-        logits, targets, scales, losses, losses, 0, logits.shape[1], of, gather=True, write=write, counted=counted,
-        before=before,
-    )  # fmt: skip
+    _launch(logits, targets, scales, losses, losses, 0, logits.shape[1], of, gather=True, write=write)
     return losses
 
 
@@ -112,17 +101,14 @@ def scale_in_place(tensor: Tensor, factor: Tensor) -> None:
 
 def _launch(
     logits: Tensor, targets: Tensor, scales: Tensor, losses: Tensor, gathered: Tensor, first: int, whole: int,
-    of: RowLoss, *, gather: bool, write: bool, shard: bool = False, counted: Tensor | None = None, before: int = 0,
+    of: RowLoss, *, gather: bool, write: bool, shard: bool = False,
 ) -> None:  # fmt: skip
     rows, vocabulary = logits.shape
     if rows == 0:
         return
     if not logits.is_cuda and logits.dtype is not torch.float32:  # the interpreter truncates instead of rounding
         precise = logits.float()
-        _launch(
-            precise, targets, scales, losses, gathered, first, whole, of, gather=gather, write=write, shard=shard,
-            counted=counted, before=before,
-        )  # fmt: skip
+        _launch(precise, targets, scales, losses, gathered, first, whole, of, gather=gather, write=write, shard=shard)
         logits.copy_(precise)
         return
     block = min(_BLOCKS[logits.device.type], triton.next_power_of_2(vocabulary))
@@ -130,8 +116,8 @@ def _launch(
     _ROWS.launch(
         (triton.cdiv(rows, tall),), logits,
         logits, targets, scales, losses, gathered, rows, logits.stride(0), vocabulary, first, whole,
-        of.label_smoothing, of.z_loss, of.softcap, of.ignore_index, targets if counted is None else counted, before,
-        limited=counted is not None, rounded=ROUNDED, gather=gather, write=write, shard=shard, capped=of.softcap != 0.0,
+        of.label_smoothing, of.z_loss, of.softcap, of.ignore_index,
+        gather=gather, write=write, shard=shard, capped=of.softcap != 0.0,
         smoothed=of.label_smoothing != 0.0, tall=tall, block=block, num_warps=max(4, min(16, block // 512)),
     )  # fmt: skip
 
@@ -142,22 +128,16 @@ _sum = tl.standard._sum_combine  # type: ignore[attr-defined]
 
 def _rows(  # type: ignore[no-untyped-def]
     logits, targets, scales, losses, gathered, rows, row_stride, vocabulary, first, whole,
-    smoothing, z_loss, softcap, ignored, counted, before, limited: tl.constexpr, rounded: tl.constexpr,
+    smoothing, z_loss, softcap, ignored,
     gather: tl.constexpr, write: tl.constexpr, shard: tl.constexpr, capped: tl.constexpr, smoothed: tl.constexpr,
     tall: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """A program has `tall` rows; vectors over rows are columns [tall, 1]."""
     row = tl.program_id(0) * tall + tl.arange(0, tall)[:, None]
     there = row < rows
-    reached = rows
-    if limited:
-        reached = tl.minimum(rows, tl.maximum(tl.load(counted).to(tl.int32) - before, 0))
-        if tl.program_id(0) * tall >= (reached + rounded - 1) // rounded * rounded:
-            tl.store(losses + row, tl.full([tall, 1], 0.0, tl.float32), mask=there)
-            return
     place = logits + row.to(tl.int64) * row_stride
     target = tl.load(targets + row, mask=there, other=0)
-    counts = (row < reached) & (target != ignored)
+    counts = there & (target != ignored)
     at = target - first
     mine = counts & (at >= 0) & (at < vocabulary)
     at_target = tl.load(place + at, mask=mine, other=0.0).to(tl.float32)

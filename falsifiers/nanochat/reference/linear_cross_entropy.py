@@ -25,10 +25,10 @@ __all__ = ["add_product", "linear_cross_entropy", "rows_per_chunk"]
 
 _CHUNK_BYTES = 208 << 20
 """The largest chunk of logits, however large the gradients are."""
-_CHUNK_SHARE = 0.72
-"""The largest chunk of logits, as a share of the bytes of both gradients."""
-_TILE = 128
-"""Rows of a tile of a matrix product."""
+_OF_WEIGHT, _OF_HIDDEN = 0.6, 2.0
+"""The largest chunk of logits, in sizes of the two gradients."""
+_TILE, _MISSING = 128, 16
+"""Rows of a tile of a matrix product, and how many a chunk's last tile may lack."""
 
 
 def linear_cross_entropy(
@@ -91,13 +91,15 @@ def linear_cross_entropy(
 
 def rows_per_chunk(rows: int, vocabulary: int, width: int, element_size: int) -> int:
     """Return how many rows a chunk has: whole tiles, and chunks of equal size where possible."""
-    gradients = (rows + vocabulary) * width * element_size
-    largest = max(1, int(min(_CHUNK_BYTES, _CHUNK_SHARE * gradients)) // (vocabulary * element_size))
+    gradients = (_OF_WEIGHT * vocabulary + _OF_HIDDEN * rows) * width * element_size
+    largest = max(1, int(min(_CHUNK_BYTES, gradients)) // (vocabulary * element_size))
     if largest >= rows:
         return max(1, rows)
     equal = math.ceil(rows / math.ceil(rows / largest))
     tiles = math.ceil(equal / _TILE) * _TILE
-    return tiles if tiles <= largest else max(equal // _TILE * _TILE, min(equal, _TILE))
+    if tiles - _MISSING < largest:
+        return min(tiles, largest)
+    return max(equal // _TILE * _TILE, min(equal, _TILE))
 
 
 class _Reduced(torch.autograd.Function):
@@ -165,41 +167,25 @@ def _head(
         torch.exp2(scales.abs().amax().clamp_min(2.0**-100).log2().floor(), out=unit)
         scales = scales / unit
     buffer = hidden.new_empty(min(chunk, len(hidden)), len(weight))
-    counted = _order(hidden, weight, targets, ignore_index, len(buffer))
-    if counted is None:
+    if fits(hidden, weight, of):
+        counted = Counted(hidden, weight, targets, scales, of, buffer)
         for start in range(0, len(hidden), chunk):
-            rows = slice(start, start + chunk)
-            some = hidden[rows]
-            logits = torch.mm(some, weight.T, out=buffer[: len(some)])
-            losses[rows] = row_losses(logits, targets[rows], scales[rows] if write else scales, of, write=write)
+            counted.exponentials(start, losses)
             if wants_hidden:
-                torch.mm(logits, weight, out=of_hidden[rows])
+                counted.of_hidden(start, of_hidden)
             if wants_weight:
-                add_product(of_weight, logits.T, some, first=start == 0)
+                counted.add_of_weight(start, of_weight)
         return losses, of_hidden, of_weight.to(weight.dtype), unit, buffer
-    targets, scales = targets[counted.order], scales[counted.order] if write else scales
     for start in range(0, len(hidden), chunk):
-        logits = buffer[: min(chunk, len(hidden) - start)]
-        rows = slice(start, start + len(logits))
-        some = counted.logits(start, logits)
-        losses[counted.order[rows]] = row_losses(
-            logits, targets[rows], scales[rows] if write else scales, of, write=write, counted=counted.counted,
-            before=start,
-        )  # fmt: skip
+        rows = slice(start, start + chunk)
+        some = hidden[rows]
+        logits = torch.mm(some, weight.T, out=buffer[: len(some)])
+        losses[rows] = row_losses(logits, targets[rows], scales[rows] if write else scales, of, write=write)
         if wants_hidden:
-            counted.of_hidden(start, logits, of_hidden)
+            torch.mm(logits, weight, out=of_hidden[rows])
         if wants_weight:
-            counted.add_of_weight(start, logits, some, of_weight)
+            add_product(of_weight, logits.T, some, first=start == 0)
     return losses, of_hidden, of_weight.to(weight.dtype), unit, buffer
-
-
-def _order(hidden: Tensor, weight: Tensor, targets: Tensor, ignore_index: int, chunk: int) -> Counted | None:
-    """Put the rows that count first, if there are products that can leave out the others."""
-    if not fits(hidden, weight):
-        return None
-    ignored = targets == ignore_index
-    order = torch.argsort(ignored.to(torch.uint8), stable=True)
-    return Counted(hidden, weight, len(targets) - ignored.sum(), order, chunk)
 
 
 @_head.register_fake
@@ -222,7 +208,9 @@ def _outputs(
     sums = precise if accumulate_float32 else weight.dtype
     losses = hidden.new_empty(len(hidden), dtype=precise)
     of_hidden = torch.empty(hidden.shape if wants_hidden else (0,), dtype=hidden.dtype, device=hidden.device)
-    of_weight = torch.zeros(weight.shape if wants_weight else (0,), dtype=sums, device=weight.device)
+    of_weight = torch.empty(weight.shape if wants_weight else (0,), dtype=sums, device=weight.device)
+    if sums != weight.dtype or len(hidden) == 0:
+        of_weight.zero_()
     return losses, of_hidden, of_weight, hidden.new_ones((), dtype=precise)
 
 
