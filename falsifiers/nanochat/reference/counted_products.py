@@ -1,13 +1,13 @@
 """A fused loss's chunks of rows on sm_90: exponentials instead of logits, and no work for rows that are ignored.
 
-A chunk's logits l never reach memory. The product that makes them writes exp(l - r), where r is the row's reference,
-and sums of it. The probability p of a token is exp(l - r) / Z, where Z is the row's sum. So the gradient of the hidden
-states is a product with the exponentials whose rows are divided by Z afterwards, and that of the head is a product with
-hidden states that are divided by Z before. In both, the element of the target is exp(l - r) - Z, which is p - 1 times Z.
+A chunk's logits never reach memory. The product that makes a logit l writes exp(l - r), where r is the row's reference,
+and adds up the row's sum Z. A probability is exp(l - r) / Z. So the gradient of the hidden states is a product with the
+exponentials whose rows are divided by Z afterwards. The gradient of the head is a product with hidden states that are
+divided by Z before. The element of the target is exp(l - r) - Z in both.
 
-The reference is the target's logit, a dot product that is made first: where the loss is below 50, no exponential is
-too large for float32 or bfloat16, which have the same exponents. If a tile's sum is too large, the product is made
-again with the row's largest logit as the reference. The kernel reads on the GPU whether it has to.
+The reference is the target's logit, a dot product that is made first. Where the loss is below 50, no exponential is too
+large for float32, nor for bfloat16, which has the same exponents. If a tile's sum is too large, the product is made
+again, with the row's largest logit as the reference. The kernel reads on the GPU whether it has to.
 
 The rows that count come first, and how many there are is known to the device alone. A kernel reads that number and
 leaves out the tiles behind it, so the host never waits for it.
@@ -72,15 +72,18 @@ class Counted:
     """The chunks of one call. All rows behind the counted ones are left out."""
 
     def __init__(
-        self, hidden: Tensor, weight: Tensor, targets: Tensor, scales: Tensor, of: RowLoss, buffer: Tensor
-    ) -> None:
+        self, hidden: Tensor, weight: Tensor, targets: Tensor, scales: Tensor, of: RowLoss, buffer: Tensor, *,
+        mean: bool, write: bool,
+    ) -> None:  # fmt: skip
         """Args:
         hidden, weight, targets: [rows, width], [vocabulary, width] and [rows].
-        scales: [rows], what each row's gradient is multiplied by; empty if no gradient is made.
+        scales: [rows], what each row's loss is multiplied by; empty if that is 1.
         buffer: memory of a chunk's exponentials [rows of a chunk, vocabulary].
+        mean: divide the losses by the number of rows that count.
+        write: make gradients.
         """
         self.hidden, self.weight, self.targets, self.scales = hidden.contiguous(), weight, targets, scales
-        self.of, self.buffer = of, buffer
+        self.of, self.buffer, self._mean, self._write = of, buffer, mean, write
         (rows, width), (chunk, vocabulary), on = hidden.shape, buffer.shape, hidden.is_cuda
         self._chunk = chunk
         self._wide = _WIDE if on else _SMALL
@@ -126,7 +129,8 @@ class Counted:
             (self._chunk,), self.hidden,
             self.buffer, self._some, self._rows, self._scratch, self.targets, self.scales, losses, self._order,
             self._numbers, 1 + number, first, rows, self._padded, width, vocabulary, tiles, of.z_loss,
-            write=self.scales.numel() > 0, capped=capped, block=block, across=triton.next_power_of_2(tiles),
+            scaled=len(self.scales) > 0, mean=self._mean, write=self._write, capped=capped, block=block,
+            across=triton.next_power_of_2(tiles),
         )  # fmt: skip
 
     def of_hidden(self, first: int, out: Tensor) -> None:
@@ -319,8 +323,8 @@ def _product(  # type: ignore[no-untyped-def]
 
 def _finish(  # type: ignore[no-untyped-def]
     exponentials, some, of_rows, statistics, targets, scales, losses, order, numbers, number, first, rows, padded,
-    width, vocabulary, tiles, z_loss, write: tl.constexpr, capped: tl.constexpr, block: tl.constexpr,
-    across: tl.constexpr,
+    width, vocabulary, tiles, z_loss, scaled: tl.constexpr, mean: tl.constexpr, write: tl.constexpr,
+    capped: tl.constexpr, block: tl.constexpr, across: tl.constexpr,
 ):  # fmt: skip
     """Write a row's loss and the element of its target, divide its hidden state by its sum, and keep the quotient."""
     row = tl.program_id(0)
@@ -341,10 +345,13 @@ def _finish(  # type: ignore[no-untyped-def]
         reference = tl.where(largest - value > _FAR, largest, value)
     log_sum = reference + tl.log(total)
     loss = tl.where(mine, log_sum - value + z_loss * log_sum * log_sum, float("nan"))
-    tl.store(losses + place, tl.where(counts, loss, 0.0), mask=there)
+    scale = tl.load(scales + place) if scaled else 1.0
+    if mean:
+        scale /= tl.maximum(tl.load(numbers), 1).to(tl.float32)
+    tl.store(losses + place, tl.where(counts, loss * scale, 0.0), mask=there)
     if write:
         tilt = 1.0 + 2.0 * z_loss * log_sum
-        by = tl.where(counts, tl.load(scales + place) * tilt / total, 0.0)
+        by = tl.where(counts, scale * tilt / total, 0.0)
         tl.store(of_rows + padded + row, by)
         columns = tl.arange(0, block)
         at = some + row.to(tl.int64) * width + columns

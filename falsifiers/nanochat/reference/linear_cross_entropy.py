@@ -4,8 +4,9 @@ A chunk's logits are made by a matrix product, turned in place into their gradie
 of the hidden states and the head, and overwritten by the next chunk's. So the loss and both gradients cost three matrix
 products. The backward pass only multiplies by the gradient that comes from above.
 
-On sm_90, in half precision, the products are our own and leave out the rows that are ignored (`counted_products`).
-Elsewhere they are the platform's, over all rows.
+On sm_90, in bfloat16, the products are our own (`counted_products`). They write exponentials instead of logits, so that
+nothing reads a chunk between them, and leave out the rows that are ignored. Elsewhere, and with label smoothing, they
+are the platform's, over all rows.
 
 torch.compile sees two operators and no value of the device, so it neither breaks the graph nor waits for the GPU.
 """
@@ -81,11 +82,7 @@ def linear_cross_entropy(
     if reduction == "none":
         losses: Tensor = _EachRow.apply(rows, weight, flat, *options)
         return losses.view(targets.shape)
-    counts = flat != ignore_index
-    scales = counts.to(torch.promote_types(hidden.dtype, torch.float32))
-    if reduction == "mean":
-        scales = scales / counts.sum().clamp_min(1)
-    loss: Tensor = _Reduced.apply(rows, weight, flat, scales, torch.is_grad_enabled(), *options)
+    loss: Tensor = _Reduced.apply(rows, weight, flat, reduction == "mean", torch.is_grad_enabled(), *options)
     return loss
 
 
@@ -103,17 +100,17 @@ def rows_per_chunk(rows: int, vocabulary: int, width: int, element_size: int) ->
 
 
 class _Reduced(torch.autograd.Function):
-    """The sum of scaled losses. The gradients are made with it."""
+    """The sum or the mean of the losses. The gradients are made with it."""
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, scales: Tensor, wanted: bool, *options: Any
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, mean: bool, wanted: bool, *options: Any
     ) -> Tensor:
         wants = [wanted and one for one in ctx.needs_input_grad[:2]]
-        losses, of_hidden, of_weight, unit = _head(hidden, weight, targets, scales, *options, *wants)[:4]
+        losses, of_hidden, of_weight, unit = _head(hidden, weight, targets, _ones(hidden), mean, *options, *wants)[:4]
         ctx.wants = wants
         ctx.save_for_backward(of_hidden, of_weight, unit)
-        return (losses * scales).sum()
+        return losses.sum()
 
     @staticmethod
     def backward(ctx: Any, *above: Tensor) -> tuple[Tensor | None, ...]:
@@ -133,14 +130,14 @@ class _EachRow(torch.autograd.Function):
         ctx.options = options
         ctx.wants = ctx.needs_input_grad[:2]
         ctx.save_for_backward(hidden, weight, targets)
-        losses: Tensor = _head(hidden, weight, targets, _unused(hidden), *options, False, False)[0]
+        losses: Tensor = _head(hidden, weight, targets, _ones(hidden), False, *options, False, False)[0]
         return losses
 
     @staticmethod
     def backward(ctx: Any, *above: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, targets = ctx.saved_tensors
         scales = above[0].contiguous()
-        _, of_hidden, of_weight, unit = _head(hidden, weight, targets, scales, *ctx.options, *ctx.wants)[:4]
+        _, of_hidden, of_weight, unit = _head(hidden, weight, targets, scales, False, *ctx.options, *ctx.wants)[:4]
         for gradient, wanted in zip((of_hidden, of_weight), ctx.wants, strict=True):
             if wanted:
                 _scaled(gradient, unit)
@@ -149,26 +146,24 @@ class _EachRow(torch.autograd.Function):
 
 @torch.library.custom_op("nanochat::head", mutates_args=())
 def _head(
-    hidden: Tensor, weight: Tensor, targets: Tensor, scales: Tensor,
+    hidden: Tensor, weight: Tensor, targets: Tensor, scales: Tensor, mean: bool,
     ignore_index: int, label_smoothing: float, z_loss: float, softcap: float, chunk: int, accumulate_float32: bool,
     wants_hidden: bool, wants_weight: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return the unscaled losses [rows], both gradients of the sum of scaled losses divided by a unit, the unit,
-    and the memory of a chunk's logits, so that a memory probe sees it.
+    """Return the scaled losses [rows], both gradients of their sum divided by a unit, the unit, and the memory of a
+    chunk's logits, so that a memory probe sees it.
 
-    A gradient that is not wanted is empty. The unit is 1, or a power of two that keeps float16 gradients normal.
+    Without scales, they are 1, or with `mean` 1 divided by the number of rows that count. A gradient that is not wanted
+    is empty. The unit is 1, or a power of two that keeps float16 gradients normal.
     """
     of = RowLoss(ignore_index, label_smoothing, z_loss, softcap)
     write = wants_hidden or wants_weight
     losses, of_hidden, of_weight, unit = _outputs(
         hidden, weight, accumulate_float32, wants_hidden=wants_hidden, wants_weight=wants_weight
     )
-    if hidden.dtype is torch.float16 and write:
-        torch.exp2(scales.abs().amax().clamp_min(2.0**-100).log2().floor(), out=unit)
-        scales = scales / unit
     buffer = hidden.new_empty(min(chunk, len(hidden)), len(weight))
     if fits(hidden, weight, of):
-        counted = Counted(hidden, weight, targets, scales, of, buffer)
+        counted = Counted(hidden, weight, targets, scales, of, buffer, mean=mean, write=write)
         for start in range(0, len(hidden), chunk):
             counted.exponentials(start, losses)
             if wants_hidden:
@@ -176,21 +171,26 @@ def _head(
             if wants_weight:
                 counted.add_of_weight(start, of_weight)
         return losses, of_hidden, of_weight.to(weight.dtype), unit, buffer
+    if not len(scales):
+        counts = targets != ignore_index
+        scales = counts.to(scales.dtype) / (counts.sum().clamp_min(1) if mean else 1)
+    if hidden.dtype is torch.float16 and write:
+        torch.exp2(scales.abs().amax().clamp_min(2.0**-100).log2().floor(), out=unit)
     for start in range(0, len(hidden), chunk):
         rows = slice(start, start + chunk)
         some = hidden[rows]
         logits = torch.mm(some, weight.T, out=buffer[: len(some)])
-        losses[rows] = row_losses(logits, targets[rows], scales[rows] if write else scales, of, write=write)
+        losses[rows] = row_losses(logits, targets[rows], scales[rows] / unit, of, write=write)
         if wants_hidden:
             torch.mm(logits, weight, out=of_hidden[rows])
         if wants_weight:
             add_product(of_weight, logits.T, some, first=start == 0)
-    return losses, of_hidden, of_weight.to(weight.dtype), unit, buffer
+    return losses * scales, of_hidden, of_weight.to(weight.dtype), unit, buffer
 
 
 @_head.register_fake
 def _(
-    hidden: Tensor, weight: Tensor, targets: Tensor, scales: Tensor,
+    hidden: Tensor, weight: Tensor, targets: Tensor, scales: Tensor, mean: bool,
     ignore_index: int, label_smoothing: float, z_loss: float, softcap: float, chunk: int, accumulate_float32: bool,
     wants_hidden: bool, wants_weight: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
@@ -237,6 +237,6 @@ def add_product(total: Tensor, left: Tensor, right: Tensor, *, first: bool) -> N
         total.addmm_(left.to(total.dtype), right.to(total.dtype))
 
 
-def _unused(hidden: Tensor) -> Tensor:
-    """Scales that are not read."""
+def _ones(hidden: Tensor) -> Tensor:
+    """Return what stands for scales that are all 1."""
     return hidden.new_empty(0, dtype=torch.promote_types(hidden.dtype, torch.float32))

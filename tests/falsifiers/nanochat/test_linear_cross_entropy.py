@@ -11,7 +11,6 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from falsifiers.nanochat.reference.counted_products import Counted
 from falsifiers.nanochat.reference.head_rows import RowLoss, gather_rows, row_losses, write_rows
 from falsifiers.nanochat.reference.linear_cross_entropy import linear_cross_entropy, rows_per_chunk
 from falsifiers.nanochat.reference.vocabulary_shards import _joined, sharded_linear_cross_entropy
@@ -142,33 +141,41 @@ def test_one_shard_is_the_whole() -> None:
     )
 
 
-@pytest.mark.parametrize("ignored", [0, 20, 50])
-@pytest.mark.parametrize("options", [{}, {"reduction": "sum", "softcap": 5.0, "accumulate_float32": True}])
-def test_products_leave_out_rows_that_do_not_count(
-    ignored: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("ignored", "scale", "options"),
+    [
+        (0, 1.0, {}),
+        (20, 1.0, {"reduction": "sum", "softcap": 5.0, "accumulate_float32": True}),
+        (50, 1.0, {}),
+        (20, 20.0, {"z_loss": 0.01}),  # losses up to 200, which no exponential of a float32 reaches
+        (20, 20.0, {"reduction": "none", "softcap": 15.0}),
+    ],
+)
+def test_exponentials_make_the_losses_and_gradients_of_logits(
+    ignored: int, scale: float, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a GPU of sm_90 takes: the losses and gradients of the platform's products, with the inner sum in parts."""
+    """What a GPU of sm_90 takes: without ignored rows, with the inner sum in parts."""
     generator = torch.Generator().manual_seed(5)
-    hidden, weight = (torch.randn(rows, 24, generator=generator).requires_grad_() for rows in (50, 72))
+    hidden, weight = (torch.randn(rows, 24, generator=generator) for rows in (50, 72))
+    hidden *= scale
     targets = torch.randint(72, (50,), generator=generator)
     targets[torch.randperm(50, generator=generator)[:ignored]] = IGNORED
 
-    def answer() -> tuple[Tensor, ...]:
-        loss = linear_cross_entropy(hidden, weight, targets, chunk_rows=32, **options)
-        return loss.detach(), *torch.autograd.grad(loss, (hidden, weight), torch.tensor(0.5))
+    def answer(dtype: torch.dtype) -> tuple[Tensor, ...]:
+        inputs = (hidden.to(dtype).requires_grad_(), weight.to(dtype).requires_grad_())
+        loss = linear_cross_entropy(*inputs, targets, chunk_rows=32, **options)
+        above = torch.linspace(-1.0, 1.0, 50, dtype=dtype) if loss.ndim else torch.tensor(0.5, dtype=dtype)
+        return loss.detach(), *torch.autograd.grad(loss, inputs, above)
 
-    expected = answer()
-    monkeypatch.setattr("falsifiers.nanochat.reference.linear_cross_entropy.fits", lambda *tensors: True)
-    for got, right in zip(answer(), expected, strict=True):
-        torch.testing.assert_close(got, right, rtol=1e-5, atol=1e-6)
+    expected = answer(torch.float64)
+    monkeypatch.setattr("falsifiers.nanochat.reference.linear_cross_entropy.fits", lambda *arguments: True)
+    for got, right in zip(answer(torch.float32), expected, strict=True):
+        assert (got - right).abs().max() <= 1e-5 * right.abs().max()
 
 
-def test_few_tiles_are_split_along_the_inner_dimension() -> None:
-    """Every program of a GPU has work, and no more parts than that needs."""
-
-    def splits(rows: int, width: int) -> int:
-        counted = Counted(torch.empty(rows, width), torch.empty(8, width), torch.tensor(rows), torch.arange(rows), rows)
-        return counted.splits
-
-    assert splits(16, 32) == 3  # one tile for three programs
-    assert splits(48, 32) == 1
+def test_exponentials_of_a_target_outside_the_vocabulary_are_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where logits are made."""
+    monkeypatch.setattr("falsifiers.nanochat.reference.linear_cross_entropy.fits", lambda *arguments: True)
+    hidden, weight, targets = torch.ones(3, 8), torch.ones(24, 8), torch.tensor([1, 24, IGNORED])
+    losses = linear_cross_entropy(hidden, weight, targets, reduction="none")
+    assert losses.isnan().tolist() == [False, True, False]
