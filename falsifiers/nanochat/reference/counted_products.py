@@ -92,8 +92,9 @@ class Counted:
         self._of_weight = (_TALL if narrow else _WIDE) if on else _SMALL
         self._programs = torch.cuda.get_device_properties(hidden.device).multi_processor_count if on else 3
         tiles = self._of_hidden
-        high, across = triton.cdiv(chunk, tiles.tall), triton.cdiv(width, tiles.wide)
-        self._slots = max(high * across, self._programs // (high * across) * high * across + high * across)
+        across = triton.cdiv(width, tiles.wide)
+        of_all = triton.cdiv(chunk, tiles.tall) * across
+        self._slots = (self._programs // of_all + 1) * of_all
         self._padded = triton.cdiv(chunk, self._wide.tall) * self._wide.tall
         self._some = hidden.new_empty(chunk, width)
         statistics = 2 * triton.cdiv(vocabulary, self._wide.wide) * self._padded
@@ -387,8 +388,8 @@ def _spread(  # type: ignore[no-untyped-def]
     tl.store(result + place * width + columns, sums.to(result.dtype.element_ty), mask=inside)
 
 
-_ORDER = Kernel(_order)
-_GATHER = Kernel(_gather)
-_PRODUCT = Kernel(_product)
-_FINISH = Kernel(_finish)
-_SPREAD = Kernel(_spread)
+_ORDER = Kernel(_order, varying=("rows", "ignored"))
+_GATHER = Kernel(_gather, varying=("first", "rows", "chunk", "vocabulary"))
+_PRODUCT = Kernel(_product, varying=("number", "first", "rows", "columns", "inner", "slots"))
+_FINISH = Kernel(_finish, varying=("number", "first", "rows", "vocabulary", "tiles"))
+_SPREAD = Kernel(_spread, varying=("first", "rows", "chunk", "slots"))

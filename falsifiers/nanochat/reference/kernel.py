@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,8 +16,11 @@ __all__ = ["Kernel"]
 class Kernel:
     """A kernel that is compiled on CUDA and runs in Triton's interpreter on a CPU."""
 
-    def __init__(self, function: Any) -> None:
-        self._compiled = JITFunction(function)
+    def __init__(self, function: Any, varying: Sequence[str] = ()) -> None:
+        """Args:
+        varying: integers among the arguments that a GPU's code is not compiled for anew, as they differ often.
+        """
+        self._compiled = JITFunction(function, do_not_specialize=varying)
         self._interpreted = InterpretedFunction(function)
 
     def launch(self, grid: tuple[int, ...], on: Tensor, *arguments: Any, **constants: Any) -> None:
