@@ -9,6 +9,13 @@ import triton
 from torch import Tensor
 
 from falsifiers.recsys.reference.key_groups import KeyGroups
+from falsifiers.recsys.reference.table_kernels import (
+    find_keys,
+    free_slots,
+    insert_groups,
+    split_buckets,
+    touch_groups,
+)
 from falsifiers.recsys.reference.table_launch import aligned, launch
 
 __all__ = ["SLOTS", "Asked", "BucketIndex"]
@@ -80,7 +87,7 @@ class BucketIndex:
         keys, n = aligned(keys), len(keys)
         slots, (block, warps) = torch.empty_like(keys), self._searched(n)
         launch(
-            "find", self.device, triton.cdiv(n, block),
+            find_keys, self.device, triton.cdiv(n, block),
             keys, keys if groups is None else groups.groups, keys if among is None else among, n, slots,
             self.digests, self.keys, self.buckets,
             grouped=groups is not None, some=among is not None, block=block, warps=warps,
@@ -100,7 +107,7 @@ class BucketIndex:
         )
         block, warps = self._searched(n)
         launch(
-            "touch", self.device, triton.cdiv(n, block),
+            touch_groups, self.device, triton.cdiv(n, block),
             of.keys, of.groups, of.keys if among is None else among, n, asked.slots, asked.fresh, of.starts, of.totals,
             self.digests, self.keys, self.scores, self.batches, self.buckets, score or 0, self.batch,
             some=among is not None, counted=score is None, weighted=of.weighted, block=block, warps=warps,
@@ -111,7 +118,7 @@ class BucketIndex:
         """Insert the fresh keys of a batch, and note in `asked` what became of them."""
         block, chunk = (64, 32) if self.device.type == "cuda" else (triton.next_power_of_2(min(len(of), 256) or 1), 128)
         launch(
-            "insert", self.device, triton.cdiv(len(of), block),
+            insert_groups, self.device, triton.cdiv(len(of), block),
             of.keys, of.groups, len(of), asked.slots, asked.fresh, asked.gone, of.starts, of.totals,
             self.digests, self.keys, self.scores, self.batches, self.number, self.buckets, score or 0, self.batch,
             counted=score is None, weighted=of.weighted, block=block, chunk=chunk, warps=8,
@@ -121,7 +128,7 @@ class BucketIndex:
         """Free slots [n], one for each group; -1 is none."""
         block = 1024
         launch(
-            "remove", self.device, triton.cdiv(len(of), block),
+            free_slots, self.device, triton.cdiv(len(of), block),
             slots, of.groups, len(of), self.digests, self.number, block=block,
         )  # fmt: skip
 
@@ -131,7 +138,7 @@ class BucketIndex:
         moved, programs = torch.empty_like(self.keys), self.buckets
         self._allocate(2 * programs)
         after = (self.digests, self.keys, self.scores, self.batches)
-        launch("split", self.device, programs, *before, *after, moved, self.buckets, warps=8)
+        launch(split_buckets, self.device, programs, *before, *after, moved, self.buckets, warps=8)
         return moved
 
     def occupied(self) -> Tensor:

@@ -24,8 +24,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from falsifiers.recsys.dynamic_tables import Recipe
+from falsifiers.recsys.reference import row_kernels
 from falsifiers.recsys.reference.bucket_index import Asked, BucketIndex
 from falsifiers.recsys.reference.key_groups import PIECE, KeyGroups, grouped, pieces
+from falsifiers.recsys.reference.row_kernels import copy_rows, update_rows
+from falsifiers.recsys.reference.table_kernels import start_rows
 from falsifiers.recsys.reference.table_launch import aligned, launch_rows
 
 __all__ = ["Batch", "DynamicTable", "spread_rows"]
@@ -44,7 +47,7 @@ class Batch:
 
     Attributes:
         of: its keys.
-        places: [n] int64, where the row of each group is, as the kernels' module says.
+        places: [n] int64, where the row of each group is, as `row_kernels` says.
         version: the table's, for which the places are right.
     """
 
@@ -162,7 +165,7 @@ class DynamicTable:
         sums, levels = pieces(gradients, of)
         updates = max(self.updates, 1)
         launch_rows(
-            "step", self.device, len(of), recipe.dim,
+            update_rows, self.device, len(of), recipe.dim,
             near, self.rows, places, gradients, of.items, of.starts, of.groups, len(of), sums,
             recipe.rate, recipe.eps, 1.0 / (1.0 - 0.9**updates), 1.0 / (1.0 - 0.999**updates),
             width=width, dim=recipe.dim, rule=_RULES[rule], tiered=self.cache is not None and rule != "none",
@@ -250,7 +253,7 @@ class DynamicTable:
         if self.cache is not None:
             self.cache.remove(of, self.cache.find(asked.gone, of, asked.took))
         launch_rows(
-            "start_rows", self.device, len(of), self.width,
+            start_rows, self.device, len(of), self.width,
             self.rows, asked.slots, asked.fresh, of.keys, of.groups, len(of), self.recipe.seed, self._first,
             width=self.width, dim=self.recipe.dim, kind=_KINDS[self.recipe.initial], parts=8,
         )  # fmt: skip
@@ -282,7 +285,7 @@ class DynamicTable:
         """
         n = len(places)
         launch_rows(
-            "copy_rows", self.device, n, width,
+            copy_rows, self.device, n, width,
             rows, self.rows, places, places if of is None else of.groups, other, places if at is None else at, n,
             width=self.width, dim=width, stride=other.shape[1], out=out, grouped=of is not None, listed=at is not None,
             tiered=self.cache is not None and at is None,
@@ -300,7 +303,7 @@ def spread_rows(
     """Return the first `dim` numbers of each item's row, given the place of each group's."""
     out = torch.empty(len(of), dim, device=near.device)
     launch_rows(
-        "spread_rows", near.device, len(of), dim, near, far, places, of.groups, of.items, out, len(of),
+        row_kernels.spread_rows, near.device, len(of), dim, near, far, places, of.groups, of.items, out, len(of),
         width=width, dim=dim, tiered=tiered,
     )  # fmt: skip
     return out

@@ -8,6 +8,8 @@ import torch
 import triton
 from torch import Tensor
 
+from falsifiers.recsys.reference.row_kernels import sum_pieces
+from falsifiers.recsys.reference.table_kernels import hash_keys, mark_heads, mark_spans
 from falsifiers.recsys.reference.table_launch import aligned, launch
 
 __all__ = ["KeyGroups", "grouped", "hashes", "pieces"]
@@ -50,7 +52,7 @@ class KeyGroups:
 def hashes(keys: Tensor, *, turned: bool = False) -> Tensor:
     """Return the hash of each key, whose lowest bits say its bucket; or a number in whose order these come first."""
     out, block = torch.empty_like(keys), _block(keys)
-    launch("hashes", keys.device, triton.cdiv(len(keys), block), keys, len(keys), out, turned=turned, block=block)
+    launch(hash_keys, keys.device, triton.cdiv(len(keys), block), keys, len(keys), out, turned=turned, block=block)
     return out
 
 
@@ -60,10 +62,10 @@ def grouped(keys: Tensor, weights: Tensor | None = None) -> KeyGroups:
     blocks = triton.cdiv(len(keys), block)
     words, items = hashes(keys, turned=True).sort(stable=True)
     heads = torch.empty(len(keys), dtype=torch.int32, device=keys.device)
-    launch("heads", keys.device, blocks, words, len(keys), heads, block=block)
+    launch(mark_heads, keys.device, blocks, words, len(keys), heads, block=block)
     groups = heads.cumsum(0, dtype=torch.int32)
     starts, distinct = heads.new_empty(len(keys) + 1), words
-    launch("spans", keys.device, blocks, groups, items, keys, len(keys), starts, distinct, block=block)
+    launch(mark_spans, keys.device, blocks, groups, items, keys, len(keys), starts, distinct, block=block)
     totals = items if weights is None else weights[items].cumsum(0)
     return KeyGroups(distinct, groups, items, starts, totals, weights is not None)
 
@@ -71,7 +73,7 @@ def grouped(keys: Tensor, weights: Tensor | None = None) -> KeyGroups:
 def pieces(rows: Tensor, of: KeyGroups) -> tuple[Tensor, int]:
     """Return sums of the pieces of long runs of rows [n, dim], one level behind the other, and how many levels.
 
-    See `table_kernels.pieces` for where they are.
+    See `row_kernels.sum_pieces` for where they are.
     """
     n, dim = rows.shape
     sizes = []
@@ -85,7 +87,7 @@ def pieces(rows: Tensor, of: KeyGroups) -> tuple[Tensor, int]:
     for level, size in enumerate(sizes):
         source = (sums, owners) if level else (rows, of.groups)
         launch(
-            "pieces", rows.device, size,
+            sum_pieces, rows.device, size,
             source[0], of.items, source[1], of.starts, count, PIECE**level, first, base, sums, owners,
             dim=dim, ordered=level == 0, piece=PIECE, block=block, columns=columns,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Triton kernels of the dynamic embedding table.
+"""Triton kernels of the dynamic embedding table that find and insert keys.
 
 A slot has a digest of 8 bits (0: the slot is free), a key, a score, and the number of the last batch that asked for it.
 No key means "free", so every int64 is a key. A lookup reads the 128 digests of a bucket, and keys where the digest is
@@ -9,9 +9,6 @@ repeat bit by bit. Only how many keys there are is added atomically.
 
 The host does not know how many groups a batch has. Kernels have programs for the most that there can be, and read the
 number: it is the last of `groups`.
-
-`near` has the rows on the device. If `tiered`, `far` has rows in the host's memory. Place p >= 0 is row p of `near`, -1
-is no row, and p < -1 is row -2 - p of `far`.
 """
 
 from __future__ import annotations
@@ -19,7 +16,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["NUMBERS"]
+__all__ = [
+    "NUMBERS", "find_keys", "free_slots", "hash_keys", "insert_groups", "mark_heads", "mark_spans", "split_buckets",
+    "start_rows", "touch_groups",
+]  # fmt: skip
 
 _SLOTS = tl.constexpr(128)
 NUMBERS = ["count", "buckets", "given", "batch", "seed", "programs", "scale", "first", "base"]
@@ -64,7 +64,7 @@ def _any(mask):  # type: ignore[no-untyped-def]
 
 
 @triton.jit(do_not_specialize=NUMBERS)
-def hashes(keys, count: tl.int32, out, turned: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def hash_keys(keys, count: tl.int32, out, turned: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
     """Write the hash of each key; `turned`, as a signed number whose order is that of the bits from the lowest."""
     item = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     live = item < count
@@ -75,7 +75,7 @@ def hashes(keys, count: tl.int32, out, turned: tl.constexpr, block: tl.constexpr
 
 
 @triton.jit(do_not_specialize=NUMBERS)
-def heads(words, count: tl.int32, out, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def mark_heads(words, count: tl.int32, out, block: tl.constexpr):  # type: ignore[no-untyped-def]
     """Write 1 where a word differs from the one before it, else 0."""
     item = tl.program_id(0) * block + tl.arange(0, block)
     live = item < count
@@ -85,7 +85,7 @@ def heads(words, count: tl.int32, out, block: tl.constexpr):  # type: ignore[no-
 
 
 @triton.jit(do_not_specialize=NUMBERS)
-def spans(groups, items, keys, count: tl.int32, starts, out, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def mark_spans(groups, items, keys, count: tl.int32, starts, out, block: tl.constexpr):  # type: ignore[no-untyped-def]
     """Write where each group starts, behind the last one where it ends, and each group's key."""
     item = tl.program_id(0) * block + tl.arange(0, block)
     live = item < count
@@ -121,7 +121,7 @@ def _found(keys, item, live, digests, table_keys, buckets):  # type: ignore[no-u
 
 
 @triton.jit(do_not_specialize=NUMBERS)
-def find(  # type: ignore[no-untyped-def]
+def find_keys(  # type: ignore[no-untyped-def]
     keys, groups, asked, count: tl.int32, slots, digests, table_keys, buckets: tl.int64,
     grouped: tl.constexpr, some: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
@@ -138,7 +138,7 @@ def find(  # type: ignore[no-untyped-def]
 
 
 @triton.jit(do_not_specialize=NUMBERS)
-def touch(  # type: ignore[no-untyped-def]
+def touch_groups(  # type: ignore[no-untyped-def]
     keys, groups, asked, count: tl.int32, slots, fresh, starts, totals, digests, table_keys, scores, batches,
     buckets: tl.int64, given: tl.int64, batch: tl.int64,
     some: tl.constexpr, counted: tl.constexpr, weighted: tl.constexpr, block: tl.constexpr,
@@ -167,7 +167,7 @@ def touch(  # type: ignore[no-untyped-def]
 
 
 @triton.jit(do_not_specialize=NUMBERS)
-def insert(  # type: ignore[no-untyped-def]
+def insert_groups(  # type: ignore[no-untyped-def]
     new_keys, groups, count: tl.int32, slots, fresh, gone, starts, totals, digests, keys, scores, batches, size,
     buckets: tl.int64, given: tl.int64, batch: tl.int64,
     counted: tl.constexpr, weighted: tl.constexpr, block: tl.constexpr, chunk: tl.constexpr,
@@ -269,7 +269,7 @@ def _insert(  # type: ignore[no-untyped-def]
 
 
 @triton.jit(do_not_specialize=NUMBERS)
-def remove(slots, groups, count: tl.int32, digests, size, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def free_slots(slots, groups, count: tl.int32, digests, size, block: tl.constexpr):  # type: ignore[no-untyped-def]
     """Free slots; -1 is none."""
     group = tl.program_id(0) * block + tl.arange(0, block)
     slot = tl.load(slots + group, mask=group < tl.load(groups + count - 1), other=-1)
@@ -278,7 +278,7 @@ def remove(slots, groups, count: tl.int32, digests, size, block: tl.constexpr): 
 
 
 @triton.jit(do_not_specialize=NUMBERS)
-def split(  # type: ignore[no-untyped-def]
+def split_buckets(  # type: ignore[no-untyped-def]
     digests, keys, scores, batches, new_digests, new_keys, new_scores, new_batches, moved, buckets: tl.int64,
 ):  # fmt: skip
     """Move a bucket's keys to the two that it becomes in a table of twice as many; moved has their new slots, or -1."""
@@ -296,73 +296,6 @@ def split(  # type: ignore[no-untyped-def]
     tl.store(new_keys + target, key, mask=live)
     tl.store(new_scores + target, tl.load(scores + slot), mask=live)
     tl.store(new_batches + target, tl.load(batches + slot), mask=live)
-
-
-@triton.jit
-def _read(near, far, place, column, there, width, tiered: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return the numbers of rows at their places."""
-    row = place[:, None]
-    numbers = tl.load(near + row * width + column, mask=there & (row >= 0), other=0.0)
-    if tiered:
-        numbers += tl.load(far + (-2 - row) * width + column, mask=there & (row < -1), other=0.0)
-    return numbers
-
-
-@triton.jit
-def _write(near, far, place, column, there, width, numbers, tiered: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Store the numbers of rows at their places."""
-    row = place[:, None]
-    tl.store(near + row * width + column, numbers, mask=there & (row >= 0))
-    if tiered:
-        tl.store(far + (-2 - row) * width + column, numbers, mask=there & (row < -1))
-
-
-@triton.jit(do_not_specialize=NUMBERS)
-def copy_rows(  # type: ignore[no-untyped-def]
-    near, far, places, groups, other, at, count: tl.int32, width: tl.constexpr, dim: tl.constexpr,
-    stride: tl.constexpr, out: tl.constexpr, grouped: tl.constexpr, listed: tl.constexpr, tiered: tl.constexpr,
-    block: tl.constexpr, columns: tl.constexpr,
-):  # fmt: skip
-    """Copy the first `dim` numbers of rows to rows of `other`, or from there if not `out`.
-
-    If `listed`, rows of `other` are those that `at` names, and nothing is copied where a place or one of them is -1.
-    Else they are in order, and nowhere's are 0.
-    """
-    number = count
-    if grouped:
-        number = tl.load(groups + count - 1)
-    if tl.program_id(0) * block < number:
-        item = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-        column = tl.arange(0, columns)[None, :]
-        live = item < number
-        place = tl.load(places + item, mask=live, other=-1)
-        row = item
-        if listed:
-            row = tl.load(at + item, mask=live, other=-1)
-            live = live & (row >= 0) & (place != -1)
-        theirs = other + row[:, None] * stride + column
-        whole = live[:, None] & (column < dim)
-        there = whole & (place != -1)[:, None]
-        if out:
-            tl.store(theirs, _read(near, far, place, column, there, width, tiered), mask=whole)
-        else:
-            _write(near, far, place, column, there, width, tl.load(theirs, mask=there, other=0.0), tiered)
-
-
-@triton.jit(do_not_specialize=NUMBERS)
-def spread_rows(  # type: ignore[no-untyped-def]
-    near, far, places, groups, items, out, count: tl.int32, width: tl.constexpr, dim: tl.constexpr,
-    tiered: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
-):  # fmt: skip
-    """Give each item of the batch its group's row; nowhere's are 0."""
-    at = tl.program_id(0) * block + tl.arange(0, block)
-    column = tl.arange(0, columns)[None, :]
-    live = at < count
-    place = tl.load(places + tl.load(groups + at, mask=live, other=1) - 1, mask=live, other=-1)
-    item = tl.load(items + at, mask=live, other=0)
-    whole = live[:, None] & (column < dim)
-    numbers = _read(near, far, place, column, whole & (place != -1)[:, None], width, tiered)
-    tl.store(out + item[:, None] * dim + column, numbers, mask=whole)
 
 
 @triton.jit(do_not_specialize=NUMBERS)
@@ -396,135 +329,3 @@ def start_rows(  # type: ignore[no-untyped-def]
                 value = tl.where(column < dim, value, 0.0).to(tl.float32)
                 there = (slot >= 0)[:, None] & (column < width)
                 tl.store(rows_of + slot[:, None] * width + column, value, mask=there)
-
-
-@triton.jit(do_not_specialize=NUMBERS)
-def pieces(  # type: ignore[no-untyped-def]
-    source, items, owners, starts, count: tl.int32, scale: tl.int32, first: tl.int32, base: tl.int32, out, out_owners,
-    dim: tl.constexpr, ordered: tl.constexpr, piece: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
-):  # fmt: skip
-    """Sum pieces of long runs of rows. Rows are those of `source`, or those that `items` names.
-
-    A group has its rows side by side: its items divided by `scale`, rounded down, from its start divided by `scale` on.
-    A run of at least `piece` rows is cut into pieces of so many; the last one has the rest, too. So no two pieces begin
-    in the same window of `piece` rows, and the sum of window w is row base + w of `out`. It belongs to the same group,
-    as the run of the next scale.
-
-    Args:
-        owners: the group of each row, from 1; 0 for none.
-        count: how many rows there are, from row `first` of `source` and `owners` on.
-    """
-    window = tl.program_id(0)
-    row = window * piece + tl.arange(0, piece)
-    owner = tl.load(owners + first + row, mask=row < count, other=0)
-    owned = owner > 0
-    start = tl.load(starts + owner - 1, mask=owned, other=0)
-    number = (tl.load(starts + owner, mask=owned, other=0) - start) // scale
-    done = row - start // scale
-    whole = number // piece * piece
-    begins = owned & (done < whole) & (done % piece == 0)
-    length = tl.where(done + piece == whole, number - done, piece)
-    tl.store(out_owners + base + window, tl.reduce(tl.where(begins, owner, 0), 0, tl.standard._elementwise_max))  # type: ignore[attr-defined]
-    length = tl.reduce(tl.where(begins, length, 0), 0, tl.standard._elementwise_max)  # type: ignore[attr-defined]
-    if length > 0:
-        at_first = first + tl.reduce(tl.where(begins, row, 0), 0, tl.standard._elementwise_max)  # type: ignore[attr-defined]
-        column = tl.arange(0, columns)[None, :]
-        total = tl.full([block, columns], 0.0, tl.float32)
-        for part in range(2 * piece // block):
-            one = part * block + tl.arange(0, block)
-            there = one < length
-            at = (at_first + one).to(tl.int64)
-            if ordered:
-                at = tl.load(items + at, mask=there, other=0)
-            total += tl.load(source + at[:, None] * dim + column, mask=there[:, None] & (column < dim), other=0.0)
-        total = tl.reduce(total, 0, tl.standard._sum_combine)  # type: ignore[attr-defined]
-        of = out + (base + window).to(tl.int64) * dim + tl.arange(0, columns)
-        tl.store(of, total, mask=tl.arange(0, columns) < dim)
-
-
-@triton.jit
-def _total(  # type: ignore[no-untyped-def]
-    source, items, start, number, column, dim, ordered: tl.constexpr, at_once: tl.constexpr, block: tl.constexpr,
-    columns: tl.constexpr,
-):  # fmt: skip
-    """Return the sums of runs of rows, in order."""
-    total = tl.full([block, columns], 0.0, tl.float32)
-    longest = tl.reduce(number, 0, tl.standard._elementwise_max)  # type: ignore[attr-defined]
-    done = tl.full([], 0, tl.int32)
-    while done < longest:
-        for one in tl.static_range(at_once):
-            more = done + one < number
-            row = (start + done + one).to(tl.int64)
-            if ordered:
-                row = tl.load(items + row, mask=more, other=0)
-            total += tl.load(source + row[:, None] * dim + column, mask=more[:, None] & (column < dim), other=0.0)
-        done += at_once
-    return total
-
-
-@triton.jit(do_not_specialize=NUMBERS)
-def step(  # type: ignore[no-untyped-def]
-    near, far, places, source, items, starts, groups, count: tl.int32, sums, rate, eps, of_m, of_v, programs: tl.int32,
-    width: tl.constexpr, dim: tl.constexpr, rule: tl.constexpr, tiered: tl.constexpr, piece: tl.constexpr,
-    levels: tl.constexpr, at_once: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
-):  # fmt: skip
-    """Sum the gradients of each group and update its row. Of long runs, `sums` has those of pieces, by level.
-
-    Args:
-        of_m, of_v: what Adam's moments are multiplied by, for their short history.
-        rule: 0 SGD, 1 Adagrad, 2 row-wise Adagrad, 3 Adam; 4: write the sum to row g of `near`, and no more.
-    """
-    number = tl.load(groups + count - 1)
-    first = tl.program_id(0) * block
-    while first < number:
-        group = first + tl.arange(0, block)
-        column = tl.arange(0, columns)[None, :]
-        live = group < number
-        place = group.to(tl.int64)
-        if rule != 4:
-            place = tl.load(places + group, mask=live, other=-1)
-            live = live & (place != -1)
-        there = live[:, None] & (column < dim)
-        start = tl.load(starts + group, mask=live, other=0)
-        size = tl.load(starts + group + 1, mask=live, other=0) - start
-        long = size >= piece
-        slope = _total(source, items, start, tl.where(long, 0, size), column, dim, True, at_once, block, columns)
-        if levels > 0:
-            base = tl.full([block], 0, tl.int32)
-            rows = (count + piece - 1) // piece
-            start = start // piece
-            size = size // piece
-            for _ in tl.static_range(levels - 1):
-                deeper = size >= piece
-                base = tl.where(deeper, base + rows, base)
-                start = tl.where(deeper, start // piece, start)
-                size = tl.where(deeper, size // piece, size)
-                rows = (rows + piece - 1) // piece
-            slope += _total(
-                sums, items, base + start, tl.where(long, size, 0), column, dim, False, at_once, block, columns
-            )
-        if rule == 4:
-            tl.store(near + place[:, None] * dim + column, slope, mask=there)
-        else:
-            row = _read(near, far, place, column, there, width, tiered)
-            if rule == 0:
-                row -= rate * slope
-            if rule == 1:
-                total = _read(near, far, place, column + dim, there, width, tiered) + slope * slope
-                _write(near, far, place, column + dim, there, width, total, tiered)
-                row -= rate * slope / (tl.sqrt(total) + eps)
-            if rule == 2:
-                mean = tl.reduce(slope * slope, 1, tl.standard._sum_combine) / dim  # type: ignore[attr-defined]
-                own = tl.full([block, 1], 0, tl.int32) + dim
-                one = live[:, None]
-                total = _read(near, far, place, own, one, width, tiered) + mean[:, None]
-                _write(near, far, place, own, one, width, total, tiered)
-                row -= rate * slope / (tl.sqrt(total) + eps)
-            if rule == 3:
-                m = _read(near, far, place, column + dim, there, width, tiered) * 0.9 + slope * 0.1
-                v = _read(near, far, place, column + 2 * dim, there, width, tiered) * 0.999 + slope * slope * 0.001
-                _write(near, far, place, column + dim, there, width, m, tiered)
-                _write(near, far, place, column + 2 * dim, there, width, v, tiered)
-                row -= rate * (m * of_m) / (tl.sqrt(v * of_v) + eps)
-            _write(near, far, place, column, there, width, row, tiered)
-        first += programs * block

@@ -8,7 +8,6 @@ import torch
 import triton
 from torch import Tensor
 
-from falsifiers.recsys.reference import table_kernels
 from falsifiers.recsys.reference.interpreter import interpreted
 
 __all__ = ["aligned", "launch", "launch_rows"]
@@ -18,8 +17,8 @@ ROWS = (4, 4)
 _COMPILED: dict[tuple[Any, ...], Any] = {}
 
 
-def launch(name: str, device: torch.device, programs: int, *arguments: Any, warps: int = 4, **constants: Any) -> None:
-    """Run a kernel of `table_kernels`. The device of a CUDA table has an index.
+def launch(kernel: Any, device: torch.device, programs: int, *arguments: Any, warps: int = 4, **constants: Any) -> None:
+    """Run a kernel. The device of a CUDA table has an index.
 
     Triton's own launcher takes longer to find a compiled kernel than a short one runs, so it is asked once for each set
     of constants. It looks at nothing else: `aligned` tensors are multiples of 16 bytes, and kernels say how wide their
@@ -28,16 +27,15 @@ def launch(name: str, device: torch.device, programs: int, *arguments: Any, warp
     if not programs:
         return
     if device.type != "cuda":
-        interpreted(getattr(table_kernels, name))[(programs,)](*arguments, **constants)
+        interpreted(kernel)[(programs,)](*arguments, **constants)
         return
     if torch.cuda.current_device() != device.index:
         with torch.cuda.device(device):
-            launch(name, device, programs, *arguments, warps=warps, **constants)
+            launch(kernel, device, programs, *arguments, warps=warps, **constants)
         return
-    key = (name, device.index, warps, *constants.values())
+    key = (kernel.fn, device.index, warps, *constants.values())
     compiled = _COMPILED.get(key)
     if compiled is None:
-        kernel = getattr(table_kernels, name)
         _COMPILED[key] = kernel[(programs,)](*arguments, **constants, num_warps=warps)
         return
     plain = [one.data_ptr() if isinstance(one, Tensor) else one for one in arguments]
@@ -45,7 +43,7 @@ def launch(name: str, device: torch.device, programs: int, *arguments: Any, warp
 
 
 def launch_rows(
-    name: str, device: torch.device, rows: int, numbers: int, *arguments: Any, parts: int = 0, most: int = 0,
+    kernel: Any, device: torch.device, rows: int, numbers: int, *arguments: Any, parts: int = 0, most: int = 0,
     **constants: Any,
 ) -> None:  # fmt: skip
     """Run a kernel whose programs have blocks of rows of so many numbers.
@@ -63,7 +61,7 @@ def launch_rows(
         programs = min(programs, most)
         arguments = (*arguments, programs)
     columns = triton.next_power_of_2(numbers)
-    launch(name, device, programs, *arguments, **constants, block=block, columns=columns, warps=warps)
+    launch(kernel, device, programs, *arguments, **constants, block=block, columns=columns, warps=warps)
 
 
 def aligned(one: Tensor) -> Tensor:

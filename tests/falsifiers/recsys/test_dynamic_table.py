@@ -13,7 +13,7 @@ from triton.compiler import ASTSource
 
 from falsifiers.recsys.dynamic_tables import Recipe
 from falsifiers.recsys.oracle.dynamic_table import Model, mixed
-from falsifiers.recsys.reference import table_kernels
+from falsifiers.recsys.reference import row_kernels, table_kernels
 from falsifiers.recsys.reference.dynamic_table import DynamicTable
 
 KINDS = {
@@ -31,20 +31,19 @@ KINDS = {
 @pytest.mark.parametrize(
     ("kernel", "constants"),
     [
-        ("insert", {"counted": True, "weighted": True, "block": 64, "chunk": 32}),
+        (table_kernels.insert_groups, {"counted": True, "weighted": True, "block": 64, "chunk": 32}),
         (
-            "step",
+            row_kernels.update_rows,
             {"width": 384, "dim": 128, "rule": 3, "tiered": True, "piece": 32, "levels": 3, "at_once": 4, "block": 4}
             | {"columns": 128},
         ),
     ],
 )
-def test_the_kernels_compile_for_hopper(kernel: str, constants: dict[str, Any]) -> None:
+def test_the_kernels_compile_for_hopper(kernel: Any, constants: dict[str, Any]) -> None:
     """With a cache before the host's memory."""
-    function = getattr(table_kernels, kernel)
     kinds = {name: kind for kind, names in KINDS.items() for name in names}
-    types = {name: "constexpr" if name in constants else kinds.get(name, "*i64") for name in function.arg_names}
-    source = ASTSource(function, types, constants)
+    types = {name: "constexpr" if name in constants else kinds.get(name, "*i64") for name in kernel.arg_names}
+    source = ASTSource(kernel, types, constants)
     assert "ld.global" in triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
 
 
