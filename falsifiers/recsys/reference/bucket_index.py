@@ -23,6 +23,8 @@ __all__ = ["SLOTS", "Asked", "BucketIndex"]
 SLOTS = 128
 KEYS = (32, 4)
 """Of a program that searches, and its warps, on a GPU."""
+_GROUPS, _CHUNK = 64, 32
+"""Of a program that inserts, and how many of a bucket's it takes at a time."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +118,11 @@ class BucketIndex:
 
     def insert(self, of: KeyGroups, asked: Asked, score: int | None) -> None:
         """Insert the fresh keys of a batch, and note in `asked` what became of them."""
-        block, chunk = (64, 32) if self.device.type == "cuda" else (triton.next_power_of_2(min(len(of), 256) or 1), 128)
         launch(
-            insert_groups, self.device, triton.cdiv(len(of), block),
+            insert_groups, self.device, triton.cdiv(len(of), _GROUPS),
             of.keys, of.groups, len(of), asked.slots, asked.fresh, asked.gone, of.starts, of.totals,
             self.digests, self.keys, self.scores, self.batches, self.number, self.buckets, score or 0, self.batch,
-            counted=score is None, weighted=of.weighted, block=block, chunk=chunk, warps=8,
+            counted=score is None, weighted=of.weighted, block=_GROUPS, chunk=_CHUNK, warps=8,
         )  # fmt: skip
 
     def remove(self, of: KeyGroups, slots: Tensor) -> None:
