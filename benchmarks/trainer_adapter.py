@@ -24,6 +24,7 @@ import torch
 from transformers import Trainer, TrainerCallback
 
 from falsifiers.distill.hugging_face import HF
+from falsifiers.distill.running.live_steps import LiveSteps
 from falsifiers.distill.running.trainer_watch import StepWatch
 from harness import Setting
 from harness.authoring.timing import Timing
@@ -103,7 +104,8 @@ def main() -> int:
         setting.workspace.mkdir()
         subject = HF(setting)
         trainer = subject._trainer
-        watch = StepWatch(trainer, lambda step, **values: None, subject._note)
+        told = LiveSteps(lambda step, **values: None, trainer.model, parameters)
+        watch = StepWatch(trainer, told, subject._note)
         blocks = Blocks(trainer, watch, asked.rounds, asked.block, asked.device.startswith("cuda"))
         trainer.add_callback(blocks)
         trainer.train()
