@@ -84,6 +84,9 @@ UNUSUAL: dict[str, tuple[str, dict[str, Any]]] = {
     "padded-encoder-muon": ("padded_encoder", {}),
     "bags-vmap": ("bags", {}),
     "convolutions-float16": ("convolutions", {}),
+    "transformers-trainer-8x512": ("trainer", {}),
+    "trl-sft-8x512": ("trainer", {"kind": "sft"}),
+    "trl-gkd-4x512": ("trainer", {"kind": "gkd", "batch": 4}),
 }
 ALL = {**CONFIGURATIONS, **OVER_TWO_GPUS, **HELD_OUT, **UNUSUAL}
 

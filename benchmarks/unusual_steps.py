@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
@@ -223,3 +225,37 @@ def bags(batch: int = 65536) -> Step:
         optimizer.step()
 
     return step
+
+
+def trainer(batch: int = 8, length: int = 512, *, kind: str = "transformers") -> Callable[[], Any]:
+    """One step of a Trainer of transformers or TRL as it is, with a model of 0.5B."""
+    import transformers
+
+    from benchmarks.probe_steps import empty
+    from trainers.trl_data import bytes_tokenizer, collate, dataset
+
+    options: dict[str, Any] = {
+        "output_dir": tempfile.mkdtemp(), "max_steps": 1, "per_device_train_batch_size": batch, "report_to": [],
+        "save_strategy": "no", "disable_tqdm": True, "logging_steps": 1, "bf16": kind == "transformers",
+        "gradient_checkpointing": False,
+    }  # fmt: skip
+    given: dict[str, Any] = {
+        "model": empty("0.5b"), "data_collator": collate,
+        "train_dataset": dataset(torch.randint(256, (8 * batch, length))),
+    }  # fmt: skip
+    prepared = {"dataset_kwargs": {"skip_prepare_dataset": True}, "max_length": None}
+    match kind:
+        case "sft":
+            from trl import SFTConfig, SFTTrainer
+
+            arguments = SFTConfig(**options, **prepared)
+            made: Any = SFTTrainer(**given, args=arguments, processing_class=bytes_tokenizer())
+        case "gkd":
+            from trl.experimental.gkd import GKDConfig, GKDTrainer
+
+            given["teacher_model"] = empty("0.5b")
+            arguments = GKDConfig(**options, **prepared, lmbda=0.0, beta=0.0)
+            made = GKDTrainer(**given, args=arguments, processing_class=bytes_tokenizer())
+        case _:
+            made = transformers.Trainer(**given, args=transformers.TrainingArguments(**options))
+    return lambda: made.train()

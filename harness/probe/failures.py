@@ -20,6 +20,8 @@ __all__ = ["named_failures"]
 
 # What torch says if a kernel that is no operator of torch asks a fake tensor for its memory.
 _WRAP = "wrap the kernel with torch.library.triton_op or custom_op, and register a fake implementation"
+# Modules whose Triton kernels allocate nothing, and write only into numbers with a fraction. No code decides on these.
+_SILENT = ("trl.kernels.",)
 _ADDRESSES = ("data is not allocated yet", "Cannot access data pointer", "data_ptr")
 
 
@@ -68,15 +70,19 @@ def _refused() -> Iterator[tuple[Any, str, str]]:
         yield JITFunction, "run", _WRAP
 
 
-def _refusal(owner: Any, name: str, remedy: str) -> Callable[..., None]:
+def _refusal(owner: Any, name: str, remedy: str) -> Any:
+    """What stands for the named thing: a class if that is one, so that annotations can name it."""
     operator = owner.__name__ if isinstance(owner, type) else f"{owner.__name__}.{name}"
 
     def refuse(*arguments: Any, **_keywords: Any) -> None:
+        if str(getattr(arguments[0], "__module__", "")).startswith(_SILENT):
+            return
         kernel = getattr(arguments[0], "__name__", "") if name == "run" else ""
         lines = (f"{each.filename}:{each.lineno}" for each in reversed(traceback.extract_stack()) if _is_outside(each))
         raise Unseeable(f"the Triton kernel {kernel}" if kernel else operator, next(lines, ""), remedy)
 
-    return refuse
+    found = getattr(owner, name)
+    return type(name, (found,), {"__new__": refuse}) if isinstance(found, type) else refuse
 
 
 def _is_outside(frame: traceback.FrameSummary) -> bool:

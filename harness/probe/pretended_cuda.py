@@ -98,6 +98,10 @@ def pretended_cuda(meter: Meter, device: Device) -> Iterator[None]:
     )
     streams = itertools.count(1)
 
+    class NewStream(_Stream):
+        def __init__(self, *_arguments: Any, **_keywords: Any) -> None:
+            super().__init__(next(streams))
+
     @contextmanager
     def running_on(stream: _Stream | None) -> Iterator[None]:
         before = meter.stream
@@ -145,7 +149,7 @@ def pretended_cuda(meter: Meter, device: Device) -> Iterator[None]:
         "get_rng_state_all": lambda: [generator_state.clone()],
         "set_rng_state": _nothing,
         "set_rng_state_all": _nothing,
-        "Stream": lambda *_, **__: _Stream(next(streams)),
+        "Stream": NewStream,
         "Event": _Event,
         "current_stream": lambda *_, **__: _Stream(meter.stream),
         "default_stream": lambda *_, **__: _Stream(0),
