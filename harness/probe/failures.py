@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
