@@ -29,8 +29,10 @@ class BundlePaths:
 
         found = {path: find_bundles([path]) for path in paths if path.is_dir()}
         # No link is followed below a path, so only the path itself can lead elsewhere.
-        real = {path: path.resolve() for path in found}
-        bundles = {real[path] / bundle.relative_to(path): bundle for path, some in found.items() for bundle in some}
+        bundles = dict[str, Path]()
+        for path, some in found.items():
+            real, above = str(path.resolve()), len(path.parts)
+            bundles |= {"/".join((real, *bundle.parts[above:])): bundle for bundle in some}
         return cls(
             tuple(bundles.values()),
             tuple(path for path in paths if path not in found),

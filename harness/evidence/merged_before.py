@@ -1,7 +1,7 @@
 """Bundles that an earlier merge found sound and identical, so that the next one need not read them.
 
     before = MergedBefore(into)
-    place = before.place(bundle)  # None: it has to be verified
+    known = before.places(bundles)  # the others have to be verified
     before.save()
 
 A row holds while no file of the bundle and none at its place has another name, inode, size or time, and while the
@@ -11,14 +11,16 @@ harness, which decides what is sound, has the same sources.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import final
 
 from harness.evidence.bundle_layout import MOST_ENTRIES
+from harness.evidence.isolation import Limits, Stopped, isolated_all
 from harness.machine.file_memory import keep, recall
 from harness.machine.provenance import harness_identity
 
@@ -26,6 +28,8 @@ __all__ = ["MergedBefore", "state_of_files"]
 
 _MOST = 1_000_000
 """Rows that are kept. Beyond it, they begin anew."""
+_TOGETHER = 1_000
+"""Bundles for which a process of its own is worth while."""
 
 
 @final
@@ -39,17 +43,26 @@ class MergedBefore:
         self._news: dict[str, list[str]] = {}
         self._is_folder = lru_cache(maxsize=None)(_is_folder)
 
-    def place(self, bundle: Path) -> Path | None:
-        """Return the place at which the same files were found and still are; None if the bundle has to be verified."""
-        row = self._rows.get(os.path.abspath(bundle))
-        if row is None:
-            return None
-        mine, place, theirs = row
+    def places(self, bundles: Sequence[Path]) -> dict[Path, Path]:
+        """Return the bundles whose files were found at a place and still are, with this place. All processors look."""
+        rows = {name: bundle for bundle in bundles if (name := os.path.abspath(bundle)) in self._rows}
+        processors = len(os.sched_getaffinity(0))
+        size = max(_TOGETHER, -(-len(rows) // processors))
+        parts = [tuple(rows)[first : first + size] for first in range(0, len(rows), size)]
+        same: list[str] = []
+        for told in isolated_all([partial(self._unchanged, part) for part in parts], Limits(), processors):
+            same += [] if isinstance(told, Stopped) else json.loads(told)
+        return {rows[name]: self._into / self._rows[name][1] for name in same}
+
+    def _unchanged(self, names: Sequence[str]) -> bytes:
+        return json.dumps([name for name in names if self._is_unchanged(name)]).encode()
+
+    def _is_unchanged(self, name: str) -> bool:
+        mine, place, theirs = self._rows[name]
         issue, claim, _ = place.split("/")
         if not (self._is_folder(f"{self._into}/{issue}") and self._is_folder(f"{self._into}/{issue}/{claim}")):
-            return None
-        same = state_of_files(str(bundle)) == mine and state_of_files(f"{self._into}/{place}") == theirs
-        return self._into / place if same else None
+            return False
+        return state_of_files(name) == mine and state_of_files(f"{self._into}/{place}") == theirs
 
     def add(self, bundle: Path, mine: str, place: Sequence[str], theirs: str) -> None:
         """Remember that a bundle with this state is sound, and its place with that state has the same bytes."""

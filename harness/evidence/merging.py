@@ -67,7 +67,7 @@ def merge(bundles: Sequence[Path], into: Path) -> Merged:
         OSError: a file cannot be read or written, or a bundle changes meanwhile. Nothing was written.
     """
     before = MergedBefore(into)
-    known = {bundle: found for bundle in bundles if (found := before.place(bundle))}
+    known = before.places(bundles)
     states = {bundle: state_of_files(str(bundle)) for bundle in bundles if bundle not in known}
     contents: dict[Place, dict[Path, dict[str, str]]] = {}
     left_out, sound = [], []
