@@ -126,6 +126,8 @@ def no_folder(path: Path) -> str:
 
 def _look_into(folder: str) -> list[str] | None:
     """Return the folders in a folder; None if it is a bundle or cannot be read, so that no bundle stays hidden."""
+    if os.path.lexists(f"{folder}/{MANIFEST}"):  # as in most folders, which then need not be listed
+        return None
     try:
         with os.scandir(folder) as scanned:
             entries = list(scanned)

@@ -77,7 +77,8 @@ class ClaimRun:
         self._pending = [mutant for mutant, obstacle in plan.mutants if obstacle is None]
         self._needless = self._begins_again = False
         self.withdrawn: dict[str, str] = {}
-        self._predicted: JsonObject = {}
+        self._predicted: JsonObject | None = None
+        """None until a device is assigned."""
         self._clock = WorkClock()
 
     @property
@@ -107,7 +108,7 @@ class ClaimRun:
         demand = self._setting.demand
         if (failure := demand.broken(turn.amounts) or demand.crowded(turn.amounts)) and self._moves(turn, failure):
             return self._next(name, turn)
-        if name == events.SUBJECT:
+        if self._predicted is None:
             self.began = datetime.now(UTC)
             self.plan = self._setting.assign(self.plan, demand.gpu(turn.amounts))
             self.plan = replace(self.plan, others=demand.others(turn.amounts))
@@ -117,6 +118,8 @@ class ClaimRun:
             self._emit(events.ClaimPlanned.of(self.plan))
             if self.plan.obstacle:
                 return self._next(name, turn)
+            if (amounts := demand.foreseen(self.plan, turn.amounts, self._predicted)) != turn.amounts:
+                return (replace(turn.task, ways=(amounts,)),)
         try:
             with self._leased(turn, name), self._clock.working():
                 self._prepare(turn, name)
@@ -138,7 +141,7 @@ class ClaimRun:
         """The results. Mutants that have not run were kept from it by an interruption."""
         if self.plan.obstacle:
             silent = unmeasured(self.plan, self._setting.request)
-            return replace(silent, withdrawn=self.withdrawn, predicted=self._predicted)
+            return replace(silent, withdrawn=self.withdrawn, predicted=self._predicted or {})
         assert self._subject is not None
         result, judgment = self._subject
         outcomes: list[MutantOutcome] = []
@@ -159,7 +162,7 @@ class ClaimRun:
         for trial in (result, *trials.values()):
             imported |= trial.sources
         sources = dict(sorted(imported.items()))
-        return Trials(result, judgment, trials, outcomes, sources, self.withdrawn, self._predicted)
+        return Trials(result, judgment, trials, outcomes, sources, self.withdrawn, self._predicted or {})
 
     def durations(self) -> Mapping[str, float]:
         """How long the trials took, by name."""
@@ -301,7 +304,7 @@ class ClaimRun:
         """Begin again on another device, when no trial is left on the failed one."""
         if name != events.SUBJECT and self._pending:
             return ()
-        self._begins_again, self._subject = False, None
+        self._begins_again, self._subject, self._predicted = False, None, None
         self._mutants.clear()
         self._pending = [mutant for mutant, obstacle in self.plan.mutants if obstacle is None]
         return (self.task(),)

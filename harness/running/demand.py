@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
+from harness.base.strictjson import JsonObject
 from harness.contract import Mutant
 from harness.execution.lease import Memory, strangers
 from harness.machine.health import Health
@@ -61,6 +62,12 @@ class Demand:
         shared = {_SLOTS, _QUIET, *self._gpus}.intersection(subject) if mutant.shares else ()
         return {**less, **dict.fromkeys(shared, 1)}
 
+    def foreseen(self, plan: Plan, amounts: Amounts, predicted: JsonObject) -> Amounts:
+        """What a trial needs whose memory was predicted. What the profile declares counts more."""
+        if "reserved" not in predicted or "memory_gib" in plan.profile.requires:
+            return amounts
+        return {**amounts, _memory_of(amounts): min(predicted["reserved"] / _GIB, self.memory(amounts).room_gib)}
+
     def has_another(self, plan: Plan, amounts: Amounts) -> bool:
         """Whether a claim can run on another device than that of these amounts."""
         return any(_key(gpu) not in {self.device(amounts), *self._withdrawn} for gpu in plan.gpus)
@@ -89,7 +96,7 @@ class Demand:
 
     def memory(self, amounts: Amounts) -> Memory:
         """What a trial uses of its device's memory."""
-        name = next(one for one in amounts if one.endswith(_MEMORY))
+        name = _memory_of(amounts)
         return Memory(amounts[name], self.capacity[name])
 
     def gpu(self, amounts: Amounts) -> Gpu | None:
@@ -122,6 +129,10 @@ class Demand:
 
 def _key(gpu: Gpu) -> str:
     return f"GPU {gpu.uuid or gpu.index}"
+
+
+def _memory_of(amounts: Amounts) -> str:
+    return next(one for one in amounts if one.endswith(_MEMORY))
 
 
 def _gib(size: int | None, usable: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.execution.executor import TrialRequest
 from harness.machine.host import Gpu
+from harness.machine.requirements import Requirements
 from harness.running import engine
 from harness.running.foresight import foreseen, obstacle
 from harness.running.plan import make_plan
@@ -54,6 +56,37 @@ def test_what_does_not_fit_does_not_begin(
     assert record.predicted == {**SAID, "fit": fit, "measured": measured}
     if not trials:
         assert whole.sealed[0].subject.observation.ending.reason == obstacle(record.predicted)
+
+
+@pytest.mark.parametrize(
+    ("declared", "predicted", "together"),
+    [({}, 100, 1), ({}, 40, 2), ({"memory_gib": 40}, 100, 2), ({"memory_gib": 100}, 40, 1)],
+)
+def test_trials_share_a_gpu_as_far_as_the_prediction_allows(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch,
+    declared: Requirements, predicted: int, together: int,
+) -> None:  # fmt: skip
+    """What the profile declares counts more."""
+    meeting, turn, running, most = threading.Barrier(together), threading.Lock(), 0, 0
+
+    def behave(request: TrialRequest) -> Mapping[str, Any]:
+        nonlocal running, most
+        with turn:
+            running, most = running + 1, max(most, running + 1)
+        if request.subject.endswith(":Sorter"):
+            meeting.wait(60)
+        with turn:
+            running -= 1
+        return honest(request)
+
+    monkeypatch.setattr(engine, "foreseen", lambda *_: {**SAID, "fit": "fits", "reserved": predicted << 30})
+    whole = bench(behave)
+    claim = on_gpu(whole)
+    profile = claim.profiles["reduced"]
+    claim = replace(claim, profiles={"reduced": replace(profile, requires={**profile.requires, **declared})})
+    finished = whole.run(claim, replace(claim, id="F-DEMO-OTHER-001"), profile="reduced", jobs=2)
+    assert [record.verdict for record in finished.records] == [Verdict.PASS] * 2
+    assert most == together
 
 
 def test_a_claim_without_a_step_is_not_predicted(bench: Callable[..., Bench]) -> None:
