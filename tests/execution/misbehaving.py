@@ -121,7 +121,7 @@ class Sorter:
                 print("token=" + os.environ.get("ANOTHER", "") + "hf_" + "a" * 30, flush=True)
                 return sorted(items)
             case "prints its environment":
-                print(sorted(os.environ), flush=True)
+                print(sorted(os.environ), "CUDA_VISIBLE_DEVICES=" + os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
                 return sorted(items)
             case "is cancelled":
                 raise asyncio.CancelledError

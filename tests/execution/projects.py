@@ -12,6 +12,7 @@ from harness.base.device import Device
 from harness.contract.project import Project
 from harness.execution.executor import TrialRequest, TrialResult
 from harness.execution.local_executor import LocalExecutor
+from harness.machine.host import Gpu
 from tests.execution.misbehaving import CONTRACT, MODULE
 
 
@@ -36,8 +37,8 @@ def write_project(root: Path, requires: Mapping[str, Any] | None = None) -> Proj
     return Project.find(root)
 
 
-def run(executor: LocalExecutor, how: str, seconds: float = 20.0) -> TrialResult:
-    """Run the subject with this behaviour."""
+def run(executor: LocalExecutor, how: str, seconds: float = 20.0, gpu: Gpu | None = None) -> TrialResult:
+    """Run the subject with this behaviour. It computes on the CPU, also if it gets a GPU."""
     contract = executor._contract
     request = TrialRequest(
         contract=contract,
@@ -48,5 +49,6 @@ def run(executor: LocalExecutor, how: str, seconds: float = 20.0) -> TrialResult
         seed=0,
         seconds=seconds,
         threads=1,
+        gpu=gpu,
     )
     return executor.run(request, lambda step, values, memory: None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import hashlib
 import time
@@ -14,10 +15,13 @@ import pytest
 
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract.project import Project
+from harness.execution.lease import lease
 from harness.execution.local_executor import LocalExecutor
 from harness.judging.judge import judge
 from harness.judging.observation import EndingKind
+from harness.machine.host import Gpu
 from tests.execution.projects import run, write_project
+from tests.recorded import replay
 
 
 def command_lines(processes: list[psutil.Process]) -> list[list[str]]:
@@ -228,3 +232,22 @@ def test_what_a_trial_reads_beside_its_modules_is_a_source(executor: LocalExecut
     assert sorted(executor.imports().sources) == ["toy/__init__.py", "toy/sorting.py"]
     assert run(executor, how).sources == {name: hashlib.sha256(content).hexdigest() for name, content in code.items()}
     assert run(executor, "well").sources == {}
+
+
+def test_lease_trial_telemetry_and_residency_are_of_one_gpu(
+    executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The second GPU of a host: by its UUID, because CUDA can count otherwise than NVML."""
+    driver = replay("h200", monkeypatch, tmp_path)
+    (first,) = driver.RECORDING["devices"]
+    listed = {"nvmlDeviceGetComputeRunningProcesses": {"value": []}}
+    memory = {"nvmlDeviceGetMemoryInfo": {"value": {"total": 140 << 30, "free": 0, "used": 7 << 30}}}
+    second = {**copy.deepcopy(first), **memory, **listed, "nvmlDeviceGetUUID": {"value": "GPU-second"}}
+    monkeypatch.setitem(driver.RECORDING, "devices", [first, second])
+    gpu = Gpu(1, "GPU-second", "NVIDIA H200", "9.0", 140 << 30, "NVML", False)
+    with lease(gpu, mode="shared", holder="F-TOY-SORT-001", wait_seconds=0, directory=tmp_path / "leases") as held:
+        result = run(executor, "prints its environment", gpu=gpu)
+    assert held.key == gpu.uuid == "GPU-second"
+    assert f"CUDA_VISIBLE_DEVICES={gpu.uuid}" in result.stdout.text
+    assert result.telemetry.peak("gpu_memory_used_bytes") == 7 << 30
+    assert result.observation.residency.driver_seen is False
