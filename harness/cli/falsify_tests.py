@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
+import sys
 import tempfile
 import tomllib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +22,7 @@ from harness.cli.run_options import RunOptions
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.report.columns import tell
+from harness.report.escaping import printable
 from harness.running.request import RunRequest
 
 if TYPE_CHECKING:
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_SHOWN = 20
+"""Entries of a list on the terminal."""
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _CODE = click.Path(exists=True, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -101,7 +107,8 @@ def command(
     words += ["--verbose"] if verbose else []
     given = RunOptions(**run.command.make_context("run", words).params)
     options = ["-k", expression] if expression else []
-    request = RunRequest(evidence=evidence, seed=seed, jobs=jobs or 1, mutants=not no_mutants)
+    said = shlex.join(["harness", *sys.argv[1:]])
+    request = RunRequest(evidence=evidence, seed=seed, jobs=jobs or 1, mutants=not no_mutants, command=said)
     if contract_file is not None:
         contract = project.load(contract_file)
         request = replace(request, contracts=[contract], parameters=_more(contract, options))
@@ -137,23 +144,44 @@ def _inside(root: Path, paths: tuple[Path, ...]) -> list[str]:
 
 
 def _performed(given: RunOptions, project: Project, request: RunRequest) -> ExitStatus:
-    """Run the claim, and show the place of each survivor, the line there, and what it becomes."""
+    """Run the claim, and show every entry of what refutes it, and the survivors among the mutants."""
     from harness.running.events import ClaimFinished
-    from harness.suite.falsifier import MUTANTS
 
-    bundles: list[Path | None] = []
+    bundles: list[Path] = []
 
     def keep(event: Event) -> None:
-        if isinstance(event, ClaimFinished):
+        if isinstance(event, ClaimFinished) and event.bundle is not None:
             bundles.append(event.bundle)
 
     status = run.perform(given, project, request, watch=keep)
-    for file in (bundle / "artifacts" / MUTANTS for bundle in bundles if bundle is not None):
-        diffs = file.read_text(encoding="utf-8").partition("\n\n")[2] if file.exists() else ""
-        lines = [line for line in diffs.splitlines() if line and not line.startswith((" ", "---", "+++", "@@"))]
-        for line in ["mutants of the code under test that survive:", *lines] if lines else ():
-            tell(line, err=given.json_file == "-")
+    for line in (line for bundle in bundles for line in (*_entries(bundle), *_survivors(bundle))):
+        tell(printable(line), err=given.json_file == "-")
     return status
+
+
+def _entries(bundle: Path) -> Iterator[str]:
+    """Yield the entries of each list that has to be empty and is not."""
+    from harness.evidence.bundle import Bundle
+    from harness.suite.contract import LISTS
+
+    for name, found in Bundle(bundle).observation.measurements.items():
+        if name in LISTS and found:
+            yield f"{name}:"
+            yield from (f"  {entry}" for entry in found[:_SHOWN])
+            if len(found) > _SHOWN:
+                yield f"  and {len(found) - _SHOWN} more, in {bundle / 'observation.json'}"
+
+
+def _survivors(bundle: Path) -> Iterator[str]:
+    """Yield the place of each survivor, the line there, and what it becomes."""
+    from harness.suite.falsifier import MUTANTS
+
+    file = bundle / "artifacts" / MUTANTS
+    diffs = file.read_text(encoding="utf-8").partition("\n\n")[2] if file.exists() else ""
+    lines = [line for line in diffs.splitlines() if line and not line.startswith((" ", "---", "+++", "@@"))]
+    if lines:
+        yield "mutants of the code under test that survive:"
+        yield from lines
 
 
 def _more(contract: Contract, options: list[str]) -> dict[str, Any]:

@@ -123,7 +123,7 @@ class Recorder:
             commit=self._commit,
             logs={"stdout": _log_identity(trials.subject.stdout), "stderr": _log_identity(trials.subject.stderr)},
             series=series_of(trials.subject),
-            command=f"{self._command} {contract.id}",
+            command=request.command or f"{self._command} {contract.id}",
         )
 
     def _environment(self) -> Environment:

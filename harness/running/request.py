@@ -51,6 +51,8 @@ class RunRequest:
     """The private key that signs the bundles."""
     fail_fast: bool = False
     """Whether the run ends after the first claim that is refuted or VOID."""
+    command: str = ""
+    """The command line that the records state; empty for that of `harness run`."""
 
     def __post_init__(self) -> None:
         """Refuse what no option of `harness run` allows.

@@ -11,9 +11,9 @@ from harness.base.strictjson import JsonObject
 from harness.suite import weakened
 from harness.suite.ledger import stated
 
-__all__ = ["Asked", "contract_of", "faults_of"]
+__all__ = ["LISTS", "Asked", "contract_of", "faults_of"]
 
-_LISTS: Final = {
+LISTS: Final = {
     "failed": ("Failed tests, files that cannot be imported, and a session that ends early.", "a suite passes first"),
     "missing": ("Cells that no test has any more.", "every cell of the reference is executed"),
     "skipped": ("Cells that are skipped now, with their reasons.", "every cell of the reference is executed"),
@@ -148,7 +148,7 @@ def _observation(asked: Asked) -> dict[str, Any]:
         least = int(name in _NEVER_ZERO)
         found[name] = {"type": "integer", "minimum": least, "x-unit": unit, "description": text}
         found[name]["x-source"] = "a suite that asserts nothing tests nothing" if least else "a count"
-    for name, (text, source) in _LISTS.items():
+    for name, (text, source) in LISTS.items():
         found[name] = {"type": "array", "maxItems": 0, "x-source": source, "description": text}
     if asked.mutate:
         for name, text in _MUTANTS.items():
@@ -169,11 +169,11 @@ def _observation(asked: Asked) -> dict[str, Any]:
 
 def _example(asked: Asked) -> dict[str, Any]:
     mutants = {**dict.fromkeys(_MUTANTS, 1), "survived_share": 0.0, "survivors": []} if asked.mutate else {}
-    return {**dict.fromkeys(_COUNTS, 1), **{name: [] for name in _LISTS}, **mutants}
+    return {**dict.fromkeys(_COUNTS, 1), **{name: [] for name in LISTS}, **mutants}
 
 
 def _mutant(kind: str, function: str, asked: Asked) -> dict[str, Any]:
-    changed: dict[str, Any] = {} if kind == "failures-caught" else {"rounds": 0}
+    changed: dict[str, Any] = {"rounds": int(kind == "failures-caught")}
     if asked.mutate:
         changed["mutate"] = []
     lines = [line for line in asked.tests if line.startswith(f"{function}: ")]

@@ -1,4 +1,4 @@
-"""Tries mutants of the code under test against a suite, in copies of its folder, until a budget of time ends.
+"""Tries mutants of the code under test against a suite, in copies of its folder, for a budget of time.
 
     score = try_mutants(suite, ["src/package"], budget=600, seed=0, workers=1, workspace=folder)
     print(score.measurements()["survived_share"], *score.survivors())
@@ -95,7 +95,7 @@ def try_mutants(
     """Try mutants of the modules at paths, relative to the suite's root.
 
     Args:
-        budget: seconds after which none is begun.
+        budget: seconds after the first one's beginning, after which none is begun.
         most: how many are tried; None for all that the budget allows.
 
     Raises:
@@ -105,9 +105,9 @@ def try_mutants(
         raise NotMeasured(MISSING)
     from harness.suite import mutation
 
-    end = time.monotonic() + budget
     copies = [workspace / f"copy-{number}" for number in range(workers)]
-    used = mutation.Copies(copies, lambda copy: _copy(suite.root, copy, workspace), end)
+    for copy in copies:
+        _copy(suite.root, copy, workspace)
     items = mutation.ordered(mutation.planned(copies[0], paths), seed)
     modules = sorted({str(item.mutations[0].module_path) for item in items})
     for copy in copies:
@@ -133,6 +133,7 @@ def try_mutants(
         diff = (result.diff or "").replace(f"{copy}/", "").partition("\n")[2]
         return Tried(found or NOT_TRIED, mutation.place(item), diff)
 
+    used = mutation.Copies(copies, lambda copy: None, time.monotonic() + budget)
     reached = [item for item in items if chosen[item.job_id]]
     tried = {item.job_id: told for item, told in used.each(reached[:most], one)}
     fates = (
