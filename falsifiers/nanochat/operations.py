@@ -1,15 +1,22 @@
-"""F-GB10-FLOPS-001: the formula for operations a token counts what forward and backward pass do."""
+"""F-GB10-FLOPS-001: the formula for operations a token counts what forward and backward pass do.
+
+The pass is that of nanochat: loss and gradients are compared with its formulas in float64. The model's parameters are
+the embedding, query, key, value, output, up and down of each block, and the head, in this order.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from falsifiers.nanochat.oracle.transformer import mean_loss
 from falsifiers.nanochat.subject import Accounts
 from harness import Trial
 
@@ -18,6 +25,8 @@ __all__ = ["SIZES", "falsify"]
 SIZES = {"layers": (1, 3), "width": (1, 16), "heads": (1, 4), "vocabulary": (2, 400), "sequence": (1, 48)}
 """The smallest and largest sizes that are drawn. A drawn width is that of half a head."""
 _ROWS = 2
+_SHARP = 4.0
+"""How much larger the head is than one whose logits vary by 1. So the cap shows."""
 
 
 def falsify(trial: Trial[Accounts]) -> None:
@@ -25,7 +34,7 @@ def falsify(trial: Trial[Accounts]) -> None:
     stated = {name: trial.parameters[name] for name in SIZES}
     with trial.subject_fault():
         formula = trial.subject.flops_per_token(stated)
-    counted, _ = _counted(trial, stated, "meta")
+    counted = _counted(trial, stated, "meta")["counted"]
     trial.measure(
         stated_ratio=formula / trial.parameters["stated_flops_per_token"],
         counted_ratio=counted / trial.parameters["stated_flops_per_token"],
@@ -33,25 +42,58 @@ def falsify(trial: Trial[Accounts]) -> None:
 
     def check(case: Mapping[str, Any]) -> dict[str, Any]:
         shape = {**case, "width": 2 * case["width"] * case["heads"]}
-        counted, loss = _counted(trial, shape, trial.device)
+        found = _counted(trial, shape, trial.device)
+        counted = found.pop("counted")
         with trial.subject_fault():
-            return {"errors": abs(trial.subject.flops_per_token(shape) / counted - 1.0), "losses": loss}
+            return {"errors": abs(trial.subject.flops_per_token(shape) / counted - 1.0), **found}
 
     cases = st.fixed_dictionaries({name: st.integers(*bounds) for name, bounds in SIZES.items()})
     trial.measure(cases=trial.search(cases, check, examples=trial.parameters["cases"]))
     trial.resolve(device=torch.device(trial.device).type)
 
 
-def _counted(trial: Trial[Accounts], shape: Mapping[str, int], device: str) -> tuple[float, float]:
-    """Return the operations a token of one step, and its loss; 0 on tensors without data.
+def _counted(trial: Trial[Accounts], shape: Mapping[str, int], device: str) -> dict[str, float]:
+    """Return the operations a token of one step, and, of tensors with data, its loss and the errors of its results.
 
     Attention by plain products is counted, because fused kernels compute parts of it again in the backward pass.
     """
+    generator = torch.Generator().manual_seed(trial.seed)
     with torch.device(device):
         tokens = torch.arange(_ROWS * shape["sequence"]).view(_ROWS, -1) % shape["vocabulary"]
+        targets = tokens.flip(1)
+        if not tokens.is_meta:
+            targets[0, 0] = -1
         with trial.subject_fault():
             model = trial.subject.model(shape)
+            matrices = [] if tokens.is_meta else _drawn(list(model.parameters()), generator)
             with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
-                loss = model(tokens, tokens)
+                loss = model(tokens, targets)
                 loss.backward()
-    return counter.get_total_flops() / tokens.numel(), 0.0 if loss.is_meta else float(loss.detach())
+    counted = {"counted": counter.get_total_flops() / tokens.numel()}
+    if tokens.is_meta:
+        return counted
+    right = mean_loss(matrices, shape["heads"], tokens.cpu(), targets.cpu())
+    true = torch.cat([one.flatten() for one in torch.autograd.grad(right, matrices)])
+    made = torch.cat([_gradient(one) for one in model.parameters()])
+    return {
+        **counted,
+        "losses": float(loss.detach()),
+        "loss_errors": abs(float(loss.detach()) - float(right.detach())) / max(1.0, float(right.detach())),
+        "gradient_errors": float((made - true).norm() / true.norm()) if made.shape == true.shape else math.inf,
+    }
+
+
+def _drawn(parameters: list[torch.nn.Parameter], generator: torch.Generator) -> list[Tensor]:
+    """Draw all matrices, because zeros hide what a step does. Return them in float64."""
+    embedding, *inner, head = parameters
+    sizes = [1.0, *(one.shape[1] ** -0.5 for one in inner), _SHARP * head.shape[1] ** -0.5]
+    with torch.no_grad():
+        for one, size in zip((embedding, *inner, head), sizes, strict=True):
+            one.copy_(torch.randn(one.shape, generator=generator, device="cpu") * size)
+    return [one.detach().double().cpu().requires_grad_() for one in parameters]
+
+
+def _gradient(parameter: torch.nn.Parameter) -> Tensor:
+    """Return the gradient of a parameter; zeros if it has none."""
+    gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+    return gradient.double().cpu().flatten()

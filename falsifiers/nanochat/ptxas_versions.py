@@ -49,10 +49,11 @@ def falsify(trial: Trial[Assembler]) -> None:
     recorded = []
     for name, accepted in (("recorded_accepted", True), ("recorded_rejected", False)):
         for answer in trial.parameters[name]:
-            version_text, _, target = answer.rpartition(" ")
-            with trial.subject_fault():
-                if trial.subject.accepts(version_text, target) != accepted:
-                    recorded.append(answer)
+            version_text, *targets = answer.split(" sm_")
+            for target in targets:
+                with trial.subject_fault():
+                    if trial.subject.accepts(version_text, f"sm_{target}") != accepted:
+                        recorded.append(f"{version_text} sm_{target}")
     trial.measure(
         old_programs=sum(version < _FIRST for _, _, version in programs),
         new_programs=sum(version >= _FIRST for _, _, version in programs),

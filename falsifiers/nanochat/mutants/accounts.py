@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
 from falsifiers.nanochat.reference.accounts import Accounting
+from falsifiers.nanochat.reference.model import EPSILON, IGNORED, Gpt, Shape
 
 __all__ = [
     "AccumulationForgotten", "AttentionForgotten", "CausalHalf", "EmbeddingCounted", "EmbeddingLeftOut", "ForwardOnly",
-    "RoundedUp", "TimesAccumulation",
+    "NormsDetached", "RoundedUp", "TimesAccumulation", "UncappedLogits",
 ]  # fmt: skip
 
 
@@ -78,3 +83,28 @@ class RoundedUp(Accounting):
     def iterations(self, shape: Mapping[str, int], tokens_per_parameter: float, batch: Mapping[str, int]) -> int:
         """Add one."""
         return super().iterations(shape, tokens_per_parameter, batch) + 1
+
+
+class UncappedLogits(Accounting):
+    """The logits have no cap, so the step counts what it should and is not nanochat's."""
+
+    def model(self, shape: Mapping[str, int]) -> torch.nn.Module:
+        """Take the cross-entropy of the logits as they are."""
+        return Gpt(Shape(**shape), _uncapped)
+
+
+class NormsDetached(Accounting):
+    """No gradient flows through the size of a vector that is normalised."""
+
+    def model(self, shape: Mapping[str, int]) -> torch.nn.Module:
+        """Detach the size."""
+        return Gpt(Shape(**shape), norm=_detached)
+
+
+def _uncapped(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    logits = (hidden @ weight.T).float()
+    return cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=IGNORED)
+
+
+def _detached(values: Tensor) -> Tensor:
+    return values * (values.square().mean(dim=-1, keepdim=True) + EPSILON).rsqrt().detach()

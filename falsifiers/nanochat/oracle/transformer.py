@@ -1,0 +1,69 @@
+"""nanochat's transformer in float64, from its matrices alone.
+
+A vector is divided by its root mean square. Positions turn the halves of queries and keys as complex numbers. Each
+query sees the keys up to its own place. The perceptron squares what is positive. Logits are capped at 15.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = ["mean_loss"]
+
+_CAP = 15.0
+_ADDED = 1e-6
+_BASE = 10_000.0
+
+
+def mean_loss(matrices: Sequence[Tensor], heads: int, tokens: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean loss in nats over the targets that are not negative.
+
+    Args:
+        matrices: float64: the embedding; query, key, value, output, up and down of each block; the head.
+        heads: how many queries, keys and values share a vector.
+        tokens, targets: ids [rows, sequence].
+    """
+    embedding, *inner, head = matrices
+    losses = []
+    for row, wanted in zip(tokens, targets, strict=True):
+        stream = _normed(embedding[row])
+        for start in range(0, len(inner), 6):
+            query, key, value, output, up, down = inner[start : start + 6]
+            normed = _normed(stream)
+            mixed = [
+                _attention(*(normed @ one.chunk(heads)[number].T for one in (query, key, value)))
+                for number in range(heads)
+            ]
+            stream = stream + torch.cat(mixed, 1) @ output.T
+            stream = stream + (_normed(stream) @ up.T).clamp_min(0.0).pow(2) @ down.T
+        logits = _CAP * torch.tanh(_normed(stream) @ head.T / _CAP)
+        counted = wanted >= 0
+        picked = logits[counted, wanted[counted]]
+        losses.append(torch.logsumexp(logits[counted], 1) - picked)
+    return torch.cat(losses).mean()
+
+
+def _normed(vectors: Tensor) -> Tensor:
+    return vectors / (vectors.pow(2).sum(1, keepdim=True) / vectors.shape[1] + _ADDED).sqrt()
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Return what one head makes of a row: [sequence, width of a head]."""
+    query, key = _normed(_turned(query)), _normed(_turned(key))
+    scores = query @ key.T / math.sqrt(query.shape[1])
+    later = torch.ones_like(scores, dtype=torch.bool).triu(1)
+    return torch.softmax(scores.masked_fill(later, -math.inf), 1) @ value
+
+
+def _turned(vectors: Tensor) -> Tensor:
+    """Turn the pairs of the halves back, at place p by p radians, slower by pair."""
+    sequence, width = vectors.shape
+    pairs = torch.complex(*vectors.chunk(2, 1))
+    rates = torch.tensor([_BASE ** (-2 * number / width) for number in range(width // 2)], dtype=torch.float64)
+    angles = torch.arange(sequence, dtype=torch.float64)[:, None] * rates
+    turned = pairs * torch.polar(torch.ones_like(angles), -angles)
+    return torch.cat((turned.real, turned.imag), 1)
