@@ -67,7 +67,7 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     kinds = [
         *({**plain, "width": one, "value_width": one, "again": True} for one in widths),
         {**plain, "group": 3, "width": widths[-1], "heads": parameters["largest_heads"]},
-        {**plain, "targets": None, "contextuals": None, "value_width": widths[-1]},
+        {**plain, "targets": None, "contextuals": None, "value_width": widths[-1], "scaling": 1.0, "room": 0},
         {**plain, "contextuals": 0, "targets": 2, "group": 2},
         {**plain, "window": longest // 4, "contextuals": 2},
         {**plain, "window": longest // 4, "full": 1, "targets": 2, "contextuals": None},

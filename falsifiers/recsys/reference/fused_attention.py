@@ -28,9 +28,9 @@ class FusedAttention:
     def __call__(self, question: Question) -> Answer:
         """Return output and gradients."""
         leaves = tuple(one.detach().requires_grad_() for one in (question.q, question.k, question.v))
+        stated = {"scaling_seqlen": question.scaling_seqlen} if question.scaling_seqlen != question.max_seqlen else {}
         with torch.enable_grad():
             out = hstu_attention(
-                *leaves, question.offsets, question.max_seqlen, alpha=question.alpha,
-                scaling_seqlen=question.scaling_seqlen, mask=mask_of(question),
-            )  # fmt: skip
+                *leaves, question.offsets, question.max_seqlen, alpha=question.alpha, mask=mask_of(question), **stated
+            )
         return Answer(out.detach(), *torch.autograd.grad(out, leaves, question.above))
