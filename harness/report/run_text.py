@@ -221,16 +221,19 @@ def _unmeasured(clauses: Sequence[ClauseResult], reason: Reason | None, verbose:
     Of a subject that did not end, the clauses without a reason of their own are only counted, except with -v.
     """
     colour, has_ended = COLOURS[Verdict.NOT_MEASURED], all(clause.id != "subject.completes" for clause in clauses)
-    known = None if reason is None else reason_text.of(reason.root)
+    known = "" if reason is None else _why_unmeasured(reason.root)
     groups: dict[str, list[str]] = {}
     for clause in sorted(clauses, key=lambda one: not undecided(one)):
         why = _why_unmeasured(clause.reason)
         if (known and why.endswith(known)) or not (has_ended or verbose or (clause.reason and clause.reason.text)):
             why = ""
         groups.setdefault(why, []).append(f"{clause.id} ({bound})" if (bound := undecided(clause)) else clause.id)
-    for why, names in groups.items():
+    for why, names in sorted(groups.items(), key=lambda group: bool(group[0])):
         if not (why or has_ended or verbose):
-            yield f"  {_count(len(names), 'clause')} not measured (-v lists them)", colour
+            yield (
+                f"  {_count(len(names), 'clause')} not measured{' for this reason' if known else ''} (-v lists them)",
+                colour,
+            )
             continue
         shown = ", ".join(names if verbose else names[:3])
         more = "" if verbose or len(names) <= 3 else f" and {len(names) - 3} more"
@@ -238,10 +241,10 @@ def _unmeasured(clauses: Sequence[ClauseResult], reason: Reason | None, verbose:
 
 
 def _why_unmeasured(reason: Reason | None) -> str:
-    """Return why a clause was not measured, without the place of the measurement, so that alike reasons are equal."""
+    """Return why a clause was not measured, without the name of the measurement, so that the same reasons are equal."""
     if reason is None:
         return ""
-    return reason.text if reason.code is ReasonCode.MISSING else reason_text.of(reason)
+    return reason.text if reason.code in (ReasonCode.MISSING, ReasonCode.NOT_MEASURED) else reason_text.of(reason)
 
 
 def _is_rule(clause: ClauseResult) -> bool:

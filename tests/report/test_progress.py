@@ -15,7 +15,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.base.device import Device
-from harness.base.vocabulary import Fate, Verdict
+from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import judge
 from harness.judging.record import Record
@@ -332,6 +332,23 @@ def test_a_reason_stands_once(tmp_path: Path) -> None:
     record = replace(claim_result(tmp_path, measurements={}).record, verdict=Verdict.NOT_MEASURED, reason=why)
     lines = plain([events.ClaimFinished(record, Path("/evidence/run"))])
     assert "\n".join(lines).count("no library") == 1
+
+
+def test_each_reason_of_a_subject_that_did_not_end_is_told(tmp_path: Path) -> None:
+    """Once, with its clauses. The clauses that have the verdict's own reason, or none, are counted."""
+    ended = Reason(ReasonCode.NOT_MEASURED, text="no library")
+    missing = {"given": "it hides its input", "returned": "it hides its input", "ordered": "no library"}
+    whys = {name: Reason(ReasonCode.MISSING, place=name, text=text) for name, text in missing.items()}
+    made = claim_result(tmp_path, measurements={}).record
+    clauses = [replace(one, reason=whys.get(one.id.split(".")[0], one.reason)) for one in made.clauses]
+    completes = replace(clauses[0], id="subject.completes", outcome=Outcome.NOT_MEASURED, bound=None, reason=ended)
+    why = Reason(ReasonCode.CLAUSE, clauses=("subject.completes",), cause=ended)
+    record = replace(made, verdict=Verdict.NOT_MEASURED, reason=why, clauses=(completes, *clauses))
+    told = [line for line in plain([events.ClaimFinished(record, None)]) if "not measured" in line]
+    unmeasured = [one for one in record.clauses if one.outcome is Outcome.NOT_MEASURED]
+    hidden = [one for one in unmeasured if one.id.split(".")[0] in ("given", "returned")]
+    assert [line.rpartition("; ")[2] for line in told[2:]] == ["it hides its input"]
+    assert [line.split()[0] for line in told[1:2]] == [str(len(unmeasured) - len(hidden))]
 
 
 def test_a_reason_names_the_bounds_that_were_not_decided(tmp_path: Path) -> None:
