@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from harness.report.columns import aligned
 from harness.report.escaping import printable
@@ -12,12 +12,14 @@ from harness.running.planting.summary import Row, Summary
 __all__ = ["listing", "planting_lines", "told"]
 
 _HEAD = ("killed", "(crashed)", "survived", "not measured", "not started", "equivalent", "not tried", "score")
+_SCORED = ("killed", "survived")
 
 
 def planting_lines(summary: Summary, width: int | None) -> Iterator[str]:
-    """The tables, the survivors, what was not measured, and what was not tried."""
-    for head, rows in (("operator", list(summary.operators())), ("file", list(summary.files()))):
-        yield from aligned([(head, *_HEAD), *map(_cells, [*rows, summary.total])], width)
+    """The tables without columns of zeros, the survivors, what was not measured, and what was not tried."""
+    tables = (("operator", list(summary.operators())), ("file", list(summary.files())))
+    for head, rows in tables if summary.planting.planted else ():
+        yield from aligned(_without_zeros([(head, *_HEAD), *map(_cells, [*rows, summary.total])]), width)
     for one in summary.of(DefectFate.SURVIVED):
         yield ""
         yield printable(f"survived: {one.defect.id}")
@@ -76,6 +78,12 @@ def _of_claim(reach: Reach) -> Iterator[str]:
         )
     for entry in reach.unmatched:
         yield printable(f"{reach.claim}: the entry {entry.after!r} for {entry.file} matches no source line; remove it")
+
+
+def _without_zeros(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """A table without the columns in which nothing was counted, other than those that make the score."""
+    columns = [column for column in zip(*rows, strict=True) if column[0] in _SCORED or set(column[1:]) != {"0"}]
+    return list(zip(*columns, strict=True))
 
 
 def _cells(row: Row) -> tuple[str, ...]:
