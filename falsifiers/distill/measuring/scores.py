@@ -51,7 +51,7 @@ def scores(trial: Trial[Distillation], held_out: HeldOut, in_process: bool) -> S
     stated = "distillation" if in_process is True else trial.subject.reported_loss  # type: ignore[attr-defined]
     claims = entropy if trial.parameters["alpha"] == 1 else seen.loss  # then the loss has no part of a teacher
     loss = {"cross_entropy": entropy, "kl": seen.kl}.get(stated, claims)
-    unstated = Hidden("the trainer's file does not say which loss its lines have; see /log/loss")
+    unstated = Hidden("which loss the run logs is not known; the TOML file of a command says it as /log/loss")
     return Scores(
         loss=loss,
         as_reported=loss if stated else unstated,  # type: ignore[arg-type]
