@@ -9,15 +9,18 @@
 
     python benchmarks/scheduling.py [CLAIM...] [--mutants]
     python benchmarks/scheduling.py --of RUN.json [OTHER.json]
+    python benchmarks/scheduling.py --gpus 1 2 4
 
 The second form prints what runs came to that wrote `--json RUN.json`: the sum of their trials' seconds against wall
 time, how busy their GPUs were (telemetry of the subjects' trials), and the efficiency of a run on several GPUs beside
-the first.
+the first. The third form runs nothing: it gives the newest full runs of the evidence, with the seconds that their
+trials took on a GPU, to the schedule of a host with so many GPUs of 140 GiB, twelve slots for each.
 """
 
 from __future__ import annotations
 
 import argparse
+import heapq
 import json
 import os
 import shutil
@@ -25,11 +28,20 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 from overhead import contract, project
+
+from harness.contract.project import Project
+from harness.machine.host import Gpu, probe
+from harness.machine.requirements import Requirements
+from harness.running.demand import Demand
+from harness.running.plan import make_plan
+from harness.running.request import RunRequest
+from harness.running.scheduler import Amounts, Schedule, Task
 
 SCRIPTS, SECONDS, LANES = 30, 2.0, 4
 IMPORT = "import torch, transformers; from transformers import Qwen2ForCausalLM, Qwen2Config"
@@ -144,6 +156,44 @@ def runs(paths: list[Path]) -> pd.DataFrame:
     return pd.DataFrame(rows).round(3)
 
 
+def scheduled(gpus: int) -> dict[str, Any]:
+    """What the schedule of a host with so many GPUs makes of the full runs in the evidence."""
+    ours = Project.find(Path(__file__).parent)
+    own = [Gpu(index, f"GPU-{index}", "NVIDIA H200", "9.0", 140 << 30, "NVML", False) for index in range(gpus)]
+    host = replace(probe(), gpus=tuple(own), gpu_reason=None, cpu_count=16 * gpus, memory_bytes=gpus << 37)
+    records = [json.loads(path.read_text()) for path in sorted(ours.evidence.glob("*/*/*/record.json"))]
+    full = {one["id"]: one for one in records if one["device"]["type"] == "cuda" and one["profile"] == "full"}
+    plans, trials = [], []
+    for record in full.values():
+        claim = ours.contract(record["id"])
+        needs = {name: claim.profiles["full"].requires.get(name) for name in ("device", "memory_gib", "gpus")}
+        asked = {name: one for name, one in needs.items() if one is not None}
+        profile = replace(claim.profiles["full"], requires=cast(Requirements, asked))
+        plans.append(make_plan(replace(claim, profiles={"full": profile}), host, RunRequest(profile="full")))
+        trials.append({one["id"]: one["seconds"] for one in record["mutants"] if one["seconds"]})
+    demand = Demand(host, plans, 12 * gpus)
+    schedule, ends, now = Schedule(demand.capacity), list[tuple[float, str, Amounts]](), 0.0
+    for index, (plan, record) in enumerate(zip(plans, full.values(), strict=True)):
+        whole = record["trial_seconds"] + sum(trials[index].values())
+        schedule.add(Task(f"{index} ", demand.ways(plan), (not plan.profile.exclusive, -whole), whole))
+    while not schedule.is_over:
+        for task, amounts in schedule.start():
+            index, _, mutant = task.name.partition(" ")
+            seconds = trials[int(index)].get(mutant, list(full.values())[int(index)]["trial_seconds"])
+            heapq.heappush(ends, (now + seconds, task.name, amounts))
+        now, name, amounts = heapq.heappop(ends)
+        schedule.end(name)
+        index, _, mutant = name.partition(" ")
+        for one in () if mutant else plans[int(index)].contract.mutants:
+            if one.id in trials[int(index)]:
+                seconds, exclusive = trials[int(index)][one.id], plans[int(index)].profile.exclusive
+                rank = (not exclusive, -seconds)
+                schedule.add(Task(f"{index} {one.id}", (demand.of_mutant(one, amounts),), rank, seconds))
+    total = sum(one["trial_seconds"] for one in full.values()) + sum(sum(one.values()) for one in trials)
+    count = len(full) + sum(map(len, trials))
+    return {"GPUs": gpus, "claims": len(full), "trials": count, "sum of trials (s)": total, "wall (s)": now}
+
+
 def idle_trials(folder: Path, trials: int) -> pd.DataFrame:
     """What a trial that does nothing costs, as the difference between many trials and one."""
     project(folder, 0.0)
@@ -199,8 +249,16 @@ def main() -> None:
     parser.add_argument("claims", nargs="*", help="by default, all")
     parser.add_argument("--mutants", action="store_true", help="with the mutants, which takes many times longer")
     parser.add_argument("--tables", default="123", help="which of the tables, such as 23")
+    parser.add_argument("--gpus", nargs="+", type=int, help="only schedule the evidence's runs on so many GPUs")
     parser.add_argument("--of", nargs="+", type=Path, metavar="RUN.json", help="only say what these runs came to")
     arguments = parser.parse_args()
+    if arguments.gpus:
+        table = pd.DataFrame([scheduled(count) for count in arguments.gpus])
+        table["wall / sum"] = table["wall (s)"] / table["sum of trials (s)"]
+        used = table["wall (s)"] * table["GPUs"]
+        table["efficiency"] = used.iloc[0] / used
+        print(table.round(3).to_string(index=False))
+        return
     if arguments.of:
         print(runs(arguments.of).to_string(index=False))
         return

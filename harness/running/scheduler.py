@@ -6,7 +6,8 @@
     for task, amounts in schedule.start():
         …                                     # later: schedule.end(task.name)
 
-A task with a lower rank never takes what a task before it lacks, so no task waits for ever.
+A task with a lower rank never takes what a task before it lacks, so no task waits for ever. Of several ways, a task
+takes the one whose resources have the least to do, and waits for it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Task:
     rank: tuple[float, ...]
     """Tasks with a smaller one start first."""
     work: float = 0.0
-    """How much there is to do, with everything that follows in the same way. The ways get equal shares of it."""
+    """How long it takes, with everything that follows in the same way."""
 
 
 @final
@@ -75,7 +76,10 @@ class Schedule:
         """Start every task that can start, by rank, each with what it gets."""
         free, load, started = self._free(), self._load(), []
         for task in sorted(self._waiting.values(), key=lambda task: task.rank):
-            way = min(task.ways, key=lambda way: (len(_lacking(way, free)), sum(load[name] for name in way)))
+            ways = [(way, self._taken(way, task.work)) for way in task.ways]
+            way, taken = min(ways, key=lambda one: (not self._closed.isdisjoint(one[0]), _sum(load, one[1])))
+            if len(ways) > 1:
+                load |= {name: load[name] + share for name, share in taken.items()}
             if lacking := _lacking(way, free):
                 free |= dict.fromkeys(lacking, 0.0)
                 continue
@@ -83,8 +87,6 @@ class Schedule:
             self._running[task.name] = {**self._running.get(task.name, {}), **way}
             self._work.setdefault(task.name, task.work)
             free |= {name: free[name] - amount for name, amount in way.items()}
-            if len(task.ways) > 1:
-                load |= {name: load[name] + task.work for name in way}
             started.append((task, self._running[task.name]))
         return started
 
@@ -112,14 +114,18 @@ class Schedule:
             self._waiting.pop(name, None)
 
     def _load(self) -> dict[str, float]:
-        """The work for which each resource is settled: that of running tasks, and of waiting ones with one way."""
+        """How long running tasks, and waiting ones with one way, take each resource, as if one after another."""
         load = dict.fromkeys(self._capacity, 0.0)
         settled = [(amounts, self._work[name]) for name, amounts in self._running.items()]
         settled += [(task.ways[0], task.work) for task in self._waiting.values() if len(task.ways) == 1]
         for amounts, work in settled:
-            for name in amounts:
-                load[name] += work
+            for name, share in self._taken(amounts, work).items():
+                load[name] += share
         return load
+
+    def _taken(self, amounts: Amounts, work: float) -> dict[str, float]:
+        """How long each resource would be taken if the task used all of it."""
+        return {name: work * amount / (self._capacity[name] or 1.0) for name, amount in amounts.items()}
 
     def _free(self) -> dict[str, float]:
         free = dict(self._capacity)
@@ -132,6 +138,10 @@ class Schedule:
         if self._paused.pop(name, None) is not None:
             kept = {one for paused in self._paused for one in self._running.get(paused, {})}
             self._closed &= kept
+
+
+def _sum(load: Amounts, taken: Amounts) -> float:
+    return sum(load[name] + share for name, share in taken.items())
 
 
 def _lacking(way: Amounts, free: Amounts) -> list[str]:

@@ -161,6 +161,29 @@ def test_ways_get_equal_shares_of_the_work() -> None:
     assert [(task.name, "a" in amounts) for task, amounts in schedule.start()] == [("0 after", True), ("4", True)]
 
 
+def test_a_task_waits_for_the_device_with_the_least_to_do() -> None:
+    """Also if another one is free now. A task that needs a device alone takes it for all of its time."""
+    schedule = Schedule({"slots": 16.0, "a": 4.0, "b": 4.0})
+    schedule.add(Task("alone", ({"slots": 4.0, "a": 4.0},), (0,), 3.0))
+    for number in range(1, 5):
+        schedule.add(Task(str(number), ({"slots": 1.0, "a": 1.0}, {"slots": 1.0, "b": 1.0}), (number,), 8.0))
+    assert [task.name for task, _ in schedule.start()] == ["alone", "1", "2", "4"]
+    schedule.end("alone")
+    assert [(task.name, amounts) for task, amounts in schedule.start()] == [("3", {"slots": 1.0, "a": 1.0})]
+
+
+def test_no_task_waits_for_a_device_that_another_process_has() -> None:
+    """As long as there is another one."""
+    schedule = Schedule({"slots": 16.0, "a": 4.0, "b": 4.0})
+    ways = ({"slots": 1.0, "a": 1.0}, {"slots": 1.0, "b": 1.0})
+    schedule.add(Task("outside", ways[:1], (0,)))
+    schedule.start()
+    schedule.pause("outside", ["a"])
+    schedule.add(Task("busy", ways[1:], (1,), 9.0))
+    schedule.add(Task("next", ways, (2,), 1.0))
+    assert [(task.name, amounts) for task, amounts in schedule.start()] == [("busy", ways[1]), ("next", ways[1])]
+
+
 def test_what_the_machine_does_not_have() -> None:
     """A task that needs more than there is gets all; one that needs what is not there is refused."""
     schedule = Schedule({"slots": 2.0})
