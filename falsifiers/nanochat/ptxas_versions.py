@@ -34,11 +34,11 @@ def falsify(trial: Trial[Assembler]) -> None:
             with trial.subject_fault():
                 foretold = trial.subject.accepts(text, target)
                 status, told = trial.subject.assemble(path, ptx, target, image)
+                named = _REJECTED.search(told)
             made = image.is_file() and status == 0
             case = f"{'.'.join(map(str, version))} {target}"
             if foretold != made:
                 foretold_wrongly.append(case)
-            named = _REJECTED.search(told)
             if not made and (named is None or named[1] != target):
                 unexplained.append(case)
             if made and _code_of(image) != [(Form.MACHINE_CODE, target.rstrip("af"))]:
