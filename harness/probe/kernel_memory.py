@@ -42,6 +42,9 @@ def hidden_temporaries(packet: Any, arguments: tuple[Any, ...], result: Any, dev
     return sizes(arguments, result) if sizes is not None else ()
 
 
+_FEW = 3072
+"""Up to so many indices, a kernel of another kind sums the gradients of an embedding."""
+_MAX_OF_BAG = 2
 _SUMS = frozenset({_aten.sum, _aten.mean})
 
 
@@ -87,10 +90,15 @@ def _flash_backward(arguments: tuple[Any, ...], _result: Any) -> tuple[int, ...]
 
 
 def _efficient_backward(arguments: tuple[Any, ...], _result: Any) -> tuple[int, ...]:
-    """One number a row, in float32 (`delta` in attention_backward.cu)."""
-    query = arguments[1]
+    """One number a row, in float32 (`delta` in attention_backward.cu); in float32 the product of which it is the sum.
+
+    A gradient whose heads do not lie within its rows is copied first.
+    """
+    gradient, query = arguments[:2]
     batch, heads, length, _ = query.shape
-    return (batch * heads * length * 4,)
+    rows = batch * heads * length * 4
+    copy = () if gradient.transpose(1, 2).is_contiguous() else (gradient.numel() * gradient.element_size(),)
+    return (*copy, query.numel() * 4, rows, rows) if query.dtype == torch.float32 else (*copy, rows)
 
 
 def _cudnn_backward(arguments: tuple[Any, ...], _result: Any) -> tuple[int, ...]:
@@ -116,10 +124,20 @@ def _embedding_backward(arguments: tuple[Any, ...], _result: Any) -> tuple[int, 
     """Sorted indices, their origins, and a row in float32 for each (`EmbeddingBackwardKernel.cu`), if not few."""
     gradient, indices = arguments[:2]
     count = indices.numel()
-    if count <= 3072:
+    if count <= _FEW:
         return ()
     size = count * indices.element_size()
     return size, size, count * (-(-gradient.size(-1) // 32) * 32) * 4
+
+
+def _bag_backward(arguments: tuple[Any, ...], result: Any) -> tuple[int, ...]:
+    """Sorted indices with their origins and bags, and partial sums of rows in float32 (`EmbeddingBag.cu`)."""
+    indices, mode = arguments[1], arguments[8]
+    count, rows = indices.numel(), result.size(0)
+    if mode == _MAX_OF_BAG or count <= _FEW or result.is_sparse:
+        return ()
+    size, partial = count * indices.element_size(), min(count, rows) + count // 10
+    return (*[size] * 5, partial * indices.element_size(), partial * (-(-result.size(1) // 32) * 32) * 4)
 
 
 def _sort(arguments: tuple[Any, ...], _result: Any) -> tuple[int, ...]:
@@ -137,5 +155,6 @@ _TEMPORARIES: dict[Any, Callable[[tuple[Any, ...], Any], tuple[int, ...]]] = {
     _aten.mse_loss: _loss,
     _aten.smooth_l1_loss: _loss,
     _aten.embedding_dense_backward: _embedding_backward,
+    _aten._embedding_bag_backward: _bag_backward,
     _aten.sort: _sort,
 }
