@@ -27,7 +27,9 @@ _LONGEST = 300
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> ExitStatus:
-    """List the project's claims and the installed ones, with the status that all evidence gives them.
+    """List the installed claims and the project's own, with the status that all evidence gives them.
+
+    The line after the claims of a folder names the folder.
 
     Contracts are read, not checked: `harness lint` does that. The status is that of `harness status`, remembered until
     a contract, a source or the evidence changes.
@@ -51,9 +53,9 @@ def command(as_json: bool) -> ExitStatus:
     if as_json:
         click.echo(strictjson.dumps({"format": 1, "claims": rows}, indent=2))
     else:
-        _show(rows)
-        for place, count in places.items():
+        for place, count in sorted(places.items(), key=lambda one: one[0] == project.contracts):  # ours are the last
             ours = place == project.contracts
+            _show([row for row in rows if row["from"] == str(place)])
             if count or (ours and not rows):
                 tell(f"{count} {'claim' if count == 1 else 'claims'} {'under' if ours else 'installed in'} {place}")
     for line in refused:

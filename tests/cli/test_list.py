@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from harness.base.vocabulary import ExitStatus
+from harness.cli.list import command
 from harness.contract.project import Project
 from harness.evidence.known_statuses import known_statuses
 from harness.evidence.survey import Survey
@@ -60,6 +62,11 @@ def test_installed_claims_that_never_ran(project: Path, monkeypatch: pytest.Monk
     assert [claim.id for claim in survey.claims] == ["F-DEMO-A-LONGER-NAME-002", "F-DEMO-SORT-001"]
     assert survey.by_id == dict.fromkeys(["F-DEMO-A-LONGER-NAME-002", "F-DEMO-SORT-001", "F-THEIRS-ONE-001"], "UNRUN")
     assert known_statuses(found, dict) == survey.by_id
+    monkeypatch.chdir(project)
+    told = CliRunner().invoke(command, standalone_mode=False).output.splitlines()
+    theirs = tmp_path / "site" / "harness_claims" / "theirs" / "contracts"
+    assert ["F-THEIRS-ONE-001" in line for line in told[1:3]] == [True, False]
+    assert (told[2], told[-1]) == (f"1 claim installed in {theirs}", f"2 claims under {project / 'contracts'}")
 
 
 @pytest.mark.parametrize("text", ["{}", "no JSON", "[]", '{"id": NaN}'])
