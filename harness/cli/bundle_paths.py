@@ -1,4 +1,4 @@
-"""The PATH arguments of commands that take any number of bundles, and the bundles found there."""
+"""Where commands find bundles: the folder of `--evidence`, or any number of PATH arguments."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
+
 from harness.base.vocabulary import ExitStatus
 from harness.report.columns import tell
 
-__all__ = ["BundlePaths"]
+__all__ = ["BundlePaths", "evidence_option"]
+
+evidence_option = click.option(
+    "--evidence",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The folder of bundles, instead of the project's evidence/.",
+)
+"""Of commands that read one folder of bundles."""
 
 
 @dataclass(frozen=True)

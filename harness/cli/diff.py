@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.cli.bundle_paths import evidence_option
 from harness.cli.history import need_pandas
 from harness.evidence.measurement_history import Shift
 from harness.report import noise_text, number_text
@@ -31,11 +32,7 @@ _DIGEST = re.compile("[0-9a-f]{40,64}")
 
 @click.command("diff")
 @click.argument("runs", nargs=-1, required=True, metavar="ID | A B")
-@click.option(
-    "--evidence",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The folder of bundles, instead of the project's evidence/.",
-)
+@evidence_option
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(runs: tuple[str, ...], evidence: Path | None, as_json: bool) -> ExitStatus:
     """Show what changed between two runs of a claim: environment, contract, parameters, sources, clauses,

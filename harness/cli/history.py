@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.cli.bundle_paths import evidence_option
 from harness.report import noise_text, number_text
 from harness.report.columns import aligned, filled, tell, terminal_width
 from harness.report.escaping import printable
@@ -28,11 +29,7 @@ __all__ = ["command", "need_pandas"]
     "--measurement", "names", multiple=True, metavar="NAME", help="Only this measurement, run by run; repeatable."
 )
 @click.option("--device", metavar="TEXT", default="", help="Only devices with this in their name, such as H200.")
-@click.option(
-    "--evidence",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The folder of bundles, instead of the project's evidence/.",
-)
+@evidence_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, one for each measurement.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 def command(

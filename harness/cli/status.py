@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.cli.bundle_paths import evidence_option
 from harness.report.columns import tell
 
 if TYPE_CHECKING:
@@ -43,11 +44,7 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic only as of c
 @click.option("--issue", metavar="ISSUE", help="Only claims of an issue, such as PMAT-697.")
 @click.option("--spec", metavar="SPEC", help="Only claims of a spec, such as SPEC-DISTILL-001.")
 @click.option("--device", metavar="TEXT", help="Only evidence from devices with this in their name, such as H200.")
-@click.option(
-    "--evidence",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The folder of bundles, instead of the project's evidence/.",
-)
+@evidence_option
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a page of Markdown.")
 @click.option(
