@@ -61,6 +61,7 @@ class BatchNotKept(_Index):
         def insert(self, of: KeyGroups, asked: Asked, score: int | None) -> None:
             """Insert as if in a later batch."""
             self.batch += 1
+            self.newest.add_(1)
             super().insert(of, asked, score)
 
 

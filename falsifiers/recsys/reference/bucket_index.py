@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import triton
 from torch import Tensor
 
 from falsifiers.recsys.reference.key_groups import KeyGroups
@@ -16,7 +15,7 @@ from falsifiers.recsys.reference.table_kernels import (
     split_buckets,
     touch_groups,
 )
-from falsifiers.recsys.reference.table_launch import aligned, launch
+from falsifiers.recsys.reference.table_launch import aligned, blocks_of, launch, power_from
 
 __all__ = ["SLOTS", "Asked", "BucketIndex"]
 
@@ -54,6 +53,7 @@ class BucketIndex:
         digests, keys, scores, batches: [slots], as `table_kernels` says.
         batch: the number of the present batch, whose keys are not evicted.
         number: how many keys there are, on the device.
+        newest: the last batch that wanted a key which was not there, on the device.
     """
 
     def __init__(self, buckets: int, device: torch.device) -> None:
@@ -61,7 +61,7 @@ class BucketIndex:
         if buckets < 1 or buckets & (buckets - 1):
             raise ValueError(f"{buckets} buckets: their number must be a power of two")
         self.device, self.batch = device, 0
-        self.number = torch.zeros(1, dtype=torch.int64, device=device)
+        self.number, self.newest = (torch.zeros(1, dtype=torch.int64, device=device) for _ in range(2))
         self._allocate(buckets)
 
     @property
@@ -89,7 +89,7 @@ class BucketIndex:
         keys, n = aligned(keys), len(keys)
         slots, (block, warps) = torch.empty_like(keys), self._searched(n)
         launch(
-            find_keys, self.device, triton.cdiv(n, block),
+            find_keys, self.device, blocks_of(n, block),
             keys, keys if groups is None else groups.groups, keys if among is None else among, n, slots,
             self.digests, self.keys, self.buckets,
             grouped=groups is not None, some=among is not None, block=block, warps=warps,
@@ -109,9 +109,9 @@ class BucketIndex:
         )
         block, warps = self._searched(n)
         launch(
-            touch_groups, self.device, triton.cdiv(n, block),
+            touch_groups, self.device, blocks_of(n, block),
             of.keys, of.groups, of.keys if among is None else among, n, asked.slots, asked.fresh, of.starts, of.totals,
-            self.digests, self.keys, self.scores, self.batches, self.buckets, score or 0, self.batch,
+            self.digests, self.keys, self.scores, self.batches, self.newest, self.buckets, score or 0, self.batch,
             some=among is not None, counted=score is None, weighted=of.weighted, block=block, warps=warps,
         )  # fmt: skip
         return asked
@@ -119,9 +119,10 @@ class BucketIndex:
     def insert(self, of: KeyGroups, asked: Asked, score: int | None) -> None:
         """Insert the fresh keys of a batch, and note in `asked` what became of them."""
         launch(
-            insert_groups, self.device, triton.cdiv(len(of), _GROUPS),
+            insert_groups, self.device, blocks_of(len(of), _GROUPS),
             of.keys, of.groups, len(of), asked.slots, asked.fresh, asked.gone, of.starts, of.totals,
-            self.digests, self.keys, self.scores, self.batches, self.number, self.buckets, score or 0, self.batch,
+            self.digests, self.keys, self.scores, self.batches, self.number, self.newest, self.buckets, score or 0,
+            self.batch,
             counted=score is None, weighted=of.weighted, block=_GROUPS, chunk=_CHUNK, warps=8,
         )  # fmt: skip
 
@@ -129,7 +130,7 @@ class BucketIndex:
         """Free slots [n], one for each group; -1 is none."""
         block = 1024
         launch(
-            free_slots, self.device, triton.cdiv(len(of), block),
+            free_slots, self.device, blocks_of(len(of), block),
             slots, of.groups, len(of), self.digests, self.number, block=block,
         )  # fmt: skip
 
@@ -147,7 +148,7 @@ class BucketIndex:
         return self.digests.nonzero().squeeze(1)
 
     def _searched(self, keys: int) -> tuple[int, int]:
-        return KEYS if self.device.type == "cuda" else (triton.next_power_of_2(min(keys, 256) or 1), 4)
+        return KEYS if self.device.type == "cuda" else (power_from(min(keys, 256)), 4)
 
     def _allocate(self, buckets: int) -> None:
         slots = buckets * SLOTS

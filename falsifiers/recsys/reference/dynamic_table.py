@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import triton
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -29,7 +28,7 @@ from falsifiers.recsys.reference.bucket_index import Asked, BucketIndex
 from falsifiers.recsys.reference.key_groups import PIECE, KeyGroups, grouped, pieces
 from falsifiers.recsys.reference.row_kernels import copy_rows, update_rows
 from falsifiers.recsys.reference.table_kernels import start_rows
-from falsifiers.recsys.reference.table_launch import aligned, launch_rows
+from falsifiers.recsys.reference.table_launch import aligned, blocks_of, launch_rows
 
 __all__ = ["Batch", "DynamicTable", "spread_rows"]
 
@@ -76,7 +75,7 @@ class DynamicTable:
         self._state |= {"sum": 1} if recipe.optimizer == "rowwise_adagrad" else {}
         self._state |= {"m": recipe.dim, "v": recipe.dim} if recipe.optimizer == "adam" else {}
         self._used = recipe.dim + sum(self._state.values())
-        self.width = triton.cdiv(self._used, _ALIGNED) * _ALIGNED
+        self.width = blocks_of(self._used, _ALIGNED) * _ALIGNED
         self.index = BucketIndex(recipe.buckets, self.device)
         self.rows = self._new_rows(self.index.capacity, in_host=bool(recipe.cached_buckets))
         self.cache = BucketIndex(recipe.cached_buckets, self.device) if recipe.cached_buckets else None
@@ -254,7 +253,8 @@ class DynamicTable:
             self.cache.remove(of, self.cache.find(asked.gone, of, asked.took))
         launch_rows(
             start_rows, self.device, len(of), self.width,
-            self.rows, asked.slots, asked.fresh, of.keys, of.groups, len(of), self.recipe.seed, self._first,
+            self.rows, asked.slots, asked.fresh, of.keys, of.groups, self.index.newest, len(of), self.index.batch,
+            self.recipe.seed, self._first,
             width=self.width, dim=self.recipe.dim, kind=_KINDS[self.recipe.initial], parts=8,
         )  # fmt: skip
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import triton
 from torch import Tensor
 
 from falsifiers.recsys.reference.row_kernels import sum_pieces
 from falsifiers.recsys.reference.table_kernels import hash_keys, mark_heads, mark_spans
-from falsifiers.recsys.reference.table_launch import aligned, launch
+from falsifiers.recsys.reference.table_launch import aligned, blocks_of, launch, power_from
 
 __all__ = ["KeyGroups", "grouped", "hashes", "pieces"]
 
 PIECE = 32
 """Longer runs of gradients of one key are summed in pieces, side by side."""
+FEW = 64 * PIECE
+"""So many sums of one key, and no more, are added up one after another."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,14 @@ class KeyGroups:
 def hashes(keys: Tensor, *, turned: bool = False) -> Tensor:
     """Return the hash of each key, whose lowest bits say its bucket; or a number in whose order these come first."""
     out, block = torch.empty_like(keys), _block(keys)
-    launch(hash_keys, keys.device, triton.cdiv(len(keys), block), keys, len(keys), out, turned=turned, block=block)
+    launch(hash_keys, keys.device, blocks_of(len(keys), block), keys, len(keys), out, turned=turned, block=block)
     return out
 
 
 def grouped(keys: Tensor, weights: Tensor | None = None) -> KeyGroups:
     """Group the keys [n] of a batch, each with its weight if there are any. The host waits for nothing."""
     keys, block = aligned(keys), _block(keys)
-    blocks = triton.cdiv(len(keys), block)
+    blocks = blocks_of(len(keys), block)
     words, items = hashes(keys, turned=True).sort(stable=True)
     heads = torch.empty(len(keys), dtype=torch.int32, device=keys.device)
     launch(mark_heads, keys.device, blocks, words, len(keys), heads, block=block)
@@ -77,12 +78,12 @@ def pieces(rows: Tensor, of: KeyGroups) -> tuple[Tensor, int]:
     """
     n, dim = rows.shape
     sizes = []
-    while n >= PIECE if not sizes else len(of) // PIECE ** len(sizes) > 2 * PIECE:
-        n = triton.cdiv(n, PIECE)
+    while n >= PIECE if not sizes else len(of) // PIECE ** len(sizes) > FEW:
+        n = blocks_of(n, PIECE)
         sizes.append(n)
     sums = torch.empty(sum(sizes), dim, device=rows.device)
     owners = torch.empty(sum(sizes), dtype=torch.int32, device=rows.device)
-    block, columns = min(16, PIECE), triton.next_power_of_2(dim)
+    block, columns = min(16, PIECE), power_from(dim)
     count, first, base = len(rows), 0, 0
     for level, size in enumerate(sizes):
         source = (sums, owners) if level else (rows, of.groups)
@@ -96,4 +97,4 @@ def pieces(rows: Tensor, of: KeyGroups) -> tuple[Tensor, int]:
 
 
 def _block(keys: Tensor) -> int:
-    return 1024 if keys.is_cuda else triton.next_power_of_2(min(len(keys), 4096) or 1)
+    return 1024 if keys.is_cuda else power_from(min(len(keys), 4096))

@@ -184,7 +184,7 @@ def update_rows(  # type: ignore[no-untyped-def]
                 size = tl.where(deeper, size // piece, size)
                 rows = (rows + piece - 1) // piece
             slope += _total(
-                sums, items, base + start, tl.where(long, size, 0), column, dim, False, at_once, block, columns
+                sums, items, base + start, tl.where(long, size, 0), column, dim, False, 2 * at_once, block, columns
             )
         if rule == 4:
             tl.store(near + place[:, None] * dim + column, slope, mask=there)

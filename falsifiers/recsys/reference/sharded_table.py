@@ -105,7 +105,9 @@ class ShardedTable:
         of = self.own.grouped(keys, None)
         behind = torch.arange(len(keys), device=keys.device) >= of.groups[-1:]
         by_owner = torch.where(behind, self.ranks, self.owners(of.keys)).to(torch.int16).sort(stable=True)
-        ends = torch.searchsorted(by_owner.values, torch.arange(self.ranks, device=keys.device), right=True)
+        ends = torch.searchsorted(
+            by_owner.values, torch.arange(self.ranks, dtype=torch.int16, device=keys.device), right=True
+        )
         sent = ends.diff(prepend=ends.new_zeros(1))
         received = torch.empty_like(sent)
         dist.all_to_all_single(received, sent)

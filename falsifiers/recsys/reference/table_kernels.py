@@ -139,13 +139,13 @@ def find_keys(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=NUMBERS)
 def touch_groups(  # type: ignore[no-untyped-def]
-    keys, groups, asked, count: tl.int32, slots, fresh, starts, totals, digests, table_keys, scores, batches,
+    keys, groups, asked, count: tl.int32, slots, fresh, starts, totals, digests, table_keys, scores, batches, newest,
     buckets: tl.int64, given: tl.int64, batch: tl.int64,
     some: tl.constexpr, counted: tl.constexpr, weighted: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """Write the slot of each group's key, or -1; note the batch, and set the score or count occurrences.
 
-    `fresh` is 1 for keys that are asked for and not there.
+    `fresh` is 1 for keys that are asked for and not there. If there are any, `newest` becomes this batch.
     """
     group = tl.program_id(0) * block + tl.arange(0, block)
     number = tl.load(groups + count - 1)
@@ -157,7 +157,10 @@ def touch_groups(  # type: ignore[no-untyped-def]
         slot = _found(keys, group, wanted, digests, table_keys, buckets)
         there = wanted & (slot >= 0)
         tl.store(slots + group, slot, mask=live)
-        tl.store(fresh + group, (wanted & (slot < 0)).to(tl.int8), mask=live)
+        new = wanted & (slot < 0)
+        tl.store(fresh + group, new.to(tl.int8), mask=live)
+        if _any(new):
+            tl.store(newest, batch)
         tl.store(batches + slot, tl.full([block], 0, tl.int64) + batch, mask=there)
         score = tl.full([block], 0, tl.int64) + given
         if counted:
@@ -169,7 +172,7 @@ def touch_groups(  # type: ignore[no-untyped-def]
 @triton.jit(do_not_specialize=NUMBERS)
 def insert_groups(  # type: ignore[no-untyped-def]
     new_keys, groups, count: tl.int32, slots, fresh, gone, starts, totals, digests, keys, scores, batches, size,
-    buckets: tl.int64, given: tl.int64, batch: tl.int64,
+    newest, buckets: tl.int64, given: tl.int64, batch: tl.int64,
     counted: tl.constexpr, weighted: tl.constexpr, block: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
     """Give the fresh keys of a bucket free slots, then those of the lowest scores; slots stays -1 where none is left.
@@ -178,9 +181,9 @@ def insert_groups(  # type: ignore[no-untyped-def]
     slot that is k-th in this order: free ones, then those that this batch did not ask for, by score and key. If another
     key leaves for it, `fresh` becomes 2 and `gone` is that key.
     """
-    number = tl.load(groups + count - 1)
     first = tl.program_id(0) * block
-    if first < number:
+    number = tl.load(groups + count - 1)
+    if (tl.load(newest) == batch) & (first < number):
         lane = tl.arange(0, block)
         group = first + lane
         live = group < number
@@ -300,11 +303,12 @@ def split_buckets(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=NUMBERS)
 def start_rows(  # type: ignore[no-untyped-def]
-    rows_of, slots, fresh, keys, groups, count: tl.int32, seed: tl.int64, spread, width: tl.constexpr,
-    dim: tl.constexpr, kind: tl.constexpr, parts: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
+    rows_of, slots, fresh, keys, groups, newest, count: tl.int32, batch: tl.int64, seed: tl.int64, spread,
+    width: tl.constexpr, dim: tl.constexpr, kind: tl.constexpr, parts: tl.constexpr, block: tl.constexpr,
+    columns: tl.constexpr,
 ):  # fmt: skip
     """Write the first value of fresh keys' rows, and 0 as their state. `columns` covers the whole width."""
-    number = tl.load(groups + count - 1)
+    number = tl.where(tl.load(newest) == batch, tl.load(groups + count - 1), 0)
     for part in range(parts):
         first = (tl.program_id(0) * parts + part) * block
         if first < number:

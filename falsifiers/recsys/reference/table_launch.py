@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
 from falsifiers.recsys.reference.interpreter import interpreted
 
-__all__ = ["aligned", "launch", "launch_rows"]
+__all__ = ["aligned", "blocks_of", "launch", "launch_rows", "power_from"]
 
-ROWS = (4, 4)
+ROWS = (8, 4)
 """Of a program that reads or writes rows, and its warps, on a GPU."""
 _COMPILED: dict[tuple[Any, ...], Any] = {}
 
@@ -52,16 +51,26 @@ def launch_rows(
         parts: how many blocks a program has, if the kernel asks; one in the interpreter.
         most: programs, if they take several blocks in turn; the kernel is told how many there are.
     """
-    block, warps = ROWS if device.type == "cuda" else (triton.next_power_of_2(min(rows, 256) or 1), 4)
+    block, warps = ROWS if device.type == "cuda" else (power_from(min(rows, 256)), 4)
     if parts:
         parts = parts if device.type == "cuda" else 1
         constants["parts"] = parts
-    programs = triton.cdiv(rows, block * (parts or 1))
+    programs = blocks_of(rows, block * (parts or 1))
     if most:
         programs = min(programs, most)
         arguments = (*arguments, programs)
-    columns = triton.next_power_of_2(numbers)
+    columns = power_from(numbers)
     launch(kernel, device, programs, *arguments, **constants, block=block, columns=columns, warps=warps)
+
+
+def blocks_of(items: int, block: int) -> int:
+    """Return how many blocks items fill. `triton.cdiv` takes longer than a launch."""
+    return -(-items // block)
+
+
+def power_from(number: int) -> int:
+    """Return the first power of two that is not less than a number, and at least 1."""
+    return 1 << max(number - 1, 0).bit_length()
 
 
 def aligned(one: Tensor) -> Tensor:

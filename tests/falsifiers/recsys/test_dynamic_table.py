@@ -13,7 +13,7 @@ from triton.compiler import ASTSource
 
 from falsifiers.recsys.dynamic_tables import Recipe
 from falsifiers.recsys.oracle.dynamic_table import Model, mixed
-from falsifiers.recsys.reference import row_kernels, table_kernels
+from falsifiers.recsys.reference import key_groups, row_kernels, table_kernels
 from falsifiers.recsys.reference.dynamic_table import DynamicTable
 
 KINDS = {
@@ -47,8 +47,10 @@ def test_the_kernels_compile_for_hopper(kernel: Any, constants: dict[str, Any]) 
     assert "ld.global" in triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
 
 
-def test_a_key_with_very_many_gradients_gets_their_sum() -> None:
-    """More than two levels of pieces have, in exact numbers."""
+@pytest.mark.parametrize("few", [2048, 0])
+def test_a_key_with_very_many_gradients_gets_their_sum(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one level of pieces, and of three, in exact numbers."""
+    monkeypatch.setattr(key_groups, "FEW", few)
     table = DynamicTable(Recipe(2, 1, 1, rate=1.0, initial="constant", spread=0.0), "cpu")
     keys = torch.tensor([7] * 1100 + [8])
     slopes = torch.randint(-9, 9, (1101, 2), generator=torch.Generator().manual_seed(0)).float()
