@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from falsifiers.recsys.reference.row_kernels import sum_pieces
-from falsifiers.recsys.reference.table_kernels import hash_keys, mark_heads, mark_spans
+from falsifiers.recsys.reference.table_kernels import count_heads, hash_keys, mark_groups
 from falsifiers.recsys.reference.table_launch import aligned, blocks_of, launch, power_from
 
 __all__ = ["KeyGroups", "grouped", "hashes", "pieces"]
@@ -62,11 +62,15 @@ def grouped(keys: Tensor, weights: Tensor | None = None) -> KeyGroups:
     keys, block = aligned(keys), _block(keys)
     blocks = blocks_of(len(keys), block)
     words, items = hashes(keys, turned=True).sort(stable=True)
-    heads = torch.empty(len(keys), dtype=torch.int32, device=keys.device)
-    launch(mark_heads, keys.device, blocks, words, len(keys), heads, block=block)
-    groups = heads.cumsum(0, dtype=torch.int32)
-    starts, distinct = heads.new_empty(len(keys) + 1), words
-    launch(mark_spans, keys.device, blocks, groups, items, keys, len(keys), starts, distinct, block=block)
+    counts, groups, starts = (
+        torch.empty(size, dtype=torch.int32, device=keys.device) for size in (blocks, len(keys), len(keys) + 1)
+    )
+    distinct = torch.empty_like(keys)
+    launch(count_heads, keys.device, blocks, words, len(keys), counts, block=block)
+    launch(
+        mark_groups, keys.device, blocks,
+        words, items, keys, counts, len(keys), groups, starts, distinct, blocks=power_from(blocks), block=block,
+    )  # fmt: skip
     totals = items if weights is None else weights[items].cumsum(0)
     return KeyGroups(distinct, groups, items, starts, totals, weights is not None)
 
@@ -97,4 +101,4 @@ def pieces(rows: Tensor, of: KeyGroups) -> tuple[Tensor, int]:
 
 
 def _block(keys: Tensor) -> int:
-    return 1024 if keys.is_cuda else power_from(min(len(keys), 4096))
+    return 1024 if keys.is_cuda else 64

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 __all__ = [
-    "NUMBERS", "find_keys", "free_slots", "hash_keys", "insert_groups", "mark_heads", "mark_spans", "split_buckets",
+    "NUMBERS", "count_heads", "find_keys", "free_slots", "hash_keys", "insert_groups", "mark_groups", "split_buckets",
     "start_rows", "touch_groups",
 ]  # fmt: skip
 
@@ -74,24 +74,38 @@ def hash_keys(keys, count: tl.int32, out, turned: tl.constexpr, block: tl.conste
     tl.store(out + item, word.to(tl.int64, bitcast=True), mask=live)
 
 
-@triton.jit(do_not_specialize=NUMBERS)
-def mark_heads(words, count: tl.int32, out, block: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Write 1 where a word differs from the one before it, else 0."""
-    item = tl.program_id(0) * block + tl.arange(0, block)
+@triton.jit
+def _sum(numbers):  # type: ignore[no-untyped-def]
+    """Return the sum of the lanes as 32-bit numbers."""
+    return tl.reduce(numbers.to(tl.int32), 0, tl.standard._sum_combine)  # type: ignore[attr-defined]
+
+
+@triton.jit
+def _heads(words, item, count):  # type: ignore[no-untyped-def]
+    """Return where a word differs from the one before it."""
     live = item < count
     other = tl.load(words + item - 1, mask=live & (item > 0), other=0)
-    head = (item == 0) | (tl.load(words + item, mask=live, other=0) != other)
-    tl.store(out + item, head.to(tl.int32), mask=live)
+    return live & ((item == 0) | (tl.load(words + item, mask=live, other=0) != other))
 
 
 @triton.jit(do_not_specialize=NUMBERS)
-def mark_spans(groups, items, keys, count: tl.int32, starts, out, block: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Write where each group starts, behind the last one where it ends, and each group's key."""
+def count_heads(words, count: tl.int32, counts, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Write how many groups of equal words begin in each block."""
     item = tl.program_id(0) * block + tl.arange(0, block)
-    live = item < count
-    group = tl.load(groups + item, mask=live, other=0)
-    before = tl.load(groups + item - 1, mask=live & (item > 0), other=0)
-    head = live & (group != before)
+    tl.store(counts + tl.program_id(0), _sum(_heads(words, item, count)))
+
+
+@triton.jit(do_not_specialize=NUMBERS)
+def mark_groups(  # type: ignore[no-untyped-def]
+    words, items, keys, counts, count: tl.int32, groups, starts, out, blocks: tl.constexpr, block: tl.constexpr
+):  # fmt: skip
+    """Write each item's group, where each group starts, behind the last one where it ends, and each group's key."""
+    item = tl.program_id(0) * block + tl.arange(0, block)
+    lane = tl.arange(0, blocks)
+    before = _sum(tl.load(counts + lane, mask=lane < tl.program_id(0), other=0))
+    head = _heads(words, item, count)
+    group = before + tl.associative_scan(head.to(tl.int32), 0, tl.standard._sum_combine)  # type: ignore[attr-defined]
+    tl.store(groups + item, group, mask=item < count)
     tl.store(starts + group - 1, item, mask=head)
     tl.store(starts + group, item + 1, mask=item == count - 1)
     key = tl.load(keys + tl.load(items + item, mask=head, other=0), mask=head, other=0)
@@ -211,12 +225,6 @@ def _of_bucket(start, own, number, new_keys, fresh, buckets, chunk: tl.constexpr
     live = group < number
     mine = live & (_bucket(_mixed(tl.load(new_keys + group, mask=live, other=0)), buckets) == own)
     return mine, mine & (tl.load(fresh + group, mask=mine, other=0) > 0)
-
-
-@triton.jit
-def _sum(mask):  # type: ignore[no-untyped-def]
-    """Return how many lanes are set."""
-    return tl.reduce(mask.to(tl.int32), 0, tl.standard._sum_combine)  # type: ignore[attr-defined]
 
 
 @triton.jit
