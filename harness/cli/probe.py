@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.cli.step_function import found, pair, refuse_unwritable, show, value
+from harness.cli.step_function import found, pair, refuse_unknown, refuse_unwritable, show, value
 
 __all__ = ["command"]
 
@@ -57,9 +57,11 @@ def command(
 
     capacity = None if device_memory is None else int(device_memory * _GIB)
     refuse_unwritable(json_file, html_file)
+    function = found(target)
+    refuse_unknown(target, function, {**chosen, **{name: several[0] for name, several in values.items()}})
     try:
         with contextlib.redirect_stdout(sys.stderr):  # what the step prints is no part of the JSON
-            cases = list(swept(found(target), chosen, values, device=device, ranks=ranks, capacity=capacity))
+            cases = list(swept(function, chosen, values, device=device, ranks=ranks, capacity=capacity))
     except ProbeError as error:
         raise click.ClickException(str(error)) from error
     told = document(target, cases, values)

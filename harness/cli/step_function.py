@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.report.columns import tell, terminal_width
 
-__all__ = ["found", "pair", "refuse_unwritable", "show", "value"]
+__all__ = ["found", "pair", "refuse_unknown", "refuse_unwritable", "show", "value"]
 
 
 def found(target: str) -> Callable[..., Any]:
@@ -34,6 +36,17 @@ def found(target: str) -> Callable[..., Any]:
         raise click.BadParameter(f"{target} is not a function", param_hint="MODULE:FUNCTION")
     function: Callable[..., Any] = found
     return function
+
+
+def refuse_unknown(target: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """Raise a usage error if a function does not take these arguments."""
+    with contextlib.suppress(ValueError):  # the signature is not known
+        signature = inspect.signature(function)
+        try:
+            signature.bind(**given)
+        except TypeError as error:
+            takes = ", ".join(signature.parameters) or "no arguments"
+            raise click.UsageError(f"{target} takes {takes}: {error}") from error
 
 
 def pair(text: str, option: str) -> tuple[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -105,6 +106,8 @@ class Tracer:
         """
         fake = Fakes()
         with ExitStack() as stack:
+            stack.enter_context(warnings.catch_warnings())
+            warnings.filterwarnings("ignore", "Accessing the data pointer of FakeTensor")  # torch copies modules so
             stack.enter_context(self.pretending())
             for handle in (
                 register_module_forward_pre_hook(self._module_entered),

@@ -12,7 +12,7 @@ from harness.report.columns import aligned
 from harness.report.escaping import printable
 from harness.report.number_text import binary
 
-__all__ = ["modules", "parameters", "probe_lines"]
+__all__ = ["largest", "modules", "parameters", "probe_lines"]
 
 _MOST_MODULES = 12
 
@@ -26,8 +26,8 @@ def probe_lines(document: JsonObject, width: int | None) -> Iterator[str]:
     yield ""
     if len(cases) == 1:
         yield from _peak(cases[0], width)
-    for name, value in document["largest_that_fits"].items():
-        yield printable(f"no value of {name} fits" if value is None else f"largest {name} that fits: {value}")
+    for line in largest(document):
+        yield printable(line)
     unmeasured = sorted({name for case in cases for name in case["unmeasured"]})
     if unmeasured:
         yield printable(
@@ -35,6 +35,17 @@ def probe_lines(document: JsonObject, width: int | None) -> Iterator[str]:
         )
     told = f"verdicts allow for {100 * device['error']:.3g} % of error, and {binary(device['context'])}"
     yield printable(f"{told} outside the allocator")
+
+
+def largest(document: JsonObject) -> list[str]:
+    """The largest value of each swept parameter with which every case fits."""
+    found, cases = document["largest_that_fits"], document["cases"]
+    swept = [name for name in cases[0]["parameters"] if len({repr(case["parameters"][name]) for case in cases}) > 1]
+    lines = []
+    for name, value in found.items():
+        others = " with every " + " and ".join(one for one in swept if one != name) if len(swept) > 1 else ""
+        lines.append(f"no {name} fits{others}" if value is None else f"largest {name} that fits{others}: {value}")
+    return lines
 
 
 def parameters(chosen: Mapping[str, Any]) -> str:

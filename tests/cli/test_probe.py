@@ -63,6 +63,12 @@ def test_a_sweep_names_the_largest_batch_that_fits(folder: Path) -> None:
     assert "mine:build" in (folder / "page.html").read_text()
 
 
+def test_an_argument_that_the_function_does_not_take_is_refused(folder: Path) -> None:
+    done = harness(folder, "probe", "mine:build", "--set", "bach=3")
+    assert done.returncode == ExitStatus.REFUSED
+    assert "bach" in done.stderr
+
+
 def test_a_step_that_does_not_fit_is_status_one(folder: Path) -> None:
     done = harness(folder, "probe", "mine:build", "--set", "batch=65536", "--device-memory", "1")
     assert done.returncode == ExitStatus.FAIL, done.stderr

@@ -6,7 +6,7 @@ from harness.base.strictjson import JsonObject
 from harness.report.html.plot import Figure, Line, drawn
 from harness.report.html.templating import page
 from harness.report.number_text import binary
-from harness.report.probe_text import modules, parameters
+from harness.report.probe_text import largest, modules, parameters
 
 __all__ = ["probe_page"]
 
@@ -32,8 +32,7 @@ def probe_page(document: JsonObject) -> str:
         }
         for case in document["cases"]
     ]
-    largest = [(name, value) for name, value in document["largest_that_fits"].items()]
-    return page("probe.html.j2", document=document, cases=cases, largest=largest)
+    return page("probe.html.j2", document=document, cases=cases, largest=largest(document))
 
 
 def _figure(case: JsonObject) -> Figure:
