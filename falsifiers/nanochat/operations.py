@@ -25,6 +25,7 @@ __all__ = ["SIZES", "falsify"]
 SIZES = {"layers": (1, 3), "width": (1, 16), "heads": (1, 4), "vocabulary": (2, 400), "sequence": (1, 48)}
 """The smallest and largest sizes that are drawn. A drawn width is that of half a head."""
 _ROWS = 2
+_TINY = 1e-300
 _SHARP = 4.0
 """How much larger the head is than one whose logits vary by 1. So the cap shows."""
 
@@ -75,11 +76,14 @@ def _counted(trial: Trial[Accounts], shape: Mapping[str, int], device: str) -> d
     right = mean_loss(matrices, shape["heads"], tokens.cpu(), targets.cpu())
     true = torch.cat([one.flatten() for one in torch.autograd.grad(right, matrices)])
     made = torch.cat([_gradient(one) for one in model.parameters()])
+    error = float((made - true).norm()) if made.shape == true.shape else math.inf
+    size = max(float(right.detach()), 0.0)
     return {
         **counted,
         "losses": float(loss.detach()),
-        "loss_errors": abs(float(loss.detach()) - float(right.detach())) / max(1.0, float(right.detach())),
-        "gradient_errors": float((made - true).norm() / true.norm()) if made.shape == true.shape else math.inf,
+        "loss_errors": abs(float(loss.detach()) - size) / max(1.0, size),
+        # A gradient is a difference from 1 of a probability. Of a loss near 0 its leading digits cancel.
+        "gradient_errors": error * min(1.0, size) / max(float(true.norm()), _TINY),
     }
 
 
