@@ -76,10 +76,9 @@ class Schedule:
         """Start every task that can start, by rank, each with what it gets."""
         free, load, started = self._free(), self._load(), []
         for task in sorted(self._waiting.values(), key=lambda task: task.rank):
-            ways = [(way, self._taken(way, task.work)) for way in task.ways]
-            way, taken = min(ways, key=lambda one: (not self._closed.isdisjoint(one[0]), _sum(load, one[1])))
-            if len(ways) > 1:
-                load |= {name: load[name] + share for name, share in taken.items()}
+            way = min(task.ways, key=lambda way: self._distance(way, task.work, load, free))
+            if len(task.ways) > 1:
+                load |= {name: load[name] + share for name, share in self._taken(way, task.work).items()}
             if lacking := _lacking(way, free):
                 free |= dict.fromkeys(lacking, 0.0)
                 continue
@@ -123,6 +122,11 @@ class Schedule:
                 load[name] += share
         return load
 
+    def _distance(self, way: Amounts, work: float, load: Amounts, free: Amounts) -> tuple[float, ...]:
+        """What orders the ways of a task: another process has a device, the work on it, what it lacks now."""
+        whole = sum(load[name] + share for name, share in self._taken(way, work).items())
+        return (not self._closed.isdisjoint(way), whole, len(_lacking(way, free)))
+
     def _taken(self, amounts: Amounts, work: float) -> dict[str, float]:
         """How long each resource would be taken if the task used all of it."""
         return {name: work * amount / (self._capacity[name] or 1.0) for name, amount in amounts.items()}
@@ -138,10 +142,6 @@ class Schedule:
         if self._paused.pop(name, None) is not None:
             kept = {one for paused in self._paused for one in self._running.get(paused, {})}
             self._closed &= kept
-
-
-def _sum(load: Amounts, taken: Amounts) -> float:
-    return sum(load[name] + share for name, share in taken.items())
 
 
 def _lacking(way: Amounts, free: Amounts) -> list[str]:
