@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import shutil
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -77,10 +76,8 @@ def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
     if plan.obstacle:
         yield from _paragraph(f"nothing: {plan.obstacle}", indent=2)
     else:
-        most = number_text.duration(plan.profile.seconds * math.ceil(trials / plan.parallel))
         where = plan.device.name if plan.gpu is not None else f"the CPU ({plan.device.name})"
-        side = f"{plan.parallel} at a time, " if plan.parallel > 1 else ""
-        yield f"  the {plan.profile.name} profile on {where}: {trials} trials with the mutants, {side}at most {most}"
+        yield f"  the {plan.profile.name} profile on {where}: {trials} trials with the mutants"
         if option := option_for_target(contract, host):
             yield f"  with {option} on {hardware(contract.target)}, which it speaks of"
     last = _last(contract, project)

@@ -71,7 +71,7 @@ def plan_text(event: ClaimPlanned) -> str:
     device = event.device
     where = device.name if device.is_cuda else f"CPU ({device.name})"
     mutants = f"{len(event.mutants)} of {len(event.contract.mutants)} mutants"
-    return f"profile {event.profile} on {where}: {event.reason}; {mutants}, {event.parallel} at a time"
+    return f"profile {event.profile} on {where}: {event.reason}; {mutants}"
 
 
 def step_text(event: TrialStep, total: int | None) -> str:

@@ -10,11 +10,13 @@ from harness.contract import Mutant
 from harness.execution.lease import Memory, strangers
 from harness.machine.health import Health
 from harness.machine.host import Gpu, Host
-from harness.running.plan import MOST_PARALLEL, Plan
+from harness.running.plan import Plan
 from harness.running.scheduler import Amounts
 
-__all__ = ["Demand"]
+__all__ = ["MOST_PARALLEL", "Demand"]
 
+MOST_PARALLEL = 4
+"""Most parallel trials on a device. More of them gain little and make each one slow."""
 _SLOTS, _QUIET, _MEMORY, _DISK = "slots", "quiet", "memory (GiB)", "disk (GiB)"
 _GIB = 2**30
 _USABLE = 0.9

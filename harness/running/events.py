@@ -67,8 +67,6 @@ class ClaimPlanned:
     device: Device
     mutants: tuple[str, ...]
     """The ids of the mutants that will run."""
-    parallel: int
-    """How many trials run in parallel."""
     obstacle: str = ""
     """Why no trial runs; empty if one does."""
 
@@ -76,7 +74,7 @@ class ClaimPlanned:
     def of(cls, plan: Plan) -> ClaimPlanned:
         """Return the event that tells of a plan."""
         runnable = tuple(mutant.id for mutant, obstacle in plan.mutants if not obstacle)
-        return cls(plan.contract, plan.profile.name, plan.reason, plan.device, runnable, plan.parallel, plan.obstacle)
+        return cls(plan.contract, plan.profile.name, plan.reason, plan.device, runnable, plan.obstacle)
 
 
 @dataclass(frozen=True)

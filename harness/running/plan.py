@@ -1,4 +1,4 @@
-"""The plan of a claim on this machine: profile, device, and number of parallel trials."""
+"""The plan of a claim on this machine: profile, device, and the mutants that can run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from harness.machine.host import Gpu, Host
 from harness.machine.requirements import Fit, fit, shortfalls
 from harness.running.request import RunRequest
 
-__all__ = ["MOST_PARALLEL", "Plan", "device_of", "make_plan", "option_for_target", "with_subject"]
-
-_GIB = 2**30
-MOST_PARALLEL = 4
-"""Most parallel trials. More of them gain little and make each one slow."""
+__all__ = ["Plan", "device_of", "make_plan", "option_for_target", "with_subject"]
 
 
 @dataclass(frozen=True)
@@ -37,8 +33,6 @@ class Plan:
     """The GPUs that the trials get besides `gpu`, if the profile requires several."""
     device: Device
     parameters: JsonObject
-    parallel: int
-    """How many trials run in parallel."""
     mutants: tuple[tuple[Mutant, Reason | None], ...]
     """Every mutant with the reason why it cannot run; None if it can."""
     obstacle: str = ""
@@ -77,7 +71,7 @@ def make_plan(contract: Contract, host: Host, request: RunRequest) -> Plan:
     if (remedy := _remedy(contract, host, request)) is not None:
         obstacle += f"; {remedy} would run here"
     last = contract.profiles.get(list(passed_over)[-1], contract.profiles[names[0]])
-    return replace(_plan(contract, last, passed_over, (), host, request, machine), parallel=1, obstacle=obstacle)
+    return replace(_plan(contract, last, passed_over, (), host, request, machine), obstacle=obstacle)
 
 
 def with_subject(contract: Contract, request: RunRequest) -> Contract:
@@ -168,26 +162,12 @@ def _plan(
         gpus=gpus,
         device=device_of(gpu, host),
         parameters={**profile.parameters, **request.parameters},
-        parallel=_parallel(contract, profile, gpu, host, request),
         mutants=tuple(
             (one, _mutant_obstacle(one, contract, profile, gpu, request, machine)) for one in contract.mutants
         ),
         is_reading=request.is_reading,
         is_asked_for=request.profile != "auto",
     )
-
-
-def _parallel(contract: Contract, profile: Profile, gpu: Gpu | None, host: Host, request: RunRequest) -> int:
-    if profile.exclusive:
-        return 1
-    if request.jobs is not None:
-        return request.jobs
-    trials = 1 + (len(contract.mutants) if request.mutants else 0)
-    parallel = min(trials, MOST_PARALLEL, host.cpu_count)
-    memory = gpu.memory_bytes if gpu is not None else host.memory_bytes
-    if memory and "memory_gib" in profile.requires:
-        parallel = min(parallel, int(0.9 * memory / (profile.requires["memory_gib"] * _GIB)))
-    return max(1, parallel)
 
 
 def _mutant_obstacle(

@@ -34,7 +34,6 @@ def test_the_page(project: Path, snapshot: SnapshotAssertion, monkeypatch: pytes
     text = done.stdout.replace(str(project), "PROJECT")
     # These parts depend on the machine that runs the test.
     text = re.sub(r"(reduced profile on the CPU) \([^)]*\)", r"\1 (MACHINE)", text)
-    text = re.sub(r"(2 trials with the mutants), .*", r"\1, …", text)
     text = re.sub(r"(?s)not here: .*?(?=\n    at most)", "not here: …", text)
     text = re.sub(r"  with --device .*\n", "", text)
     assert text == snapshot

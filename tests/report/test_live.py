@@ -45,7 +45,7 @@ def begin(view: Live, now: list[float]) -> None:
     view(events.RunStarted((SORT.id, OTHER.id, WAITS.id)))
     view._start = lambda: None  # type: ignore[method-assign]  # no thread draws
     for contract in (SORT, OTHER, WAITS):
-        view(events.ClaimPlanned(contract, "reduced", "not full: no GPU", CPU, ("forgets-one", "b"), 2))
+        view(events.ClaimPlanned(contract, "reduced", "not full: no GPU", CPU, ("forgets-one", "b")))
     view._claims[SORT.id].last = 110.0
     view(events.ClaimWaiting(WAITS.id, ("F-ELSE-001 (process 7)",)))
     view(events.TrialPhase(OTHER.id, SUBJECT, "importing"))

@@ -51,7 +51,7 @@ def story(record: Record, steps: int = 50) -> list[Event]:
     made = [events.TrialStep(CONTRACT.id, SUBJECT, step, {"loss": 1.5}, 3 << 20) for step in range(1, steps + 1)]
     return [
         events.RunStarted((CONTRACT.id,)),
-        events.ClaimPlanned(CONTRACT, "reduced", "not full: no GPU", CPU, ("forgets-one",), 2),
+        events.ClaimPlanned(CONTRACT, "reduced", "not full: no GPU", CPU, ("forgets-one",)),
         events.ClaimWaiting(CONTRACT.id, ("F-OTHER-001 (process 7)",)),
         events.TrialStarted(CONTRACT.id, SUBJECT, steps),
         events.TrialStarted(CONTRACT.id, "forgets-one", steps),
@@ -317,7 +317,7 @@ def test_a_run_of_several_claims(shown: Shown, tmp_path: Path, snapshot: Snapsho
     take = Lines(lambda line: lines.append(line[0]), shown, clock=lambda: 7.0)
     done = finished(tmp_path)
     take(events.RunStarted(tuple(one.record.id for one in done)))
-    take(events.ClaimPlanned(CONTRACT, "reduced", "not full: no GPU", CPU, ("forgets-one",), 2))
+    take(events.ClaimPlanned(CONTRACT, "reduced", "not full: no GPU", CPU, ("forgets-one",)))
     for one in done:
         take(one)
     take(events.RunFinished(5, tuple(one.record for one in done), 2.0, False))

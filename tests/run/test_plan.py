@@ -1,4 +1,4 @@
-"""The choice of profile, device and number of parallel trials."""
+"""The choice of profile and device."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from harness.contract import Contract, Profile
 from harness.external.choice import External, Kind
 from harness.machine import requirements, toolchain
 from harness.machine.toolchain import Tool
-from harness.running.plan import MOST_PARALLEL, device_of, make_plan, option_for_target
+from harness.running.plan import device_of, make_plan, option_for_target
 from harness.running.request import RunRequest
-from tests.contracts import contract_of, document, timed
+from tests.contracts import contract_of, document
 from tests.machine.test_host import a_gpu, a_host
 
 ANY: dict[str, Any] = {"device": "any"}
@@ -108,7 +108,7 @@ def test_an_obstacle_names_every_profile_and_what_would_run(
     claim, host = contract(full, reduced), a_host(*[a_gpu()] * gpus)
     plan = make_plan(claim, host, RunRequest(**options))
     assert plan.obstacle == plan.reason == expected
-    assert (plan.parallel, plan.gpu, plan.is_asked_for, plan.is_reading) == (1, None, "profile" in options, False)
+    assert (plan.gpu, plan.is_asked_for, plan.is_reading) == (None, "profile" in options, False)
     assert list(plan.passed_over) == [name for name in ("full", "reduced") if f"{name}: " in expected]
     added = dict(re.findall(r"--(\w+) (\S+)", expected.rpartition("; ")[2]))
     assert bool(make_plan(claim, host, RunRequest(**{**options, **added})).obstacle) is not bool(added)
@@ -117,39 +117,6 @@ def test_an_obstacle_names_every_profile_and_what_would_run(
 def test_the_reason_names_what_is_lacking() -> None:
     """A reader of `reduced` learns why the run is not full."""
     assert "not full: needs a CUDA GPU" in make_plan(contract(CUDA, ANY), a_host(), RunRequest()).reason
-
-
-@pytest.mark.parametrize(
-    ("requires", "options", "parallel"),
-    [
-        (ANY, {}, MOST_PARALLEL),
-        (ANY, {"mutants": False}, 1),
-        (ANY, {"jobs": 7}, 7),
-        ({**ANY, "memory_gib": 12}, {}, 2),
-        ({**ANY, "memory_gib": 31}, {}, 1),
-        ({**CUDA, "memory_gib": 60}, {}, 2),
-        ({**CUDA, "memory_gib": 130}, {}, 1),
-        ({**ANY, "memory_gib": 12}, {"jobs": 3}, 3),
-        ({**ANY, "memory_gib": 8}, {}, 3),
-    ],
-)
-def test_side_by_side(requires: dict[str, Any], options: dict[str, Any], parallel: int) -> None:
-    """As many trials as fit into the memory of the GPU or the system, and at least one."""
-    host = a_host(a_gpu(memory_bytes=140 << 30), memory_bytes=32 << 30, cpu_count=64)
-    assert make_plan(contract(requires), host, RunRequest(**options)).parallel == parallel
-
-
-def test_no_more_side_by_side_than_there_are_trials_or_processors() -> None:
-    """Four is the most by default."""
-    assert MOST_PARALLEL == 4
-    two = replace(contract(ANY), mutants=contract(ANY).mutants[:1])
-    assert make_plan(two, a_host(cpu_count=64), RunRequest()).parallel == 2
-    assert make_plan(contract(ANY), a_host(cpu_count=3), RunRequest()).parallel == 3
-
-
-def test_a_claim_that_measures_time_runs_alone() -> None:
-    """This holds for any -j."""
-    assert make_plan(timed(contract(ANY)), a_host(), RunRequest(jobs=8)).parallel == 1
 
 
 def test_the_device_of_an_observation() -> None:
@@ -201,7 +168,7 @@ def test_a_run_that_is_over_needs_no_gpu() -> None:
         assert (plan.obstacle, plan.is_reading, plan.gpu) == ("", True, None)
         assert plan.reason == "a run that is over needs no machine"
     unknown = make_plan(contract({**ANY, "memory_gib": 100}), a_host(memory_bytes=None), RunRequest(external=recorded))
-    assert (unknown.obstacle, unknown.parallel) == ("", 4)
+    assert unknown.obstacle == ""
     needing = contract({**CUDA, "modules": ["there_is_none"]})
     assert "there_is_none" in make_plan(needing, a_host(), RunRequest(external=recorded)).obstacle
     assert make_plan(contract(CUDA), a_host(), RunRequest(external=command)).obstacle == f"full: {NO_GPU}"

@@ -50,7 +50,7 @@ def test_beginnings(text: str, texts: tuple[str, ...], steps: int | None) -> Non
 
 def test_a_plan(contract: Contract) -> None:
     """A line has only the id of the contract, because its reader has the contract."""
-    event = events.ClaimPlanned(contract, "reduced", "no GPU", Device("cpu", "x86_64"), ("m",), 2)
+    event = events.ClaimPlanned(contract, "reduced", "no GPU", Device("cpu", "x86_64"), ("m",))
     assert there_and_back(event, contract) == event
 
 

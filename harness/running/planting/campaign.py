@@ -23,8 +23,9 @@ from harness.contract.project import Project
 from harness.execution.lease import CPU, LeaseUnavailable, WaitInterrupted, lease
 from harness.execution.local_executor import LocalExecutor
 from harness.machine.host import Gpu, Host
+from harness.running.demand import MOST_PARALLEL
 from harness.running.interruption import Interruption
-from harness.running.plan import MOST_PARALLEL, Plan, make_plan
+from harness.running.plan import Plan, make_plan
 from harness.running.planting.claim_trials import ClaimTrials, Conditions
 from harness.running.planting.defects import Defect, Subjects
 from harness.running.planting.results import Planted, Planting, Reach
