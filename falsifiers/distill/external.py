@@ -131,7 +131,7 @@ class _Trainer(Outside):
     @look
     def teacher_logits(self, tokens: Tensor) -> Tensor:
         """Those of the teacher that the TOML file names, to tokens of its own text."""
-        teacher = Path(self._named("models.teacher", "the teacher"))
+        teacher = Path(self._named("models.teacher", "teacher"))
         prefix = self.trainer.models.teacher_prefix
         return self._model("teacher").answer(teacher, prefix, self._config_of(teacher), tokens)
 

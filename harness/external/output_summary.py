@@ -161,7 +161,10 @@ class Telling:
             self.begins_at_zero = True
             self.disorder = self.disorder or _FROM_ZERO
         if step != self.newest + 1 and not self.disorder:
-            self.disorder = f"after step {self.newest} the output tells of step {step}"
+            before = f"after step {self.newest} comes" if self.newest else "it begins with"
+            self.disorder = (
+                f"the output {'leaves steps out' if step > self.newest else 'goes back'}: {before} step {step}"
+            )
         self.steps, self.newest = self.steps + 1, step
         if self.steps > MOST_STEPS:
             raise TooManySteps(f"the output tells of more than {MOST_STEPS} steps")

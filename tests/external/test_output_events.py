@@ -209,7 +209,7 @@ def test_steps_that_begin_at_zero() -> None:
 @pytest.mark.parametrize(
     ("lines", "made", "named"),
     [
-        ([b"step 50 loss=9", b"step 100 loss=8"], 100, ["0", "50"]),
+        ([b"step 50 loss=9", b"step 100 loss=8"], 100, ["50"]),
         ([b"step 1 loss=9", b"step 1 loss=9", b"step 3 loss=8"], 3, ["1", "3"]),
         ([b"step 1 loss=9", b"62 steps, 122.7s"], 62, ["1", "62"]),
         ([b"62 steps, 122.7s"], 62, []),
