@@ -9,6 +9,10 @@ from typing import Any
 __all__ = ["allocator_peak_bytes", "cuda_is_spoilt", "gpu_bytes_left", "is_gpu_out_of_memory", "prepare"]
 
 
+_peaks = [0]
+"""The largest peak of the allocator before a reset, in bytes."""
+
+
 def _imported(name: str) -> Any:
     return sys.modules.get(name)
 
@@ -21,6 +25,7 @@ def prepare(seed: int, threads: int) -> None:
     if torch := _imported("torch"):
         torch.set_num_threads(threads)
         torch.manual_seed(seed)
+        _remember_peaks(torch)
 
 
 def cuda_is_spoilt() -> bool:
@@ -45,7 +50,7 @@ def is_gpu_out_of_memory(error: BaseException) -> bool:
 
 
 def allocator_peak_bytes() -> int | None:
-    """The peak of torch's caching allocator over every visible GPU in bytes.
+    """The peak of torch's caching allocator over every visible GPU in bytes, also if code has reset it meanwhile.
 
     0 if CUDA was never initialised; None without torch.
     """
@@ -54,4 +59,20 @@ def allocator_peak_bytes() -> int | None:
         return None
     if not torch.cuda.is_initialized():
         return 0
+    return max(_peak(torch), *_peaks)
+
+
+def _remember_peaks(torch: Any) -> None:
+    """Note the peak before each reset."""
+    reset = torch.cuda.reset_peak_memory_stats
+
+    def noting(*arguments: Any, **keywords: Any) -> None:
+        if torch.cuda.is_initialized():
+            _peaks[0] = max(_peaks[0], _peak(torch))
+        reset(*arguments, **keywords)
+
+    torch.cuda.reset_peak_memory_stats = torch.cuda.memory.reset_peak_memory_stats = noting
+
+
+def _peak(torch: Any) -> int:
     return sum(int(torch.cuda.max_memory_allocated(index)) for index in range(torch.cuda.device_count()))
