@@ -153,6 +153,9 @@ def _plan(
     request: RunRequest,
     machine: _Answers,
 ) -> Plan:
+    aimed = tuple(gpu for gpu in gpus if DeviceClass.of(device_of(gpu, host)).meets(contract.target))
+    if len(aimed) >= profile.requires.get("gpus", 1):  # elsewhere, the claim would be PARTIAL
+        gpus = aimed
     gpu = gpus[0] if gpus else None
     return Plan(
         contract=contract,

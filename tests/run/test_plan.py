@@ -223,7 +223,7 @@ def test_a_gpu_that_was_asked_for_needs_a_torch_that_was_built_for_it(monkeypatc
         (ANY, {"device": "NVIDIA B200"}, ""),
         (ANY, {"type": "cpu"}, ""),
         (ANY, {}, ""),
-        (CUDA, {"device": "NVIDIA GB10"}, "--device cuda:1"),
+        (CUDA, {"device": "NVIDIA GB10"}, ""),
         (CUDA, {"device": "GeForce"}, ""),
         ({**ANY, "memory_gib": 10_000}, {"device": "NVIDIA GB10"}, ""),
     ],
@@ -235,3 +235,23 @@ def test_the_option_that_reaches_what_a_claim_speaks_of(
     """It is named only if the default device is another one, and the claim's own device is present and sufficient."""
     gb10 = a_gpu(index=1, name="NVIDIA GB10", compute_capability="12.1")
     assert option_for_target(contract(full, ANY, target=target), a_host(a_gpu(), gb10)) == expected
+
+
+@pytest.mark.parametrize(
+    ("requires", "target", "expected"),
+    [
+        (CUDA, {}, [0, 1, 2]),
+        (CUDA, {"compute_capability": "12.1"}, [1, 2]),
+        (CUDA, {"compute_capability": "9.0"}, [0, 1, 2]),
+        ({**CUDA, "gpus": 2}, {"compute_capability": "12.1"}, [1, 2]),
+        ({**CUDA, "gpus": 3}, {"compute_capability": "12.1"}, [0, 1, 2]),
+    ],
+)
+def test_a_claim_uses_the_gpus_that_it_speaks_of(
+    requires: dict[str, Any], target: dict[str, Any], expected: list[int]
+) -> None:
+    """If there are enough of them. Which GPU has the least to do must not decide what the evidence is worth."""
+    gb10s = [a_gpu(index=index, uuid=f"GPU-{index}", name="NVIDIA GB10", compute_capability="12.1") for index in (1, 2)]
+    plan = make_plan(contract(requires, target=target), a_host(a_gpu(), *gb10s), RunRequest())
+    assert [gpu.index for gpu in plan.gpus] == expected
+    assert plan.gpu is plan.gpus[0]
