@@ -56,7 +56,7 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     Each width with targets, contextuals, and an alpha and a scaling length of its own, where defects of a mask or a
     factor show; groups; no contextuals and none in any sequence; a window with and without rows that are free of it; no
-    mask but the sequences' ends; sequences of no and of one row; and one row alone.
+    mask but the sequences' ends; and sequences of no and of one row.
     """
     longest, widths = parameters["largest_length"], parameters["widths"]
     plain = {
@@ -74,7 +74,6 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         {**plain, "causal": False, "contextuals": None, "targets": None},
         {**plain, "causal": False, "targets": 4, "contextuals": None, "window": 1},
         {**plain, "lengths": [0, 1, longest, 0], "targets": 1, "contextuals": None},
-        {**plain, "lengths": [1], "targets": None, "contextuals": None},
     ]
     return [{**kind, "dtype": dtype} for kind in kinds for dtype in _DTYPES]
 

@@ -38,8 +38,8 @@ class Plan(NamedTuple):
     of_kv: Blocks
 
 
-_TALL, _WIDE = Blocks(32, 16, 4, 1, tma=False), Blocks(16, 32, 4, 1, tma=False)
-_INTERPRETED = Plan(_TALL._replace(merged=True, together=2), _TALL, _WIDE._replace(merged=True))
+_WIDE, _TALL = Blocks(16, 32, 4, 1, tma=False), Blocks(32, 16, 4, 1, tma=False)
+_INTERPRETED = Plan(_TALL, _TALL, _WIDE)
 
 
 def plan_for(width: int, value_width: int, max_seqlen: int, device: torch.device) -> Plan:
