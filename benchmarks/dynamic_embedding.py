@@ -274,7 +274,9 @@ def profiled(tables: Tables, keys: Keys) -> None:
             for _ in range(calls):
                 arm()
         events = seen.events() or []
-        kernels = [one for one in events if one.device_type == torch.autograd.DeviceType.CUDA]
+        host_names = {one.name for one in events if one.device_type == torch.autograd.DeviceType.CPU}
+        on_device = [one for one in events if one.device_type == torch.autograd.DeviceType.CUDA]
+        kernels = [one for one in on_device if one.name not in host_names]  # without marks such as Optimizer.step
         waits = sum(one.name == "cudaStreamSynchronize" for one in events)
         busy: dict[str, list[float]] = {}
         for one in kernels:
