@@ -1,0 +1,27 @@
+"""`harness falsify-tests`: what it refuses, and what it lists after a FAIL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from harness.cli.falsify_tests import _entries, command
+
+
+def test_a_share_of_survivors_needs_mutants() -> None:
+    """Without --mutate there are none."""
+    assert CliRunner().invoke(command, ["tests", "--most-survivors", "0.2"]).exit_code == 2
+
+
+def test_each_entry_of_what_refutes_a_suite_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to twenty of a list; numbers, and lists that are empty, are not."""
+    found = {"checks": 5, "skipped": [], "deaf": ["one"], "missing": [f"cell {number}" for number in range(23)]}
+    observation = SimpleNamespace(measurements=found)
+    monkeypatch.setattr("harness.evidence.bundle.Bundle", lambda path: SimpleNamespace(observation=observation))
+    lines = [*_entries(Path("bundle"))]
+    assert lines[:3] == ["deaf:", "  one", "missing:"]
+    assert lines[3:23] == [f"  cell {number}" for number in range(20)]
+    assert lines[23:] == ["  and 3 more, in bundle/observation.json"]
