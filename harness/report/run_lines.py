@@ -12,16 +12,14 @@ from dataclasses import dataclass, field
 
 from harness.base.vocabulary import Fate, Verdict
 from harness.report.number_text import rough
+from harness.report.run_summary import interrupted_text, summary_lines, totals_text
 from harness.report.run_text import (
     COLOURS,
     Line,
     claim_lines,
-    interrupted_text,
     nothing_ran,
     plan_text,
     step_text,
-    summary_lines,
-    totals_text,
     traceback_lines,
     trial_text,
 )

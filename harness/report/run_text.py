@@ -1,11 +1,11 @@
-"""The texts of a run that the live view and plain lines share: plans, steps, trials, verdicts and the summary.
+"""The texts of a run that the live view and plain lines share: plans, steps, trials and verdicts.
 
 A line comes with its style (`harness.report.columns.styled`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.base import strictjson
@@ -22,24 +22,22 @@ from harness.running.events import (
     SUBJECT,
     ClaimFinished,
     ClaimPlanned,
-    RunFinished,
     TrialFinished,
     TrialStep,
 )
 
 __all__ = [
     "COLOURS",
+    "TIGHTEST",
     "Line",
     "claim_lines",
+    "clause_cells",
     "idle_text",
-    "interrupted_text",
     "nothing_ran",
     "plan_text",
     "qualities",
     "shown_reason",
     "step_text",
-    "summary_lines",
-    "totals_text",
     "traceback_lines",
     "trial_text",
     "unjudged_text",
@@ -60,7 +58,7 @@ COLOURS: Mapping[str, str] = {
     Fate.INTERRUPTED: "yellow",
 }
 """Of verdicts, outcomes and fates."""
-_TIGHTEST = 5
+TIGHTEST = 5
 """Margins that a PASS, and the summary of a run, show."""
 _LONGEST_CASE = 400
 _HEAD = ("clause", "ratio", "measured", "bound")
@@ -192,7 +190,7 @@ def _clauses(event: ClaimFinished, verbose: bool, width: int | None) -> Iterator
     failed = [clause for clause in record.clauses if clause.outcome is Outcome.FAIL]
     for clause in failed:
         told = _sentence(clause)
-        yield from ((line, "red") for line in aligned([list(filter(None, _cells(clause, ratios)))], width))
+        yield from ((line, "red") for line in aligned([list(filter(None, clause_cells(clause, ratios)))], width))
         if told:
             yield f"      {told}", ""
     unmeasured = [clause for clause in record.clauses if clause.outcome is Outcome.NOT_MEASURED]
@@ -202,10 +200,10 @@ def _clauses(event: ClaimFinished, verbose: bool, width: int | None) -> Iterator
         rules = [clause for clause in passed if _is_rule(clause)]
         bounds = {clause.id: clause for clause in passed if not _is_rule(clause)}
         tightest = [bounds[name] for name in sorted(ratios, key=lambda one: -ratios[one]) if name in bounds]
-        shown = [*rules, *tightest[:_TIGHTEST]] if record.verdict is Verdict.PASS else []
+        shown = [*rules, *tightest[:TIGHTEST]] if record.verdict is Verdict.PASS else []
     yield from _unmeasured(unmeasured, record.reason, verbose)
     if shown:
-        rows: list[tuple[str, ...]] = [_HEAD, *(_cells(clause, ratios) for clause in shown)]
+        rows: list[tuple[str, ...]] = [_HEAD, *(clause_cells(clause, ratios) for clause in shown)]
         if not any(row[1] for row in rows[1:]):
             rows = [(row[0], *row[2:]) for row in rows]
         head, *lines = aligned(rows, width)
@@ -251,7 +249,7 @@ def _is_rule(clause: ClauseResult) -> bool:
     return clause.bound is not None and clause.bound.keyword == RULE
 
 
-def _cells(clause: ClauseResult, ratios: Mapping[str, float]) -> tuple[str, str, str, str]:
+def clause_cells(clause: ClauseResult, ratios: Mapping[str, float]) -> tuple[str, str, str, str]:
     """Return clause, the ratio of value and bound (empty if it has none), measured value, and bound."""
     ratio = ratios.get(clause.id)
     measured, bound = number_text.value(clause.value, clause.unit), bound_text.of(clause.bound, clause.unit)
@@ -323,82 +321,3 @@ def _shortest(path: Path) -> str:
     except FileNotFoundError:  # the subject has removed it
         return str(path)
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-
-
-def summary_lines(finished: Sequence[ClaimFinished], slowest: int, width: int | None) -> Iterator[Line]:
-    """Yield the summary of several claims: those that did not PASS with their reasons, the slowest, the tightest.
-
-    Args:
-        slowest: how many claims; 0 for all.
-    """
-    rows = [(_word(one.record), one.record.id, _why(one.record)) for one in finished if not _is_sound(one.record)]
-    if rows:
-        yield "", ""
-        yield "Not a proven PASS", "bold"
-        order = [Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, _UNPROVEN]
-        rows.sort(key=lambda row: order.index(row[0]))
-        yield from _coloured(aligned(rows, width), [row[0] for row in rows])
-    ran = [one.record for one in finished if not nothing_ran(one.record)]
-    if ran:
-        ran.sort(key=lambda record: -record.seconds)
-        yield "", ""
-        yield "Slowest", "bold"
-        times = [(record.id, number_text.duration(record.seconds)) for record in ran[: slowest or None]]
-        yield from ((line, "") for line in aligned(times, width))
-    margins = sorted(_margins(finished), key=lambda one: -one[0])[:_TIGHTEST]
-    if margins:
-        yield "", ""
-        yield "Tightest margins", "bold"
-        yield from ((line, "") for line in aligned([row for _, row in margins], width))
-    yield "", ""
-
-
-_UNPROVEN = "UNPROVEN"
-
-
-def _is_sound(record: Record) -> bool:
-    return record.verdict is Verdict.PASS and record.proven
-
-
-def _word(record: Record) -> str:
-    return _UNPROVEN if record.verdict is Verdict.PASS else str(record.verdict)
-
-
-def _why(record: Record) -> str:
-    """Return the reason of a claim that did not PASS, in one line."""
-    if record.verdict is Verdict.PASS and record.mutants_skipped:
-        return "the mutants were skipped"
-    return shown_reason(record) or reason_text.of(record.reason)
-
-
-def _coloured(lines: Iterable[str], words: Sequence[str]) -> Iterator[Line]:
-    """Yield lines in the colour of the row to which they belong. A row begins with its word."""
-    index = -1
-    for line in lines:
-        if index + 1 < len(words) and line.startswith(f"  {words[index + 1]}"):
-            index += 1
-        yield line, COLOURS.get(words[max(index, 0)], "yellow")
-
-
-def _margins(finished: Iterable[ClaimFinished]) -> Iterator[tuple[float, tuple[str, ...]]]:
-    """Yield the tightest clause of each claim that passed, with its ratio."""
-    for one in finished:
-        clauses = {clause.id: clause for clause in one.record.clauses if clause.outcome is Outcome.PASS}
-        near = [name for name in one.ratios if name in clauses]
-        if near and one.record.verdict is Verdict.PASS:
-            name = max(near, key=lambda clause: one.ratios[clause])
-            yield one.ratios[name], (one.record.id, *_cells(clauses[name], one.ratios))
-
-
-def interrupted_text(event: RunFinished) -> str:
-    """Return what an interrupted run leaves."""
-    wait = f" while waiting for {event.awaited}" if event.awaited else ""
-    left = "what was measured is in the evidence above" if event.records else "nothing was measured"
-    return f"interrupted{wait}: {left}"
-
-
-def totals_text(declared: int, verdicts: list[str], seconds: float | None = None) -> str:
-    """Return the last line of every summary: how many claims were declared, and their verdicts."""
-    counts = ", ".join(f"{verdicts.count(name)} {name}" for name in ("PASS", "FAIL", "NOT_MEASURED", "VOID"))
-    took = "" if seconds is None else f", in {number_text.duration(seconds)}"
-    return f"{declared} claim{'s' if declared != 1 else ''} declared, {len(verdicts)} evaluated: {counts}{took}"

@@ -23,7 +23,8 @@ from harness.judging.verdict import MutantOutcome
 from harness.report import markdown, reason_text
 from harness.report.run_lines import Lines, Shown
 from harness.report.run_output import terminal_handler
-from harness.report.run_text import idle_text, interrupted_text, qualities, shown_reason
+from harness.report.run_summary import interrupted_text
+from harness.report.run_text import idle_text, qualities, shown_reason
 from harness.report.verdict_text import why
 from harness.running import events
 from harness.running.events import SUBJECT, Event
