@@ -90,7 +90,7 @@ def _flash_backward(arguments: tuple[Any, ...], _result: Any) -> tuple[int, ...]
 
 
 def _efficient_backward(arguments: tuple[Any, ...], _result: Any) -> tuple[int, ...]:
-    """One number a row, in float32 (`delta` in attention_backward.cu); in float32 the product of which it is the sum.
+    """One number a row, in float32: `delta` of attention_backward.cu, the sum of a product. Of float32 also the product.
 
     A gradient whose heads do not lie within its rows is copied first.
     """

@@ -64,7 +64,7 @@ class _Event(_Stream):
 
 
 class _Anywhere(nullcontext[None]):
-    """The choice of a device, of which there is one."""
+    """The choice of a device. There is only one."""
 
     idx = 0
 
