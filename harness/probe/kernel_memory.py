@@ -90,7 +90,7 @@ def _flash_backward(arguments: tuple[Any, ...], _result: Any) -> tuple[int, ...]
 
 
 def _efficient_backward(arguments: tuple[Any, ...], _result: Any) -> tuple[int, ...]:
-    """One number a row, in float32: `delta` of attention_backward.cu, the sum of a product. Of float32 also the product.
+    """A number a row, in float32: the `delta` of attention_backward.cu, a sum of products. Of float32, these too.
 
     A gradient whose heads do not lie within its rows is copied first.
     """
