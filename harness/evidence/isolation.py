@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import math
 import os
 import resource
@@ -163,6 +164,7 @@ def _work(work: Callable[[], bytes], writing: int, limits: Limits, parent: int) 
     try:
         # The default actions of signals end this process inside any library.
         die_with_parent(parent)
+        gc.freeze()  # the caller's garbage stays: its finalizers may wait for threads that a fork does not have
         for number in (signal.SIGPROF, signal.SIGXCPU):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGPROF, signal.SIGXCPU))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import itertools
 import json
 import os
@@ -112,6 +113,28 @@ def test_a_busy_machine_stops_no_work() -> None:
         return b"done"
 
     assert isolated(work, LIMITS) == b"done"
+
+
+class Waiting:
+    """Garbage whose finalizer needs a thread of the process that made it, as objects of wgpu do."""
+
+    def __init__(self) -> None:
+        self.itself = self
+        self.maker = os.getpid()
+
+    def __del__(self) -> None:
+        if os.getpid() != self.maker:
+            sleep_inside_a_library()
+
+
+def test_work_does_not_finalize_the_garbage_of_its_caller() -> None:
+    """A collection that the work triggers would wait for ever."""
+    gc.disable()
+    try:
+        Waiting()
+        assert isolated(lambda: str(gc.collect()).encode(), LIMITS)
+    finally:
+        gc.enable()
 
 
 def test_what_a_library_prints_is_not_shown(capfd: pytest.CaptureFixture[str]) -> None:
