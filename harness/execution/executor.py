@@ -45,6 +45,8 @@ class TrialRequest:
     """The GPUs that it sees after that one."""
     case: JsonObject | None = None
     """The only case to try, for a falsifier that searches; None for a whole search."""
+    only_verdict: bool = False
+    """Whether a search ends at the first case that refutes the claim, with no search for a simpler one."""
     root: Path | None = None
     """The project, or a copy of it, whose code the trial imports itself; None if the fork server has imported it."""
     cache: Path | None = None

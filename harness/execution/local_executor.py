@@ -245,7 +245,12 @@ def _told(error: Exception, folder: Path) -> str:
 
 def _claim(request: TrialRequest) -> dict[str, Any]:
     """The input of a search (see `harness.search.explorer`)."""
-    return {"contract": request.contract.document, "device": request.device.to_json(), "case": request.case}
+    return {
+        "contract": request.contract.document,
+        "device": request.device.to_json(),
+        "case": request.case,
+        "only_verdict": request.only_verdict,
+    }
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 The search makes two passes:
 
-1. It tries the requested number of cases, steered towards the thresholds. It ends early only if the subject raises.
+1. It tries the requested number of cases, steered towards the thresholds. It ends early only if the subject raises, or
+   at the first refutation if only the verdict is wanted.
 2. If a case refuted the claim, it draws the same cases again up to that one, and shrinks it.
 
 Each case runs once. If hypothesis draws it again, its stored result is used. So the seed and the subject determine the
@@ -86,7 +87,8 @@ class CaseSearch:
         artifacts: Path,
     ) -> None:
         """Args:
-        claim: The `contract` as JSON, the `device` as in an observation, and the one `case` to run, or None.
+        claim: The `contract` as JSON, the `device` as in an observation, the one `case` to run, or None, and whether
+            `only_verdict` is wanted.
         attempt: Runs one case. An exception from it ends the search.
         artifacts: The folder for the counterexample. It also holds each case while the case runs, so that a process
             that dies or hangs leaves its case behind.
@@ -94,6 +96,7 @@ class CaseSearch:
         self._contract = parse(claim["contract"], Path("contract.json"), b"")
         self._device, self._only, self._setting = Device.from_json(claim["device"]), claim["case"], setting
         self._attempt, self._place = attempt, artifacts / COUNTEREXAMPLE
+        self._only_verdict: bool = claim["only_verdict"]
         self._known: dict[str, Result] = {}
         self._left = math.inf
 
@@ -105,7 +108,8 @@ class CaseSearch:
     def explore(self, cases: SearchStrategy[Any], first: Iterable[Case], examples: int) -> Result | None:
         """Try the cases of `first`, then draw others until `examples` were tried or the subject raised.
 
-        If the claim names one `case`, only that case is tried.
+        If the claim names one `case`, only that case is tried. If only the verdict is wanted, no case is tried after a
+        refuting one.
 
         Returns: the refuting case that violates most clauses, the earliest of several; None if no case refutes.
 
@@ -134,7 +138,7 @@ class CaseSearch:
 
         It tries at most `examples` further cases, or fifty if that is more.
         """
-        if self._only is not None:
+        if self._only is not None or self._only_verdict:
             return found
         tried, self._left = len(self._known), max(_FEWEST_SHRINKS, examples)
         best = found
@@ -201,7 +205,7 @@ class CaseSearch:
         finally:
             self._keep(None)
         self._known[key] = result
-        if result.fault is not None and self._left == math.inf:
+        if self._left == math.inf and (result.fault is not None or (self._only_verdict and result.violated)):
             raise _Stop
         return result
 

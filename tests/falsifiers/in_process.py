@@ -33,7 +33,8 @@ def judged(contract: Contract, subject: str, folder: Path, mutant: Mutant | None
         **contract.profiles["reduced"].parameters, **(mutant.parameters if mutant else {}), **overrides
     }  # fmt: skip
     setting, recorded = Setting(parameters, "cpu", 0, folder, folder), Heard()
-    claim = {"contract": contract.document, "device": {"type": "cpu", "name": "a CPU"}, "case": None}
+    given = {"type": "cpu", "name": "a CPU"}
+    claim = {"contract": contract.document, "device": given, "case": None, "only_verdict": False}
 
     def search(attempt: Callable[[Case], JsonObject | SubjectFault]) -> _Enough:
         new = _Enough(claim, setting, attempt, folder)

@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
+from harness.base.device import Device
 from harness.base.vocabulary import Outcome, Verdict
 from harness.contract.project import Project
 from harness.evidence.seal import ClaimResult
-from harness.execution.local_executor import LocalExecutors
+from harness.execution.executor import TrialRequest
+from harness.execution.local_executor import LocalExecutor, LocalExecutors
 from harness.judging.observation import EndingKind
 from harness.machine.host import probe
 from harness.running.engine import Engine
 from harness.running.request import RunRequest
+from harness.search.counterexample import COUNTEREXAMPLE
 from tests.execution.projects import write_project
 from tests.searching import CLAIM, write_searching_project
 
@@ -104,3 +107,21 @@ def test_a_search_counts_the_cases_that_it_tried(run: Run, tmp_path: Path) -> No
     assert (measured["cases"], measured["errors"]) == (4, [1, 1, 1, 1])
     outcomes = {clause.id: clause.outcome for clause in result.record.clauses}
     assert outcomes["every-case-tried"] is Outcome.FAIL
+
+
+@pytest.mark.parametrize(("how", "refuted"), [("overflows", True), ("well", False)])
+def test_a_search_for_a_verdict_alone_ends_at_the_first_refutation(tmp_path: Path, how: str, refuted: bool) -> None:
+    """No simpler case is looked for; without a refutation, every case is tried."""
+    project = Project.find(write_searching_project(tmp_path))
+    contract = project.contract(CLAIM)
+    parameters = {**contract.profiles["reduced"].parameters, "how": how}
+    request = TrialRequest(
+        contract, contract.subject, "reduced", parameters, Device("cpu", "x"), 0, 20.0, 1, only_verdict=True
+    )
+    with LocalExecutor(project, contract, tmp_path / "cache") as executor:
+        result = executor.run(request, lambda step, values, memory: None)
+    measured = result.observation.measurements
+    assert [error > 0.5 for error in measured["errors"]] == [False] * (measured["cases"] - refuted) + [True] * refuted
+    assert (measured["cases"] < 60) is refuted
+    assert result.artifacts is not None
+    assert not (result.artifacts / COUNTEREXAMPLE).path.exists()

@@ -226,6 +226,7 @@ class ClaimTrials:
             root=root,
             cache=cache,
             reached=reached,
+            only_verdict=True,
         )
         return self.executor.run(request, lambda step, values, memory: None)
 
