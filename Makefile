@@ -54,7 +54,7 @@ verdicts: $(INSTALLED)
 check: docs
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy --strict harness/
+	$(VENV)/bin/mypy --strict harness/ benchmarks/
 	$(VENV)/bin/lint-imports --no-cache
 	$(VENV)/bin/harness lint
 	$(VENV)/bin/harness verify evidence/

@@ -1,6 +1,6 @@
 """Time of a block's backward on every available backend, and time to load its kernels.
 
-    python benchmarks/blackwell.py [--model qwen2-0.5b] [--tokens 1024] [--layers 24] [--rounds 10]
+    python -m benchmarks.blackwell [--model qwen2-0.5b] [--tokens 1024] [--layers 24] [--rounds 10]
 
 All arms use equal weights and gradients, in one process. Each arm runs once per round, in random order, so that clocks
 and other load affect all arms alike (harness.authoring.timing). The output is
@@ -179,8 +179,8 @@ def projections(shape: BlockShape, backend: Backend, tokens: int, device: torch.
     made = []
     for name in PROJECTIONS:
         size_in, size_out = shape.projection(name)
-        sizes = ((tokens, size_in), (size_out, size_in), (tokens, size_out))
-        made.append((name, *(bring(torch.randn(size)) for size in sizes)))
+        x, weight, above = torch.randn(tokens, size_in), torch.randn(size_out, size_in), torch.randn(tokens, size_out)
+        made.append((name, bring(x), bring(weight), bring(above)))
 
     def run() -> object:
         for name, x, weight, gradient in made:

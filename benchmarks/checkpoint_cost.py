@@ -6,7 +6,7 @@ sample ends when its save is written, because the next save would wait for that.
 and their ratios to steps without a save, with 99 % intervals. The very first save allocates host memory that later
 saves reuse, and is reported separately. Run the benchmark alone on the machine.
 
-    python benchmarks/checkpoint_cost.py [--model qwen2-0.5b] [--device cuda:0] [--steps-a-save 20] [--rounds 6]
+    python -m benchmarks.checkpoint_cost [--model qwen2-0.5b] [--device cuda:0] [--steps-a-save 20] [--rounds 6]
                                          [--batch 8] [--sequence 512] [--directory DIR]
 
 The exit status is 0 if the interval of the background arm's ratio is at or below 1.05.

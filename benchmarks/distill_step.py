@@ -6,7 +6,7 @@ The arms train one student from one teacher, in one process and in turns, so tha
 - chunked: falsifiers/distill/reference/chunked.py;
 - liger: LigerFusedLinearJSDLoss with beta 0 and a soft weight of (1 - alpha) T^2, if liger-kernel is installed.
 
-    python benchmarks/distill_step.py [--model qwen2-0.5b] [--batch 8] [--sequence 512] [--rounds 10]
+    python -m benchmarks.distill_step [--model qwen2-0.5b] [--batch 8] [--sequence 512] [--rounds 10]
 
 The output has the median and the quartiles of a step in milliseconds, the allocator's peak during a step (GPU only),
 both also as ratios to the plain loop, the loss on one batch, and the relative errors of the gradients of hidden states

@@ -108,17 +108,17 @@ def measure(inputs: Inputs, shape: str, plan: Plan, theirs: Path | None, rounds:
         way: {name: call_of(inputs, kernel, one) for name, one in plans.items()}
         for way, kernel in (("forward", "out"), ("backward", "of_q"))
     }
-    if "theirs" in calls:
+    if theirs is not None and "theirs" in calls:
         kernels["forward"]["theirs"], kernels["backward"]["theirs"] = their_kernels(inputs, load(theirs))
     errors = {name: differences(inputs, call(), backwards[name]()) for name, call in calls.items()}
     if len(set(inputs.lengths)) == 1:
-        dense = tuple(
+        q, k, v = dense = tuple(
             one.detach().view(len(inputs.lengths), inputs.longest, *one.shape[1:]).transpose(1, 2).requires_grad_()
             for one in leaves
         )
-        forwards["SDPA"] = lambda: scaled_dot_product_attention(*dense, is_causal=True)
+        forwards["SDPA"] = lambda: scaled_dot_product_attention(q, k, v, is_causal=True)
         above = inputs.above.view(len(inputs.lengths), inputs.longest, *inputs.above.shape[1:]).transpose(1, 2)
-        backwards["SDPA"] = gradients_of(scaled_dot_product_attention(*dense, is_causal=True), dense, above)
+        backwards["SDPA"] = gradients_of(scaled_dot_product_attention(q, k, v, is_causal=True), dense, above)
     print(
         "\n" + shape, *(f"{name}: {shown(one.out)} {shown(one.of_q)} {shown(one.of_kv)}" for name, one in plans.items())
     )
@@ -184,8 +184,8 @@ def summarise(results: dict[str, dict[str, Any]]) -> None:
                     missed.append("SDPA")
             else:
                 line += " " * 7
-            pairs = zip(ours["errors"], theirs["errors"], strict=True)
-            pairs = list(pairs)[:1] if way == "forward" else list(pairs)[1:]
+            pairs = list(zip(ours["errors"], theirs["errors"], strict=True))
+            pairs = pairs[:1] if way == "forward" else pairs[1:]
             if any(mine > other * NOISE for mine, other in pairs):
                 missed.append("error")
             line += " ".join(f"{mine:.1e}/{other:.1e}" for mine, other in pairs)

@@ -46,10 +46,10 @@ class Inputs:
             lengths = [rows] * batch
         offsets = torch.tensor([0, *lengths]).cumsum(0).to(device)
         chance = torch.Generator(device).manual_seed(0)
-        tensors = [
+        q, k, v, above = (
             torch.randn(sum(lengths), heads, width, generator=chance, device=device).bfloat16() for _ in range(4)
-        ]
-        return Inputs(longest, lengths, offsets, *(one.requires_grad_() for one in tensors[:3]), tensors[3])
+        )
+        return Inputs(longest, lengths, offsets, q.requires_grad_(), k.requires_grad_(), v.requires_grad_(), above)
 
     @property
     def alpha(self) -> float:
@@ -64,7 +64,7 @@ class Inputs:
 
 def call_of(inputs: Inputs, kernel: str, plan: Plan) -> Callable[[], object]:
     """Return a call of the forward or the backward pass, without autograd."""
-    tensors, mask = (*(one.detach() for one in (inputs.q, inputs.k, inputs.v)), inputs.offsets), HstuMask()
+    tensors, mask = (inputs.q.detach(), inputs.k.detach(), inputs.v.detach(), inputs.offsets), HstuMask()
     passes = passes_for(*tensors, inputs.longest, alpha=inputs.alpha, mask=mask, plan=plan)
     if kernel == "out":
         return lambda: passes.forward(*tensors, mask)

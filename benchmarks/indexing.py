@@ -3,7 +3,7 @@
 The bundles are the records of this repository's evidence, copied under other ids and runs into a temporary project
 that has a contract for each of these claims. After the first indexing an answer may take 1 s over 10,000 bundles.
 
-    python benchmarks/indexing.py [--bundles 10000] [--claims 50]
+    python -m benchmarks.indexing [--bundles 10000] [--claims 50]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Judgments per second on one core, compared with a plain jsonschema validation of the same measurements.
 
-    python benchmarks/judging.py [--observations 10000]
+    python -m benchmarks.judging [--observations 10000]
 
 A judgment decides every clause, and evaluates the CEL rules and the built-in clauses. jsonschema's `iter_errors` only
 looks for violations of the schema. The floor is 10,000 judgments per second.
@@ -12,7 +12,8 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,27 +77,29 @@ def observations(contract: Contract, count: int) -> list[Observation]:
     """Healthy observations of a contract, with slightly different numbers if the contract allows them."""
     profile = next(reversed(contract.profiles.values()))
     device = Device("cuda" if profile.requires["device"] == "cuda" else "cpu", "a device")
-    asked = requested(contract, profile.name, profile.parameters, device["type"])
-    healthy = Search(contract, profile).satisfying()
+    asked = requested(contract, profile.name, profile.parameters, device.type)
+    healthy = Observation(
+        subject=contract.subject,
+        profile=profile.name,
+        parameters=profile.parameters,
+        device=device,
+        measurements=Search(contract, profile).satisfying(),
+        resolved=asked,
+        residency=Residency(allocator_peak_bytes=1, driver_seen=True),
+    )
     scatter = random.Random(0)
-    return [
-        Observation(
-            subject=contract.subject,
-            profile=profile.name,
-            parameters=profile.parameters,
-            device=device,
-            measurements={name: _scattered(value, scatter) for name, value in healthy.items()},
-            resolved=asked,
-            residency=Residency(allocator_peak_bytes=1, driver_seen=True),
-        )
-        for _ in range(count)
-    ]
+    scattered = [replace(healthy, measurements=_scattered(healthy.measurements, scatter)) for _ in range(count)]
+    allowed = judge(contract, scattered[0]).outcome is Outcome.PASS
+    return scattered if allowed else [replace(healthy) for _ in range(count)]
 
 
-def _scattered(value: Any, scatter: random.Random) -> Any:
-    if isinstance(value, list):
-        return [item + 1e-6 * scatter.random() if isinstance(item, float) else item for item in value]
-    return value
+def _scattered(measurements: Mapping[str, Any], scatter: random.Random) -> dict[str, Any]:
+    return {
+        name: [item + 1e-6 * scatter.random() if isinstance(item, float) else item for item in value]
+        if isinstance(value, list)
+        else value
+        for name, value in measurements.items()
+    }
 
 
 def per_second(work: Callable[[Any], object], items: Sequence[Any]) -> float:

@@ -1,6 +1,6 @@
 """The fused loss of a head, compared with its three bare products, plain torch, torch.compile, Liger and Cut-CE.
 
-    python benchmarks/linear_cross_entropy.py [--shapes 65536x1280x65536 …] [--rounds 10] [--chunks] [--json FILE]
+    python -m benchmarks.linear_cross_entropy [--shapes 65536x1280x65536 …] [--rounds 10] [--chunks] [--json FILE]
 
 For each shape tokens x width x vocabulary, in bfloat16 with a tenth of the rows ignored, each arm makes loss and both
 gradients. The table has milliseconds (mean without the largest and the smallest tenth), the ratio to the three bare
@@ -148,7 +148,8 @@ def plain(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
 def gradients(loss: Loss, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
     """Return loss and gradients."""
     value = loss(inputs.hidden, inputs.weight, inputs.targets)
-    return (value.detach(), *torch.autograd.grad(value, (inputs.hidden, inputs.weight)))
+    of_hidden, of_weight = torch.autograd.grad(value, (inputs.hidden, inputs.weight))
+    return value.detach(), of_hidden, of_weight
 
 
 @torch.no_grad()
@@ -165,7 +166,8 @@ def bare_products(inputs: Inputs) -> None:
 
 def chunk_rows(inputs: Inputs) -> int:
     """Return the rows that a chunk of ours has."""
-    return rows_per_chunk(len(inputs.hidden), *inputs.weight.shape, inputs.hidden.element_size())
+    vocabulary, width = inputs.weight.shape
+    return rows_per_chunk(len(inputs.hidden), vocabulary, width, inputs.hidden.element_size())
 
 
 def extra_memory(arm: Callable[[], object]) -> int:

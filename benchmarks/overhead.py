@@ -8,7 +8,7 @@ Four measurements, with the arms in turns and repeated:
 3. A call of a subject in a process of its own (`--isolate`), compared with one in the trial's process.
 4. A run of one minute (`--long`), compared with the same script alone.
 
-    python benchmarks/overhead.py [--repeat 7] [--long]
+    python -m benchmarks.overhead [--repeat 7] [--long]
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ def calls(root: Path, command: list[str], repeat: int) -> pd.DataFrame:
         took: dict[str, list[float]] = {"shared": [], "isolated": []}
         asked = [*command, "--no-mutants", "--json", "-", *("-P", f"bytes={size}", "-P", f"calls={count}")]
         for _ in range(repeat):
-            for arm, more in (("shared", []), ("isolated", ["--isolate"])):
-                done = subprocess.run([*asked, *more], cwd=root, capture_output=True, text=True, check=True)
+            for arm, option in (("shared", []), ("isolated", ["--isolate"])):
+                done = subprocess.run([*asked, *option], cwd=root, capture_output=True, text=True, check=True)
                 took[arm].append(json.loads(done.stdout)["records"][0]["trial_seconds"])
         shared, isolated = (statistics.median(seconds) / count for seconds in took.values())
         more = isolated - shared

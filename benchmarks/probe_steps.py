@@ -19,7 +19,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 Step = Callable[[], None]
 
-SHAPES = {
+SHAPES: dict[str, dict[str, Any]] = {
     "0.5b": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14},
     "1.5b": {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12},
 }
@@ -28,7 +28,7 @@ SHAPES = {
 def model(size: str, attention: str = "sdpa", dtype: torch.dtype = torch.float32) -> Qwen2ForCausalLM:
     """A Qwen2 with random weights on the GPU."""
     with torch.device("cuda"):
-        return Qwen2ForCausalLM(_config(size, attention)).to(dtype)
+        return Qwen2ForCausalLM(_config(size, attention)).to(dtype)  # type: ignore[arg-type]
 
 
 def empty(size: str) -> Qwen2ForCausalLM:
@@ -155,7 +155,7 @@ def _architecture(name: str) -> Any:
         case "bert":
             return BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
         case "t5":
-            return T5Config(
+            return T5Config(  # type: ignore[call-arg]
                 d_model=768, d_ff=3072, num_layers=12, num_heads=12, use_cache=False, decoder_start_token_id=0
             )
         case "olmoe":

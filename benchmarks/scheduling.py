@@ -7,9 +7,9 @@
 3. Thirty scripts that sleep for two seconds, four at a time: as trials of one run, under ReFrame's asynchronous policy,
    and under pytest-xdist, if these are installed. The ratio is to 30 * 2 s / 4.
 
-    python benchmarks/scheduling.py [CLAIM...] [--mutants]
-    python benchmarks/scheduling.py --of RUN.json [OTHER.json]
-    python benchmarks/scheduling.py --gpus 1 2 4
+    python -m benchmarks.scheduling [CLAIM...] [--mutants]
+    python -m benchmarks.scheduling --of RUN.json [OTHER.json]
+    python -m benchmarks.scheduling --gpus 1 2 4
 
 The second form prints what runs came to that wrote `--json RUN.json`: the sum of their trials' seconds against wall
 time, how busy their GPUs were (telemetry of the subjects' trials), and the efficiency of a run on several GPUs beside
@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pandas as pd
-from overhead import contract, project
 
+from benchmarks.overhead import contract, project
 from harness.contract.project import Project
 from harness.machine.host import Gpu, probe
 from harness.machine.requirements import Requirements
@@ -178,17 +178,17 @@ def scheduled(gpus: int) -> dict[str, Any]:
         schedule.add(Task(f"{index} ", demand.ways(plan), (not plan.profile.exclusive, -whole), whole))
     while not schedule.is_over:
         for task, amounts in schedule.start():
-            index, _, mutant = task.name.partition(" ")
-            seconds = trials[int(index)].get(mutant, list(full.values())[int(index)]["trial_seconds"])
+            number, _, mutant = task.name.partition(" ")
+            seconds = trials[int(number)].get(mutant, list(full.values())[int(number)]["trial_seconds"])
             heapq.heappush(ends, (now + seconds, task.name, amounts))
         now, name, amounts = heapq.heappop(ends)
         schedule.end(name)
-        index, _, mutant = name.partition(" ")
-        for one in () if mutant else plans[int(index)].contract.mutants:
-            if one.id in trials[int(index)]:
-                seconds, exclusive = trials[int(index)][one.id], plans[int(index)].profile.exclusive
+        number, _, mutant = name.partition(" ")
+        for one in () if mutant else plans[int(number)].contract.mutants:
+            if one.id in trials[int(number)]:
+                seconds, exclusive = trials[int(number)][one.id], plans[int(number)].profile.exclusive
                 rank = (not exclusive, -seconds)
-                schedule.add(Task(f"{index} {one.id}", (demand.of_mutant(one, amounts),), rank, seconds))
+                schedule.add(Task(f"{number} {one.id}", (demand.of_mutant(one, amounts),), rank, seconds))
     total = sum(one["trial_seconds"] for one in full.values()) + sum(sum(one.values()) for one in trials)
     count = len(full) + sum(map(len, trials))
     return {"GPUs": gpus, "claims": len(full), "trials": count, "sum of trials (s)": total, "wall (s)": now}

@@ -1,6 +1,6 @@
 """The errors of healthy steps beside the independent shadow, over many seeds: what F-DISTILL-STEP-001 must allow.
 
-    python benchmarks/step_errors.py [--profile reduced] [--dtype float32] [--seeds 30] [--processes 8] [--device cpu]
+    python -m benchmarks.step_errors [--profile reduced] [--dtype float32] [--seeds 30] [--processes 8] [--device cpu]
 
 The output has the largest error of each quantity over all seeds, the seed and the tensor that it came from, and the
 tolerance. It ends with the time of training alone, of the trial, and of the shadow in it. Use one process on a GPU.
@@ -83,7 +83,7 @@ def measured(seed: int, profile: str, dtype: str, device: str, cache: Path) -> d
         alone = Distillation(setting)
         alone.teacher_weights()
         started = time.perf_counter()
-        alone.distill(lambda number, **values: None)
+        alone.distill(lambda step, **values: None)
         found["training"] = time.perf_counter() - started
     del alone
     with tempfile.TemporaryDirectory() as folder:
@@ -122,7 +122,7 @@ def _timed_shadow() -> list[float]:
         __init__ = timed(ShadowWatch.__init__)
         __call__ = timed(ShadowWatch.__call__)
 
-    step.ShadowWatch = Timed
+    step.ShadowWatch = Timed  # type: ignore[attr-defined]
     return seconds
 
 

@@ -104,6 +104,7 @@ def main() -> int:
         setting.workspace.mkdir()
         subject = HF(setting)
         trainer = subject._trainer
+        assert isinstance(trainer.model, torch.nn.Module)
         told = LiveSteps(lambda step, **values: None, trainer.model, parameters)
         watch = StepWatch(trainer, told, subject._note)
         blocks = Blocks(trainer, watch, asked.rounds, asked.block, asked.device.startswith("cuda"))

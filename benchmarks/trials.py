@@ -3,7 +3,7 @@
 The fork server imports torch and transformers once per claim; the ratio shows whether that works. The target is a wall
 time of at most 1.3 times the sum, also with one trial at a time.
 
-    python benchmarks/trials.py [CLAIM...] [--profile reduced]
+    python -m benchmarks.trials [CLAIM...] [--profile reduced]
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The documents are this repository's contracts and the records of its evidence. jsonschema says what is wrong with a
 document; `harness.base.schemas` asks it only about those that jsonschema-rs does not call valid.
 
-    python benchmarks/validating.py [--repeats 5]
+    python -m benchmarks.validating [--repeats 5]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Time of matrix products in WGSL on Vulkan, compared with cuBLAS on the same GPU, and the cost of a fallback.
 
-    python benchmarks/wgpu_gemm.py [--model qwen2-0.5b] [--tokens 1024] [--rounds 15] [--adapter gpu] [--tiles]
+    python -m benchmarks.wgpu_gemm [--model qwen2-0.5b] [--tokens 1024] [--rounds 15] [--adapter gpu] [--tiles]
 
 For the products of every projection (forward, and the gradients of input and weight), the output has milliseconds of
 cuBLAS in float32, cuBLAS with TF32 inputs, and WGSL, measured in turns, and how many times slower WGSL is. With --tiles
@@ -16,6 +16,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import torch
@@ -128,10 +129,12 @@ def a_backward(
         wgpu.device.wait()
 
     falling = FallbackBlock(shape, TorchBackend(), wgpu, layer=0)
-    arms: dict[str, Callable[[], object]] = {
-        name: lambda block=block: (block.backward(saved, weights, gradient), wait_for(device))
-        for name, block in blocks.items()
-    }
+
+    def backward(block: Block) -> None:
+        block.backward(saved, weights, gradient)
+        wait_for(device)
+
+    arms: dict[str, Callable[[], object]] = {name: partial(backward, block) for name, block in blocks.items()}
     arms |= {"wgsl": resident, "fallback": lambda: falling._backward_on_wgpu(saved, weights, gradient)}
     resident()
     sent, fetched = wgpu.device.uploaded_bytes, wgpu.device.downloaded_bytes

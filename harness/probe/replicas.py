@@ -74,7 +74,7 @@ class _Reducer:
         if not self._order or len(self._order) < len(self._parameters):
             return False
         numbers, self._order = self._order, None
-        assigned: Any = torch.distributed._compute_bucket_assignment_by_size  # type: ignore[attr-defined]
+        assigned: Any = torch.distributed._compute_bucket_assignment_by_size
         tensors = [self._parameters[number] for number in numbers]
         buckets, _ = assigned(tensors, self._caps, [False] * len(tensors), numbers)
         self._make(buckets)
