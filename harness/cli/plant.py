@@ -13,7 +13,7 @@ import click
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli.duration import Duration
-from harness.cli.parameter_options import checked_device
+from harness.cli.parameter_options import checked_device, overrides
 from harness.contract.project import Project
 from harness.report.columns import tell
 
@@ -44,6 +44,7 @@ class _Part(click.ParamType):  # type: ignore[type-arg]  # click is generic only
     help="How big the work of each trial is.",
 )
 @click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N]", help="What to run on.")
+@click.option("-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter in every trial.")
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the trials, and of the sample."
 )
@@ -68,6 +69,7 @@ def command(
     budget: float,
     profile: str,
     device: str,
+    parameters: tuple[str, ...],
     seed: int,
     jobs: int | None,
     crowded: bool,
@@ -92,7 +94,7 @@ def command(
     """
     project = Project.find()
     contracts = list({name: project.contract(name) for name in ids}.values())
-    device = checked_device(device)
+    device, changed = checked_device(device), overrides(parameters, contracts)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     from harness.base import regular_file, strictjson
@@ -107,7 +109,8 @@ def command(
         only = None if again is None else survivors(strictjson.loads(regular_file.read(again)))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise click.BadParameter(f"{again} is no result of --json: {error}", param_hint="--again") from error
-    campaign = Campaign(project, probe(project.root), made_cache_folder(), profile, device, jobs, seed, crowded)
+    host, cache = probe(project.root), made_cache_folder()
+    campaign = Campaign(project, host, cache, profile, device, jobs, seed, crowded, changed)
 
     def tell_fate(one: Planted, left: int) -> None:
         tell(told(one, left), err=True)

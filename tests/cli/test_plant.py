@@ -97,7 +97,7 @@ class Sum:
 FALSIFIER = """\
 def falsify(trial):
     with trial.subject_fault():
-        total = trial.subject.total([1, 2, 4])
+        total = trial.subject.total([1, 2, trial.parameters["last"]])
     trial.measure(inversions=abs(total - 7))
     trial.resolve(device="cpu")
 """
@@ -120,7 +120,7 @@ def write(root: Path, subject: str, seconds: float = 20.0) -> Path:
     (root / "toy" / "summing.py").write_text(subject)
     (root / "toy" / "adversary.py").write_text(FALSIFIER)
     (root / "contracts").mkdir()
-    limits = {"requires": {"device": "any"}, "parameters": {}, "limits": {"seconds": seconds}}
+    limits = {"requires": {"device": "any"}, "parameters": {"last": 4}, "limits": {"seconds": seconds}}
     contract: dict[str, Any] = {**CONTRACT, "id": CLAIM, "profiles": {"reduced": limits}}
     contract |= {"falsifier": "toy.adversary:falsify", "subject": "toy.summing:Sum"}
     (root / "toy" / "broken.py").write_text(MUTANT)
@@ -266,7 +266,8 @@ def test_a_library_that_cannot_be_forked(tmp_path: Path, monkeypatch: pytest.Mon
 
 def second_claim(folder: Path) -> str:
     """Add a claim about long lists, and return its id."""
-    (folder / "toy" / "longer.py").write_text(FALSIFIER.replace("[1, 2, 4]", "[1] * 1001").replace("- 7", "- 0"))
+    longer = FALSIFIER.replace('[1, 2, trial.parameters["last"]]', "[1] * 1001").replace("- 7", "- 0")
+    (folder / "toy" / "longer.py").write_text(longer)
     contract = json.loads((folder / "contracts" / f"{CLAIM}.json").read_text())
     contract |= {"id": "F-TOY-SUM-002", "falsifier": "toy.longer:falsify"}
     contract["mutants"][0] |= {"subject": "toy.longer:Other"}
@@ -305,3 +306,12 @@ def test_a_claim_that_does_not_pass_is_not_planted(tmp_path: Path) -> None:
     code, document, tried = plant(write(tmp_path, SUBJECT.replace("result += item", "result += 2 * item")))
     assert (code, document["claims"][0]["defects"], tried) == (ExitStatus.NOT_MEASURED, 0, [])
     assert "inversions.maximum" in document["claims"][0]["obstacle"]
+
+
+def test_a_parameter_may_differ(folder: Path) -> None:
+    """With another one the claim does not pass. The document says which one was changed."""
+    _, document, _ = plant(folder, "-P", "last=5")
+    assert problems("planting", document) == []
+    assert document["overrides"] == {"last": 5}
+    assert "inversions.maximum" in document["claims"][0]["obstacle"]
+    assert harness(folder, "plant", CLAIM, "-P", "least=5").returncode == ExitStatus.REFUSED

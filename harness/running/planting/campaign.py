@@ -14,8 +14,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from harness.contract import Contract
 from harness.contract.equivalent import Equivalent, equivalents
@@ -76,6 +77,8 @@ class Campaign:
     """Of every trial, and of the sample."""
     crowded: bool = False
     """Whether the trials of claims that want the device to themselves run side by side with others."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Those that differ from the profile's."""
 
     def run(
         self,
@@ -100,9 +103,8 @@ class Campaign:
         with Interruption() as interruption, ExitStack() as resources:
             work = _Work(self, until, interruption, resources)
             reaches = work.scout(contracts, marked)
-            if listing:
-                return Planting(reaches, *work.listed(marked, sample), work.digests, interruption.requested)
-            return Planting(reaches, *work.plant(marked, sample, tell), work.digests, interruption.requested)
+            planted, found = work.listed(marked, sample) if listing else work.plant(marked, sample, tell)
+            return Planting(reaches, planted, found, work.digests, interruption.requested, self.parameters)
 
     @property
     def parallel(self) -> int:
@@ -205,7 +207,12 @@ class _Work:
         campaign = self._campaign
         profile = "auto" if campaign.profile not in contract.profiles else campaign.profile
         request = RunRequest(
-            profile=profile, device=campaign.device, mutants=False, jobs=campaign.jobs, seed=campaign.seed
+            profile=profile,
+            device=campaign.device,
+            parameters=dict(campaign.parameters),
+            mutants=False,
+            jobs=campaign.jobs,
+            seed=campaign.seed,
         )
         return make_plan(contract, campaign.host, request)
 

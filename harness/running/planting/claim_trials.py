@@ -40,7 +40,7 @@ _LEAST_SECONDS, _TIMES_AS_LONG = 20.0, 4.0
 """A trial may take this many seconds more, and times as long, as the subject without a defect and without a cache."""
 
 
-_ELSEWHERE = frozenset({"cli", "evidence", "lint", "pytest_plugin", "report", "run"})
+_ELSEWHERE = frozenset({"cli", "evidence", "lint", "pytest_plugin", "report", "running"})
 """The rooms of the harness that neither run in a trial nor judge it, so that no fate depends on them."""
 
 

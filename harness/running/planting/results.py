@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from harness.contract.equivalent import Equivalent
 from harness.running.planting.defects import Defect
@@ -106,3 +107,5 @@ class Planting:
     sources: Mapping[str, str] = field(default_factory=dict)
     """The sha256 of every file of the subjects, by path."""
     interrupted: bool = False
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """The parameters that differ from the profiles'."""

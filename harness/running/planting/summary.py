@@ -92,6 +92,7 @@ def as_json(summary: Summary, seed: int) -> dict[str, Any]:
         "seed": seed,
         "found": planting.found,
         "interrupted": planting.interrupted,
+        **({"overrides": dict(planting.overrides)} if planting.overrides else {}),
         "claims": [_claim(one) for one in planting.claims],
         "sources": dict(planting.sources),
         "total": _counts(summary.total),
