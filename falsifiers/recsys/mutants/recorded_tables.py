@@ -1,0 +1,44 @@
+"""Dynamic embedding tables whose recorded lookups repeat what should be new each time."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from falsifiers.recsys.reference.recorded_table import Record, RecordedTable
+from falsifiers.recsys.reference.tables import TritonTables
+
+__all__ = ["BatchRecorded", "KeysRecorded", "ScoreRecorded"]
+
+
+class BatchRecorded(TritonTables):
+    """The number of the batch is part of the record, so keys of all batches with it count as those of the present."""
+
+    class kind(RecordedTable):  # noqa: N801
+        """Numbers batches of a size once."""
+
+        def note(self, batch: int, score: int | None) -> None:
+            """Keep the number while there is a record that can be repeated."""
+            self.first = batch if self.index.batch == 1 else self.first
+            super().note(self.first, score)
+
+
+class ScoreRecorded(TritonTables):
+    """The score is part of the record."""
+
+    class kind(RecordedTable):  # noqa: N801
+        """Scores once."""
+
+        def note(self, batch: int, score: int | None) -> None:
+            """Keep the first one."""
+            self.first = score if self.index.batch == 1 else self.first
+            super().note(batch, self.first)
+
+
+class KeysRecorded(TritonTables):
+    """The keys are part of the record."""
+
+    class kind(RecordedTable):  # noqa: N801
+        """Asks once."""
+
+        def ask(self, record: Record, keys: Tensor) -> None:
+            """Leave the record as it is."""

@@ -1,0 +1,51 @@
+"""Kernels of a recorded lookup: those of `table_kernels`, with the numbers of the batch in the device's memory.
+
+A CUDA graph repeats a kernel with the arguments that it was recorded with, so what changes cannot be one. `numbers` has
+the number of the batch, and the score of its keys.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from falsifiers.recsys.reference.table_kernels import NUMBERS, insert_groups, start_rows, touch_groups
+
+__all__ = ["insert_recorded", "start_recorded", "touch_recorded"]
+
+
+@triton.jit(do_not_specialize=NUMBERS)
+def touch_recorded(  # type: ignore[no-untyped-def]
+    keys, groups, count: tl.int32, slots, fresh, starts, totals, digests, table_keys, scores, batches, newest,
+    buckets: tl.int64, numbers, counted: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """See `touch_groups`."""
+    touch_groups(
+        keys, groups, keys, count, slots, fresh, starts, totals, digests, table_keys, scores, batches, newest, buckets,
+        tl.load(numbers + 1), tl.load(numbers), False, counted, False, block,
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=NUMBERS)
+def insert_recorded(  # type: ignore[no-untyped-def]
+    new_keys, groups, count: tl.int32, slots, fresh, gone, starts, totals, digests, keys, scores, batches, size,
+    newest, buckets: tl.int64, numbers, counted: tl.constexpr, block: tl.constexpr, chunk: tl.constexpr,
+):  # fmt: skip
+    """See `insert_groups`."""
+    insert_groups(
+        new_keys, groups, count, slots, fresh, gone, starts, totals, digests, keys, scores, batches, size, newest,
+        buckets, tl.load(numbers + 1), tl.load(numbers), counted, False, block, chunk,
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=NUMBERS)
+def start_recorded(  # type: ignore[no-untyped-def]
+    rows_of, slots, fresh, keys, groups, newest, count: tl.int32, numbers, seed: tl.int64, spread,
+    width: tl.constexpr, dim: tl.constexpr, kind: tl.constexpr, parts: tl.constexpr, block: tl.constexpr,
+    columns: tl.constexpr,
+):  # fmt: skip
+    """See `start_rows`."""
+    start_rows(
+        rows_of, slots, fresh, keys, groups, newest, count, tl.load(numbers), seed, spread, width, dim, kind, parts,
+        block, columns,
+    )  # fmt: skip
