@@ -28,6 +28,7 @@ _DTYPES = ("bfloat16", "float16")
 def cases(parameters: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     """Draw cases of up to the parameters' `largest_batch`, `largest_length` and `largest_heads`."""
     longest = parameters["largest_length"]
+    edge = _edge(longest)
     return st.fixed_dictionaries(
         {
             "dtype": st.sampled_from(_DTYPES),
@@ -37,9 +38,9 @@ def cases(parameters: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
             "value_width": st.sampled_from(parameters["widths"]),
             "targets": st.sampled_from([None, 1, 2, 10]),
             "group": st.sampled_from([1, 2, 16, 256]),
-            "contextuals": st.sampled_from([None, 0, 2, 4]),
+            "contextuals": st.sampled_from([None, 0, 2, 4, 2 * edge + 1]),
             "window": st.sampled_from([0, 1, 3, longest // 4]),
-            "full": st.sampled_from([0, 1, 5]),
+            "full": st.sampled_from([0, 1, 5, edge + 1]),
             "causal": st.sampled_from([True, True, False]),
             "scaling": st.sampled_from([1.0, 0.5, 2.5]),
             "alpha": st.sampled_from([1.0, 0.6]),
@@ -56,9 +57,11 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     Each width with targets, contextuals, and an alpha and a scaling length of its own, where defects of a mask or a
     factor show; groups; no contextuals and none in any sequence; a window with and without rows that are free of it; no
-    mask but the sequences' ends; and sequences of no and of one row.
+    mask but the sequences' ends; sequences of no and of one row; one row alone; and contextual rows and free rows that
+    are one more than whole blocks.
     """
     longest, widths = parameters["largest_length"], parameters["widths"]
+    edge = _edge(longest)
     plain = {
         "lengths": [longest, longest // 2, 3], "heads": 1, "width": widths[0],
         "value_width": widths[0], "targets": 10, "group": 1, "contextuals": 4, "window": 0, "full": 0, "causal": True,
@@ -74,8 +77,16 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         {**plain, "causal": False, "contextuals": None, "targets": None},
         {**plain, "causal": False, "targets": 4, "contextuals": None, "window": 1},
         {**plain, "lengths": [0, 1, longest, 0], "targets": 1, "contextuals": None},
+        {**plain, "lengths": [1], "targets": None, "contextuals": None},
+        {**plain, "lengths": [longest], "targets": None, "contextuals": 2 * edge + 1},
+        {**plain, "lengths": [longest], "targets": None, "contextuals": None, "window": 1, "full": edge + 1},
     ]
     return [{**kind, "dtype": dtype} for kind in kinds for dtype in _DTYPES]
+
+
+def _edge(longest: int) -> int:
+    """Return the largest power of two up to a quarter of the longest sequence: a number of whole blocks."""
+    return 1 << (longest // 4).bit_length() - 1
 
 
 def question(case: Mapping[str, Any], device: str) -> Question:

@@ -142,8 +142,8 @@ def over_keys(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Write a block of rows of the output; with `gradient`, of the gradient of q.
 
-    `above` is the gradient of the output. The scale is 1 over the scaling length, or half of alpha times that.
-    `context_kind` is 0 for no contextuals, 1 for `context` in each sequence, 2 for the tensor `contextuals`.
+    `above` is the gradient of the output. The scale is 1 over the scaling length, or half of alpha times that. `pad` is
+    a power of two, at least the number of sequences, to begin with the longest of them; 0 to keep their order.
     """
     pair, place = _place(heads, batch, blocks, together)
     first = (blocks - 1 - place) * row_block

@@ -39,7 +39,7 @@ class Plan(NamedTuple):
 
 
 _WIDE, _TALL = Blocks(16, 32, 4, 1, tma=False), Blocks(32, 16, 4, 1, tma=False)
-_INTERPRETED = Plan(_TALL, _TALL, _WIDE)
+_INTERPRETED = Plan(_TALL._replace(merged=True, together=2), _TALL, _WIDE._replace(merged=True))
 
 
 def plan_for(width: int, value_width: int, max_seqlen: int, device: torch.device) -> Plan:
