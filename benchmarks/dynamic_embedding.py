@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.embedding_arms import Arm, Keys, Tables, lookups, shown, synchronize, turns, updates
+from benchmarks.embedding_arms import Keys, Tables, lookups, shown, synchronize, turns, updates
 from falsifiers.recsys.reference.dynamic_table import DynamicTable
 from harness.authoring.timing import interleave
 
@@ -85,7 +85,7 @@ def measure(tables: Tables, keys: Keys, given: argparse.Namespace) -> dict[str, 
     fit = 1 << max(4, (batch // 64).bit_length())
     scratch = DynamicTable(replace(tables.launched.recipe, buckets=fit, most_buckets=fit), tables.device)
     known = turns(keys.names[keys.rows])
-    arms: dict[str, Arm] = {
+    arms = {
         "new keys": lambda: scratch.touch(next(new)),
         "known keys": lambda: tables.launched.touch(next(known)),
     }
