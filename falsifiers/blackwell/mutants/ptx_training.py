@@ -24,6 +24,7 @@ from falsifiers.blackwell.reference.torch_backend import TorchBackend
 __all__ = [
     "AddsToGradient",
     "CompilesInAChildAtStart",
+    "CountsBeforeItsStart",
     "CountsOneTokenMore",
     "LeavesABlockOut",
     "LinearAboveTwo",
@@ -52,6 +53,14 @@ class LoadsFromElsewhere(Engine):
     @property
     def _elsewhere(self) -> Path:
         return self.setting.workspace / "left-by-an-earlier-run"
+
+
+class CountsBeforeItsStart(Engine):
+    """Reports a compilation before there is a cache that could compile, so that its count means nothing."""
+
+    def compilations(self) -> int:
+        """See `Engine`."""
+        return 1 if self.cache is None else super().compilations()
 
 
 class CompilesInAChildAtStart(Engine):

@@ -142,7 +142,8 @@ def _started(trial: Trial[ArchivedEngine]) -> tuple[TrainedModel, list[str]]:
     If the weights do not fit, that is measured as `failed_uploads`.
     """
     with watching_steps() as seen, trial.subject_fault():
-        trial.subject.compilations()  # answers before the start, too
+        if (count := trial.subject.compilations()) != 0:
+            raise ValueError(f"the engine has compiled {count} kernels before its start")
         try:
             model = trial.subject.start()
         except torch.OutOfMemoryError as error:
