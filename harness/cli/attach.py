@@ -12,6 +12,7 @@ from harness.base.vocabulary import ExitStatus
 from harness.cli.run import carry_out
 from harness.cli.run_options import RunOptions
 from harness.contract.project import Project
+from harness.running.slurm.detached import UnknownRunError, saved
 
 __all__ = ["command"]
 
@@ -27,8 +28,6 @@ def command(run: str | None, evidence: Path | None) -> ExitStatus:
     What the run has printed so far comes first. The reports and the exit status are those that `harness run` would have
     had. Ctrl-C leaves the jobs alone.
     """
-    from harness.running.slurm.detached import UnknownRunError, saved
-
     project = Project.find()
     try:
         found = saved(evidence or project.evidence, run)

@@ -8,7 +8,13 @@ import click
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli.key_options import signer_of
+from harness.evidence.attestation import AlreadySigned
+from harness.evidence.keys import KeyRefused
+from harness.evidence.signing import sign
+from harness.evidence.verification import find_bundles, no_folder
 from harness.report.columns import tell
+from harness.report.escaping import printable
+from harness.report.number_text import counted
 
 __all__ = ["command"]
 
@@ -33,12 +39,6 @@ def command(paths: tuple[Path, ...], key: Path) -> ExitStatus:
 
     Exit status: 0 every bundle is signed now; 2 one was refused; 3 there is none.
     """
-    from harness.evidence.attestation import AlreadySigned
-    from harness.evidence.keys import KeyRefused
-    from harness.evidence.signing import sign
-    from harness.evidence.verification import find_bundles, no_folder
-    from harness.report.escaping import printable
-
     signer = signer_of(key)
     for path in paths:
         if not path.is_dir():
@@ -49,15 +49,14 @@ def command(paths: tuple[Path, ...], key: Path) -> ExitStatus:
         try:
             sign(bundle, signer)
         except AlreadySigned:
-            tell(printable(f"signed already: {bundle}"))
+            tell(f"signed already: {bundle}")
         except (KeyRefused, OSError) as error:
             refused += 1
             why = (error.strerror if isinstance(error, OSError) else "") or error
-            tell(printable(f"not signed: {bundle}: {why}"), err=True)
+            tell(f"not signed: {bundle}: {why}", err=True)
         else:
-            tell(printable(f"signed: {bundle}"))
-    counted = f"{len(bundles)} bundle{'' if len(bundles) == 1 else 's'}"
-    tell(f"{counted}: {len(bundles) - refused} signed by {signer.public_key.keyid}")
+            tell(f"signed: {bundle}")
+    tell(f"{counted(len(bundles), 'bundle')}: {len(bundles) - refused} signed by {signer.public_key.keyid}")
     if not bundles:
         return ExitStatus.NOT_MEASURED
     return ExitStatus.REFUSED if refused else ExitStatus.PASS

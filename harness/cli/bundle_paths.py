@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.evidence.verification import find_bundles, no_folder
 from harness.report.columns import tell
 
 __all__ = ["BundlePaths", "evidence_option"]
@@ -34,8 +35,6 @@ class BundlePaths:
     @classmethod
     def find(cls, paths: Sequence[Path]) -> BundlePaths:
         """Find the bundles at or below each path."""
-        from harness.evidence.verification import find_bundles
-
         found = {path: find_bundles([path]) for path in paths if path.is_dir()}
         # No link is followed below a path, so only the path itself can lead elsewhere.
         bundles = dict[str, Path]()
@@ -54,13 +53,10 @@ class BundlePaths:
         Args:
             doing: what the command does, such as "verify".
         """
-        from harness.evidence.verification import no_folder
-        from harness.report.escaping import printable
-
         for path in self.no_folder:
-            tell(printable(f"{path}: {no_folder(path)}"), err=True)
+            tell(f"{path}: {no_folder(path)}", err=True)
         for path in self.without:
-            tell(f"{printable(str(path))}: nothing to {doing}: there is no bundle at or below it", err=True)
+            tell(f"{path}: nothing to {doing}: there is no bundle at or below it", err=True)
 
     def status(self, *, accepted: bool) -> ExitStatus:
         """Return the exit status.

@@ -6,7 +6,6 @@ import signal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,12 +13,14 @@ from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.parameter_options import checked_device, overrides
 from harness.contract import Contract
 from harness.contract.project import Project
-from harness.report.columns import tell
+from harness.evidence.seal import ClaimResult
+from harness.machine.host import probe
+from harness.report import reason_text
+from harness.report.columns import aligned, tell, terminal_width
+from harness.running import calibration_results
+from harness.running.compose import compose
+from harness.running.events import ClaimWaiting, Event
 from harness.running.request import RunRequest
-
-if TYPE_CHECKING:
-    from harness.evidence.seal import ClaimResult
-    from harness.running.events import Event
 
 __all__ = ["command"]
 
@@ -102,11 +103,6 @@ def _runs(project: Project, request: RunRequest, seeds: Iterable[int]) -> Iterat
     Raises:
         KeyboardInterrupt: the interrupted run is not among the results.
     """
-    from harness.machine.host import probe
-    from harness.report.escaping import printable
-    from harness.running.compose import compose
-    from harness.running.events import ClaimWaiting
-
     kept: list[ClaimResult] = []
 
     def keep(result: ClaimResult) -> Path:
@@ -115,7 +111,7 @@ def _runs(project: Project, request: RunRequest, seeds: Iterable[int]) -> Iterat
 
     def hear(event: Event) -> None:
         if isinstance(event, ClaimWaiting):
-            tell(printable(f"{event.id}: waiting for {', '.join(event.holders)}"), err=True)
+            tell(f"{event.id}: waiting for {', '.join(event.holders)}", err=True)
 
     runner = compose(project, probe(project.root), request, keep, hear, tell)
     for seed in seeds:
@@ -125,24 +121,17 @@ def _runs(project: Project, request: RunRequest, seeds: Iterable[int]) -> Iterat
 
 
 def _tell(result: ClaimResult) -> None:
-    from harness.report import reason_text
-    from harness.report.escaping import printable
-
     record = result.record
     told = f"{record.id} seed {record.seed}, {record.profile} profile: {record.verdict} {reason_text.of(record.reason)}"
-    tell(printable(told.rstrip()), err=True)
+    tell(told.rstrip(), err=True)
 
 
 def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
     """Print tables of rates, ratios and ranges."""
-    from harness.report.columns import aligned, terminal_width
-    from harness.report.escaping import printable
-    from harness.running import calibration_results
-
     width = terminal_width()
     profile = results[0].record.profile
     times = "1 run" if len(results) == 1 else f"{len(results)} runs"
-    tell(printable(f"{contract.id}: {times} of the {profile} profile on {results[0].record.device.name}"))
+    tell(f"{contract.id}: {times} of the {profile} profile on {results[0].record.device.name}")
     rates = [
         (one.trial, _share(one.as_declared, one.runs), "; ".join(one.violates) or "every clause")
         for one in calibration_results.rates(contract, results)
@@ -162,8 +151,6 @@ def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
 
 
 def _write(contract: Contract, results: Sequence[ClaimResult]) -> None:
-    from harness.running import calibration_results
-
     if any(result.record.verdict is not Verdict.PASS for result in results):
         tell(f"{contract.id}: nothing was written, because not every run passed", err=True)
         return

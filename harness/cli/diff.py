@@ -7,22 +7,22 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli.bundle_paths import evidence_option
 from harness.cli.history import need_pandas
-from harness.evidence.measurement_history import Shift
+from harness.contract.project import Project
+from harness.evidence import index, measurement_history
+from harness.evidence.difference import Change, Difference, DifferenceError, Moved, SeriesChange, compare
+from harness.evidence.index import Entry, read
+from harness.evidence.measurement_history import Noise, Shift, ran, series
+from harness.machine.paths import cache_folder
 from harness.report import noise_text, number_text
 from harness.report.columns import aligned, filled, tell, terminal_width
-
-if TYPE_CHECKING:
-    from harness.contract.project import Project
-    from harness.evidence.difference import Change, Difference, Moved, SeriesChange
-    from harness.evidence.index import Entry
-    from harness.evidence.measurement_history import Noise
+from harness.report.progress_line import progress_line
 
 __all__ = ["command"]
 
@@ -45,8 +45,6 @@ def command(runs: tuple[str, ...], evidence: Path | None, as_json: bool) -> Exit
     (see `harness history --help`). The exit status is 0 whatever changed.
     """
     need_pandas("harness diff")
-    from harness.contract.project import Project
-    from harness.evidence.difference import DifferenceError, compare
 
     if len(runs) > 2:
         raise click.UsageError("name two bundles, or one claim")
@@ -66,10 +64,6 @@ def command(runs: tuple[str, ...], evidence: Path | None, as_json: bool) -> Exit
 
 
 def _entries(place: Path, claim: str | None = None) -> tuple[Entry, ...]:
-    from harness.evidence.index import read
-    from harness.machine.paths import cache_folder
-    from harness.report.progress_line import progress_line
-
     with progress_line("indexing bundles") as watch:
         return read(place, claim, cache_folder(), watch).entries
 
@@ -86,8 +80,6 @@ def _bundle(run: str, place: Path | None) -> Path:
 
 
 def _newest_two(claim: str, place: Path | None, project: Project | None) -> tuple[Path, Path]:
-    from harness.evidence.measurement_history import ran, series
-
     if place is None or project is None:
         raise click.UsageError("name two bundles; a claim can be named inside its project only")
     entries = sorted(_entries(place, claim), key=lambda one: (one.when, one.run))
@@ -110,10 +102,6 @@ def _newest_two(claim: str, place: Path | None, project: Project | None) -> tupl
 
 def _noise(after: Path, place: Path | None) -> dict[str, Noise]:
     """Return the noise of the runs before B: those in the project's evidence, or beside B."""
-    from harness.evidence import index, measurement_history
-    from harness.machine.paths import cache_folder
-    from harness.report.progress_line import progress_line
-
     after = after.resolve()
     inside = place is not None and after.is_relative_to(place.resolve())
     where, cache = (place.resolve(), cache_folder()) if place and inside else (after.parent, None)

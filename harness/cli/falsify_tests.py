@@ -9,27 +9,32 @@ import tempfile
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from harness.authoring.faults import NotMeasured
+from harness.authoring.setting import Setting
 from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus, Verdict
 from harness.cli import run
 from harness.cli.duration import Duration
 from harness.cli.run_options import RunOptions
 from harness.contract import Contract
+from harness.contract.layout import laid_out
 from harness.contract.project import Project
+from harness.evidence.bundle import Bundle
+from harness.evidence.verified import verify
 from harness.report.columns import tell
-from harness.report.escaping import printable
+from harness.running.events import ClaimFinished, Event
 from harness.running.request import RunRequest
-
-if TYPE_CHECKING:
-    from harness.evidence.bundle import Bundle
-    from harness.running.events import Event
-    from harness.suite.contract import Asked
-    from harness.suite.ledger import Ledger
+from harness.suite.contract import LISTS, Asked, contract_of, faults_of
+from harness.suite.falsifier import EXECUTED, MUTANTS
+from harness.suite.ledger import Ledger, lines_of
+from harness.suite.session import of_project
+from harness.suite.survivors import MISSING
 
 __all__ = ["command"]
 
@@ -130,10 +135,6 @@ def _here() -> Project:
 
 def _inside(root: Path, paths: tuple[Path, ...]) -> list[str]:
     """Return the paths of code from the root."""
-    from importlib.util import find_spec
-
-    from harness.suite.survivors import MISSING
-
     if find_spec("cosmic_ray") is None:
         raise click.ClickException(MISSING)
     found = [path.absolute() for path in paths]
@@ -145,8 +146,6 @@ def _inside(root: Path, paths: tuple[Path, ...]) -> list[str]:
 
 def _performed(given: RunOptions, project: Project, request: RunRequest) -> ExitStatus:
     """Run the claim, and show every entry of what refutes it, and the survivors among the mutants."""
-    from harness.running.events import ClaimFinished
-
     bundles: list[Path] = []
 
     def keep(event: Event) -> None:
@@ -155,15 +154,12 @@ def _performed(given: RunOptions, project: Project, request: RunRequest) -> Exit
 
     status = run.perform(given, project, request, watch=keep)
     for line in (line for bundle in bundles for line in (*_entries(bundle), *_survivors(bundle))):
-        tell(printable(line), err=given.json_file == "-")
+        tell(line, err=given.json_file == "-")
     return status
 
 
 def _entries(bundle: Path) -> Iterator[str]:
     """Yield the entries of each list that has to be empty and is not."""
-    from harness.evidence.bundle import Bundle
-    from harness.suite.contract import LISTS
-
     for name, found in Bundle(bundle).observation.measurements.items():
         if name in LISTS and found:
             yield f"{name}:"
@@ -174,8 +170,6 @@ def _entries(bundle: Path) -> Iterator[str]:
 
 def _survivors(bundle: Path) -> Iterator[str]:
     """Yield the place of each survivor, the line there, and what it becomes."""
-    from harness.suite.falsifier import MUTANTS
-
     file = bundle / "artifacts" / MUTANTS
     diffs = file.read_text(encoding="utf-8").partition("\n\n")[2] if file.exists() else ""
     lines = [line for line in diffs.splitlines() if line and not line.startswith((" ", "---", "+++", "@@"))]
@@ -195,10 +189,6 @@ def _asked(
     project: Project, paths: tuple[str, ...], options: list[str], rounds: int, against: Path | None, folder: Path
 ) -> Asked:
     """Return what the suite is asked: to execute what an earlier run did, or its own first run."""
-    from harness.suite.contract import Asked
-    from harness.suite.falsifier import EXECUTED
-    from harness.suite.ledger import lines_of
-
     name = f"F-TESTS-{_name(project.root)}-001"
     if against is None:
         tell(f"first run of {' '.join(paths)}, for comparison", err=True)
@@ -227,10 +217,6 @@ def _name(root: Path) -> str:
 
 
 def _first_run(paths: tuple[str, ...], options: list[str], folder: Path) -> Ledger:
-    from harness.authoring.faults import NotMeasured
-    from harness.authoring.setting import Setting
-    from harness.suite.session import of_project
-
     try:
         return of_project(Setting({"paths": [*paths], "options": options}, "cpu", 0, folder, folder)).run()
     except NotMeasured as error:
@@ -239,9 +225,6 @@ def _first_run(paths: tuple[str, ...], options: list[str], folder: Path) -> Ledg
 
 def _earlier(path: Path, name: str) -> Bundle:
     """Return the bundle, or the newest PASS of this claim at or below the folder."""
-    from harness.evidence.bundle import Bundle
-    from harness.evidence.verified import verify
-
     passed = [Bundle(one.path) for one in verify(path) if one.sound and one.verdict is Verdict.PASS]
     found = [one for one in passed if one.record.id == name or one.path.resolve() == path.resolve()]
     if not found:
@@ -254,8 +237,6 @@ def _refused(text: str) -> click.BadParameter:
 
 
 def _contract(asked: Asked, project: Project, folder: Path) -> Contract:
-    from harness.suite.contract import contract_of, faults_of
-
     planted = faults_of(asked.tests, project.root)
     if not planted:
         raise click.ClickException(f"no test at {' '.join(asked.paths)} passes and asserts anything; nothing to judge")
@@ -266,9 +247,6 @@ def _contract(asked: Asked, project: Project, folder: Path) -> Contract:
 
 def _written(file: Path, asked: Asked, project: Project) -> ExitStatus:
     """Write a contract that states the cells and the assertions of the first run."""
-    from harness.contract.layout import laid_out
-    from harness.suite.contract import contract_of, faults_of
-
     stated = replace(asked, name=file.stem, exactly=True, checks=True)
     file.write_text(laid_out(contract_of(stated, faults_of(asked.tests, project.root))), encoding="utf-8")
     tell(f"wrote {file}; harness falsify-tests --contract {file} compares with it")

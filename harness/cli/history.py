@@ -11,14 +11,18 @@ import click
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli.bundle_paths import evidence_option
+from harness.contract.project import Project
+from harness.evidence import index, measurement_history
+from harness.evidence.measurement_history import Shift, newest_of_series
+from harness.evidence.repeats import Repeats, repeats
+from harness.machine.paths import cache_folder
 from harness.report import noise_text, number_text
 from harness.report.columns import aligned, filled, tell, terminal_width
-from harness.report.escaping import printable
+from harness.report.progress_line import progress_line
+from harness.report.status_table import unreadable_line
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from harness.evidence.repeats import Repeats
 
 __all__ = ["command", "need_pandas"]
 
@@ -50,12 +54,6 @@ def command(
     if as_json and as_csv:
         raise click.UsageError("choose one of --json and --csv")
     need_pandas("harness history")
-    from harness.contract.project import Project
-    from harness.evidence import index, measurement_history
-    from harness.evidence.repeats import repeats
-    from harness.machine.paths import cache_folder
-    from harness.report.progress_line import progress_line
-    from harness.report.status_table import unreadable_line
 
     project = Project.find()
     place = evidence or project.evidence
@@ -82,7 +80,7 @@ def command(
             tell(line)
         idle = sum(not measurement_history.ran(entry) for entry in entries)
         told = f"; {idle} measured nothing" if idle else ""
-        tell(f"{len(entries)} run{'' if len(entries) == 1 else 's'} of {identifier}{told}")
+        tell(f"{number_text.counted(len(entries), 'run')} of {identifier}{told}")
     return ExitStatus.PASS if entries else ExitStatus.NOT_MEASURED
 
 
@@ -94,13 +92,11 @@ def need_pandas(what: str) -> None:
 
 def _newest(table: pd.DataFrame, known: Sequence[Repeats]) -> Iterator[str]:
     """Yield how often the same code failed, and the newest value of each measurement, by series."""
-    from harness.evidence.measurement_history import newest_of_series
-
     for series, rows in newest_of_series(table).groupby("series", sort=False):
         of_series = table[table["series"] == series]
         first, last = of_series["started"].min(), of_series["started"].max()
         count = of_series["run"].nunique()
-        yield printable(f"{series}: {count} run{'' if count == 1 else 's'}, {first:%Y-%m-%d} to {last:%Y-%m-%d}")
+        yield f"{series}: {number_text.counted(count, 'run')}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"
         for place, one in enumerate(one for one in known if one.series == series):
             if one.is_flaky or place == 0:
                 yield _repeated(one)
@@ -118,7 +114,7 @@ def _repeated(one: Repeats) -> str:
     undecided = f", {one.undecided} undecided" if one.undecided else ""
     return (
         f"same code{', FLAKY' if one.is_flaky else ''}: "
-        f"{one.failed} of {runs} run{'' if runs == 1 else 's'} FAIL{undecided}, "
+        f"{one.failed} of {number_text.counted(runs, 'run')} FAIL{undecided}, "
         f"so {100 * low:.3g} % to {100 * high:.3g} % of runs (95 %), {one.first:%Y-%m-%d} to {one.last:%Y-%m-%d}"
     )
 
@@ -126,7 +122,7 @@ def _repeated(one: Repeats) -> str:
 def _runs(table: pd.DataFrame) -> Iterator[str]:
     """Yield every run of the chosen measurements, the oldest first."""
     for (series, name), rows in table.groupby(["series", "measurement"], sort=False):
-        yield printable(f"{name} on {series}")
+        yield f"{name} on {series}"
         cells = [
             (
                 f"{row['started']:%Y-%m-%d %H:%M}",
@@ -147,7 +143,5 @@ def _noise(row: Mapping[Hashable, Any]) -> str:
 
 
 def _shift(row: Mapping[Hashable, Any]) -> str:
-    from harness.evidence.measurement_history import Shift
-
     shift = Shift(row["shift"])
     return "" if shift is Shift.UNKNOWN else noise_text.shift(shift, row["earlier"])

@@ -82,7 +82,7 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
                 neither = "; it is not a program or library either, and holds no code for NVIDIA GPUs"
         if as_json:
             _print_json(_refusal(refused))
-        tell(f"harness: {printable(str(refused))}{neither}", err=True)
+        tell(f"harness: {refused}{neither}", err=True)
         return ExitStatus.REFUSED
     if as_json:
         _print_json(inspection.to_json() | ({"comparison": comparison.to_json()} if comparison else {}))
@@ -124,7 +124,7 @@ def _told_device_code(file: Path, as_json: bool) -> ExitStatus | None:
             tell(line)
     if inspection.cut_short is None:
         return ExitStatus.PASS
-    tell(f"harness: {printable(str(file))}: {inspection.cut_short}", err=True)
+    tell(f"harness: {file}: {inspection.cut_short}", err=True)
     return ExitStatus.REFUSED
 
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from harness.contract.project import Project
+from harness.evidence import attestation, verified
 from harness.evidence.findings import Code
+from harness.evidence.keys import KeyRefused, exposure, load_private
+from harness.evidence.seal import Attest
+from harness.evidence.verification import Against
 from harness.report.columns import tell
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner
-
-    from harness.contract.project import Project
-    from harness.evidence.seal import Attest
-    from harness.evidence.verification import Against
 
 __all__ = ["against", "attest_of", "signer_of", "trusted_key_option"]
 
@@ -37,9 +39,6 @@ def trusted_key_option(command: F) -> F:
 
 def against(trusted_keys: Sequence[Path], project: Project | None, refused: frozenset[Code] = frozenset()) -> Against:
     """Return what bundles are checked against (see `harness.evidence.verified`)."""
-    from harness.evidence import verified
-    from harness.evidence.keys import KeyRefused
-
     try:
         return verified.against(trusted_keys, project, refused)
     except KeyRefused as error:
@@ -48,15 +47,12 @@ def against(trusted_keys: Sequence[Path], project: Project | None, refused: froz
 
 def signer_of(key: Path) -> CryptoSigner:
     """Return the signer of a private key. Warn if others can read the file; refuse a key that cannot sign."""
-    from harness.evidence.keys import KeyRefused, exposure, load_private
-    from harness.report.escaping import printable
-
     try:
         signer = load_private(key)
     except KeyRefused as error:
         raise click.BadParameter(str(error), param_hint="--key") from error
     if exposed := exposure(key):
-        tell(printable(f"harness: {exposed}"), err=True)
+        tell(f"harness: {exposed}", err=True)
     return signer
 
 
@@ -64,8 +60,5 @@ def attest_of(key: Path | None) -> Attest | None:
     """Return what signs a bundle, or None without a key. A bad key refuses the run before the work."""
     if key is None:
         return None
-    from functools import partial
-
-    from harness.evidence import attestation
 
     return partial(attestation.attest, signer=signer_of(key))

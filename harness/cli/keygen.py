@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.evidence.keys import KeyRefused, generate
+from harness.machine.git import is_untracked
 from harness.report.columns import tell
 
 __all__ = ["command"]
@@ -20,9 +22,6 @@ def command(path: Path) -> ExitStatus:
     Nothing is overwritten. Sign with `harness run --key PATH` or `harness attest --key PATH`. Verify with
     `harness verify --trusted-key PATH.pub`.
     """
-    from harness.evidence.keys import KeyRefused, generate
-    from harness.machine.git import is_untracked
-
     try:
         key, public = generate(path)
     except KeyRefused as error:

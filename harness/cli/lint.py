@@ -11,20 +11,19 @@ from dataclasses import asdict
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from harness.base import strictjson
+from harness.base.schemas import Problem
 from harness.base.vocabulary import ExitStatus
+from harness.contract import Contract
 from harness.contract.project import Project
-from harness.evidence.isolation import Limits
+from harness.evidence.isolation import Limits, Stopped, isolated_all
+from harness.lint.linter import UNDECIDED, Severity, lint, undecided
 from harness.report.columns import tell
-
-if TYPE_CHECKING:
-    from harness.base.schemas import Problem
-    from harness.contract import Contract
-    from harness.evidence.isolation import Stopped
+from harness.report.number_text import counted
 
 __all__ = ["LIMITS", "command"]
 
@@ -81,8 +80,6 @@ def _reports(project: Project, files: list[Path]) -> Iterator[dict[str, Any]]:
 
 def _linted(project: Project, contracts: list[Contract]) -> Iterator[dict[str, Any]]:
     """Yield the state and the findings of each contract, each found in a process of its own within LIMITS."""
-    from harness.evidence.isolation import Stopped, isolated_all
-    from harness.lint.linter import UNDECIDED, Severity, lint
 
     def work(contract: Contract) -> bytes:
         tempfile.tempdir = folder  # a process that is stopped cannot remove its own files
@@ -111,8 +108,6 @@ def _is_ignored(project: Project, contract: Contract, finding: dict[str, Any]) -
 
 
 def _stopped(answer: Stopped) -> list[dict[str, Any]]:
-    from harness.lint.linter import undecided
-
     return [asdict(undecided(f"its check {answer}"))]
 
 
@@ -138,7 +133,4 @@ def _summary(reports: list[dict[str, Any]]) -> str:
     bad = states["refused"] + states["unsound"]
     count = len(reports)
     undecided = f", {states['undecided']} undecided" if states["undecided"] else ""
-    return (
-        f"{count} contract{'' if count == 1 else 's'}: {sound} sound, {bad} refused, {states['warnings']} with warnings"
-        f"{undecided}"
-    )
+    return f"{counted(count, 'contract')}: {sound} sound, {bad} refused, {states['warnings']} with warnings{undecided}"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli.bundle_paths import BundlePaths
-
-if TYPE_CHECKING:
-    from harness.evidence.findings import Verification
-    from harness.evidence.merging import LeftOut
+from harness.contract.project import Project
+from harness.evidence.findings import Code, Verification
+from harness.evidence.merging import LeftOut, merge
+from harness.report import finding_text
+from harness.report.columns import tell
+from harness.report.escaping import printable
+from harness.report.number_text import counted
+from harness.report.verdict_text import bundle_line
 
 __all__ = ["command"]
 
@@ -37,12 +40,6 @@ def command(paths: tuple[Path, ...], into: Path | None) -> ExitStatus:
 
     Exit status: 0 every bundle is there, 2 a bundle was left out or a DIR is no folder, 3 a DIR has no bundle.
     """
-    from harness.contract.project import Project
-    from harness.evidence.merging import merge
-    from harness.report.columns import tell
-    from harness.report.escaping import printable
-    from harness.report.verdict_text import bundle_line
-
     place = into or Project.find().evidence
     found = BundlePaths.find(paths)
     try:
@@ -51,34 +48,27 @@ def command(paths: tuple[Path, ...], into: Path | None) -> ExitStatus:
         where = error.filename or place
         raise click.ClickException(printable(f"nothing was merged: {where}: {error.strerror or error}")) from error
     for one in merged.new:
-        tell(printable(bundle_line(one)))
+        tell(bundle_line(one))
         _tell_clocks(one)
     for left in merged.left_out:
-        tell(printable(f"left out: {bundle_line(left.bundle)}"), "red")
-        tell(printable(f"  {_why(left)}"))
+        tell(f"left out: {bundle_line(left.bundle)}", "red")
+        tell(f"  {_why(left)}")
         _tell_clocks(left.bundle)
     found.tell("merge")
     count = len(merged.new)
     there = f", {len(merged.there)} already there and identical" if merged.there else ""
     left_out = f", {len(merged.left_out)} left out" if merged.left_out else ""
-    tell(printable(f"{count} bundle{'' if count == 1 else 's'} merged into {place}{there}{left_out}"))
+    tell(f"{counted(count, 'bundle')} merged into {place}{there}{left_out}")
     return found.status(accepted=not merged.left_out)
 
 
 def _tell_clocks(bundle: Verification) -> None:
-    from harness.evidence.findings import Code
-    from harness.report import finding_text
-    from harness.report.columns import tell
-    from harness.report.escaping import printable
-
     for remark in bundle.remarks:
         if remark.code is Code.CLOCK_AHEAD:
-            tell(printable(f"  {remark.code}: {finding_text.message(remark)}"))
+            tell(f"  {remark.code}: {finding_text.message(remark)}")
 
 
 def _why(left: LeftOut) -> str:
-    from harness.report import finding_text
-
     if left.other is None:
         first = left.bundle.findings[0]
         return f"unsound: {first}: {finding_text.message(first)}"

@@ -7,7 +7,10 @@ from pathlib import Path
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.evidence.packing import ArchiveError, NothingToPack, pack
+from harness.report import number_text
 from harness.report.columns import tell
+from harness.report.escaping import printable
 
 __all__ = ["command"]
 
@@ -25,14 +28,10 @@ def command(paths: tuple[Path, ...], output: Path) -> ExitStatus:
 
     Exit status: 0 packed, 2 refused, 3 there was no bundle to pack.
     """
-    from harness.evidence.packing import ArchiveError, NothingToPack, pack
-    from harness.report import number_text
-    from harness.report.escaping import printable
-
     try:
         packed = pack(paths, output)
     except NothingToPack as error:
-        tell(printable(f"harness: nothing was packed: {error}"), err=True)
+        tell(f"harness: nothing was packed: {error}", err=True)
         return ExitStatus.NOT_MEASURED
     except ArchiveError as error:
         raise click.ClickException(printable(f"nothing was packed: {error}")) from error
@@ -40,9 +39,9 @@ def command(paths: tuple[Path, ...], output: Path) -> ExitStatus:
         where = error.filename or output
         raise click.ClickException(printable(f"nothing was packed: {where}: {error.strerror or error}")) from error
     for one in packed.bundles:
-        tell(printable(f"{one.verdict}  {one.issue}/{one.id}/{one.run}"))
+        tell(f"{one.verdict}  {one.issue}/{one.id}/{one.run}")
     count = len(packed.bundles)
-    bundles = f"{count} bundle{'' if count == 1 else 's'}"
-    tell(printable(f"{bundles}, {packed.files} files, {number_text.binary(packed.size)}: {output}"))
+    bundles = number_text.counted(count, "bundle")
+    tell(f"{bundles}, {packed.files} files, {number_text.binary(packed.size)}: {output}")
     tell(f"sha256 {packed.sha256}")
     return ExitStatus.PASS

@@ -7,18 +7,21 @@ import signal
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from harness.base import regular_file, strictjson
 from harness.base.vocabulary import ExitStatus
 from harness.cli.duration import Duration
 from harness.cli.parameter_options import checked_device, overrides
 from harness.contract.project import Project
-from harness.report.columns import tell
-
-if TYPE_CHECKING:
-    from harness.running.planting.results import Planted, Planting
+from harness.machine.host import probe
+from harness.machine.paths import made_cache_folder
+from harness.report.columns import tell, terminal_width
+from harness.report.planting_text import listing, planting_lines, told
+from harness.running.planting.campaign import Campaign, Sample
+from harness.running.planting.results import Planted, Planting
+from harness.running.planting.summary import Summary, as_json, survivors, written
 
 __all__ = ["command"]
 
@@ -97,13 +100,6 @@ def command(
     device, changed = checked_device(device), overrides(parameters, contracts)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
-    from harness.base import regular_file, strictjson
-    from harness.machine.host import probe
-    from harness.machine.paths import made_cache_folder
-    from harness.report.planting_text import told
-    from harness.running.planting.campaign import Campaign, Sample
-    from harness.running.planting.summary import survivors
-
     until = time.monotonic() + budget
     try:
         only = None if again is None else survivors(strictjson.loads(regular_file.read(again)))
@@ -120,10 +116,6 @@ def command(
 
 
 def _reported(planting: Planting, seed: int, is_listing: bool, json_file: str | None) -> ExitStatus:
-    from harness.report.columns import terminal_width
-    from harness.report.planting_text import listing, planting_lines
-    from harness.running.planting.summary import Summary, as_json, written
-
     summary = Summary(planting)
     if json_file is not None:
         with click.open_file(json_file, "w", encoding="utf-8") as file:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus, Outcome
+from harness.cli.parameter_options import checked_device
+from harness.cli.subject import checked_subject
+from harness.contract.clauses import ClauseResult
+from harness.contract.project import Project
+from harness.execution.lease import Holder, WaitInterrupted, named
+from harness.machine.host import probe
+from harness.report import bound_text, number_text, reason_text
 from harness.report.columns import tell
-
-if TYPE_CHECKING:
-    from harness.contract.clauses import ClauseResult
-    from harness.execution.lease import Holder
-    from harness.running.case_replay import Replay, Sealed
+from harness.running.case_replay import Replay, ReplayRefused, Sealed, open_bundle, replay
+from harness.running.request import RunRequest
 
 __all__ = ["command"]
 
@@ -35,15 +40,6 @@ def command(
     Exit status: 1 if the case still refutes the claim; 0 if it no longer does; 2 if the bundle is unsound or has no
     counterexample, or if the claim changed too much; 3 if the case cannot run here; 130 if interrupted.
     """
-    from harness.cli.parameter_options import checked_device
-    from harness.cli.subject import checked_subject
-    from harness.contract.project import Project
-    from harness.execution.lease import WaitInterrupted
-    from harness.machine.host import probe
-    from harness.report.escaping import printable
-    from harness.running.case_replay import ReplayRefused, open_bundle, replay
-    from harness.running.request import RunRequest
-
     project = Project.find()
     request = RunRequest(
         profile=profile or "auto", device=checked_device(device), subject=checked_subject(subject, project)
@@ -52,7 +48,7 @@ def command(
         sealed = open_bundle(bundle, mutant)
         found = replay(sealed, project, probe(project.root), request, _waiting)
     except WaitInterrupted as interrupted:
-        tell(printable(f"harness: {interrupted}"), err=True)
+        tell(f"harness: {interrupted}", err=True)
         return ExitStatus.INTERRUPTED
     except ReplayRefused as error:
         raise click.ClickException(str(error)) from error
@@ -65,16 +61,10 @@ def command(
 
 
 def _waiting(holders: tuple[Holder, ...]) -> None:
-    from harness.execution.lease import named
-    from harness.report.escaping import printable
-
-    tell(printable(f"waiting for {', '.join(named(holders))}"), err=True)
+    tell(f"waiting for {', '.join(named(holders))}", err=True)
 
 
 def _show(sealed: Sealed, found: Replay) -> None:
-    from harness.base import strictjson
-    from harness.report.escaping import printable
-
     case, record = sealed.counterexample, sealed.record
     lines = [
         f"{record.id}  {record.title}",
@@ -85,7 +75,7 @@ def _show(sealed: Sealed, found: Replay) -> None:
         f"  {_CONCLUSIONS[found.outcome]}",
     ]
     for line in lines:
-        tell(printable(line))
+        tell(line)
 
 
 _CONCLUSIONS = {
@@ -96,17 +86,12 @@ _CONCLUSIONS = {
 
 
 def _line(clause: ClauseResult) -> str:
-    from harness.report import bound_text, number_text, reason_text
-
     bound = bound_text.of(clause.bound, clause.unit)
     parts = [f"{clause.outcome:<12}", clause.id, number_text.value(clause.value, clause.unit), bound]
     return "  ".join(parts) + (f"  ({reason_text.of(clause.reason)})" if clause.reason else "")
 
 
 def _print_json(sealed: Sealed, found: Replay) -> None:
-    from harness.base import strictjson
-    from harness.report import reason_text
-
     document: dict[str, Any] = {
         "format": 1,
         "id": sealed.record.id,

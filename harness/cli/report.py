@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli.bundle_paths import BundlePaths
 from harness.cli.key_options import against, trusted_key_option
+from harness.contract.project import Project
+from harness.evidence.findings import Verification
+from harness.evidence.verification import Against, verify_all
+from harness.report.atomic_file import write_file
+from harness.report.bundle_results import BundleResult, bundle_results
 from harness.report.columns import tell
-
-if TYPE_CHECKING:
-    from harness.contract.project import Project
-    from harness.evidence.findings import Verification
-    from harness.evidence.verification import Against
-    from harness.report.bundle_results import BundleResult
+from harness.report.number_text import counted
+from harness.report.progress_line import progress_line
 
 __all__ = ["command"]
 
+_WRITERS = {"markdown": "render", "ctrf": "render", "junit": "report", "sarif": "render"}
+"""The modules that write one text, and their functions."""
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 
 
@@ -56,10 +58,6 @@ def command(
     Verdicts do not change the exit status. It is 2 if a bundle is unsound or not accepted, or a PATH is not a folder;
     else 3 if a PATH has no bundle below it; else 0. The report is written in any case.
     """
-    from harness.contract.project import Project
-    from harness.evidence.verification import verify_all
-    from harness.report.progress_line import progress_line
-
     files = {"markdown": markdown, "ctrf": ctrf, "junit": junit, "sarif": sarif}
     targets = {name: target for name, target in files.items() if target is not None}
     if html is None and not targets and not step_summary:
@@ -87,8 +85,6 @@ def command(
 
 def _prepare(folder: Path) -> None:
     """Refuse a folder that cannot take the pages, before any bundle is verified."""
-    if importlib.util.find_spec("jinja2") is None:
-        raise click.UsageError("pages need jinja2, which is not installed: pip install jinja2")
     from harness.report.html import site
 
     try:
@@ -101,7 +97,6 @@ def _html(
     verifications: Sequence[Verification], folder: Path, asked: Against, project: Project | None, *, err: bool
 ) -> None:
     from harness.report.html import site
-    from harness.report.progress_line import progress_line
 
     try:
         with progress_line("writing pages") as watch:
@@ -114,13 +109,11 @@ def _html(
 def _files(
     verifications: Sequence[Verification], targets: dict[str, Path], summary: Path | None, project: Project | None
 ) -> None:
-    from harness.report.atomic_file import write_file
-    from harness.report.bundle_results import bundle_results
-
     results = bundle_results(verifications, project)
     quiet = Path("-") in targets.values()
     for name, target in targets.items():
-        text = _writer(name)(results)
+        write = getattr(import_module(f"harness.report.{name}"), _WRITERS[name])  # imported only where it is asked for
+        text = write(results)
         if target == Path("-"):
             click.echo(text, nl=False)
             continue
@@ -131,25 +124,6 @@ def _files(
         tell(_counted(verifications, target), err=quiet)
     if summary is not None:
         _append(results, summary)
-
-
-def _writer(name: str) -> Callable[[Sequence[BundleResult]], str]:
-    """Return the function that writes a format. Its module is imported only now."""
-    if name == "markdown":
-        from harness.report.markdown import render as render_markdown
-
-        return render_markdown
-    if name == "ctrf":
-        from harness.report.ctrf import render as render_ctrf
-
-        return render_ctrf
-    if name == "sarif":
-        from harness.report.sarif import render as render_sarif
-
-        return render_sarif
-    from harness.report.junit import report as render_junit
-
-    return render_junit
 
 
 def _step_summary() -> Path:
@@ -176,13 +150,5 @@ def _append(results: Sequence[BundleResult], summary: Path) -> None:
 def _counted(verifications: Sequence[Verification], written: Path) -> str:
     count, unsound = len(verifications), sum(not one.sound for one in verifications)
     refused = sum(bool(one.refused) for one in verifications if one.sound)
-    told = (
-        f"{count} bundle{'' if count == 1 else 's'}, {unsound} unsound{f', {refused} not accepted' if refused else ''}"
-    )
-    return f"{told}: {_plain(written)}"
-
-
-def _plain(path: Path) -> str:
-    from harness.report.escaping import printable
-
-    return printable(str(path))
+    told = f"{counted(count, 'bundle')}, {unsound} unsound{f', {refused} not accepted' if refused else ''}"
+    return f"{told}: {written}"

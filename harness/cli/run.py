@@ -140,7 +140,6 @@ def _sealer(request: RunRequest, project: Project) -> Sealer:
 def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due:
     """Return which claims are due, and print them on stdout, or on stderr. An unreadable bundle refuses the run."""
     from harness.report import due_text
-    from harness.report.escaping import printable
     from harness.report.progress_line import progress_line
     from harness.report.status_table import unreadable_line
     from harness.running.due import due
@@ -155,7 +154,7 @@ def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due
             "(git checkout -- PATH if they are committed), or move them out of the evidence folder"
         )
     for line in due_text.lines(selection):
-        tell(printable(line), err=err)
+        tell(line, err=err)
     return selection
 
 

@@ -10,6 +10,7 @@ import click
 from harness.base.vocabulary import ExitStatus
 from harness.contract.project import Project
 from harness.report.columns import tell
+from harness.running.slurm.detached import saved_runs
 
 __all__ = ["command"]
 
@@ -23,8 +24,6 @@ def command(evidence: Path | None) -> ExitStatus:
 
     Behind each is how many claims have which verdict, and the state of the jobs of the others.
     """
-    from harness.running.slurm.detached import saved_runs
-
     for run in saved_runs(evidence or Project.find().evidence):
         counts = Counter(task.verdict() or task.state() for task in run.tasks().values())
         tell(f"{run.name}  {', '.join(f'{count} {what}' for what, count in sorted(counts.items()))}")

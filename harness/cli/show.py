@@ -17,6 +17,8 @@ from harness.contract import Contract, Profile
 from harness.contract.clauses import SchemaClause
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.project import Project
+from harness.evidence.index import read  # imports SQLite
+from harness.evidence.past_runs import whole_runs
 from harness.external.choice import External, Kind
 from harness.machine.host import Host, probe
 from harness.machine.requirements import Requirements, shortfalls
@@ -107,9 +109,6 @@ def _last(contract: Contract, project: Project) -> dict[str, str]:
 
     Runs with other parameters and interrupted runs do not count.
     """
-    from harness.evidence.index import read  # imports SQLite
-    from harness.evidence.past_runs import whole_runs
-
     told: dict[str, str] = {}
     for entry in whole_runs(read(project.evidence, contract.id).entries):
         if entry.subject == contract.subject:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli.bundle_paths import evidence_option
-from harness.report.columns import tell
-
-if TYPE_CHECKING:
-    from harness.evidence.claim_status import ClaimStatus
-    from harness.evidence.survey import Gaps
+from harness.contract.mentions import mentions
+from harness.contract.project import Project
+from harness.evidence.claim_status import ClaimStatus
+from harness.evidence.survey import Gaps, Survey, gaps
+from harness.report import status_table as report
+from harness.report.columns import STATUS_COLOURS, tell, terminal_width
+from harness.report.progress_line import progress_line
 
 __all__ = ["command"]
 
@@ -86,13 +87,6 @@ def command(
     Exit status: 1 if --fail-on names falsified and a claim is FALSIFIED; else 3 if anything else that --fail-on names
     is found; 2 if a contract cannot be read or a bundle is not believed; 3 if there is no claim; else 0.
     """
-    from harness.contract.mentions import mentions
-    from harness.contract.project import Project
-    from harness.evidence.survey import Survey, gaps
-    from harness.report import status_table as report
-    from harness.report.columns import tell
-    from harness.report.progress_line import progress_line
-
     if as_json and as_markdown:
         raise click.UsageError("choose one of --json and --markdown")
     project = Project.find()
@@ -131,17 +125,12 @@ def command(
 
 
 def _show(claims: Sequence[ClaimStatus], found: Gaps, verbose: bool) -> None:
-    from harness.report import status_table as report
-    from harness.report.columns import STATUS_COLOURS, tell, terminal_width
-
     for line, status in report.lines(claims, found, terminal_width(), verbose):
         tell(line, STATUS_COLOURS[status] if status else "", word=status or "")
 
 
 def _filtered(claims: Sequence[ClaimStatus], found: Gaps, only: frozenset[str]) -> tuple[list[ClaimStatus], Gaps]:
     """Return the claims and gaps that these words name. Contracts that cannot be run always stay."""
-    from harness.evidence.survey import Gaps
-
     chosen = [claim for claim in claims if claim.status.lower() in only]
     shown = {claim.id for claim in chosen}
     kept = Gaps(

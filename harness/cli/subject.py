@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,9 +20,8 @@ from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.installed import claims_roots, or_installed, root_of
 from harness.contract.project import Project
 from harness.external.choice import External, Kind
-
-if TYPE_CHECKING:
-    from harness.external.trainer_file import Trainer
+from harness.external.function_parameters import own_parameters
+from harness.external.trainer_file import GIVEN, Trainer, TrainerError, load, unknown
 
 __all__ = ["Chosen", "checked_subject", "choose"]
 
@@ -60,7 +59,6 @@ def choose(text: str | None, settings: Sequence[str], contracts: Sequence[Contra
         return _in_process(file, settings, contracts, project)
     if kind == Kind.FILE:
         return _judged_file(file, settings, contracts, project)
-    from harness.external.trainer_file import TrainerError, load
 
     path = _file(Kind(kind), file, project)
     try:
@@ -120,8 +118,6 @@ def _file(kind: Kind, file: str, project: Project) -> Path:
 
 def _in_process(entry_point: str, settings: Sequence[str], contracts: Sequence[Contract], project: Project) -> Chosen:
     """Return a function that builds a Trainer, and the parameters. Nothing is imported."""
-    from harness.external.function_parameters import own_parameters
-
     module, _, name = entry_point.partition(":")
     if not (module and name):
         raise _refused(f"name the function that returns a Trainer: --subject {Kind.HF}:{Kind.HF.value_named}")
@@ -247,8 +243,6 @@ def _sources(trainer: Trainer, path: Path, project: Project) -> dict[str, str]:
 
 def _check(external: External, trainer: Trainer, contract: Contract, changed: dict[str, Any], project: Project) -> None:
     """Refuse a claim without an adapter for the subject, and a command with parameters that have no value."""
-    from harness.external.trainer_file import GIVEN, unknown
-
     if not _takes(contract, external, project):
         raise _refused(_no_adapter(contract, external, project))
     for profile in contract.profiles.values():

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import click
 
+from harness.authoring.faults import NotMeasured
 from harness.base.vocabulary import ExitStatus
 from harness.contract.installed import or_installed
+from harness.external.file_check import check_log, check_run
+from harness.external.trainer_file import load
 from harness.report.columns import tell
+from harness.report.trainer_check_text import lines
 
 __all__ = ["command"]
 
@@ -32,11 +36,6 @@ def check(file: Path, folder: Path | None, log: Path | None, parameters: Sequenc
     Nothing is run and nothing is judged. Exit status: 0 if the file is valid and matches, 1 if something that a claim
     needs is not matched, 2 if the file or an option is refused.
     """
-    from harness.authoring.faults import NotMeasured
-    from harness.external.file_check import check_log, check_run
-    from harness.external.trainer_file import load
-    from harness.report.trainer_check_text import lines
-
     if folder is not None and log is not None:
         raise click.UsageError("--run has logs of its own; name either --run or --log")
     if folder is not None and not folder.is_dir():

@@ -8,7 +8,12 @@ from pathlib import Path
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.evidence.packing import ArchiveError
+from harness.evidence.unpacking import unpack
 from harness.report.columns import tell
+from harness.report.escaping import printable
+from harness.report.number_text import counted
+from harness.report.verdict_text import bundle_line
 
 __all__ = ["command"]
 
@@ -32,11 +37,6 @@ def command(archive: Path, into: Path) -> ExitStatus:
 
     Exit status: 0 every bundle is there, 2 refused.
     """
-    from harness.evidence.packing import ArchiveError
-    from harness.evidence.unpacking import unpack
-    from harness.report.escaping import printable
-    from harness.report.verdict_text import bundle_line
-
     try:
         bundles = unpack(archive, into)
     except ArchiveError as error:
@@ -46,11 +46,11 @@ def command(archive: Path, into: Path) -> ExitStatus:
         raise click.ClickException(printable(f"nothing was unpacked: {where}: {error.strerror or error}")) from error
     for unpacked in bundles:
         before = "" if unpacked.is_new else "  already there, identical"
-        tell(printable(f"{bundle_line(unpacked.bundle)}{before}"))
+        tell(f"{bundle_line(unpacked.bundle)}{before}")
     new = sum(unpacked.is_new for unpacked in bundles)
     there = f", {len(bundles) - new} already there and identical" if new < len(bundles) else ""
     sound = "all" if len(bundles) > 1 else "it is"
-    tell(f"{new} bundle{'' if new == 1 else 's'} unpacked{there}, {sound} sound")
+    tell(f"{counted(new, 'bundle')} unpacked{there}, {sound} sound")
     below = shlex.quote(printable(str(into)))
     tell(f"what narrows them: harness verify {below}; as pages: harness report {below} --html DIR")
     return ExitStatus.PASS

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus, Verdict
 from harness.cli.bundle_paths import BundlePaths
 from harness.cli.key_options import against, trusted_key_option
-from harness.evidence.findings import NOT_ACCEPTED, Code, Severity
-
-if TYPE_CHECKING:
-    from harness.evidence.findings import Verification
+from harness.contract.project import Project
+from harness.evidence.findings import NOT_ACCEPTED, Code, Severity, Verification
+from harness.evidence.verification import verify_all
+from harness.report import finding_text
+from harness.report.columns import tell
+from harness.report.number_text import counted
+from harness.report.progress_line import progress_line
+from harness.report.verdict_text import bundle_totals
+from harness.report.verified_text import verified_lines
 
 __all__ = ["command"]
 
@@ -54,12 +61,6 @@ def command(
     Verdicts do not change the exit status: a bundle that says FAIL can be sound. It is 2 if a bundle is unsound,
     unfinished or not accepted, or a PATH is not a folder; else 3 if a PATH has no bundle below it; else 0.
     """
-    from harness.contract.project import Project
-    from harness.evidence.verification import verify_all
-    from harness.report.columns import tell
-    from harness.report.progress_line import progress_line
-    from harness.report.verified_text import verified_lines
-
     asked = against(trusted_keys, Project.around(), _codes(fail_on))
     if asked.refused & _PROJECT and asked.state is None:
         needs = min(asked.refused & _PROJECT)
@@ -76,7 +77,7 @@ def command(
         for line, style in verified_lines(verifications, verbose):
             tell(line, style)
         found.tell("verify")
-        tell(_counted(verifications))
+        tell(f"{counted(len(verifications), 'bundle')}: {bundle_totals(verifications)}")
         if asked.state is None and verifications:
             tell("staleness was not checked, because this folder belongs to no project")
     return found.status(accepted=all(one.accepted for one in verifications))
@@ -94,19 +95,7 @@ def _codes(texts: Sequence[str]) -> frozenset[Code]:
     return frozenset(_REMARKS[name] for name in names)
 
 
-def _counted(verifications: Sequence[Verification]) -> str:
-    from harness.report.verdict_text import bundle_totals
-
-    total = len(verifications)
-    return f"{total} bundle{'' if total == 1 else 's'}: {bundle_totals(verifications)}"
-
-
 def _print_json(verifications: Sequence[Verification], found: BundlePaths) -> None:
-    import json
-
-    from harness.base import strictjson
-    from harness.report import finding_text
-
     sound = [one for one in verifications if one.sound]
     document: dict[str, Any] = {
         "format": 1,

@@ -9,6 +9,7 @@ from harness.base.vocabulary import Verdict
 from harness.evidence.claim_status import Cell, Note, Why
 from harness.evidence.findings import Finding
 from harness.report import finding_text, reason_text
+from harness.report.number_text import counted
 from harness.running.due import Because, Due
 from harness.running.events import ClaimPassedOver
 
@@ -44,7 +45,7 @@ def lines(found: Due) -> Iterator[str]:
         yield f"not for this machine: {contract.id}: {why}"
     total = len(found.due) + len(found.covered) + len(found.falsified) + len(found.elsewhere)
     counts = f"{len(found.covered) + len(found.falsified)} covered, {len(found.elsewhere)} not for this machine"
-    claims = f"{total} claim{'' if total == 1 else 's'}"
+    claims = counted(total, "claim")
     nothing = "" if found.due else "nothing is stale: "
     yield f"{nothing}{claims}: {len(found.due)} due, {counts}"
 

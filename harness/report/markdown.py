@@ -94,12 +94,8 @@ def _heading(bundles: Sequence[BundleResult]) -> str:
 
 def _denominator(bundles: Sequence[BundleResult]) -> str:
     claims = len({bundle.name for bundle in bundles})
-    of = f"{len(bundles)} bundle{_s(len(bundles))} of {claims} claim{_s(claims)}"
+    of = f"{number_text.counted(len(bundles), 'bundle')} of {number_text.counted(claims, 'claim')}"
     return f"{of}: {bundle_totals([bundle.verification for bundle in bundles])}."
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
 
 
 def _row(bundle: BundleResult) -> str:

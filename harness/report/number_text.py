@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.base.strictjson import JsonObject
 
-__all__ = ["binary", "duration", "rough", "value"]
+__all__ = ["binary", "counted", "duration", "rough", "value"]
 
 
 def value(measured: Any, unit: str = "") -> str:
@@ -60,6 +60,11 @@ def _reads_as_another(text: str) -> bool:
     except ValueError:
         return False
     return len(text) <= 60
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a number of things, such as 1 bundle or 2 bundles."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def binary(count: float) -> str:

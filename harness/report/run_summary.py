@@ -89,4 +89,4 @@ def totals_text(declared: int, verdicts: list[str], seconds: float | None = None
     """Return the last line of every summary: how many claims were declared, and their verdicts."""
     counts = ", ".join(f"{verdicts.count(name)} {name}" for name in ("PASS", "FAIL", "NOT_MEASURED", "VOID"))
     took = "" if seconds is None else f", in {number_text.duration(seconds)}"
-    return f"{declared} claim{'s' if declared != 1 else ''} declared, {len(verdicts)} evaluated: {counts}{took}"
+    return f"{number_text.counted(declared, 'claim')} declared, {len(verdicts)} evaluated: {counts}{took}"

@@ -210,7 +210,7 @@ def _clauses(event: ClaimFinished, verbose: bool, width: int | None) -> Iterator
         yield head, "dim"
         yield from ((line, "") for line in lines)
     if hidden := len(passed) - len(shown):
-        yield f"  {'and ' if shown else ''}{_count(hidden, 'clause')} PASS (-v shows them)", "dim"
+        yield f"  {'and ' if shown else ''}{number_text.counted(hidden, 'clause')} PASS (-v shows them)", "dim"
 
 
 def _unmeasured(clauses: Sequence[ClauseResult], reason: Reason | None, verbose: bool) -> Iterator[Line]:
@@ -228,10 +228,8 @@ def _unmeasured(clauses: Sequence[ClauseResult], reason: Reason | None, verbose:
         groups.setdefault(why, []).append(f"{clause.id} ({bound})" if (bound := undecided(clause)) else clause.id)
     for why, names in sorted(groups.items(), key=lambda group: bool(group[0])):
         if not (why or has_ended or verbose):
-            yield (
-                f"  {_count(len(names), 'clause')} not measured{' for this reason' if known else ''} (-v lists them)",
-                colour,
-            )
+            count, why_not = number_text.counted(len(names), "clause"), " for this reason" if known else ""
+            yield f"  {count} not measured{why_not} (-v lists them)", colour
             continue
         shown = ", ".join(names if verbose else names[:3])
         more = "" if verbose or len(names) <= 3 else f" and {len(names) - 3} more"
@@ -262,10 +260,6 @@ def _sentence(clause: ClauseResult) -> str:
     if reason is None or (reason.code is ReasonCode.VIOLATED and reason.bound is not None):
         return ""
     return reason_text.of(reason)
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def unjudged_text(record: Record) -> str:

@@ -61,7 +61,7 @@ def _short(claim: ClaimStatus) -> str:
     place = next(str(device) for device, one in claim.cells.items() if one is cell)
     why = due_text.of_cell(cell)
     aside = sum(len(one.set_aside) for one in claim.cells.values())
-    beside = f"{aside} FAIL{'' if aside == 1 else 's'} set aside" if aside else ""
+    beside = f"{number_text.counted(aside, 'FAIL')} set aside" if aside else ""
     return "; ".join(filter(None, (f"{place}{f', {why}' if why else ''}" if cell.bundles else "never run", beside)))
 
 
@@ -93,7 +93,7 @@ def totals(claims: Iterable[ClaimStatus]) -> str:
     """Return the last line: the number of claims, by status."""
     count = Counter(claim.status for claim in claims)
     total = sum(count.values())
-    return f"{total} claim{'' if total == 1 else 's'}: " + ", ".join(f"{count[one]} {one}" for one in Status)
+    return f"{number_text.counted(total, 'claim')}: " + ", ".join(f"{count[one]} {one}" for one in Status)
 
 
 def page(claims: Sequence[ClaimStatus], gaps: Gaps, root: Path) -> str:
@@ -173,7 +173,7 @@ def _gap_lists(gaps: Gaps) -> Iterator[tuple[str, list[str]]]:
         ("mutants that no run has killed", [f"{name}: {', '.join(ids)}" for name, ids in gaps.never_killed.items()]),
         (
             "evidence of claims without a contract",
-            [f"{name}: {count} bundle{'' if count == 1 else 's'}" for name, count in gaps.orphaned.items()],
+            [f"{name}: {number_text.counted(count, 'bundle')}" for name, count in gaps.orphaned.items()],
         ),
         (
             "claims in quarantine",

@@ -149,7 +149,7 @@ def statement(record: Record, verification: Verification, remarked: Collection[C
     if verification.standing == UNSOUND:
         found = len(verification.findings)
         return (
-            f"This bundle is not sound: {found} finding{'s' if found > 1 else ''}. "
+            f"This bundle is not sound: {number_text.counted(found, 'finding')}. "
             f"It says {record.verdict}; do not rely on anything that it says."
         )
     if verification.standing == NOT_ACCEPTED:
@@ -159,7 +159,7 @@ def statement(record: Record, verification: Verification, remarked: Collection[C
     of = _other_than_the_claim(record, remarked)
     sentence = f"{of}: {said}" if of else f"{about}{said}"
     left = (
-        f" {len(record.unjudged)} clause{'s' if len(record.unjudged) > 1 else ''} not judged: {record.left_out}."
+        f" {number_text.counted(len(record.unjudged), 'clause')} not judged: {record.left_out}."
         if record.unjudged
         else ""
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from harness.base.vocabulary import Verdict
 from harness.evidence.findings import Finding, Verification
 from harness.report import finding_text
+from harness.report.number_text import counted
 from harness.report.run_text import COLOURS, Line
 from harness.report.verdict_text import IMPORTANCE, bundle_line
 
@@ -67,7 +68,7 @@ def _remarks(verifications: Sequence[Verification]) -> Iterator[Line]:
     total = len(verifications)
     for code, messages in sorted(codes.items(), key=lambda item: IMPORTANCE.index(item[0])):
         count = sum(map(len, messages.values()))
-        number = f"all {total} bundles" if count == total else f"{count} bundle{'' if count == 1 else 's'}"
+        number = f"all {total} bundles" if count == total else counted(count, "bundle")
         ordered = sorted(messages.items(), key=lambda item: -len(item[1]))
         if len(ordered) == 1:
             yield f"  {code}, {number}: {ordered[0][0]}{_of(ordered[0][1], total)}", ""

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from junitparser import JUnitXml
-from syrupy.assertion import SnapshotAssertion
 
 from tests.cli.folders import contents
-from tests.cli.harness_command import complaint, environment, harness
-from tests.contracts import healthy, write_project
+from tests.cli.harness_command import harness
+from tests.contracts import healthy
 from tests.evidence.factory import sealed, tamper
 
 
@@ -146,17 +143,3 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, evidence: Path
     (tmp_path / "file").write_text("mine")
     run = harness(tmp_path, "report", str(evidence), "--sarif", "file/a.sarif")
     assert (run.returncode, "--sarif" in run.stderr, "Traceback" in run.stderr) == (2, True, False)
-
-
-def test_without_jinja2_pages_are_refused_before_anything_is_done(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """The message has the remedy. A run needs no jinja2, because pages are not sealed."""
-    arguments = ["report", "evidence", "--html", "site"]
-    root = write_project(tmp_path / "project")
-    script = "import sys; sys.modules['jinja2'] = None; from harness.cli import main; main()"
-    run = subprocess.run(
-        [sys.executable, "-c", script, *arguments], cwd=root, env=environment(tmp_path), capture_output=True, text=True
-    )
-    assert run.returncode == 2
-    assert complaint(run, tmp_path) == snapshot
-    assert not (root / "site").exists()
-    assert not list(root.rglob("record.json"))

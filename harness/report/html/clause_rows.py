@@ -146,7 +146,7 @@ class Clauses:
     def _quantities(self, result: ClauseResult) -> tuple[Quantity, ...]:
         value = result.value
         if result.id.endswith((".minItems", ".maxItems")) and isinstance(value, list):
-            return (Quantity(_counted(len(value), "item")),)
+            return (Quantity(number_text.counted(len(value), "item")),)
         if not isinstance(value, Mapping) or result.bound is None or result.bound.keyword != RULE:
             return (quantity(value, result.unit),)
         properties = self.contract.observation["properties"] if self.contract else {}
@@ -213,12 +213,8 @@ def _bound(result: ClauseResult) -> str:
         return f"{_SIGNS[bound.keyword]} {bound_text.limit(bound.limit, result.unit)}"
     if bound.keyword in _SIZES:
         sign, thing = _SIZES[bound.keyword]
-        return f"{sign} {_counted(bound.limit, thing)}"
+        return f"{sign} {number_text.counted(bound.limit, thing)}"
     return _cut(bound_text.of(bound, result.unit))
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _cut(text: str) -> str:
