@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -98,7 +99,10 @@ def not_reproduced(archive: Archive, cells: Iterable[tuple[KernelSpec, int]]) ->
         raise ValueError(
             f"the archive was built with {archive.compiler}; this machine has {here}: use the same compiler"
         )
-    return [f"{spec.key} for sm_{sm}" for spec, sm in cells if not _reproduces(archive, spec, sm)]
+    cells = list(cells)
+    with ThreadPoolExecutor() as pool:
+        equal = pool.map(lambda cell: _reproduces(archive, *cell), cells)
+        return [f"{spec.key} for sm_{sm}" for (spec, sm), is_equal in zip(cells, equal, strict=True) if not is_equal]
 
 
 def _reproduces(archive: Archive, spec: KernelSpec, sm: int) -> bool:

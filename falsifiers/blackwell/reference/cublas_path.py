@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Literal
 
 import torch
@@ -20,6 +21,7 @@ from falsifiers.blackwell.reference.triton_backend import (
     keep_compiled,
     loaded_modules,
 )
+from falsifiers.blackwell.reference.triton_kernels import only_compiling
 from falsifiers.blackwell.subjects.cublas import Moved, Path
 from harness import Setting
 
@@ -84,6 +86,8 @@ class CublasPath:
     def prewarm(self, path: Path, shape: BlockShape, layers: int) -> Sequence[int]:
         """See `TwoPaths`. On CUDA by a backward of every layer, on a CPU by compiling for an absent GPU.
 
+        Every layer has kernels of its own on the old path. So they are compiled first, many at a time.
+
         On a CPU only the kernels of the backward are counted, on CUDA the forward's products as well.
         """
         if self.device == "cpu":
@@ -95,9 +99,11 @@ class CublasPath:
             return [module.size for module in (*compile_elementwise(self.capability), *projections)]
         x = torch.zeros(1, self.tokens, shape.hidden, device=self.device)
         weights = new_weights(shape, 0, dtype=torch.float32, device=self.device)
-        for layer in range(layers):
-            block = Block(shape, self.backend(path, layer))
-            block.backward(block.forward(x, weights)[1], weights, x)
+        for work in (only_compiling, nullcontext):
+            with work():
+                for layer in range(layers):
+                    block = Block(shape, self.backend(path, layer))
+                    block.backward(block.forward(x, weights)[1], weights, x)
         torch.cuda.synchronize()
         return [module.size for module in loaded_modules()]
 

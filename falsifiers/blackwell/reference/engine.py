@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -13,6 +14,8 @@ from falsifiers.blackwell.reference.host_device import HostDevice, NoHostCompile
 from falsifiers.blackwell.reference.kernel_archive import Archive, build
 from falsifiers.blackwell.reference.kernel_cache import ArchiveSource, Device, KernelCache, Source
 from falsifiers.blackwell.reference.kernels.catalogue import block_kernels
+from falsifiers.blackwell.reference.kernels.nvrtc import Image, compile_kernel
+from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from falsifiers.blackwell.reference.model import LanguageModel
 from falsifiers.blackwell.reference.ptx_backend import PtxBackend
 from falsifiers.blackwell.reference.shapes import SHAPES
@@ -39,7 +42,7 @@ class Engine:
         """The folder of the archive, built in the cache that trials share. Images that are right are kept."""
         folder = self._kept / "-".join(map(str, (self.setting.parameters["model"], *self.targets)))
         if self._built is None:
-            build(folder, block_kernels(self.shape), self.targets)
+            _build(folder, block_kernels(self.shape), self.targets)
             self._built = folder
         return self._built
 
@@ -88,6 +91,22 @@ class Engine:
     def _kept(self) -> Path:
         """The folder in the shared cache of what this code has built. Other code finds nothing there."""
         return self.setting.cache / "kernel-archive" / code_digest(Path(__file__).parent)
+
+
+def _build(folder: Path, kernels: Sequence[KernelSpec], targets: Sequence[int]) -> None:
+    """Build the archive. As soon as one image is missing, all are compiled, many at a time."""
+    with ThreadPoolExecutor() as pool:
+        images: dict[tuple[KernelSpec, int], Future[Image]] = {}
+
+        def compiled(spec: KernelSpec, sm: int) -> Image:
+            if not images:
+                images.update({(one, to): pool.submit(compile_kernel, one, to) for to in targets for one in kernels})
+            return images[spec, sm].result()
+
+        try:
+            build(folder, kernels, targets, compiled=compiled)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def code_digest(package: Path) -> str:

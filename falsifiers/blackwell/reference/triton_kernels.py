@@ -8,7 +8,11 @@ here is about the speed of one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +23,29 @@ from triton.compiler import ASTSource
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
-__all__ = ["ADD", "PRODUCT", "PROJECTION_BACKWARD", "SILU_GATE", "SILU_GATE_BACKWARD", "Kernel", "Module"]
+__all__ = [
+    "ADD",
+    "PRODUCT",
+    "PROJECTION_BACKWARD",
+    "SILU_GATE",
+    "SILU_GATE_BACKWARD",
+    "Kernel",
+    "Module",
+    "only_compiling",
+]
+
+_ONLY_COMPILING: ContextVar[bool] = ContextVar("_ONLY_COMPILING", default=False)
+
+
+@contextmanager
+def only_compiling() -> Iterator[None]:
+    """Launches on CUDA compile their kernels, side by side, and run nothing, until the block ends."""
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool, triton.AsyncCompileMode(pool):
+        before = _ONLY_COMPILING.set(True)
+        try:
+            yield
+        finally:
+            _ONLY_COMPILING.reset(before)
 
 
 @dataclass(frozen=True)
@@ -45,8 +71,12 @@ class Kernel:
 
     def launch(self, grid: tuple[int, ...], device: str, *arguments: Any, **constants: Any) -> None:
         """Run a grid of programs. `device` is the type of the tensors' device, "cuda" or "cpu"."""
-        form = self._compiled if device == "cuda" else self._interpreted
-        form[grid](*arguments, **constants)
+        if device != "cuda":
+            self._interpreted[grid](*arguments, **constants)
+        elif _ONLY_COMPILING.get():
+            self._compiled.warmup(*arguments, grid=grid, **constants)
+        else:
+            self._compiled[grid](*arguments, **constants)
 
     def compile(self, capability: int, signature: Mapping[str, str], **constants: Any) -> Module:
         """Machine code for an absent GPU.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -18,6 +21,7 @@ from falsifiers.blackwell.reference.triton_backend import (
     compile_projections,
     loaded_modules,
 )
+from falsifiers.blackwell.reference.triton_kernels import ADD, only_compiling
 
 _TINY = SHAPES["qwen2-tiny"]
 
@@ -91,3 +95,22 @@ def test_layers_have_modules_of_their_own_or_share_them() -> None:
     own, shared, others = compile_projections(_TINY, 90, 0), compile_projections(_TINY, 90), compile_elementwise(90)
     assert [len(own), len(shared), len(others)] == [7, 2, 3]
     assert all(module.size > 1000 for module in (*own, *shared, *others))
+
+
+def test_launches_only_compile_until_the_block_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is launched on CUDA in the block is handed to the compiler, also if the block raises; later it runs."""
+    done: list[tuple[str, object]] = []
+
+    class Compiled:
+        def warmup(self, size: int, *, grid: object) -> None:
+            done.append(("compiled", size))
+
+        def __getitem__(self, grid: object) -> Callable[[int], None]:
+            return lambda size: done.append(("ran", size))
+
+    monkeypatch.setattr(ADD, "_compiled", Compiled())
+    with contextlib.suppress(LookupError), only_compiling():
+        ADD.launch((1,), "cuda", 7)
+        raise LookupError
+    ADD.launch((1,), "cuda", 8)
+    assert done == [("compiled", 7), ("ran", 8)]
