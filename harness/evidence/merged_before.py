@@ -83,17 +83,20 @@ def state_of_files(folder: str) -> str:
     found: list[object] = []
     pending = [folder]
     try:
-        if not _is_folder(folder):
-            return ""
         while pending:
-            with os.scandir(pending.pop()) as entries:
-                for entry in entries:
-                    status = entry.stat(follow_symlinks=False)
-                    if S_ISDIR(status.st_mode):
-                        pending.append(entry.path)
-                    elif not S_ISREG(status.st_mode):
-                        return ""
-                    found += entry.name, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+            inside = pending.pop()
+            descriptor = os.open(inside, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                with os.scandir(descriptor) as entries:  # by the descriptor, a file's path is not walked again
+                    for entry in entries:
+                        status = entry.stat(follow_symlinks=False)
+                        if S_ISDIR(status.st_mode):
+                            pending.append(f"{inside}/{entry.name}")
+                        elif not S_ISREG(status.st_mode):
+                            return ""
+                        found += entry.name, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+            finally:
+                os.close(descriptor)
             if len(found) > 5 * MOST_ENTRIES:
                 return ""
     except OSError:
