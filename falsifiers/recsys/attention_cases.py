@@ -23,6 +23,8 @@ LAYOUTS = ("contiguous", "heads first", "interleaved")
 The gradient of the output follows: beside itself in the last one.
 """
 _DTYPES = ("bfloat16", "float16")
+_LONG = 2048
+"""Room behind the longest sequence. A kernel may be cut otherwise where sequences could be so long."""
 
 
 def cases(parameters: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -44,7 +46,7 @@ def cases(parameters: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
             "causal": st.sampled_from([True, True, False]),
             "scaling": st.sampled_from([1.0, 0.5, 2.5]),
             "alpha": st.sampled_from([1.0, 0.6]),
-            "room": st.sampled_from([0, 7]),
+            "room": st.sampled_from([0, 7, _LONG]),
             "layout": st.sampled_from(LAYOUTS),
             "again": st.sampled_from([False, False, False, True]),
             "seed": st.integers(0, 2**16),
@@ -56,9 +58,9 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return cases that every search begins with.
 
     Each width with targets, contextuals, and an alpha and a scaling length of its own, where defects of a mask or a
-    factor show; groups; no contextuals and none in any sequence; a window with and without rows that are free of it; no
-    mask but the sequences' ends; sequences of no and of one row; one row alone; and contextual rows and free rows that
-    are one more than whole blocks.
+    factor show; groups; room for long sequences; no contextuals and none in any sequence; a window with and without
+    rows that are free of it; no mask but the sequences' ends; sequences of no and of one row; one row alone; and
+    contextual rows and free rows that are one more than whole blocks.
     """
     longest, widths = parameters["largest_length"], parameters["widths"]
     edge = _edge(longest)
@@ -71,6 +73,7 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         *({**plain, "width": one, "value_width": one, "again": True} for one in widths),
         {**plain, "group": 3, "width": widths[-1], "heads": parameters["largest_heads"]},
         {**plain, "targets": None, "contextuals": None, "value_width": widths[-1], "scaling": 1.0, "room": 0},
+        {**plain, "lengths": [3, longest], "targets": None, "contextuals": None, "width": widths[-1], "room": _LONG},
         {**plain, "contextuals": 0, "targets": 2, "group": 2},
         {**plain, "window": longest // 4, "contextuals": 2},
         {**plain, "window": longest // 4, "full": 1, "targets": 2, "contextuals": None},
@@ -78,7 +81,7 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         {**plain, "causal": False, "targets": 4, "contextuals": None, "window": 1},
         {**plain, "lengths": [0, 1, longest, 0], "targets": 1, "contextuals": None},
         {**plain, "lengths": [1], "targets": None, "contextuals": None},
-        {**plain, "lengths": [longest], "targets": None, "contextuals": 2 * edge + 1},
+        {**plain, "lengths": [longest], "targets": None, "contextuals": 2 * edge + 1, "room": _LONG},
         {**plain, "lengths": [longest], "targets": None, "contextuals": None, "window": 1, "full": edge + 1},
     ]
     return [{**kind, "dtype": dtype} for kind in kinds for dtype in _DTYPES]
