@@ -20,7 +20,7 @@ def test_each_entry_of_what_refutes_a_suite_is_listed(monkeypatch: pytest.Monkey
     """Up to twenty of a list; numbers, and lists that are empty, are not."""
     found = {"checks": 5, "skipped": [], "deaf": ["one"], "missing": [f"cell {number}" for number in range(23)]}
     observation = SimpleNamespace(measurements=found)
-    monkeypatch.setattr("harness.evidence.bundle.Bundle", lambda path: SimpleNamespace(observation=observation))
+    monkeypatch.setattr("harness.cli.falsify_tests.Bundle", lambda path: SimpleNamespace(observation=observation))
     lines = [*_entries(Path("bundle"))]
     assert lines[:3] == ["deaf:", "  one", "missing:"]
     assert lines[3:23] == [f"  cell {number}" for number in range(20)]

@@ -32,7 +32,8 @@ def probe_page(document: JsonObject) -> str:
         }
         for case in document["cases"]
     ]
-    return page("probe.html.j2", document=document, cases=cases, largest=largest(document))
+    shown = [[case[name] for name in ("title", "allocated", "reserved", "capacity", "fit")] for case in cases]
+    return page("probe.html.j2", document=document, cases=cases, shown=shown, largest=largest(document))
 
 
 def _figure(case: JsonObject) -> Figure:
