@@ -99,9 +99,9 @@ class Counted:
         self._some = hidden.new_empty(chunk, width)
         statistics = 2 * triton.cdiv(vocabulary, self._wide.wide) * self._padded
         parts = self._slots // across * tiles.tall
-        self._scratch = hidden.new_empty(max(statistics, parts * width), dtype=torch.float32)
-        self._parts = self._scratch[: parts * width].view(parts, width)
-        self._rows = hidden.new_empty(3, self._padded, dtype=torch.float32)
+        self._statistics = hidden.new_empty(statistics, dtype=torch.float32)
+        self._parts = hidden.new_empty(parts, width, dtype=torch.float32)
+        self._rows = hidden.new_empty(2, self._padded, dtype=torch.float32)
         self._order = torch.empty(rows, device=hidden.device, dtype=torch.int32)
         self._numbers = torch.zeros(1 + triton.cdiv(rows, chunk), device=hidden.device, dtype=torch.int32)
         _ORDER.launch(
@@ -109,8 +109,8 @@ class Counted:
             block=_ORDERED if on else 16, **({"num_warps": 8} if on else {}),
         )  # fmt: skip
 
-    def exponentials(self, first: int, losses: Tensor) -> None:
-        """Make the exponentials of the chunk that begins with the row `first`, and write its losses to their places."""
+    def exponentials(self, first: int) -> None:
+        """Make the exponentials of the chunk that begins with the row `first`."""
         of, (rows, width), vocabulary = self.of, self.hidden.shape, len(self.weight)
         block = triton.next_power_of_2(width)
         number = first // self._chunk
@@ -125,25 +125,26 @@ class Counted:
                 self._wide, self._some, self.weight, self.buffer, first, turned=(False, True), limits="rows",
                 exponentials=True, again=again, capped=capped, number=1 + number,
             )  # fmt: skip
-        tiles = triton.cdiv(vocabulary, self._wide.wide)
+
+    def finish(self, first: int, losses: Tensor, of_hidden: Tensor) -> None:
+        """Write the chunk's losses and the gradient of its hidden states, unless that is empty, to their places.
+
+        Then the exponentials and the hidden states are ready for the gradient of the head.
+        """
+        (rows, width), vocabulary, tiles = self.hidden.shape, len(self.weight), self._of_hidden
+        if len(of_hidden):
+            self._launch(
+                tiles, self.buffer, self.weight, self._parts, first, turned=(False, False), limits="rows", split=True
+            )
+        across = triton.cdiv(vocabulary, self._wide.wide)
         _FINISH.launch(
             (self._chunk,), self.hidden,
-            self.buffer, self._some, self._rows, self._scratch, self.targets, self.scales, losses, self._order,
-            self._numbers, 1 + number, first, rows, self._padded, width, vocabulary, tiles, of.z_loss,
-            scaled=len(self.scales) > 0, mean=self._mean, write=self._write, capped=capped, block=block,
-            across=triton.next_power_of_2(tiles),
-        )  # fmt: skip
-
-    def of_hidden(self, first: int, out: Tensor) -> None:
-        """Write the gradient of the chunk's hidden states to their places in `out` [all rows, width]."""
-        tiles, (rows, width) = self._of_hidden, out.shape
-        self._launch(
-            tiles, self.buffer, self.weight, self._parts, first, turned=(False, False), limits="rows", split=True
-        )
-        _SPREAD.launch(
-            (self._chunk,), out, self._parts, self._rows, self._order, out, self._numbers, first, rows, self._chunk,
-            self._padded, width, self._slots, tall=tiles.tall, wide=tiles.wide, programs=self._programs,
-            block=triton.next_power_of_2(width),
+            self.buffer, self._some, self._rows, self._statistics, self._parts, self.weight, self.targets, self.scales,
+            losses, of_hidden, self._order, self._numbers, 1 + first // self._chunk, first, rows, self._chunk,
+            self._padded, width, vocabulary, across, self._slots, self.of.z_loss,
+            scaled=len(self.scales) > 0, mean=self._mean, write=self._write, spread=len(of_hidden) > 0,
+            capped=self.of.softcap != 0.0, tall=tiles.tall, wide=tiles.wide, programs=self._programs,
+            block=triton.next_power_of_2(width), across=triton.next_power_of_2(across),
         )  # fmt: skip
 
     def add_of_weight(self, first: int, total: Tensor) -> None:
@@ -166,7 +167,7 @@ class Counted:
             (self._programs,), left,
             TensorDescriptor.from_tensor(left, of_left), TensorDescriptor.from_tensor(right, of_right),
             TensorDescriptor.from_tensor(result, [tiles.tall, tiles.wide // 2]),
-            self._rows, self._scratch, self._numbers, number, first, rows, result.shape[1], inner, self._slots,
+            self._rows, self._statistics, self._numbers, number, first, rows, result.shape[1], inner, self._slots,
             self._padded, self.of.softcap,
             tall=tiles.tall, wide=tiles.wide, deep=tiles.deep, left_turned=left_turned, right_turned=right_turned,
             limits_rows=limits == "rows", add=add, split=split, exponentials=exponentials, again=again, capped=capped,
@@ -216,7 +217,7 @@ def _gather(  # type: ignore[no-untyped-def]
     value = tl.reduce(state.to(tl.float32) * other.to(tl.float32), 0, _sum)
     if capped:
         small = tl.exp(-2.0 * tl.abs(value) / softcap)
-        tl.store(of_rows + 2 * padded + row, 4.0 * small / ((1.0 + small) * (1.0 + small)))
+        tl.store(of_rows + padded + row, 4.0 * small / ((1.0 + small) * (1.0 + small)))
         value = tl.where(value < 0.0, -softcap, softcap) * (1.0 - small) / (1.0 + small)
     tl.store(of_rows + row, value)
 
@@ -323,26 +324,32 @@ def _product(  # type: ignore[no-untyped-def]
 
 
 def _finish(  # type: ignore[no-untyped-def]
-    exponentials, some, of_rows, statistics, targets, scales, losses, order, numbers, number, first, rows, padded,
-    width, vocabulary, tiles, z_loss, scaled: tl.constexpr, mean: tl.constexpr, write: tl.constexpr,
-    capped: tl.constexpr, block: tl.constexpr, across: tl.constexpr,
+    exponentials, some, of_rows, statistics, parts, weight, targets, scales, losses, result, order, numbers, number,
+    first, rows, chunk, padded, width, vocabulary, column_tiles, slots, z_loss,
+    scaled: tl.constexpr, mean: tl.constexpr, write: tl.constexpr, spread: tl.constexpr,
+    capped: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr, programs: tl.constexpr,
+    block: tl.constexpr, across: tl.constexpr,
 ):  # fmt: skip
-    """Write a row's loss and the element of its target, divide its hidden state by its sum, and keep the quotient."""
+    """Write a row's loss, its hidden state's gradient, the element of its target, and its hidden state divided.
+
+    The product took the target's exponential as it was. What it lacks of the target's part is added in float32.
+    """
     row = tl.program_id(0)
     there = first + row < rows
-    counts = first + row < tl.load(numbers)
+    counted = tl.maximum(tl.load(numbers) - first, 0)
+    counts = row < counted
     place = tl.load(order + first + row, mask=there, other=0).to(tl.int64)
     target = tl.load(targets + place)
     mine = counts & (target >= 0) & (target < vocabulary)
     value = tl.load(of_rows + row)
     tile = tl.arange(0, across)
-    within = counts & (tile < tiles)
+    within = counts & (tile < column_tiles)
     total = tl.reduce(tl.load(statistics + tile * padded + row, mask=within, other=0.0), 0, _sum)
     total = tl.where(counts, total, 1.0)
     reference = value
     if tl.load(numbers + number) > 0:
-        place_of = statistics + (tiles + tile) * padded + row
-        largest = tl.reduce(tl.load(place_of, mask=within, other=float("-inf")), 0, _maximum)
+        maxima = statistics + (column_tiles + tile) * padded + row
+        largest = tl.reduce(tl.load(maxima, mask=within, other=float("-inf")), 0, _maximum)
         reference = tl.where(largest - value > _FAR, largest, value)
     log_sum = reference + tl.log(total)
     loss = tl.where(mine, log_sum - value + z_loss * log_sum * log_sum, float("nan"))
@@ -353,43 +360,32 @@ def _finish(  # type: ignore[no-untyped-def]
     if write:
         tilt = 1.0 + 2.0 * z_loss * log_sum
         by = tl.where(counts, scale * tilt / total, 0.0)
-        tl.store(of_rows + padded + row, by)
         columns = tl.arange(0, block)
-        at = some + row.to(tl.int64) * width + columns
-        state = tl.load(at, mask=columns < width, other=0.0).to(tl.float32) * by
-        tl.store(at, state.to(some.dtype.element_ty), mask=columns < width)
+        inside = columns < width
         of_target = tl.exp2((value - reference) * _LOG2E) - total / tilt
         if capped:
-            of_target *= tl.load(of_rows + 2 * padded + row)
+            of_target *= tl.load(of_rows + padded + row)
         element = exponentials + row.to(tl.int64) * vocabulary + target
+        if spread:
+            high = (tl.minimum(chunk, counted) + tall - 1) // tall
+            of_all = tl.maximum(high * ((width + wide - 1) // wide), 1)
+            count = tl.maximum(tl.minimum(programs // of_all, slots // of_all - 1), 1)
+            if programs > count * of_all:
+                count += 1
+            lacks = of_target - tl.load(element, mask=mine, other=0.0).to(tl.float32)
+            sums = tl.load(weight + target * width + columns, mask=mine & inside, other=0.0).to(tl.float32) * lacks
+            for part in range(count):
+                at = parts + (part * high * tall + row).to(tl.int64) * width + columns
+                sums += tl.load(at, mask=counts & inside, other=0.0)
+            tl.store(result + place * width + columns, (sums * by).to(result.dtype.element_ty), mask=inside & there)
+            tl.debug_barrier()  # every warp has read the target's element
         tl.store(element, of_target.to(exponentials.dtype.element_ty), mask=mine)
-
-
-def _spread(  # type: ignore[no-untyped-def]
-    parts, of_rows, order, result, numbers, first, rows, chunk, padded, width, slots, tall: tl.constexpr,
-    wide: tl.constexpr, programs: tl.constexpr, block: tl.constexpr,
-):  # fmt: skip
-    """Add the parts of a row, divide by its sum, and write it to its place; zeros for a row that does not count."""
-    row = tl.program_id(0)
-    columns = tl.arange(0, block)
-    there = tl.maximum(tl.load(numbers) - first, 0)
-    counts = (row < there) & (columns < width)
-    high = (tl.minimum(chunk, there) + tall - 1) // tall
-    tiles = tl.maximum(high * ((width + wide - 1) // wide), 1)
-    count = tl.maximum(tl.minimum(programs // tiles, slots // tiles - 1), 1)
-    if programs > count * tiles:
-        count += 1
-    sums = tl.full((block,), 0.0, tl.float32)
-    for part in range(count):
-        sums += tl.load(parts + (part * high * tall + row).to(tl.int64) * width + columns, mask=counts, other=0.0)
-    sums *= tl.load(of_rows + padded + row)
-    place = tl.load(order + first + row, mask=first + row < rows, other=0).to(tl.int64)
-    inside = (columns < width) & (first + row < rows)
-    tl.store(result + place * width + columns, sums.to(result.dtype.element_ty), mask=inside)
+        at = some + row.to(tl.int64) * width + columns
+        state = tl.load(at, mask=inside, other=0.0).to(tl.float32) * by
+        tl.store(at, state.to(some.dtype.element_ty), mask=inside)
 
 
 _ORDER = Kernel(_order, varying=("rows", "ignored"))
 _GATHER = Kernel(_gather, varying=("first", "rows", "chunk", "vocabulary"))
 _PRODUCT = Kernel(_product, varying=("number", "first", "rows", "columns", "inner", "slots"))
-_FINISH = Kernel(_finish, varying=("number", "first", "rows", "vocabulary", "tiles"))
-_SPREAD = Kernel(_spread, varying=("first", "rows", "chunk", "slots"))
+_FINISH = Kernel(_finish, varying=("number", "first", "rows", "chunk", "vocabulary", "column_tiles", "slots"))

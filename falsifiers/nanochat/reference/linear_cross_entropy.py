@@ -26,9 +26,9 @@ __all__ = ["add_product", "linear_cross_entropy", "rows_per_chunk"]
 
 _CHUNK_BYTES = 208 << 20
 """The largest chunk of logits, however large the gradients are."""
-_OF_WEIGHT, _OF_HIDDEN = 0.6, 2.0
+_OF_WEIGHT, _OF_HIDDEN = 0.6, 1.7
 """The largest chunk of logits, in sizes of the two gradients."""
-_TILE, _MISSING = 128, 16
+_TILE, _MISSING = 128, 32
 """Rows of a tile of a matrix product, and how many a chunk's last tile may lack."""
 
 
@@ -165,9 +165,8 @@ def _head(
     if fits(hidden, weight, of):
         counted = Counted(hidden, weight, targets, scales, of, buffer, mean=mean, write=write)
         for start in range(0, len(hidden), chunk):
-            counted.exponentials(start, losses)
-            if wants_hidden:
-                counted.of_hidden(start, of_hidden)
+            counted.exponentials(start)
+            counted.finish(start, losses, of_hidden)
             if wants_weight:
                 counted.add_of_weight(start, of_weight)
         return losses, of_hidden, of_weight.to(weight.dtype), unit, buffer
