@@ -2,6 +2,9 @@
 
 Each process makes the logits of its shard. Four numbers a row are exchanged for each chunk (`head_rows`), and at the
 end the gradients of the hidden states are added up. No process ever has a row of the logits as a whole.
+
+Either all processes have the same rows (`sharded_linear_cross_entropy`), or each has rows of its own, as in
+data-parallel training (`data_parallel_linear_cross_entropy`).
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from falsifiers.nanochat.reference.head_rows import RowLoss, gather_rows, scale_in_place, write_rows
 from falsifiers.nanochat.reference.linear_cross_entropy import add_product, rows_per_chunk
 
-__all__ = ["sharded_linear_cross_entropy"]
+__all__ = ["data_parallel_linear_cross_entropy", "sharded_linear_cross_entropy"]
 
 
 def sharded_linear_cross_entropy(
@@ -51,6 +54,32 @@ def sharded_linear_cross_entropy(
     chunk = chunk_rows or rows_per_chunk(len(hidden), *shard.shape, hidden.element_size())
     loss: Tensor = _Sharded.apply(hidden, shard, targets, scales, group, of or RowLoss(), chunk)
     return loss
+
+
+def data_parallel_linear_cross_entropy(
+    hidden: Tensor, shard: Tensor, targets: Tensor, group: dist.ProcessGroup, **options: Any
+) -> Tensor:
+    """Return the loss of the rows of all processes of `group`, each of which has its own, as many as the others.
+
+    Each process gets the whole loss, the gradient of its hidden states, and the gradient of its shard by all rows. It
+    holds the hidden states of all processes meanwhile. See `sharded_linear_cross_entropy`.
+    """
+    rows: Tensor = _AllRows.apply(hidden, group)
+    return sharded_linear_cross_entropy(rows, shard, _from_all(targets, group).flatten(), group, **options)
+
+
+class _AllRows(torch.autograd.Function):
+    """The rows of all processes. The gradient that arrives is that of the whole loss, in all of them."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, group: dist.ProcessGroup) -> Tensor:
+        ctx.own, ctx.processes = dist.get_rank(group), dist.get_world_size(group)
+        return _from_all(hidden, group).flatten(0, 1)
+
+    @staticmethod
+    def backward(ctx: Any, *above: Tensor) -> tuple[Tensor, None]:
+        rows = len(above[0]) // ctx.processes
+        return above[0][ctx.own * rows : (ctx.own + 1) * rows], None
 
 
 class _Sharded(torch.autograd.Function):

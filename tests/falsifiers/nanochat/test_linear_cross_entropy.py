@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,16 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from falsifiers.nanochat.oracle.head_loss import truth
 from falsifiers.nanochat.reference.head_rows import RowLoss, gather_rows, row_losses, write_rows
 from falsifiers.nanochat.reference.linear_cross_entropy import linear_cross_entropy, rows_per_chunk
-from falsifiers.nanochat.reference.vocabulary_shards import _joined, sharded_linear_cross_entropy
+from falsifiers.nanochat.reference.vocabulary_shards import (
+    _joined,
+    data_parallel_linear_cross_entropy,
+    sharded_linear_cross_entropy,
+)
+from falsifiers.nanochat.subject import Question
+from falsifiers.param_decomp.ranks import run_of_ranks
 
 IGNORED = -100
 
@@ -139,6 +147,30 @@ def test_one_shard_is_the_whole() -> None:
     torch.testing.assert_close(
         torch.autograd.grad(loss, (hidden, weight)), torch.autograd.grad(expected, (hidden, weight))
     )
+
+
+@pytest.mark.parametrize("loss", [sharded_linear_cross_entropy, data_parallel_linear_cross_entropy])
+def test_shards_of_two_processes_are_the_whole(loss: Callable[..., Tensor], tmp_path: Path) -> None:
+    """Over gloo, with shards of unequal size: loss and gradients of whole logits in float64."""
+    of = RowLoss(label_smoothing=0.1, z_loss=0.01, softcap=5.0)
+    hidden, weight, targets = (one.detach() for one in inputs())
+    hidden, targets = hidden[:8], targets[:8]
+    above = torch.tensor(-3.0)
+    right = truth(Question(hidden, weight, targets, IGNORED, 0.1, 0.01, 5.0, "mean", True, above))
+
+    def work(device: str) -> tuple[Tensor, ...]:
+        rank = dist.get_rank()
+        rows = slice(None) if loss is sharded_linear_cross_entropy else slice(4 * rank, 4 * rank + 4)
+        shard = weight[:8] if rank == 0 else weight[8:]
+        asked = hidden[rows].clone().requires_grad_(), shard.clone().requires_grad_()
+        value = loss(asked[0], asked[1], targets[rows], dist.group.WORLD, of=of, chunk_rows=3)
+        return value.detach(), *torch.autograd.grad(value, asked, above)
+
+    for rank, got in enumerate(run_of_ranks(2, work, "cpu", tmp_path)):
+        rows = slice(None) if loss is sharded_linear_cross_entropy else slice(4 * rank, 4 * rank + 4)
+        parts = right.of_weight[:8] if rank == 0 else right.of_weight[8:]
+        for one, other in zip(got, (right.loss, right.of_hidden[rows], parts), strict=True):
+            torch.testing.assert_close(one, other.float(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
