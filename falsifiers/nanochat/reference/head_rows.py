@@ -211,7 +211,7 @@ def _scale(tensor, factor, size, block: tl.constexpr):  # type: ignore[no-untype
         tl.store(tensor + at, (values * by).to(tensor.dtype.element_ty), mask=at < size)
 
 
-_ROWS = Kernel(_rows)
+_ROWS = Kernel(_rows, varying=("rows", "first", "ignored"))
 _SCALE = Kernel(_scale)
 
 
