@@ -3,7 +3,8 @@
 A chunk's logits never reach memory. The product that makes a logit l writes exp(l - r), where r is the row's reference,
 and adds up the row's sum Z. A probability is exp(l - r) / Z. So the gradient of the hidden states is a product with the
 exponentials whose rows are divided by Z afterwards. The gradient of the head is a product with hidden states that are
-divided by Z before. The element of the target is exp(l - r) - Z in both.
+divided by Z before. The element of the target is exp(l - r) - Z. The second product reads it, rounded. The first one
+reads exp(l - r), and the target's row of the head times what that lacks is added in float32.
 
 The reference is the target's logit, a dot product that is made first. Where the loss is below 50, no exponential is too
 large for float32, nor for bfloat16, which has the same exponents. If a tile's sum is too large, the product is made
@@ -180,6 +181,8 @@ _sum = tl.standard._sum_combine  # type: ignore[attr-defined]
 _LOG2E = tl.constexpr(1.4426950408889634)
 _TOO_LARGE = tl.constexpr(2.0**80)
 """A tile's sum of exponentials, 55 as a logarithm, after which the product is made again."""
+_BETWEEN = tl.constexpr(4)
+"""Steps of a tile's inner dimension that take as long as to end a tile and to begin another one."""
 _FAR = tl.constexpr(40.0)
 """Rows whose largest logit is this far above the reference then take it as their reference. A tile with a sum that is
 too large has such a row, as it has less than e^15 columns."""
@@ -257,7 +260,8 @@ def _product(  # type: ignore[no-untyped-def]
         rest = programs - parts * some
         last = 0
         if rest > 0:
-            last = steps // (1 + (some + rest - 1) // rest * parts)
+            turns = (some + rest - 1) // rest * parts
+            last = tl.maximum(steps - turns * _BETWEEN, 0) // (1 + turns)
         if begin_tile >= parts * some:
             begin_tile -= parts * some
             part = parts

@@ -24,7 +24,7 @@ from falsifiers.nanochat.reference.head_rows import RowLoss, row_losses, scale_i
 
 __all__ = ["add_product", "linear_cross_entropy", "rows_per_chunk"]
 
-_CHUNK_BYTES = 208 << 20
+_CHUNK_BYTES = 192 << 20
 """The largest chunk of logits, however large the gradients are."""
 _OF_WEIGHT, _OF_HIDDEN = 0.6, 1.7
 """The largest chunk of logits, in sizes of the two gradients."""
