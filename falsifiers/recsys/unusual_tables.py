@@ -1,0 +1,92 @@
+"""F-DYNEMB-EVICT-001, -REHASH-001 and -DUMP-001: the scenarios of `dynamic_embeddings`, and what they leave out.
+
+Keys of many occurrences, whose gradients a subject may sum in pieces; a step behind a later lookup, which has moved the
+rows; and a dump of a host whose clock is ahead.
+"""
+
+from __future__ import annotations
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from falsifiers.recsys.dynamic_embeddings import falsify_dumps as falsify_usual_dumps
+from falsifiers.recsys.dynamic_embeddings import falsify_evictions as falsify_usual_evictions
+from falsifiers.recsys.dynamic_embeddings import falsify_growth as falsify_usual_growth
+from falsifiers.recsys.dynamic_tables import Recipe, Tables
+from falsifiers.recsys.oracle.dynamic_table import BUCKET
+from falsifiers.recsys.table_watch import Found, Watch, chance_of, drawn_keys
+from harness import Trial
+
+__all__ = ["falsify_dumps", "falsify_evictions", "falsify_growth"]
+
+_COUNTS = (31, 32, 33, 64, 65, 127)
+"""Occurrences on both sides of powers of two, which sizes of blocks are."""
+_HOUR = 3600 * 10**9
+
+
+def falsify_evictions(trial: Trial[Tables]) -> None:
+    """Fill tables beyond their capacity; then one with a key that occurs very often in a batch."""
+    falsify_usual_evictions(trial)
+    chance = chance_of(trial.seed, "frequent")
+    watch = Watch.of(trial, Recipe(trial.parameters["dim"], 1, 1, "lfu", seed=trial.seed), chance)
+    keys = drawn_keys(chance, BUCKET + BUCKET // 4)
+    counts = (trial.parameters["most"], *_COUNTS)
+    asked = [key for key, count in zip(keys, counts, strict=False) for _ in range(count)]
+    watch.train(chance.sample(asked, len(asked)))
+    for start in range(len(counts), len(keys), BUCKET // 4):
+        watch.train(keys[start : start + BUCKET // 4])
+    watch.evaluate(keys)
+    watch.lose(keys[: len(counts)])
+    watch.dump(trial.workspace / "table.safetensors")
+    trial.measure(frequent_error=watch.found.value_error, frequent_wrong=_wrong(watch.found))
+
+
+def falsify_growth(trial: Trial[Tables]) -> None:
+    """Fill tables until they have grown to their most; then double one between a lookup and its step."""
+    falsify_usual_growth(trial)
+    found = Found()
+    for cached in (0, 1):
+        chance = chance_of(trial.seed, "behind", cached)
+        recipe = Recipe(trial.parameters["dim"], 1, 2, "lfu", "adam", seed=trial.seed, cached_buckets=cached)
+        watch = Watch.of(trial, recipe, chance)
+        keys = drawn_keys(chance, BUCKET - 8)
+        early = keys[: BUCKET // 2]
+        with watch.fault():
+            rows = watch.table.train(torch.tensor(early, device=watch.device))
+        watch.model.train(early)
+        watch.compare(early, rows.detach())
+        watch.train(keys[BUCKET // 4 :])
+        slopes = torch.randint(-256, 257, rows.shape, generator=torch.Generator().manual_seed(trial.seed)) / 256.0
+        with watch.fault():
+            (rows * slopes.to(watch.device)).sum().backward()
+        watch.model.update(early, slopes)
+        watch.evaluate(keys)
+        watch.dump(trial.workspace / "table.safetensors")
+        found.add(watch.found)
+    trial.measure(behind_error=max(found.value_error, found.state_error), behind_wrong=_wrong(found))
+
+
+def falsify_dumps(trial: Trial[Tables]) -> None:
+    """Train, dump, load elsewhere, and go on; then load times that are still to come."""
+    falsify_usual_dumps(trial)
+    chance = chance_of(trial.seed, "ahead")
+    watch = Watch.of(trial, Recipe(trial.parameters["dim"], 1, 1, "timestamp", seed=trial.seed), chance)
+    keys, path = drawn_keys(chance, BUCKET + BUCKET // 4), trial.workspace / "table.safetensors"
+    watch.train(keys[: BUCKET // 2])
+    watch.train(keys[BUCKET // 4 : BUCKET])
+    watch.dump(path)
+    if watch.found.clean:
+        dumped = load_file(path)
+        save_file({**dumped, "scores": dumped["scores"] + _HOUR}, path)
+        other = watch.loaded(trial, path)
+        other.train(keys[BUCKET // 2 : BUCKET - 8])
+        other.train(keys[BUCKET:])
+        other.evaluate(keys)
+        other.dump(path)
+        watch.found.add(other.found)
+    trial.measure(ahead_wrong=_wrong(watch.found))
+
+
+def _wrong(found: Found) -> int:
+    """Return how many keys, scores and sizes are wrong."""
+    return found.absent + found.survivors + found.sizes + found.capacities + found.scores + found.keys + found.hot
