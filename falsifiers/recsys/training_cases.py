@@ -33,7 +33,7 @@ class Case:
         slow: the stream that sleeps, as in `streams_on`.
         contextual: how many contextual features there are.
         candidates: the mean number of candidates of a user; 0 if the history itself is ranked.
-        tables: "static" or "dynamic".
+        tables: "static", "dynamic", or "distinct": static, and no batch has a row twice.
     """
 
     slow: str
@@ -122,7 +122,9 @@ def _batch(of: Recipe, case: Case, parameters: Mapping[str, Any], chance: torch.
     is_history = (table == tables - 1) & ~candidate
     ids = torch.empty_like(table)
     for number, rows in enumerate(of.rows):
-        ids[table == number] = _zipf(int((table == number).sum()), rows, chance)
+        count = int((table == number).sum())
+        once = case.tables == "distinct"
+        ids[table == number] = torch.randperm(rows, generator=chance)[:count] if once else _zipf(count, rows, chance)
     actions = torch.randint(1, ACTIONS, table.shape, generator=chance) * is_history
     ranked = (candidate if ranked_kind else is_history).nonzero()[:, 0]
     liked = 0.2 + 0.6 * (ids[ranked] % 2)[:, None].expand(-1, TASKS)
