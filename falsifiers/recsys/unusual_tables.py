@@ -52,7 +52,7 @@ def falsify_growth(trial: Trial[Tables]) -> None:
         keys = drawn_keys(chance, BUCKET - 8)
         early = keys[: BUCKET // 2]
         with watch.fault():
-            rows = watch.table.train(torch.tensor(early, device=watch.device))
+            rows = watch.table.train(torch.tensor([0, *early], device=watch.device)[1:])  # at an odd address
         watch.model.train(early)
         watch.compare(early, rows.detach())
         watch.train(keys[BUCKET // 4 :])
