@@ -25,71 +25,15 @@ import statistics
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.probe_configurations import ALL, CONFIGURATIONS, OVER_TWO_GPUS
+
 GIB = 1024**3
-
-CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "distillation-4x256": ("distillation", {}),
-    "distillation-8x512": ("distillation", {"batch": 8, "length": 512}),
-    "distillation-16x128": ("distillation", {"batch": 16, "length": 128}),
-    "distillation-2x2048": ("distillation", {"batch": 2, "length": 2048}),
-    "fused-4x512": ("distillation", {"length": 512, "optimizer": "fused"}),
-    "math-attention-4x1024": ("distillation", {"length": 1024, "math": True}),
-    "math-attention-eager-4x512": ("distillation", {"length": 512, "attention": "eager"}),
-    "flash-bfloat16-8x512": ("distillation", {"batch": 8, "length": 512, "bfloat16": True}),
-    "flash-autocast-8x512": ("distillation", {"batch": 8, "length": 512, "autocast": True}),
-    "checkpointing-8x512": ("distillation", {"batch": 8, "length": 512, "checkpointing": True}),
-    "accumulate-4-of-2x512": ("distillation", {"batch": 2, "length": 512, "accumulate": 4}),
-    "chunked-8x512": ("distillation", {"batch": 8, "length": 512, "chunks": 8}),
-    "byte-adam-4x256": ("distillation", {"optimizer": "byte"}),
-    "clipped-sgd-4x512": ("distillation", {"length": 512, "optimizer": "sgd", "clip": True}),
-    "1.5b-autocast-2x1024": ("language_model", {}),
-    "1.5b-float32-2x512": ("language_model", {"length": 512, "optimizer": "foreach", "autocast": False}),
-    "decomposition": ("decomposition", {}),
-    "decomposition-wide": ("decomposition", {"components": 16384, "sites": 4}),
-}
-
-OVER_TWO_GPUS: dict[str, tuple[str, dict[str, Any]]] = {
-    "fsdp2-4x512": ("sharded", {}),
-    "fsdp2-1.5b-bfloat16-4x1024": ("sharded", {"size": "1.5b", "length": 1024, "bfloat16": True}),
-    "ddp-4x512": ("replicated", {}),
-    "ddp-views-4x512": ("replicated", {"views": True}),
-}
-# Models and steps from which no value of harness/probe was read.
-HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
-    "gpt2-medium-4x1024": ("architecture", {"name": "gpt2"}),
-    "gpt2-medium-autocast-8x512": ("architecture", {"name": "gpt2", "batch": 8, "length": 512, "autocast": True}),
-    "llama-1b-bfloat16-4x1024": ("architecture", {"name": "llama", "dtype": "bfloat16"}),
-    "llama-1b-padded-4x512": ("architecture", {"name": "llama", "length": 512, "padded": True, "autocast": True}),
-    "bert-large-16x256": ("architecture", {"name": "bert", "batch": 16, "length": 256}),
-    "t5-base-8x256": ("architecture", {"name": "t5", "batch": 8, "length": 256}),
-    "mixture-bfloat16-4x512": ("architecture", {"name": "olmoe", "length": 512, "dtype": "bfloat16"}),
-    "0.5b-adafactor-4x512": ("architecture", {"name": "qwen", "length": 512, "optimizer": "adafactor"}),
-}
-# Steps of other kinds, held out as well.
-UNUSUAL: dict[str, tuple[str, dict[str, Any]]] = {
-    "adapters-16x512": ("adapters", {}),
-    "experts-index-add": ("experts", {}),
-    "attention-with-bias": ("biased_attention", {}),
-    "attention-with-learned-bias": ("biased_attention", {"learned": True}),
-    "updates-in-backward": ("updates_in_backward", {}),
-    "saved-on-host": ("saved_on_host", {}),
-    "reentrant-averaged": ("reentrant", {}),
-    "two-adversaries": ("adversaries", {}),
-    "padded-encoder-muon": ("padded_encoder", {}),
-    "bags-vmap": ("bags", {}),
-    "convolutions-float16": ("convolutions", {}),
-    "transformers-trainer-8x512": ("trainer", {}),
-    "trl-sft-8x512": ("trainer", {"kind": "sft"}),
-    "trl-gkd-4x512": ("trainer", {"kind": "gkd", "batch": 4}),
-}
-ALL = {**CONFIGURATIONS, **OVER_TWO_GPUS, **HELD_OUT, **UNUSUAL}
 
 
 def main() -> int:
@@ -106,11 +50,7 @@ def main() -> int:
     )
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--traces", metavar="FILE")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.child:
-        _answer(arguments.child, arguments.only[0])
-        return 0
     if arguments.kernels:
         from benchmarks.probe_kernels import measured
 
@@ -195,129 +135,12 @@ def _child(what: str, name: str) -> dict[str, Any]:
     ranks = 2 if name in OVER_TWO_GPUS else 1
     if what == "measure" and ranks > 1:
         launcher += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    command = [sys.executable, *launcher, "-m", "benchmarks.probe", "--child", what, "--only", name]
+    command = [sys.executable, *launcher, "-m", "benchmarks.probe_child", what, name]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         return {"error": done.stderr.strip()[-1500:]}
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return found
-
-
-def _answer(what: str, name: str) -> None:
-    """Print a child's result; of several ranks, that of the first."""
-    from harness.probe.present_device import present_device
-
-    rank = int(os.environ.get("LOCAL_RANK", 0))
-    if "LOCAL_RANK" in os.environ:
-        import torch
-
-        torch.cuda.set_device(rank)
-        torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", rank))
-    build, keywords = _chosen(name)
-    with present_device():
-        pass  # compiled once for each version of torch, and not timed
-    if what == "predict" and name in OVER_TWO_GPUS:
-        keywords = {**keywords, "ranks": 2}
-    found = _CHILDREN[what](build, keywords)
-    if rank == 0:
-        print(json.dumps(found))
-
-
-def _chosen(name: str) -> tuple[Callable[..., Any], dict[str, Any]]:
-    from benchmarks import probe_steps, unusual_steps
-
-    function, keywords = ALL[name]
-    return getattr(unusual_steps if name in UNUSUAL else probe_steps, function), keywords
-
-
-def _predict(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
-    from harness.probe import predict
-
-    start, used = time.perf_counter(), time.process_time()
-    found = predict(build, **keywords)
-    seconds, used = time.perf_counter() - start, time.process_time() - used
-    return {
-        "allocated": found.allocated,
-        "reserved": found.reserved,
-        "seconds": seconds,
-        "processor": used,
-        "phases": [(each.phase, each.allocated, each.reserved) for each in found.phases],
-        "by_owner": found.by_owner,
-        "place": found.place._asdict(),
-    }
-
-
-def _measure(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
-    import torch
-
-    start = time.perf_counter()
-    phases = []
-    torch.cuda.memory._record_memory_history("all", context=None, max_entries=1 << 20)
-
-    def note(phase: str) -> None:
-        torch.cuda.synchronize()
-        phases.append((phase, torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()))
-        torch.cuda.reset_peak_memory_stats()
-
-    step = build(**keywords)
-    note("build")
-    for phase in ("step 1", "step 2"):
-        step()
-        note(phase)
-    snapshot = torch.cuda.memory._snapshot()
-    events = snapshot["device_traces"][torch.cuda.current_device()]
-    return {
-        "allocated": max(allocated for _, allocated, _ in phases),
-        "reserved": max(reserved for _, _, reserved in phases),
-        "seconds": time.perf_counter() - start,
-        "phases": phases,
-        "context": _context(torch.cuda.memory_reserved()),
-        "retries": torch.cuda.memory_stats()["num_alloc_retries"],
-        "trace": [(each["action"], each.get("addr", 0), each["size"], each.get("stream", 0)) for each in events],
-    }
-
-
-def _context(reserved: int) -> int | None:
-    """What this process has of the GPU outside the allocator, if the driver tells it by process."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        processes = pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByIndex(0))
-    except Exception:  # no bindings, or a driver that does not tell
-        return None
-    return next((each.usedGpuMemory - reserved for each in processes if each.pid == os.getpid()), None)
-
-
-def _track(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
-    """torch's tracker on fake tensors, as its documentation shows. The GPU is pretended."""
-    import torch
-    from torch.distributed._tools.mem_tracker import MemTracker
-
-    from harness.probe.device_table import device_named
-    from harness.probe.tracer import Fakes, Tracer
-
-    start, used = time.perf_counter(), time.process_time()
-    with Tracer(device_named("H200")).pretending(), Fakes():
-        step = build(**keywords)
-        cells: list[Any] = [cell.cell_contents for cell in step.__closure__ or ()]
-        held = [each for each in cells if isinstance(each, torch.nn.Module | torch.optim.Optimizer)]
-        tracker = MemTracker()
-        tracker.track_external(*held)
-        with tracker:
-            step()
-            tracker.reset_mod_stats()
-            step()
-        peak = tracker.get_tracker_snapshot("peak")
-    found = sum(parts["Total"] for device, parts in peak.items() if device.type == "cuda")
-    return {
-        "allocated": found,
-        "seconds": time.perf_counter() - start,
-        "processor": time.process_time() - used,
-    }
-
-
-_CHILDREN = {"predict": _predict, "measure": _measure, "track": _track}
 
 
 class _Outside:

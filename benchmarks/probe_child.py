@@ -1,0 +1,128 @@
+"""A process of benchmarks.probe: predicts, measures or tracks one step, and prints what it found as JSON.
+
+python -m benchmarks.probe_child predict|measure|track CONFIGURATION
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.probe_configurations import OVER_TWO_GPUS, chosen
+
+
+def main(what: str, name: str) -> None:
+    """Print what was found; of several ranks, what the first found."""
+    from harness.probe.present_device import present_device
+
+    rank = int(os.environ.get("LOCAL_RANK", 0))
+    if "LOCAL_RANK" in os.environ:
+        import torch
+
+        torch.cuda.set_device(rank)
+        torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", rank))
+    build, keywords = chosen(name)
+    with present_device():
+        pass  # compiled once for each version of torch, and not timed
+    if what == "predict" and name in OVER_TWO_GPUS:
+        keywords = {**keywords, "ranks": 2}
+    found = _WORKS[what](build, keywords)
+    if rank == 0:
+        print(json.dumps(found))
+
+
+def _predict(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    from harness.probe import predict
+
+    start, used = time.perf_counter(), time.process_time()
+    found = predict(build, **keywords)
+    seconds, used = time.perf_counter() - start, time.process_time() - used
+    return {
+        "allocated": found.allocated,
+        "reserved": found.reserved,
+        "seconds": seconds,
+        "processor": used,
+        "phases": [(each.phase, each.allocated, each.reserved) for each in found.phases],
+        "by_owner": found.by_owner,
+        "place": found.place._asdict(),
+    }
+
+
+def _measure(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    start = time.perf_counter()
+    phases = []
+    torch.cuda.memory._record_memory_history("all", context=None, max_entries=1 << 20)
+
+    def note(phase: str) -> None:
+        torch.cuda.synchronize()
+        phases.append((phase, torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()))
+        torch.cuda.reset_peak_memory_stats()
+
+    step = build(**keywords)
+    note("build")
+    for phase in ("step 1", "step 2"):
+        step()
+        note(phase)
+    snapshot = torch.cuda.memory._snapshot()
+    events = snapshot["device_traces"][torch.cuda.current_device()]
+    return {
+        "allocated": max(allocated for _, allocated, _ in phases),
+        "reserved": max(reserved for _, _, reserved in phases),
+        "seconds": time.perf_counter() - start,
+        "phases": phases,
+        "context": _context(torch.cuda.memory_reserved()),
+        "retries": torch.cuda.memory_stats()["num_alloc_retries"],
+        "trace": [(each["action"], each.get("addr", 0), each["size"], each.get("stream", 0)) for each in events],
+    }
+
+
+def _context(reserved: int) -> int | None:
+    """What this process has of the GPU outside the allocator, if the driver tells it by process."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        processes = pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByIndex(0))
+    except Exception:  # no bindings, or a driver that does not tell
+        return None
+    return next((each.usedGpuMemory - reserved for each in processes if each.pid == os.getpid()), None)
+
+
+def _track(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    """torch's tracker on fake tensors, as its documentation shows. The GPU is pretended."""
+    import torch
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    from harness.probe.device_table import device_named
+    from harness.probe.tracer import Fakes, Tracer
+
+    start, used = time.perf_counter(), time.process_time()
+    with Tracer(device_named("H200")).pretending(), Fakes():
+        step = build(**keywords)
+        cells: list[Any] = [cell.cell_contents for cell in step.__closure__ or ()]
+        held = [each for each in cells if isinstance(each, torch.nn.Module | torch.optim.Optimizer)]
+        tracker = MemTracker()
+        tracker.track_external(*held)
+        with tracker:
+            step()
+            tracker.reset_mod_stats()
+            step()
+        peak = tracker.get_tracker_snapshot("peak")
+    found = sum(parts["Total"] for device, parts in peak.items() if device.type == "cuda")
+    return {
+        "allocated": found,
+        "seconds": time.perf_counter() - start,
+        "processor": time.process_time() - used,
+    }
+
+
+_WORKS = {"predict": _predict, "measure": _measure, "track": _track}
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
