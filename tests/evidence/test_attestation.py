@@ -30,6 +30,8 @@ from harness.evidence.verification import verify
 from tests.evidence.attested import envelope_of, forge, known, put, signing, statement_of, told
 from tests.evidence.factory import copy_of, files_of, reseal, rewrite, sealed, set_at
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 
 @pytest.fixture(scope="module")
 def stranger() -> CryptoSigner:

@@ -19,6 +19,8 @@ from harness.evidence.bundle_layout import ATTESTATION, MANIFEST
 from harness.evidence.findings import Code
 from tests.evidence.attested import envelope_of, known, put, signing, told
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 
 @pytest.mark.parametrize("signature", [b"\0" * 64, b"\0", b"\xff" * 64, b"x" * 3000])
 def test_a_signature_of_any_bytes_is_nobodys(attested: Path, signer: CryptoSigner, signature: bytes) -> None:

@@ -32,6 +32,7 @@ from tests.evidence.factory import (
 )
 
 Change = Callable[[Any], Any]
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 MUTANTS_FILE, FORGETS, STOPS = "mutants.jsonl", "/forgets-one/observation", "/stops-early/observation"
 

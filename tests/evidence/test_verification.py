@@ -19,6 +19,7 @@ from harness.evidence.verification import find_bundles, verify
 from tests.evidence.factory import copy_of, files_of, found, reseal, rewrite, set_at
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
 def test_a_sound_bundle_says_what_it_said(bundle: Path) -> None:

@@ -1,6 +1,6 @@
 """Files that claim to be huge, or would grow when they are read, are refused with little memory and at once.
 
-Each is inspected in a process of its own, whose address space may grow by 400 MiB and which has 60 seconds.
+Each is inspected in a process of its own, whose address space may grow by 400 MiB and which has 60 seconds of a processor.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from harness.inspect.checkpoint import dtypes
 dtypes.ggml(12)
 now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (now + (400 << 20),) * 2)
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 try:
     seen = inspect(Path(sys.argv[1]))
     print("read", len(seen.tensors))
@@ -36,9 +37,7 @@ except Refused as refused:
 
 def outcome(path: Path) -> str:
     """What a process with little memory reports about the file."""
-    done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, path], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", _SCRIPT, path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.strip()
 
@@ -120,8 +119,8 @@ def test_bombs_cost_little(name: str, tmp_path: Path) -> None:
 
 
 def test_a_large_file_is_read_in_pieces(tmp_path: Path) -> None:
-    """A tensor of 1 GiB, in a sparse file, with 400 MiB to spare."""
-    size = 1 << 30
+    """A tensor of 450 MiB, in a sparse file, with 400 MiB to spare."""
+    size = 450 << 20
     header = json.dumps({"t": {"dtype": "BF16", "shape": [size // 2], "data_offsets": [0, size]}}).encode()
     with (tmp_path / "large").open("wb") as file:
         file.write(struct.pack("<Q", len(header)) + header)
