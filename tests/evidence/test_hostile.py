@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +41,7 @@ def test_a_pipe_is_not_waited_for(bundle: Path, name: str) -> None:
     """No process ever writes into it."""
     (bundle / name).unlink(missing_ok=True)
     os.mkfifo(bundle / name)
-    started = time.monotonic()
     assert (Code.TAMPERED, name) in found(verify(bundle))
-    assert time.monotonic() - started < 10
 
 
 def test_a_socket_is_not_opened(bundle: Path) -> None:
@@ -62,9 +59,9 @@ def test_a_socket_is_not_opened(bundle: Path) -> None:
 def test_a_terabyte_is_not_read(bundle: Path, name: str) -> None:
     """A sparse file costs its author nothing."""
     os.truncate(bundle / name, 1 << 40)
-    started = time.monotonic()
-    assert [finding.code for finding in verify(bundle).findings] == [Code.INVALID]
-    assert time.monotonic() - started < 10
+    (finding,) = verify(bundle, Limits(seconds=10)).findings
+    assert finding.code is Code.INVALID
+    assert finding.detail is not Detail.CHECK_STOPPED
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":', '{"measurements":[{"a":'])
@@ -133,11 +130,9 @@ def test_a_judgment_that_never_ends_is_stopped(
 ) -> None:
     """A rule, pattern or keyword may take a year to evaluate. Its process is killed."""
     monkeypatch.setattr("harness.evidence.bundle_checks.rejudge", lambda *_: sum(iter(int, 1)))
-    started = time.monotonic()
     (finding,) = verify(bundle, Limits(seconds=1)).findings
     assert finding.code is Code.INVALID
     assert finding_text.message(finding) == snapshot
-    assert time.monotonic() - started < 10
 
 
 def test_a_document_that_eats_all_memory_is_stopped(bundle: Path) -> None:

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import threading
-import time
 from pathlib import Path
 
 import psutil
@@ -113,10 +112,8 @@ def _works_in(process: psutil.Process, folder: Path) -> bool:
 
 def test_a_chain_of_forks_is_caught(executor: LocalExecutor) -> None:
     """A process that forks and exits repeatedly ends with the trial."""
-    before = time.monotonic()
     result = run(executor, "hops")
     assert result.observation.ending.kind is EndingKind.COMPLETED
-    assert time.monotonic() - before < 8
     root = executor._project.root
     left = [process for process in psutil.process_iter() if process.ppid() == 1 and _works_in(process, root)]
     assert left == []

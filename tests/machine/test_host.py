@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -161,10 +162,11 @@ def test_a_slice_is_broken_with_its_gpu(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_a_driver_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvml, "connect", lambda: time.sleep(5))
-    begin = time.monotonic()
+    over = threading.Event()
+    monkeypatch.setattr(nvml, "connect", lambda: over.wait(300))
     host = probe(seconds=0.2)
-    assert time.monotonic() - begin < 2
+    assert not over.is_set()
+    over.set()
     assert "no answer within 0.2 s" in str(host.gpu_reason)
 
 
@@ -307,13 +309,11 @@ def test_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snaps
 
 
 def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
-    begin = time.monotonic()
-    script = f"sleep 60 & echo $! > {tmp_path}/pid; wait"
+    script = f"sleep 1000 & echo $! > {tmp_path}/pid; wait"
     answer = timebox.run(["sh", "-c", script], 0.5)
     assert answer == timebox.Answer(None, "sh gave no answer within 0.5 s")
-    assert time.monotonic() - begin < 3
     child = (tmp_path / "pid").read_text().strip()
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 60
     while _runs(child) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not _runs(child)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes.util
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -195,12 +194,10 @@ def test_everything_missing_is_said(folder: Path) -> None:
 def test_tools_that_hang_or_fail_are_given_up(
     folder: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
-    put(folder / "bin" / "sinfo", "#!/bin/sh\nsleep 60\n")
+    put(folder / "bin" / "sinfo", "#!/bin/sh\nsleep 1000\n")
     put(folder / "bin" / "vulkaninfo", "#!/bin/sh\necho 'ERROR: no driver' >&2; exit 1\n")
     put(folder / "wgpu" / "__init__.py", "print('[[[')\nimport os; os._exit(0)\n")
-    begin = time.monotonic()
     tools = survey(seconds=0.5)
-    assert time.monotonic() - begin < 5
     assert tools.slurm.reason == "sinfo gave no answer within 0.5 s"
     assert str(tools.vulkan[0].reason).split(": ")[:2] == snapshot
     (folder / "wgpu" / "__init__.py").write_text("raise SystemExit(7)")

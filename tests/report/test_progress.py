@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -265,16 +264,15 @@ def test_a_handler_that_blocks_holds_up_nobody() -> None:
     scroll, heard = threading.Event(), list[Event]()
 
     def pager(event: Event) -> None:
-        assert scroll.wait(10)
+        assert scroll.wait(300)
         heard.append(event)
 
     relay = Relay([pager])
-    before = time.monotonic()
     for event in steps(50_000):
         relay(event)
     last = events.RunFinished(0, (), 0.0, False)
     relay(last)
-    assert time.monotonic() - before < 5
+    assert heard == []  # the first is still with the pager
     scroll.set()
     relay.close()
     assert len(heard) < 11_000

@@ -1,6 +1,6 @@
 """Files that claim to be huge, or would grow when they are read, are refused with little memory and at once.
 
-Each is inspected in a process of its own, whose address space may grow by 400 MiB and which has 60 seconds of a processor.
+Each is inspected in a process of its own. Its address space may grow by 400 MiB, and it has 60 seconds of a processor.
 """
 
 from __future__ import annotations
