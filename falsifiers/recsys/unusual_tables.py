@@ -25,7 +25,7 @@ _HOUR = 3600 * 10**9
 
 
 def falsify_evictions(trial: Trial[Tables]) -> None:
-    """Fill tables beyond their capacity; then one with a key that occurs very often in a batch."""
+    """Fill tables beyond their capacity; then one with keys that occur very often; see that keys stay as given."""
     falsify_usual_evictions(trial)
     chance = chance_of(trial.seed, "frequent")
     watch = Watch.of(trial, Recipe(trial.parameters["dim"], 1, 1, "lfu", seed=trial.seed), chance)
@@ -38,7 +38,14 @@ def falsify_evictions(trial: Trial[Tables]) -> None:
     watch.evaluate(keys)
     watch.lose(keys[: len(counts)])
     watch.dump(trial.workspace / "table.safetensors")
-    trial.measure(frequent_error=watch.found.value_error, frequent_wrong=_wrong(watch.found))
+    asked = keys[: BUCKET // 8]
+    given = torch.tensor(asked, device=watch.device)
+    with watch.fault():
+        for one in (given, given.flip(0).neg()):
+            watch.table.train(one)
+    trial.measure(
+        frequent_error=watch.found.value_error, frequent_wrong=_wrong(watch.found), keys_changed=given.tolist() != asked
+    )  # fmt: skip
 
 
 def falsify_growth(trial: Trial[Tables]) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from falsifiers.recsys.reference.dynamic_table import Batch
 from falsifiers.recsys.reference.recorded_table import Record, RecordedTable
 from falsifiers.recsys.reference.tables import TritonTables
 
-__all__ = ["BatchRecorded", "KeysRecorded", "ScoreRecorded"]
+__all__ = ["BatchRecorded", "KeysOverwritten", "KeysRecorded", "ScoreRecorded"]
 
 
 class BatchRecorded(TritonTables):
@@ -42,3 +43,17 @@ class KeysRecorded(TritonTables):
 
         def ask(self, record: Record, keys: Tensor) -> None:
             """Leave the record as it is."""
+
+
+class KeysOverwritten(TritonTables):
+    """The record is about the caller's tensor of keys, which later keys overwrite."""
+
+    class kind(RecordedTable):  # noqa: N801
+        """Copies no keys at first."""
+
+        def touch(self, keys: Tensor, score: int | None = None, weights: Tensor | None = None) -> Batch:
+            """Keep the tensor of the first lookup of a size."""
+            before, batch = self._record, super().touch(keys, score, weights)
+            if self._record is not None and self._record is not before:
+                self._record.keys = keys
+            return batch
