@@ -20,7 +20,7 @@ from harness.authoring.setting import Setting
 from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus, Verdict
 from harness.cli import run
-from harness.cli.duration import Duration
+from harness.cli.duration import duration
 from harness.cli.run_options import RunOptions
 from harness.contract import Contract
 from harness.contract.layout import laid_out
@@ -57,7 +57,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--mutate", multiple=True, type=_CODE, metavar="PACKAGE|FILE", help="Try mutants of this code, in copies."
 )
-@click.option("--budget", type=Duration(), default="10m", show_default=True, help="Time for the mutants of --mutate.")
+@click.option("--budget", type=duration, default="10m", show_default=True, help="Time for the mutants of --mutate.")
 @click.option(
     "--most-survivors",
     type=click.FloatRange(0, 1, max_open=True),

@@ -12,7 +12,7 @@ import click
 
 from harness.base import regular_file, strictjson
 from harness.base.vocabulary import ExitStatus
-from harness.cli.duration import Duration
+from harness.cli.duration import duration
 from harness.cli.parameter_options import checked_device, overrides
 from harness.contract.project import Project
 from harness.machine.host import probe
@@ -26,19 +26,16 @@ from harness.running.planting.summary import Summary, as_json, survivors, writte
 __all__ = ["command"]
 
 
-class _Part(click.ParamType):  # type: ignore[type-arg]  # click is generic only for type checkers
-    name = "part"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        match = re.fullmatch(r"([1-9][0-9]*)/([1-9][0-9]*)", str(value))
-        if match is None or int(match[1]) > int(match[2]):
-            self.fail(f"{value!r} is not a part such as 1/4 or 4/4", param, ctx)
-        return int(match[1]), int(match[2])
+def _part(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"([1-9][0-9]*)/([1-9][0-9]*)", text)
+    if match is None or int(match[1]) > int(match[2]):
+        raise click.BadParameter(f"{text!r} is not a part such as 1/4 or 4/4")
+    return int(match[1]), int(match[2])
 
 
 @click.command("plant")
 @click.argument("ids", nargs=-1, required=True, metavar="ID…")
-@click.option("--budget", type=Duration(), default="20m", show_default=True, help="When to stop: 90s, 20m, 1h.")
+@click.option("--budget", type=duration, default="20m", show_default=True, help="When to stop: 90s, 20m, 1h.")
 @click.option(
     "--profile",
     type=click.Choice(["reduced", "full"]),
@@ -58,7 +55,7 @@ class _Part(click.ParamType):  # type: ignore[type-arg]  # click is generic only
     help="Also run claims with an exclusive lease side by side: right if their profile measures no time.",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Try only a fair sample of N defects.")
-@click.option("--part", type=_Part(), default="1/1", metavar="K/N", help="Try only the K-th of N parts of the sample.")
+@click.option("--part", type=_part, default="1/1", metavar="K/N", help="Try only the K-th of N parts of the sample.")
 @click.option(
     "--again",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -23,8 +23,6 @@ from harness.report.progress_line import progress_line
 
 __all__ = ["command"]
 
-_WRITERS = {"markdown": "render", "ctrf": "render", "junit": "report", "sarif": "render"}
-"""The modules that write one text, and their functions."""
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 
 
@@ -112,8 +110,7 @@ def _files(
     results = bundle_results(verifications, project)
     quiet = Path("-") in targets.values()
     for name, target in targets.items():
-        write = getattr(import_module(f"harness.report.{name}"), _WRITERS[name])  # imported only where it is asked for
-        text = write(results)
+        text = import_module(f"harness.report.{name}").render(results)  # imported only where it is asked for
         if target == Path("-"):
             click.echo(text, nl=False)
             continue

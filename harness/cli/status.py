@@ -24,20 +24,12 @@ _STATUSES = ("discharged", "partial", "falsified", "stale", "unrun")
 _GAPS = ("unclaimed", "never-full", "never-killed", "orphaned")
 
 
-class _Words(click.ParamType):  # type: ignore[type-arg]  # generic only as of click 8.4
-    """Words from a list, separated by commas."""
-
-    name = "words"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> frozenset[str] | object:
-        if not isinstance(value, str):
-            return value
-        words = frozenset(filter(None, (word.strip().lower() for word in value.split(","))))
-        for word in sorted(words - {*_STATUSES, *_GAPS}):
-            self.fail(f"{word!r} is none of {', '.join((*_STATUSES, *_GAPS))}", param, ctx)
-        return words
+def _words(text: str) -> frozenset[str]:
+    """Return words from a list that are separated by commas."""
+    words = frozenset(filter(None, (word.strip().lower() for word in text.split(","))))
+    for word in sorted(words - {*_STATUSES, *_GAPS}):
+        raise click.BadParameter(f"{word!r} is none of {', '.join((*_STATUSES, *_GAPS))}")
+    return words
 
 
 @click.command("status")
@@ -49,10 +41,10 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic only as of c
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a page of Markdown.")
 @click.option(
-    "--only", type=_Words(), default="", metavar="WORDS", help="Show only claims with these, such as falsified,stale."
+    "--only", type=_words, default="", metavar="WORDS", help="Show only claims with these, such as falsified,stale."
 )
 @click.option(
-    "--fail-on", type=_Words(), default="", metavar="WORDS", help="Fail on any of these, such as stale,unrun,falsified."
+    "--fail-on", type=_words, default="", metavar="WORDS", help="Fail on any of these, such as stale,unrun,falsified."
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show each class of device, the bundles, and all gaps.")
 def command(

@@ -40,38 +40,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Protocol, final
+from typing import final
 
-from harness.base.device import DeviceClass, Target, hardware
+from harness.base.device import DeviceClass, hardware
 from harness.base.vocabulary import Verdict
+from harness.contract import Contract
 from harness.contract.reasons import Reason
 from harness.evidence.findings import Finding
 from harness.evidence.index import Entry
 from harness.evidence.staleness import is_ahead
+from harness.evidence.stated_claims import Stated
 
-__all__ = ["Cell", "ClaimStatus", "Note", "Stale", "StatedClaim", "Status", "Strength", "Why", "speaks_for", "statuses"]
+__all__ = ["Cell", "ClaimStatus", "Note", "Stale", "Status", "Strength", "Why", "speaks_for", "statuses"]
 
 Stale = Callable[[Entry], Sequence[Finding]]
 """Returns why a bundle no longer covers the project; empty if it does."""
-
-
-class StatedClaim(Protocol):
-    """The part of a contract on which its claim's status depends. A `Contract` has it too."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def issue(self) -> str: ...
-    @property
-    def spec(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def target(self) -> Target: ...
-    @property
-    def subject(self) -> str: ...
-    @property
-    def digest(self) -> str: ...
 
 
 class Status(StrEnum):
@@ -181,7 +164,7 @@ class ClaimStatus:
 
 
 def statuses(
-    contracts: Iterable[StatedClaim], entries: Iterable[Entry], stale: Stale, now: datetime
+    contracts: Iterable[Contract | Stated], entries: Iterable[Entry], stale: Stale, now: datetime
 ) -> tuple[ClaimStatus, ...]:
     """Return the status of every claim, in the order of the contracts.
 
@@ -218,7 +201,7 @@ def statuses(
     return tuple(found)
 
 
-def speaks_for(contract: StatedClaim, entry: Entry) -> bool:
+def speaks_for(contract: Contract | Stated, entry: Entry) -> bool:
     """Whether a bundle ran the contract's own subject with the contract's own parameters.
 
     If the contract has changed since, its subject at that time is unknown. Then the command line shows whether the user
@@ -231,7 +214,9 @@ def speaks_for(contract: StatedClaim, entry: Entry) -> bool:
     return entry.contract_digest != contract.digest and "--subject" not in _words(entry.command)
 
 
-def _cell(contract: StatedClaim, device: DeviceClass, found: Iterable[Entry], stale: Stale, now: datetime) -> Cell:
+def _cell(
+    contract: Contract | Stated, device: DeviceClass, found: Iterable[Entry], stale: Stale, now: datetime
+) -> Cell:
     """Args:
     found: the bundles of this claim on this class of device, at least one.
     """
@@ -296,14 +281,14 @@ def _ahead(entry: Entry, now: datetime) -> tuple[Note, ...]:
     return (Note(Why.CLOCK_AHEAD, entry.started[:10]),) if is_ahead(entry.when, now) else ()
 
 
-def _of_another(contract: StatedClaim, entry: Entry) -> tuple[Note, ...]:
+def _of_another(contract: Contract | Stated, entry: Entry) -> tuple[Note, ...]:
     """Return why a bundle does not speak for the claim; empty if it does."""
     if entry.overrides:
         return (Note(Why.OTHER_PARAMETERS, ", ".join(entry.overrides)),)
     return () if speaks_for(contract, entry) else (Note(Why.OTHER_SUBJECT, entry.judged),)
 
 
-def _strength(contract: StatedClaim, device: DeviceClass, entry: Entry) -> Strength:
+def _strength(contract: Contract | Stated, device: DeviceClass, entry: Entry) -> Strength:
     if entry.profile != "full":
         return Strength.REDUCED
     return Strength.TARGET if device.meets(contract.target) else Strength.FULL

@@ -121,7 +121,8 @@ def no_folder(path: Path) -> str:
     """Return why there are no bundles below a path that is not a folder, with the remedy."""
     if path.is_file() and zipfile.is_zipfile(path):
         return f"is an archive; unpack it first: harness unpack {shlex.quote(str(path))} -C DIR"
-    return "is no folder; name a bundle or a folder of bundles"
+    what = "is not a folder" if path.exists() else "does not exist"
+    return f"{what}; name a bundle or a folder of bundles"
 
 
 def _look_into(folder: str) -> list[str] | None:

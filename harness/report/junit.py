@@ -36,7 +36,7 @@ from harness.running.events import ClaimFinished, ClaimPassedOver, ClaimPlanned,
 if TYPE_CHECKING:
     from harness.report.bundle_results import BundleResult
 
-__all__ = ["handler", "properties_of", "render", "report", "write"]
+__all__ = ["handler", "properties_of", "render", "write"]
 
 _HARNESS = "harness"
 _LONGEST_SECONDS = 1e9
@@ -51,11 +51,6 @@ _RESULTS = {
 }
 Contracts = Mapping[str, ContractFile]
 """The files of contracts by the id of the claim."""
-
-
-def render(record: Record, contract: ContractFile = UNKNOWN) -> str:
-    """Return the record of one claim as a JUnit document."""
-    return _text([_suite(record, contract)])
 
 
 def write(
@@ -80,7 +75,7 @@ def write(
     write_file(path, _document(suites, missing, passed_over))
 
 
-def report(bundles: Sequence[BundleResult]) -> str:
+def render(bundles: Sequence[BundleResult]) -> str:
     """Return many bundles as one document. An unsound or refused bundle is an error."""
     refused = [(bundle.name, bundle.problem) for bundle in bundles if bundle.record is None]
     nothing = [] if bundles else [(ci_cases.NOTHING.name, ci_cases.NOTHING.message)]

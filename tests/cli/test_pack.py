@@ -80,7 +80,7 @@ def test_what_is_refused_exits_2_and_names_the_remedy(tmp_path: Path) -> None:
     before = contents(tmp_path)
     for arguments, says in [
         (("pack", "evidence", "-o", "a.zip"), "nothing was packed: a.zip: exists already; remove it or name another"),
-        (("pack", "missing", "-o", "b.zip"), "missing is no folder; name a bundle or a folder of bundles"),
+        (("pack", "missing", "-o", "b.zip"), "missing does not exist; name a bundle or a folder of bundles"),
         (("pack", "evidence", "-o", "no/such/b.zip"), "nothing was packed: no/such/b.zip: No such file"),
         (("unpack", "a.zip", "-C", "mine"), f"mine/{PLACE}/{bundle.name}: is there already and differs (trials.log h"),
         (("unpack", "bad.zip"), r"nothing was unpacked: bad.zip: '../../x\x1b[2J' has a backslash, a control"),

@@ -58,7 +58,7 @@ def test_where_there_is_nothing_to_report_it_says_so(tmp_path: Path, evidence: P
     empty = harness(tmp_path, "report", "empty", "--html", "site")
     assert (empty.returncode, "nothing to report" in empty.stderr) == (3, True)
     missing = harness(tmp_path, "report", "missing", str(evidence), "--html", "site")
-    assert (missing.returncode, "is no folder" in missing.stderr) == (2, True)
+    assert (missing.returncode, "does not exist" in missing.stderr) == (2, True)
     assert "1 bundle" in missing.stdout
     idle = harness(tmp_path, "report", str(evidence))
     assert (idle.returncode, "--html DIR" in idle.stderr) == (2, True)

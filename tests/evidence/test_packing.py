@@ -164,7 +164,7 @@ def test_nothing_to_pack_is_told_apart(tmp_path: Path) -> None:
     """The message differs from that of a file in the way."""
     with pytest.raises(NothingToPack):
         pack([tmp_path], tmp_path / "a.zip")
-    with pytest.raises(ArchiveError, match="is no folder"):
+    with pytest.raises(ArchiveError, match="does not exist"):
         pack([tmp_path / "missing"], tmp_path / "a.zip")
 
 

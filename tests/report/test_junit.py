@@ -18,9 +18,11 @@ from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import Verdict
 from harness.contract.reasons import Reason, ReasonCode
+from harness.evidence.findings import Verification
 from harness.judging.record import Record
 from harness.report import junit
-from harness.report.contract_file import ContractFile
+from harness.report.bundle_results import BundleResult
+from harness.report.contract_file import UNKNOWN, ContractFile
 from harness.running.events import ClaimFinished, ClaimPassedOver, RunFinished, RunStarted
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, claim_result
@@ -60,10 +62,15 @@ def record_of(folder: Path, **changes: Any) -> Record:
     return claim_result(folder, **changes).record
 
 
+def rendered(record: Record, contract: ContractFile = UNKNOWN) -> str:
+    """The document of one sound record."""
+    return junit.render([BundleResult(Verification(Path("bundle"), ()), record, contract)])
+
+
 def test_a_claim_is_a_suite_of_the_claim_and_its_mutants(tmp_path: Path) -> None:
     """No clause is a case. The suite has the contract's file, counts, and the circumstances as properties."""
     result = claim_result(tmp_path)
-    text = junit.render(result.record, ContractFile.of(result.contract))
+    text = rendered(result.record, ContractFile.of(result.contract))
     assert results_of(text) == {
         "F-DEMO-SORT-001": "passed",
         "mutant forgets-one": "passed",
@@ -86,17 +93,17 @@ def test_times_are_those_of_the_trials(tmp_path: Path) -> None:
     """A wait for the device is in none of them; it is a property."""
     record = record_of(tmp_path, seconds=190.0, trial_seconds=1.25, waited_seconds=148.0)
     mutants = sum(mutant.seconds or 0 for mutant in record.mutants)
-    (suite,) = root_of(junit.render(record))
+    (suite,) = root_of(rendered(record))
     assert suite.find("properties/property[@name='waited_seconds']").attrib["value"] == "148.0"  # type: ignore[union-attr]
     assert float(suite.attrib["time"]) == pytest.approx(1.25 + mutants)
-    assert schema().is_valid(ElementTree.fromstring(junit.render(replace(record, trial_seconds=1e308))))
+    assert schema().is_valid(ElementTree.fromstring(rendered(replace(record, trial_seconds=1e308))))
 
 
 def test_a_failure_begins_with_its_place_and_has_the_clauses(tmp_path: Path) -> None:
     """The line is that of the first clause that FAILed. The text ends with the command that reproduces it."""
     result = claim_result(tmp_path, measurements=healthy(returned=2))
     file = ContractFile.of(result.contract)
-    found = root_of(junit.render(result.record, file)).find(".//failure")
+    found = root_of(rendered(result.record, file)).find(".//failure")
     assert found is not None
     place, message, clause, *_, reproduce = (found.text or "").splitlines()
     assert message == found.attrib["message"]
@@ -122,7 +129,7 @@ def test_outcomes_become_results(
     tmp_path: Path, changes: Any, case: str, result: str, snapshot: SnapshotAssertion
 ) -> None:
     """FAIL is a failure, NOT_MEASURED is skipped, and a surviving mutant is an error."""
-    text = junit.render(record_of(tmp_path, **changes))
+    text = rendered(record_of(tmp_path, **changes))
     assert results_of(text)[case] == result
     found = ElementTree.fromstring(text).find(f".//testcase[@name='{case}']/{result}")
     assert found is not None
@@ -135,8 +142,8 @@ def test_outcomes_become_results(
 def test_the_claims_case_has_the_verdict(tmp_path: Path, verdict: Verdict, result: str) -> None:
     """Also if every clause passed and the bundle could not be written, or nothing is known."""
     record = replace(record_of(tmp_path), verdict=verdict, reason=Reason(ReasonCode.UNSEALED, text="no space"))
-    assert results_of(junit.render(record))[record.id] == result
-    assert results_of(junit.render(replace(record, clauses=(), mutants=()))) == {record.id: result}
+    assert results_of(rendered(record))[record.id] == result
+    assert results_of(rendered(replace(record, clauses=(), mutants=()))) == {record.id: result}
 
 
 def test_many_claims_are_written_into_one_file(tmp_path: Path) -> None:
@@ -217,5 +224,5 @@ def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
 @given(text=nasty)
 def test_whatever_a_text_holds_the_xml_is_valid(tmp_path: Path, text: str) -> None:
     """XML allows few control characters and no half surrogates."""
-    rendered = junit.render(with_texts(tmp_path, text))
-    assert len(list(root_of(rendered).iter("testcase"))) == 4
+    document = rendered(with_texts(tmp_path, text))
+    assert len(list(root_of(document).iter("testcase"))) == 4

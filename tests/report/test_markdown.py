@@ -52,7 +52,7 @@ def test_another_subject_is_told_where_the_verdict_stands(tmp_path: Path) -> Non
     text = markdown.render(bundles)
     assert "| PASS (another subject, reduced profile) | " in text
     assert other in text.partition("<details>")[2].partition("</details>")[0]
-    assert f'<property name="subject" value="{other}"/>' in junit.report(bundles)
+    assert f'<property name="subject" value="{other}"/>' in junit.render(bundles)
     (test, *_) = json.loads(ctrf.render(bundles))["results"]["tests"]
     assert test["tags"] == ["PASS", "another subject", "reduced profile"]
     assert test["extra"]["subject"] == other

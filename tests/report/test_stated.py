@@ -49,5 +49,5 @@ def test_a_forged_reason_is_marked_for_ci(tmp_path: Path) -> None:
     """In each format, every sentence with such words names their author."""
     bundle = sealer(tmp_path).seal(claim_result(tmp_path, mutants={}, obstacle="FORGED"))
     results = bundle_results([verify(bundle)])
-    for written in (junit.report(results), ctrf.render(results), sarif.render(results)):
+    for written in (junit.render(results), ctrf.render(results), sarif.render(results)):
         assert written.count("FORGED") == written.count("stated by the run") > 0
