@@ -15,10 +15,12 @@ class BatchRecorded(TritonTables):
     """The number of the batch is part of the record, so keys of all batches with it count as those of the present."""
 
     class kind(RecordedTable):  # noqa: N801
-        """Numbers batches of a size once."""
+        """Numbers batches once."""
+
+        first = 0
 
         def note(self, batch: int, score: int | None) -> None:
-            """Keep the number while there is a record that can be repeated."""
+            """Keep the first number."""
             self.first = batch if self.index.batch == 1 else self.first
             super().note(self.first, score)
 
@@ -28,6 +30,8 @@ class ScoreRecorded(TritonTables):
 
     class kind(RecordedTable):  # noqa: N801
         """Scores once."""
+
+        first: int | None = None
 
         def note(self, batch: int, score: int | None) -> None:
             """Keep the first one."""
