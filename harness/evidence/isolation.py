@@ -162,11 +162,9 @@ class _Child:
 def _work(work: Callable[[], bytes], writing: int, limits: Limits, parent: int) -> NoReturn:
     code = 1
     try:
-        # The end of the parent's objects is its own affair: a device of wgpu waits there for threads that no fork has.
-        gc.freeze()
         # The default actions of signals end this process inside any library.
         die_with_parent(parent)
-        gc.freeze()  # the caller's garbage stays: its finalizers may wait for threads that a fork does not have
+        gc.freeze()  # the caller's garbage stays: a finalizer, as wgpu's, may wait for threads that no fork has
         for number in (signal.SIGPROF, signal.SIGXCPU):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGPROF, signal.SIGXCPU))

@@ -37,32 +37,6 @@ def test_the_answer_comes_back_whole() -> None:
     assert isolated(lambda: b"x" * 1_000_000, LIMITS) == b"x" * 1_000_000
 
 
-class Device:
-    """An object of the parent whose end waits in any other process, as a device of wgpu does. It is in a cycle."""
-
-    def __init__(self) -> None:
-        self.itself, self.process = self, os.getpid()
-
-    def __del__(self) -> None:
-        while os.getpid() != self.process:
-            time.sleep(60)
-
-
-def collect() -> bytes:
-    gc.collect()
-    return b"collected"
-
-
-def test_no_object_of_the_caller_ends_in_the_fork() -> None:
-    """Its end may wait for threads that the fork does not have."""
-    gc.disable()
-    try:
-        Device()
-        assert isolated(collect, LIMITS) == b"collected"
-    finally:
-        gc.enable()
-
-
 def crash() -> bytes:
     ctypes.string_at(0)
     return b""
