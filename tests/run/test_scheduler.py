@@ -184,6 +184,35 @@ def test_no_task_waits_for_a_device_that_another_process_has() -> None:
     assert [(task.name, amounts) for task, amounts in schedule.start()] == [("busy", ways[1]), ("next", ways[1])]
 
 
+def test_a_task_that_waited_outside_still_counts_its_work() -> None:
+    """The next task takes the other device, although the first has room."""
+    schedule = Schedule({"slots": 16.0, "a": 4.0, "b": 4.0})
+    ways = ({"slots": 1.0, "a": 1.0}, {"slots": 1.0, "b": 1.0})
+    schedule.add(Task("long", ways[:1], (0,), 9.0))
+    schedule.start()
+    schedule.pause("long", ["a"])
+    schedule.resume("long")
+    assert [task.name for task, _ in schedule.start()] == ["long"]
+    schedule.add(Task("next", ways, (1,), 1.0))
+    assert [(task.name, amounts) for task, amounts in schedule.start()] == [("next", ways[1])]
+
+
+def test_a_device_is_open_again_when_the_last_one_has_given_up() -> None:
+    """A task may end while it waits outside. As long as another one waits, no task gets the device."""
+    schedule = Schedule({"slots": 16.0, "a": 4.0})
+    for number in range(3):
+        schedule.add(Task(str(number), ({"slots": 1.0, "a": 1.0},), (number,)))
+        assert [task.name for task, _ in schedule.start()] == [str(number)]
+    schedule.pause("0", ["a"])
+    schedule.pause("1", ["a"])
+    schedule.add(Task("next", ({"slots": 1.0, "a": 1.0},), (3,)))
+    assert schedule.start() == []
+    schedule.end("0")
+    assert schedule.start() == []
+    schedule.end("1")
+    assert [task.name for task, _ in schedule.start()] == ["next"]
+
+
 def test_what_the_machine_does_not_have() -> None:
     """A task that needs more than there is gets all; one that needs what is not there is refused."""
     schedule = Schedule({"slots": 2.0})

@@ -157,7 +157,9 @@ def detach(submission: Submission, request: RunRequest, options: JsonObject, sha
         script = _script(submission.options(request, profile), tasks, folder)
         jobs[_sbatch([*asked, f"--output={folder}/%A_%a.log", f"--chdir={submission.root}"], script)] = tasks
     run = DetachedRun(name, datetime.now(UTC).isoformat(timespec="seconds"), options, jobs, str(folder))
-    (folder / f"{name}.json").write_text(json.dumps(asdict(run), indent=1))
+    half = folder / f"{name}.half"  # another command may read the runs now
+    half.write_text(json.dumps(asdict(run), indent=1))
+    half.rename(folder / f"{name}.json")
     return run
 
 
