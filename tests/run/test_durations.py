@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from harness.base.device import Device
 from harness.contract.project import Project
 from harness.machine.host import probe
 from harness.running.durations import Durations
@@ -30,10 +32,27 @@ def test_the_last_run_tells(tmp_path: Path, plan: Plan) -> None:
     assert [path.name for path in tmp_path.glob("durations*")] == ["durations.json"]
 
 
-@pytest.mark.parametrize("content", ["", "[1]", '{"F-DEMO-SORT-001 full x86_64 subject": "long"}', "{"])
+def test_other_circumstances_tell_nothing(tmp_path: Path, plan: Plan) -> None:
+    """Another claim, profile or device takes another time."""
+    durations = Durations(tmp_path)
+    durations.add(plan, {"subject": 2.5})
+    durations.save()
+    others = (
+        replace(plan, contract=replace(plan.contract, id="F-OTHER-001")),
+        replace(plan, profile=replace(plan.profile, name="another")),
+        replace(plan, device=Device("cuda", "NVIDIA H200", "9.0")),
+    )
+    assert {Durations(tmp_path).expected(other, "subject") for other in others} == {plan.profile.seconds}
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '"long"', "-1", "true", "{"])
 def test_a_file_of_no_use(tmp_path: Path, plan: Plan, content: str) -> None:
     """The order of a run is then a guess."""
-    (tmp_path / "durations.json").write_text(content)
+    durations = Durations(tmp_path)
+    durations.add(plan, {"subject": 2.5})
+    durations.save()
+    file = tmp_path / "durations.json"
+    file.write_text(file.read_text().replace("2.5", content) if content[:1] in '"-t' else content)
     assert Durations(tmp_path).expected(plan, "subject") == plan.profile.seconds
 
 
