@@ -46,8 +46,9 @@ def command(
     noise of the earlier runs: their median, plus or minus a multiple of their scatter that one healthy value in a
     hundred exceeds. With fewer than five earlier runs there is no answer.
 
-    Above them stands how many runs of the same code (contract and sources) FAIL, with the Wilson interval of that share
-    (95 %). FLAKY is a code that passed and failed. It changes no verdict and no status: a FAIL stands.
+    The first line of a series says how many runs of the same code (contract and sources) FAIL, with the Wilson interval
+    of that share (95 %). FLAKY means that the same code passed and failed. It changes no verdict and no status: a FAIL
+    stands.
 
     The exit status is 3 if there is no run, else 0.
     """

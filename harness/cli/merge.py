@@ -31,14 +31,14 @@ __all__ = ["command"]
 def command(paths: tuple[Path, ...], into: Path | None) -> ExitStatus:
     """Copy the bundles at or below each DIR to evidence/<issue>/<claim>/<run>, byte for byte.
 
-    Each bundle is verified first. Left out and named are unsound bundles, and bundles of the same run with other
+    Each bundle is verified first. merge names and leaves out unsound bundles, and bundles of the same run with other
     content: what is there already stays, and of two such bundles none is merged. A bundle that is there already, byte
     for byte, counts as merged. Links are not followed. After an error nothing was written.
 
     Below a bundle it says if its clock is wrong: if the run states a start or an end later than now. Verdicts do not
     change the exit status.
 
-    Exit status: 0 every bundle is there, 2 a bundle was left out or a DIR is no folder, 3 a DIR has no bundle.
+    Exit status: 0 every bundle is there, 2 a bundle was left out or a DIR is not a folder, 3 a DIR has no bundle.
     """
     place = into or Project.find().evidence
     found = BundlePaths.find(paths)

@@ -22,7 +22,7 @@ __all__ = ["command"]
 def command(evidence: Path | None) -> ExitStatus:
     """List the runs that `harness run --executor slurm --detach` submitted, the newest last.
 
-    Behind each is how many claims have which verdict, and the state of the jobs of the others.
+    Each line counts the claims by verdict, and those without a verdict by the state of their job.
     """
     for run in saved_runs(evidence or Project.find().evidence):
         counts = Counter(task.verdict() or task.state() for task in run.tasks().values())

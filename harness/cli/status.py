@@ -68,7 +68,7 @@ def command(
     STALE       contract or code changed since the evidence
     UNRUN       nothing that counts
 
-    A claim in quarantine says so behind its status, which is that of all others: a FAIL is FALSIFIED.
+    Quarantine changes no status: a FAIL is FALSIFIED. A claim in quarantine has a note behind its status.
 
     status believes every record that its bundle's manifest seals. `harness verify` judges again. A gate needs both.
 

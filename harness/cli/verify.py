@@ -49,8 +49,8 @@ def command(
 ) -> ExitStatus:
     """Verify the bundles at or below each PATH: files, formats, and a second judgment.
 
-    It needs neither torch nor a GPU. The printed verdict is what the contract and the measurements say now. What is no
-    sound, proven PASS comes first; remarks that bundles share come last, once each.
+    It needs neither torch nor a GPU. The printed verdict is what the contract and the measurements say now. Bundles
+    that are not a sound and proven PASS come first. Remarks that bundles share come last, once each.
 
     A bundle is unsound if it is INCOMPLETE, TAMPERED, INVALID, REJUDGED_DIFFERENTLY or FORGED. A sound one may have
     remarks: UNSIGNED, UNKNOWN_KEY, STALE_CONTRACT, STALE_FALSIFIER, STALE_SUBJECT, COMMIT_NOT_IN_HISTORY, DIRTY_TREE,
