@@ -60,8 +60,8 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     Each width with targets, contextuals, and an alpha and a scaling length of its own, where defects of a mask or a
     factor show; groups; room for long sequences; no contextuals and none in any sequence; a window with and without
     rows that are free of it; no mask but the sequences' ends; sequences of no and of one row; one row alone. Windows,
-    contextual rows and free rows have sizes that end at a block's edge, or one before or behind it; the rows at the end
-    of these windows are not small.
+    targets, contextual rows and free rows have sizes that end at a block's edge, or one before or behind it; the rows
+    at the end of these windows are not small.
     """
     longest, widths = parameters["largest_length"], parameters["widths"]
     edge = _edge(longest)
@@ -79,6 +79,9 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         {**plain, "window": edge, "contextuals": edge + 1, "seed": 1},
         {**plain, "window": 3 * edge - 2, "full": 1, "targets": 2, "contextuals": None, "seed": 1},
         {**plain, "lengths": [2 * edge + 2], "window": 2 * edge, "targets": None, "contextuals": None, "seed": 1},
+        {**plain, "lengths": [longest], "window": 1, "full": 1, "targets": None, "contextuals": None, "seed": 1},
+        {**plain, "lengths": [4 * edge], "targets": 2 * edge + 1, "contextuals": None},
+        {**plain, "lengths": [4 * edge], "targets": 2 * edge + 1, "causal": False},
         {**plain, "causal": False, "contextuals": None, "targets": None},
         {**plain, "causal": False, "targets": 4, "contextuals": None, "window": 1},
         {**plain, "lengths": [0, 1, longest, 0], "targets": 1, "contextuals": None},
