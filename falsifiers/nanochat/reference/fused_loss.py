@@ -23,7 +23,8 @@ class FusedLoss:
         """Inputs bring their device with them; nothing depends on the setting."""
 
     def __call__(self, question: Question) -> Answer:
-        """Return the loss and its gradients."""
+        """Return the loss and its gradients. Options that are off are not given, as by other callers."""
+        options = {name: getattr(question, name) for name in ("label_smoothing", "z_loss", "softcap")}
         hidden = question.hidden.detach().requires_grad_()
         weight = question.weight.detach().requires_grad_()
         with torch.enable_grad():
@@ -32,12 +33,10 @@ class FusedLoss:
                 weight,
                 question.targets,
                 ignore_index=question.ignore_index,
-                label_smoothing=question.label_smoothing,
-                z_loss=question.z_loss,
-                softcap=question.softcap,
                 reduction=question.reduction,
                 accumulate_float32=question.float32_sums,
                 chunk_rows=chunk_rows(len(hidden)),
+                **{name: value for name, value in options.items() if value},
             )
         gradients = torch.autograd.grad(loss, (hidden, weight), question.upstream.to(loss.dtype))
         return Answer(loss.detach(), *gradients)
