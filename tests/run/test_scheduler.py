@@ -214,9 +214,9 @@ def test_a_device_is_open_again_when_the_last_one_has_given_up() -> None:
 
 
 def test_what_the_machine_does_not_have() -> None:
-    """A task that needs more than there is gets all; one that needs what is not there is refused."""
-    schedule = Schedule({"slots": 2.0})
-    schedule.add(Task("large", ({"slots": 9.0},), (0,)))
-    assert [amounts for _, amounts in schedule.start()] == [{"slots": 2.0}]
+    """A task that needs more than there is gets all, even if that is nothing. Another resource is refused."""
+    schedule = Schedule({"slots": 2.0, "disk": 0.0})
+    schedule.add(Task("large", ({"slots": 9.0, "disk": 1.0},), (0,), 1.0))
+    assert [amounts for _, amounts in schedule.start()] == [{"slots": 2.0, "disk": 0.0}]
     with pytest.raises(ValueError, match="cannot run"):
         schedule.add(Task("strange", ({"gpu": 1.0},), (0,)))
