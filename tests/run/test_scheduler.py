@@ -133,6 +133,14 @@ def test_order() -> None:
     assert [task.name for task, _ in schedule.start()] == ["second"]
 
 
+def test_rounding_keeps_no_task_waiting() -> None:
+    """0.3 - 0.1 is less than 0.2."""
+    schedule = Schedule({"memory": 0.3})
+    for number, memory in enumerate((0.1, 0.2)):
+        schedule.add(Task(str(number), ({"memory": memory},), (number,)))
+    assert len(schedule.start()) == 2
+
+
 def test_a_device_for_which_one_waits_outside_is_closed() -> None:
     """Other tasks on other devices get what it gave back. When it is there, it comes first."""
     schedule = Schedule(CAPACITY)
