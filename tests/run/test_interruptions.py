@@ -36,7 +36,7 @@ def hanging(bench: Bench) -> Behaviour:
     """Trials that run until they are interrupted."""
 
     def behave(request: TrialRequest) -> Ending:
-        assert bench.executor.interrupted.wait(10)
+        assert bench.executor.interrupted.wait(60)
         return Ending(EndingKind.INTERRUPTED, Phase.SUBJECT, "the run was interrupted")
 
     return behave
@@ -64,7 +64,7 @@ def test_ctrl_c_as_the_last_trial_that_runs_ends(bench: Callable[..., Bench]) ->
         if request.subject.endswith(":Sorter"):
             return HEALTHY
         ctrl_c()
-        assert whole.executor.interrupted.wait(10)
+        assert whole.executor.interrupted.wait(60)
         return BROKEN
 
     whole.executor.behave = behave
