@@ -26,6 +26,11 @@ _FILES_LOOKED_AT = 1000
 _PROGRAMS = (b"\x7fELF", b"!<arch>\n", b"MZ", b"\xcf\xfa\xed\xfe")
 """The first bytes of executables and libraries: ELF, static libraries, Windows, macOS."""
 _LISTS = (".json", ".txt", ".md")
+_NO_PROGRAM = {
+    True: "; it is not a program or library either, and holds no code for NVIDIA GPUs",
+    False: "; --against and --fail-on are for checkpoints",
+}
+"""What else is said of a file that is no checkpoint, by whether it was looked at as a program."""
 
 
 @click.command("inspect")
@@ -57,31 +62,23 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
     for place in (file, against):
         if place is not None and place.is_dir():
             raise click.ClickException(_folder(place))
+    may_be_program = against is None and not fail_on
     try:
         from harness.inspect.checkpoint import Packed, Refused, Unrecognized, compare, inspect
-    except ImportError as error:
-        # Device code can be shown without these packages.
-        if against is None and not fail_on and (told := _told_device_code(file, as_json)) is not None:
+    except ImportError as error:  # device code can be shown without these packages
+        if may_be_program and (told := _told_device_code(file, as_json)) is not None:
             return told
         raise click.ClickException(str(error)) from error
-    comparison = None
     try:
-        if against is None:
-            inspection = inspect(file)
-        else:
-            comparison = compare(file, against)
-            inspection = comparison.this
+        comparison = None if against is None else compare(file, against)
+        inspection = inspect(file) if comparison is None else comparison.this
     except Refused as refused:
-        neither = ""
-        if isinstance(refused, Unrecognized) and not isinstance(refused, Packed):
-            if against is not None or fail_on:
-                neither = "; --against and --fail-on are for checkpoints"
-            elif (told := _told_device_code(file, as_json)) is not None:
-                return told
-            else:
-                neither = "; it is not a program or library either, and holds no code for NVIDIA GPUs"
+        unknown = isinstance(refused, Unrecognized) and not isinstance(refused, Packed)
+        if unknown and may_be_program and (told := _told_device_code(file, as_json)) is not None:
+            return told
         if as_json:
             _print_json(_refusal(refused))
+        neither = _NO_PROGRAM[may_be_program] if unknown else ""
         tell(f"harness: {refused}{neither}", err=True)
         return ExitStatus.REFUSED
     if as_json:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from harness.report import number_text
-from harness.report.escaping import printable
+from harness.report.columns import aligned
 
 if TYPE_CHECKING:
     from harness.inspect import device_code
@@ -23,32 +22,23 @@ _NAMES_SHOWN = 3
 
 def checkpoint_page(inspection: Inspection, comparison: Comparison | None, width: int | None) -> Iterator[str]:
     dtypes = Counter(one.dtype for one in inspection.tensors.values())
-    yield f"{printable(str(inspection.path))}: {inspection.format}, {inspection.file_bytes:,} bytes"
+    yield f"{inspection.path}: {inspection.format}, {inspection.file_bytes:,} bytes"
     count = f"{len(inspection.tensors):,} tensor{'' if len(inspection.tensors) == 1 else 's'}"
     of_each = ", ".join(f"{number:,} {name}" for name, number in dtypes.items())
     yield f"{count}, {inspection.elements:,} elements{': ' if of_each else ''}{of_each}"
     # Findings come first, so that a missing weight is seen at once.
-    for line in _findings(inspection):
-        yield from _wrapped(line, width)
+    yield from _findings(inspection)
     if inspection.metadata:
         yield from ["", "metadata"]
         longest = min(max(len(name) for name in inspection.metadata), 40)
         for name, value in inspection.metadata.items():
-            yield f"  {printable(name):<{longest}}  {printable(number_text.value(value))}"
+            yield f"  {name:<{longest}}  {number_text.value(value)}"
     if inspection.tensors:
         yield ""
         yield from _table(list(inspection.tensors.values()), width)
     if comparison is not None:
         yield ""
-        for line in _comparison(comparison):
-            yield from _wrapped(line, width)
-
-
-def _wrapped(line: str, width: int | None) -> list[str]:
-    """Wrap a line for a terminal. Names are never broken, so that they can be copied."""
-    if width is None:
-        return [line]
-    return textwrap.wrap(line, width, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
+        yield from _comparison(comparison)
 
 
 def _findings(inspection: Inspection) -> Iterator[str]:
@@ -61,16 +51,16 @@ def _findings(inspection: Inspection) -> Iterator[str]:
             if len(finding.tensors) == 1:
                 alike[finding.text].append(finding.tensors[0])
             else:
-                yield f"  {kind}: {printable(finding.text)}{_named(finding.tensors)}"
+                yield f"  {kind}: {finding.text}{_named(finding.tensors)}"
         for text, names in alike.items():
-            yield f"  {kind}: {printable(text)}{_named(names)}"
+            yield f"  {kind}: {text}{_named(names)}"
 
 
 def _named(names: Sequence[str]) -> str:
     """Return the first names, and how many there are if not all are shown."""
     if not names:
         return ""
-    shown = ", ".join(printable(name) for name in names[:_NAMES_SHOWN])
+    shown = ", ".join(name for name in names[:_NAMES_SHOWN])
     return f": {shown}" + (f", … ({len(names)})" if len(names) > _NAMES_SHOWN else "")
 
 
@@ -102,7 +92,7 @@ def _row(tensor: Tensor) -> tuple[str, ...]:
     else:
         low, high = _short(seen.minimum), _short(seen.maximum)
     shape = "x".join(map(str, tensor.shape)) or "scalar"
-    return (printable(tensor.name), shape, tensor.dtype, low, high, tensor.digest[:8], number_text.binary(tensor.size))
+    return (tensor.name, shape, tensor.dtype, low, high, tensor.digest[:8], number_text.binary(tensor.size))
 
 
 def _short(number: float | None) -> str:
@@ -117,13 +107,13 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
         "extra": len(comparison.extra),
     }
     said = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-    yield f"against {printable(str(comparison.other.path))}: {said}"
+    yield f"against {comparison.other.path}: {said}"
     for name in comparison.missing:
-        yield f"  missing  {printable(name)}"
+        yield f"  missing  {name}"
     for name in comparison.extra:
-        yield f"  extra  {printable(name)}"
+        yield f"  extra  {name}"
     for change in comparison.changed:
-        yield f"  changed  {printable(change.name)}: {', '.join(_differences(change))}"
+        yield f"  changed  {change.name}: {', '.join(_differences(change))}"
 
 
 def _differences(change: Change) -> Iterator[str]:
@@ -149,23 +139,21 @@ def device_code_page(inspection: device_code.Inspection) -> Iterator[str]:
     found = ", ".join(f"{number:,} of {form}" for form, number in images.items()) or "no code for NVIDIA GPUs"
     if not images and inspection.notes:
         found += " that could be read"
-    yield f"{printable(str(inspection.path))}: {inspection.file_bytes:,} bytes"
+    yield f"{inspection.path}: {inspection.file_bytes:,} bytes"
     count = len(inspection.codes)
     yield f"{count:,} image{'' if count == 1 else 's'}: {found}" if count else found
     for note in inspection.notes:
-        yield f"  {printable(note)}"
+        yield f"  {note}"
     for sign in inspection.at_run_time:
-        yield f"  it holds {printable(sign)}"
+        yield f"  it holds {sign}"
     if not inspection.codes:
         return
     yield ""
     rows = [("image", "target", "kernels", "at byte", "size", "in"), *map(_image_row, inspection.codes)]
-    widths = [max(len(row[column]) for row in rows) for column in range(6)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    yield from aligned(rows, indent=0)
     for code in inspection.codes:
         if code.reason:
-            yield f"  byte {code.offset}: {printable(code.reason)}"
+            yield f"  byte {code.offset}: {code.reason}"
         if code.noted_sm not in (None, code.sm):
             yield f"  byte {code.offset}: its header says sm_{code.sm}, its note sm_{code.noted_sm}"
         if code.listed_sm not in (None, code.sm):
@@ -178,7 +166,7 @@ def device_code_page(inspection: device_code.Inspection) -> Iterator[str]:
         yield ""
         longest = min(max(map(len, targets)), 60)
         for kernel, runs in targets.items():
-            yield f"{printable(kernel):<{longest}}  {', '.join(dict.fromkeys(runs))}"
+            yield f"{kernel:<{longest}}  {', '.join(dict.fromkeys(runs))}"
 
 
 def _image_row(code: device_code.DeviceCode) -> tuple[str, ...]:

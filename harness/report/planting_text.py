@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.report.columns import aligned
-from harness.report.escaping import printable
 from harness.running.planting.results import DefectFate, Planted, Planting, Reach
 from harness.running.planting.summary import Row, Summary
 
@@ -22,11 +21,11 @@ def planting_lines(summary: Summary, width: int | None) -> Iterator[str]:
         yield from aligned(_without_zeros([(head, *_HEAD), *map(_cells, [*rows, summary.total])]), width)
     for one in summary.of(DefectFate.SURVIVED):
         yield ""
-        yield printable(f"survived: {one.defect.id}")
+        yield f"survived: {one.defect.id}"
         yield from _details(one)
     for one in summary.of(DefectFate.NOT_MEASURED):
         yield ""
-        yield printable(f"not measured: {one.defect.id}")
+        yield f"not measured: {one.defect.id}"
         yield from _details(one)
     yield ""
     yield from _remarks(summary.planting)
@@ -39,9 +38,9 @@ def listing(planting: Planting) -> Iterator[str]:
     yield from _remarks(planting)
     for one in planting.planted:
         reason = f"equivalent: {one.equivalent}" if one.equivalent else f"missed: {one.missed}" if one.missed else ""
-        yield printable(f"  {one.defect.id}{f'  ({reason})' if reason else ''}")
-        yield from (printable(f"    - {line.strip()}") for line in one.defect.before.splitlines())
-        yield from (printable(f"    + {line.strip()}") for line in one.defect.after.splitlines())
+        yield f"  {one.defect.id}{f'  ({reason})' if reason else ''}"
+        yield from (f"    - {line.strip()}" for line in one.defect.before.splitlines())
+        yield from (f"    + {line.strip()}" for line in one.defect.after.splitlines())
 
 
 def told(one: Planted, left: int) -> str:
@@ -50,16 +49,16 @@ def told(one: Planted, left: int) -> str:
     detail = ""
     if by is not None:
         detail = f" ({by.claim}: {', '.join(by.clauses) or by.reason.partition(chr(10))[0] or 'PASS'})"
-    return printable(f"{one.fate} {one.defect.id}{detail}, {left} left")
+    return f"{one.fate} {one.defect.id}{detail}, {left} left"
 
 
 def _details(one: Planted) -> Iterator[str]:
     for attempt in one.attempts:
         reason = attempt.reason.partition("\n")[0]
-        yield printable(f"{attempt.claim}: {attempt.fate}{f' ({reason})' if reason else ''}")
+        yield f"{attempt.claim}: {attempt.fate}{f' ({reason})' if reason else ''}"
     if one.missed:
-        yield printable(f"reason: {one.missed}")
-    yield from (printable(line) for line in one.patch.splitlines())
+        yield f"reason: {one.missed}"
+    yield from one.patch.splitlines()
 
 
 def _remarks(planting: Planting) -> Iterator[str]:
@@ -71,13 +70,11 @@ def _remarks(planting: Planting) -> Iterator[str]:
 
 def _of_claim(reach: Reach) -> Iterator[str]:
     if reach.obstacle:
-        yield printable(f"{reach.claim}: nothing was planted: {reach.obstacle}")
+        yield f"{reach.claim}: nothing was planted: {reach.obstacle}"
     else:
-        yield printable(
-            f"{reach.claim}: {len(reach.defects)} defects on the lines that the {reach.profile} profile reaches"
-        )
+        yield f"{reach.claim}: {len(reach.defects)} defects on the lines that the {reach.profile} profile reaches"
     for entry in reach.unmatched:
-        yield printable(f"{reach.claim}: the entry {entry.after!r} for {entry.file} matches no source line; remove it")
+        yield f"{reach.claim}: the entry {entry.after!r} for {entry.file} matches no source line; remove it"
 
 
 def _without_zeros(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:

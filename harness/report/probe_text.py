@@ -9,7 +9,6 @@ from typing import Any
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.report.columns import aligned
-from harness.report.escaping import printable
 from harness.report.number_text import binary
 
 __all__ = ["largest", "modules", "parameters", "probe_lines"]
@@ -20,21 +19,18 @@ _MOST_MODULES = 12
 def probe_lines(document: JsonObject, width: int | None) -> Iterator[str]:
     """The cases as a table, then the peak of a single case, or the largest values that fit."""
     device, cases = document["device"], document["cases"]
-    yield printable(f"{document['target']} on {device['name']}")
+    yield f"{document['target']} on {device['name']}"
     head = ("parameters", "allocated", "reserved", "of", "verdict")
     yield from aligned([head, *map(_row, cases)], width)
     yield ""
     if len(cases) == 1:
         yield from _peak(cases[0], width)
-    for line in largest(document):
-        yield printable(line)
+    yield from largest(document)
     unmeasured = sorted({name for case in cases for name in case["unmeasured"]})
     if unmeasured:
-        yield printable(
-            f"not known to fit, because the memory of these operators was never measured: {', '.join(unmeasured)}"
-        )
+        yield f"not known to fit, because the memory of these operators was never measured: {', '.join(unmeasured)}"
     told = f"verdicts allow for {100 * device['error']:.3g} % of error, and {binary(device['context'])}"
-    yield printable(f"{told} outside the allocator")
+    yield f"{told} outside the allocator"
 
 
 def largest(document: JsonObject) -> list[str]:
@@ -79,12 +75,12 @@ def _row(case: JsonObject) -> tuple[str, ...]:
 
 def _peak(case: JsonObject, width: int | None) -> Iterator[str]:
     place = case["peak"]
-    yield printable(f"peak in {place['phase']}: {place['operator']}")
-    yield printable(f"  at {place['line'] or 'no line of Python outside torch'}")
+    yield f"peak in {place['phase']}: {place['operator']}"
+    yield f"  at {place['line'] or 'no line of Python outside torch'}"
     if place["library"]:
-        yield printable(f"  in {place['library']}")
+        yield f"  in {place['library']}"
     if place["module"]:
-        yield printable(f"  of {place['module']}")
+        yield f"  of {place['module']}"
     yield ""
     for title, rows in (("owner", [*case["by_owner"].items()]), ("module", modules(case["by_module"]))):
         yield from aligned([(title, "at the peak"), *((name, binary(size)) for name, size in rows if size)], width)

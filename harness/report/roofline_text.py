@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from harness.base.strictjson import JsonObject
 from harness.report.columns import aligned
-from harness.report.escaping import printable
 
 __all__ = ["device_line", "kernel_rows", "roof_rows", "roofline_lines", "seconds"]
 
@@ -17,23 +16,23 @@ _LONGEST_NAME = 44
 
 def roofline_lines(document: JsonObject, width: int | None) -> Iterator[str]:
     """The roofs as a table, then the kernels of the step, longest first."""
-    yield printable(device_line(document))
+    yield device_line(document)
     yield from aligned([("roof", "peak", "median", "reached by"), *roof_rows(document)], width)
     yield f"  one launch after another: {seconds(document['launch_seconds'])}"
     for name, why in document["missing"].items():
-        yield printable(f"  {name}: not measured, {why}")
+        yield f"  {name}: not measured, {why}"
     step = document["step"]
     if step is None:
         return
     busy = sum(kernel["seconds"] for kernel in step["kernels"])
     yield ""
-    yield printable(f"{step['target']}: {seconds(step['seconds'])} a step, {seconds(busy)} in kernels")
+    yield f"{step['target']}: {seconds(step['seconds'])} a step, {seconds(busy)} in kernels"
     yield from aligned([("kernel", "calls", "time", "rate", "of roof"), *kernel_rows(step["kernels"])], width)
     rest = len(step["kernels"]) - _MOST_KERNELS
     if rest > 0:
         yield f"  and {rest} shorter ones; --json has all"
     for one in step["above_peak"]:
-        yield printable(f"error: {one['operator']}: {one['error']}; measure the roofs with --again on a quiet machine")
+        yield f"error: {one['operator']}: {one['error']}; measure the roofs with --again on a quiet machine"
 
 
 def device_line(document: JsonObject) -> str:
@@ -57,12 +56,12 @@ def kernel_rows(kernels: Sequence[JsonObject]) -> Iterator[tuple[str, ...]]:
         name = kernel["operator"].removeprefix("aten::") or kernel["name"]
         name = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
         if kernel["roof"] is None:
-            yield printable(name), str(kernel["calls"]), seconds(kernel["seconds"]), "-", kernel["unplaced"]
+            yield name, str(kernel["calls"]), seconds(kernel["seconds"]), "-", kernel["unplaced"]
             continue
         amount, unit = ("operations", "op/s") if kernel["roof"].startswith("product") else ("bytes", "B/s")
         achieved = rate(kernel[amount] / kernel["seconds"], unit)
         share = f"{100 * kernel['share']:.0f} % of {kernel['roof']}"
-        yield printable(name), str(kernel["calls"]), seconds(kernel["seconds"]), achieved, share
+        yield name, str(kernel["calls"]), seconds(kernel["seconds"]), achieved, share
 
 
 def rate(value: float, unit: str) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from harness.external.file_check import Matches, Near
 from harness.external.output_events import EventKind
-from harness.report.escaping import printable
 
 __all__ = ["lines"]
 
@@ -17,7 +16,7 @@ def lines(found: Matches) -> Iterator[str]:
     """The summary in one line, then a line for each problem and each near match."""
     yield ", ".join(_summary(found))
     for problem in found.problems:
-        yield f"problem: {printable(problem)}"
+        yield f"problem: {problem}"
     for near in found.near:
         yield from _near(near)
 
@@ -33,9 +32,7 @@ def _summary(found: Matches) -> Iterator[str]:
     else:
         yield "no log"
     if found.telling.ran:
-        yield "it says that it ran on " + ", ".join(
-            f"{name} {printable(text)}" for name, text in found.telling.ran.items()
-        )
+        yield "it says that it ran on " + ", ".join(f"{name} {text}" for name, text in found.telling.ran.items())
     if found.checkpoint_files:
         yield f"{len(found.checkpoints)} of {_many(found.checkpoint_files, 'checkpoint')}"
     if found.export_tensors is not None:
@@ -55,5 +52,4 @@ def _many(count: int, one: str, many: str = "") -> str:
 
 
 def _cut(text: str) -> str:
-    said = printable(text)
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
