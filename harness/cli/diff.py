@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -21,7 +20,7 @@ from harness.evidence.index import Entry, read
 from harness.evidence.measurement_history import Noise, Shift, ran, series
 from harness.machine.paths import cache_folder
 from harness.report import noise_text, number_text
-from harness.report.columns import aligned, filled, tell, terminal_width
+from harness.report.columns import aligned, filled, tell, tell_json, terminal_width
 from harness.report.progress_line import progress_line
 
 __all__ = ["command"]
@@ -56,7 +55,7 @@ def command(runs: tuple[str, ...], evidence: Path | None, as_json: bool) -> Exit
     except DifferenceError as error:
         raise click.UsageError(str(error)) from error
     if as_json:
-        click.echo(json.dumps({"format": 1, **difference.to_json()}, indent=2))
+        tell_json({"format": 1, **difference.to_json()})
     else:
         for line in _lines(difference):
             tell(line)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.report.columns import tell
+from harness.report.columns import tell, tell_json
 from harness.report.escaping import printable
 from harness.report.inspection_text import KINDS, checkpoint_page, device_code_page
 
@@ -77,12 +77,13 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
         if unknown and may_be_program and (told := _told_device_code(file, as_json)) is not None:
             return told
         if as_json:
-            _print_json(_refusal(refused))
+            tell_json(_refusal(refused))
         neither = _NO_PROGRAM[may_be_program] if unknown else ""
         tell(f"harness: {refused}{neither}", err=True)
         return ExitStatus.REFUSED
     if as_json:
-        _print_json(inspection.to_json() | ({"comparison": comparison.to_json()} if comparison else {}))
+        compared = {"comparison": comparison.to_json()} if comparison else {}
+        tell_json({"version": 1, **inspection.to_json(), **compared})
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         for line in checkpoint_page(inspection, comparison, width):
@@ -115,7 +116,7 @@ def _told_device_code(file: Path, as_json: bool) -> ExitStatus | None:
     if not (inspection.codes or inspection.notes or inspection.at_run_time or program):
         return None
     if as_json:
-        _print_json(inspection.to_json())
+        tell_json({"version": 1, **inspection.to_json()})
     else:
         for line in device_code_page(inspection):
             tell(line)
@@ -133,13 +134,4 @@ def _status(inspection: Inspection, comparison: Comparison | None, fail_on: Sequ
 
 
 def _refusal(refused: Refused) -> dict[str, Any]:
-    return {"path": str(refused.path), "refused": refused.reason, "offset": refused.offset}
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    import json
-
-    from harness.base import strictjson
-
-    # File names may not be UTF-8, and floats in metadata may not be finite.
-    click.echo(json.dumps(strictjson.tag_nonfinite({"version": 1, **document}), indent=2, allow_nan=False))
+    return {"version": 1, "path": str(refused.path), "refused": refused.reason, "offset": refused.offset}

@@ -22,7 +22,7 @@ from harness.contract import Contract
 from harness.contract.project import Project
 from harness.evidence.isolation import Limits, Stopped, isolated_all
 from harness.lint.linter import UNDECIDED, Severity, lint, undecided
-from harness.report.columns import tell
+from harness.report.columns import tell, tell_json
 from harness.report.number_text import counted
 
 __all__ = ["LIMITS", "command"]
@@ -45,7 +45,7 @@ def command(paths: tuple[Path, ...], as_json: bool) -> ExitStatus:
     files = [file for path in paths for file in _files(project, path)] if paths else project.files()
     reports = list(_reports(project, list(dict.fromkeys(_absolute(file) for file in files))))
     if as_json:
-        click.echo(strictjson.dumps({"format": 1, "contracts": reports}, indent=2))
+        tell_json({"format": 1, "contracts": reports})
     else:
         for report in reports:
             _print(report)

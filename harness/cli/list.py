@@ -12,7 +12,7 @@ from harness.base.vocabulary import ExitStatus
 from harness.contract.installed import root_of
 from harness.contract.project import Project
 from harness.evidence.known_statuses import known_statuses
-from harness.report.columns import STATUS_COLOURS, tell
+from harness.report.columns import STATUS_COLOURS, tell, tell_json
 
 __all__ = ["command"]
 
@@ -51,7 +51,7 @@ def command(as_json: bool) -> ExitStatus:
     known = known_statuses(project, lambda: _statuses(project))
     rows = [{**row, "status": known.get(row["id"], UNKNOWN)} for row in rows]
     if as_json:
-        click.echo(strictjson.dumps({"format": 1, "claims": rows}, indent=2))
+        tell_json({"format": 1, "claims": rows})
     else:
         for place, count in sorted(places.items(), key=lambda one: one[0] == project.contracts):  # ours are the last
             ours = place == project.contracts

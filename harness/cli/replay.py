@@ -16,7 +16,7 @@ from harness.contract.project import Project
 from harness.execution.lease import Holder, WaitInterrupted, named
 from harness.machine.host import probe
 from harness.report import bound_text, number_text, reason_text
-from harness.report.columns import tell
+from harness.report.columns import tell, tell_json
 from harness.running.case_replay import Replay, ReplayRefused, Sealed, open_bundle, replay
 from harness.running.request import RunRequest
 
@@ -113,4 +113,4 @@ def _print_json(sealed: Sealed, found: Replay) -> None:
             for clause in found.clauses
         ],
     }
-    click.echo(strictjson.dumps(strictjson.tag_nonfinite(document), indent=2))
+    tell_json(document)

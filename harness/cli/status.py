@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from harness.contract.project import Project
 from harness.evidence.claim_status import ClaimStatus
 from harness.evidence.survey import Gaps, Survey, gaps
 from harness.report import status_table as report
-from harness.report.columns import STATUS_COLOURS, tell, terminal_width
+from harness.report.columns import STATUS_COLOURS, tell, tell_json, terminal_width
 from harness.report.progress_line import progress_line
 
 __all__ = ["command"]
@@ -103,7 +102,7 @@ def command(
         found = gaps(survey.contracts, survey.refused, survey.contents.entries, mentions(project), project.quarantine)
     shown, told = (chosen, found) if not only else _filtered(chosen, found, only)
     if as_json:
-        click.echo(json.dumps(report.document(shown, told, survey.contents.unreadable, project.root), indent=2))
+        tell_json(report.document(shown, told, survey.contents.unreadable, project.root))
     elif as_markdown:
         click.echo(report.page(shown, told, project.root), nl=False)
     else:

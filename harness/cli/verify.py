@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus, Verdict
 from harness.cli.bundle_paths import BundlePaths
 from harness.cli.key_options import against, trusted_key_option
@@ -17,7 +15,7 @@ from harness.contract.project import Project
 from harness.evidence.findings import NOT_ACCEPTED, Code, Severity, Verification
 from harness.evidence.verification import verify_all
 from harness.report import finding_text
-from harness.report.columns import tell
+from harness.report.columns import tell, tell_json
 from harness.report.number_text import counted
 from harness.report.progress_line import progress_line
 from harness.report.verdict_text import bundle_totals
@@ -110,5 +108,4 @@ def _print_json(verifications: Sequence[Verification], found: BundlePaths) -> No
             "verdicts": {verdict: sum(one.verdict is verdict for one in sound) for verdict in Verdict},
         },
     }
-    # File names may not be UTF-8, so everything else than ASCII is escaped.
-    click.echo(json.dumps(strictjson.tag_nonfinite(document), indent=2, allow_nan=False))
+    tell_json(document)

@@ -6,17 +6,19 @@ for line in aligned(rows, terminal_width()):
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import IO
+from typing import IO, Any
 
 import click
 
+from harness.base import strictjson
 from harness.report.escaping import printable
 
-__all__ = ["STATUS_COLOURS", "aligned", "filled", "styled", "tell", "terminal_width", "wrapped"]
+__all__ = ["STATUS_COLOURS", "aligned", "filled", "styled", "tell", "tell_json", "terminal_width", "wrapped"]
 
 STATUS_COLOURS = {
     "DISCHARGED": "bold green",
@@ -121,3 +123,8 @@ def tell(text: str, style: str = "", *, word: str = "", err: bool = False, hangi
         elif word in part:
             part, word = part.replace(word, styled(word, style), 1), "\0"
         click.echo(part, err=err)
+
+
+def tell_json(document: Any) -> None:
+    """Print a JSON document: in ASCII, because file names may not be UTF-8, and with names for what is not finite."""
+    click.echo(json.dumps(strictjson.tag_nonfinite(document), indent=2, allow_nan=False))

@@ -13,7 +13,6 @@ from harness.evidence.claim_status import Cell, ClaimStatus, Status
 from harness.evidence.index import Entry, Unreadable
 from harness.evidence.survey import Gaps
 from harness.report import due_text, number_text
-from harness.report.columns import wrapped
 from harness.report.escaping import code_span, markdown, printable
 
 __all__ = ["document", "lines", "page", "set_aside", "totals", "unreadable_line"]
@@ -38,7 +37,7 @@ def lines(
     widest = max((len(claim.id) for claim in claims), default=0)
     for claim in sorted(claims, key=lambda one: _ORDER.index(one.status)):
         if verbose:
-            yield from _details(claim, width)
+            yield from _details(claim)
         else:
             marks = [one.mark(_today()) for one in gaps.quarantined.get(claim.id, ())]
             line = printable(f"{claim.status:<10}  {claim.id:<{widest}}  {'; '.join([_short(claim), *marks])}".rstrip())
@@ -65,15 +64,14 @@ def _short(claim: ClaimStatus) -> str:
     return "; ".join(filter(None, (f"{place}{f', {why}' if why else ''}" if cell.bundles else "never run", beside)))
 
 
-def _details(claim: ClaimStatus, width: int | None) -> Iterator[tuple[str, Status | None]]:
+def _details(claim: ClaimStatus) -> Iterator[tuple[str, Status | None]]:
     speaks_of = f" [{claim.target}]" if claim.target else ""
-    yield from _wrapped(f"{claim.status:<10}  {claim.id}  {claim.title}{speaks_of}", claim.status, width, 12)
+    yield f"{claim.status:<10}  {claim.id}  {claim.title}{speaks_of}", claim.status
     seen = {str(device): cell for device, cell in claim.cells.items() if cell.bundles}
     margin = max((len(name) for name in seen), default=0)
     for name, cell in seen.items():
         why = due_text.of_cell(cell)
-        text = f"    {name:<{margin}}  {cell.status}{f'  {why}' if why else ''}"
-        yield from _wrapped(text, cell.status, width, margin + 6)
+        yield f"    {name:<{margin}}  {cell.status}{f'  {why}' if why else ''}", cell.status
         yield f"      {_shortest(cell.bundle)}", None
         for text, bundle in set_aside(cell):
             yield f"      set aside: {text}", None
@@ -86,7 +84,7 @@ def _details(claim: ClaimStatus, width: int | None) -> Iterator[tuple[str, Statu
 
 def unreadable_line(one: Unreadable) -> str:
     """Return the line for a bundle whose record cannot be read or believed."""
-    return f"{_shortest(one.path)}: {printable(one.reason)}"
+    return f"{_shortest(one.path)}: {one.reason}"
 
 
 def totals(claims: Iterable[ClaimStatus]) -> str:
@@ -237,15 +235,9 @@ def _target(path: Path, root: Path) -> str:
     return _relative(path, root).replace(">", "%3E")
 
 
-def _wrapped(text: str, status: Status, width: int | None, margin: int) -> Iterator[tuple[str, Status | None]]:
-    """Yield a text as lines, with the status on the first."""
-    for index, line in enumerate(wrapped(printable(text), width, margin)):
-        yield line, None if index else status
-
-
 def _relative(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
 def _shortest(path: Path | None) -> str:
-    return printable(os.path.relpath(path)) if path is not None else ""
+    return os.path.relpath(path) if path is not None else ""
