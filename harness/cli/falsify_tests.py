@@ -108,9 +108,8 @@ def command(
     if not paths and contract_file is None and against is None:
         raise click.UsageError("say which tests: harness falsify-tests tests/")
     project = Project.around() or _here()
-    words = [*(["--evidence", str(evidence)] if evidence else []), *(["--json", json_file] if json_file else [])]
-    words += ["--verbose"] if verbose else []
-    given = RunOptions(**run.command.make_context("run", words).params)
+    usual = RunOptions(**run.command.make_context("run", []).params)
+    given = replace(usual, evidence=evidence, json_file=json_file, verbose=verbose)
     options = ["-k", expression] if expression else []
     said = shlex.join(["harness", *sys.argv[1:]])
     request = RunRequest(evidence=evidence, seed=seed, jobs=jobs or 1, mutants=not no_mutants, command=said)
