@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
+
+from torch import Tensor
 
 from falsifiers.distill.measuring.answers import measure_answers
 from falsifiers.distill.measuring.held_out import HeldOut, foresight
 from falsifiers.distill.measuring.scores import held_out_of, scores
 from falsifiers.distill.measuring.weight_files import weight_files
+from falsifiers.distill.oracle.answers import IndependentModel, in_tolerances
 from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Distillation
@@ -32,6 +35,7 @@ def falsify(trial: Trial[Distillation]) -> None:
         initial_as_reported=before.as_reported,
         initial_kl=before.kl,
         initial_cross_entropy=before.of_a_fresh_student,
+        initial_logits_error=_initial_error(trial, held_out, in_process),
         blind_kl=provided(in_process, before.blind_kl),
         teacher_cross_entropy=before.teacher_cross_entropy,
     )
@@ -56,6 +60,25 @@ def falsify(trial: Trial[Distillation]) -> None:
         teacher_drift=provided(in_process, (after.teacher_logits - before.teacher_logits).abs().max()),
     )
     _measure_forward_passes(trial, held_out, in_process)
+
+
+def _initial_error(trial: Trial[Distillation], held_out: HeldOut, in_process: bool) -> float:
+    """How far the student's logits are from the independent model's before the run, in tolerances.
+
+    A fresh student's activations are small, so its answers show what a trained one's hide, such as another epsilon.
+    """
+    if isinstance(in_process, Hidden):
+        return in_process
+    tokens = held_out.first_sequence
+    with trial.subject_fault():
+        weights, logits = trial.subject.student_weights(), trial.subject.student_logits(tokens)
+    return _error(weights, logits, tokens, trial)
+
+
+@look
+def _error(weights: Mapping[str, Tensor], logits: Tensor, tokens: Tensor, trial: Trial[Distillation]) -> float:
+    expected = IndependentModel(trial.parameters, trial.device).answer(weights, tokens)
+    return in_tolerances(logits, expected, trial.parameters["dtype"])
 
 
 def _measure_forward_passes(trial: Trial[Distillation], held_out: HeldOut, in_process: bool) -> None:
