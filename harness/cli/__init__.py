@@ -79,6 +79,10 @@ def _noticing() -> Iterator[None]:
 class _Commands(click.Group):
     """Imports the module of a command only when it is called, so that `harness list` starts fast."""
 
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self.commands = dict.fromkeys(_COMMANDS)  # type: ignore[assignment]  # click suggests the nearest of these names
+
     def make_context(self, *arguments: Any, **named: Any) -> click.Context:
         with _noticing():
             return super().make_context(*arguments, **named)
@@ -100,17 +104,6 @@ class _Commands(click.Group):
         from harness.cli.completion import completed
 
         return completed(command)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest the nearest command, as click does for options."""
-        if args[0] not in _COMMANDS and not args[0].startswith("-"):
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], _COMMANDS, 1)
-            ctx.fail(f"No such command {args[0]!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
-        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands that begin like this. click would import every command."""
