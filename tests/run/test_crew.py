@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from harness.running.interruption import Interruption
 from harness.running.scheduler import Schedule, Task
 
 TASK = Task("one", ({"slots": 1.0},), (0,))
+OTHER = Task("two", ({"slots": 1.0},), (1,))
 
 
 class Asked:
@@ -21,10 +23,11 @@ class Asked:
     requested = False
 
 
-def crew_of(work: Any, asked: Asked) -> Crew:
-    """A crew with one task."""
+def crew_of(work: Any, asked: Asked, *others: Task) -> Crew:
+    """A crew with one task, or more, of which one can run at a time."""
     schedule = Schedule({"slots": 1.0})
-    schedule.add(TASK)
+    for task in (TASK, *others):
+        schedule.add(task)
     return Crew(schedule, work, cast(Interruption, asked))
 
 
@@ -33,6 +36,7 @@ def await_threads() -> None:
     for thread in threading.enumerate():
         if thread.name == TASK.name:
             thread.join(60)
+            assert not thread.is_alive()
 
 
 def test_what_was_idle_when_the_run_was_interrupted_does_not_go_on() -> None:
@@ -71,3 +75,45 @@ def test_a_defect_of_the_harness_ends_the_run() -> None:
 
     with pytest.raises(ArithmeticError, match="a defect"):
         crew_of(work, Asked()).run(lambda: None)
+
+
+def test_after_a_wait_a_task_goes_on_when_its_resources_are_free() -> None:
+    """Another task has them meanwhile."""
+    began, back, told = threading.Event(), threading.Event(), list[str]()
+
+    def work(turn: Turn) -> Sequence[Task]:
+        if turn.task.name == OTHER.name:
+            began.set()
+            assert back.wait(20)
+            time.sleep(0.05)
+        else:
+            turn.pause(())
+            assert began.wait(20)
+            back.set()
+            turn.resume()
+        told.append(turn.task.name)
+        return ()
+
+    crew_of(work, Asked(), OTHER).run(lambda: None)
+    assert told == ["two", "one"]
+
+
+def test_no_thread_waits_for_resources_after_an_interruption() -> None:
+    """It would keep its lease."""
+    asked, began, back = Asked(), threading.Event(), threading.Event()
+
+    def work(turn: Turn) -> Sequence[Task]:
+        if turn.task.name == OTHER.name:
+            began.set()
+            assert back.wait(20)
+            asked.requested = True
+        else:
+            turn.pause(())
+            assert began.wait(20)
+            with turn.idle():
+                back.set()
+                turn.resume()
+        return ()
+
+    crew_of(work, asked, OTHER).run(lambda: None)
+    await_threads()

@@ -62,3 +62,25 @@ def test_a_claim_that_measures_time_runs_alone() -> None:
     assert side_by_side(timed(contract(ANY)), a_host(), jobs=8) == 1
     two = a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b"), cpu_count=64)
     assert side_by_side(timed(contract(CUDA)), two, jobs=8) == 2
+
+
+def test_trials_share_the_processors() -> None:
+    """A trial that runs alone has all of them."""
+    claim, host = contract(ANY), a_host(cpu_count=64)
+    for one, threads in ((claim, 16), (timed(claim), 64)):
+        plan = make_plan(one, host, RunRequest(jobs=4))
+        demand = Demand(host, [plan], 4)
+        assert [demand.threads(way) for way in demand.ways(plan)] == [threads]
+
+
+def test_if_all_gpus_failed_a_claim_for_them_runs_on_no_processor() -> None:
+    """It keeps its GPUs, and is not measured there."""
+    host = a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b"))
+    plan = make_plan(contract(CUDA), host, RunRequest())
+    demand = Demand(host, [plan], 1)
+    before = demand.ways(plan)
+    demand.withdraw(before[0], "Xid 79")
+    assert demand.ways(plan) == before[1:]
+    demand.withdraw(before[1], "Xid 79")
+    assert demand.ways(plan) == before
+    assert not demand.has_another(plan, before[0])
