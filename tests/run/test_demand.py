@@ -41,6 +41,8 @@ def side_by_side(claim: Contract, host: Host, **options: Any) -> int:
         ({**CUDA, "memory_gib": 130}, {}, 1),
         ({**ANY, "memory_gib": 12}, {"jobs": 3}, 2),
         ({**ANY, "memory_gib": 8}, {}, 3),
+        ({**ANY, "disk_gib": 20}, {}, 2),
+        ({**CUDA, "disk_gib": 20}, {}, 2),
     ],
 )
 def test_as_many_as_fit(requires: dict[str, Any], options: dict[str, Any], parallel: int) -> None:
@@ -62,6 +64,47 @@ def test_a_claim_that_measures_time_runs_alone() -> None:
     assert side_by_side(timed(contract(ANY)), a_host(), jobs=8) == 1
     two = a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b"), cpu_count=64)
     assert side_by_side(timed(contract(CUDA)), two, jobs=8) == 2
+
+
+def test_a_gpu_without_memory_of_its_own_shares_the_systems() -> None:
+    """As on GB10."""
+    host = a_host(a_gpu(unified=True, memory_bytes=128 << 30), memory_bytes=128 << 30, cpu_count=64)
+    plan = make_plan(contract({**CUDA, "memory_gib": 40}), host, RunRequest())
+    demand = Demand(host, [plan], None)
+    (way,) = demand.ways(plan)
+    assert (demand.memory(way).gib, round(demand.memory(way).room_gib)) == (40, 115)
+    assert way.keys() == demand.ways(make_plan(contract(ANY), a_host(), RunRequest()))[0].keys() - {"quiet"} | {
+        "GPU GPU-a"
+    }
+
+
+def test_a_claim_that_measures_time_has_all_of_its_gpus_alone() -> None:
+    """Neither of the two takes another trial meanwhile. One GPU alone is none to move to."""
+    host = a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b"), cpu_count=64)
+    plan = make_plan(timed(contract({**CUDA, "gpus": 2})), host, RunRequest(jobs=4))
+    (way, _) = Demand(host, [plan], 4).ways(plan)
+    assert (way["GPU GPU-a"], way["GPU GPU-b"]) == (4, 4)
+    plan = make_plan(contract(CUDA), a_host(a_gpu()), RunRequest())
+    demand = Demand(host, [plan], 4)
+    assert not demand.has_another(plan, demand.ways(plan)[0])
+
+
+def test_a_mutant_needs_what_its_subject_does() -> None:
+    """Unless it states that it needs less, or that it shares what its subject has alone."""
+    host = a_host(a_gpu(memory_bytes=140 << 30), cpu_count=64)
+    plan = make_plan(timed(contract({**CUDA, "memory_gib": 60})), host, RunRequest(jobs=4))
+    demand = Demand(host, [plan], 4)
+    (way,), mutant = demand.ways(plan), plan.contract.mutants[0]
+    assert demand.of_mutant(mutant, way) == way
+    assert demand.memory(demand.of_mutant(replace(mutant, memory_gib=5.0), way)).gib == 5.0
+    assert demand.memory(demand.of_mutant(replace(mutant, memory_gib=90.0), way)).gib == 60
+    shared = demand.of_mutant(replace(mutant, shares=True), way)
+    assert (shared["slots"], shared["GPU GPU-a"], demand.memory(shared).gib) == (1, 1, 60)
+    timed_here = make_plan(timed(contract(ANY)), host, RunRequest(device="cpu", jobs=4))
+    (way,) = demand.ways(timed_here)
+    assert (way["slots"], way["quiet"]) == (4, 4)
+    shared = demand.of_mutant(replace(mutant, shares=True), way)
+    assert (shared["slots"], shared["quiet"]) == (1, 1)
 
 
 def test_trials_share_the_processors() -> None:
