@@ -81,8 +81,9 @@ def test_a_gpu_without_memory_of_its_own_shares_the_systems() -> None:
 def test_a_claim_that_measures_time_has_all_of_its_gpus_alone() -> None:
     """Neither of the two takes another trial meanwhile. One GPU alone is none to move to."""
     host = a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b"), cpu_count=64)
-    plan = make_plan(timed(contract({**CUDA, "gpus": 2})), host, RunRequest(jobs=4))
+    plan = make_plan(timed(contract({**CUDA, "gpus": 2, "memory_gib": 5})), host, RunRequest(jobs=4))
     (way, _) = Demand(host, [plan], 4).ways(plan)
+    assert [amount for name, amount in way.items() if "memory" in name] == [5, 5]
     assert (way["GPU GPU-a"], way["GPU GPU-b"]) == (4, 4)
     plan = make_plan(contract(CUDA), a_host(a_gpu()), RunRequest())
     demand = Demand(host, [plan], 4)
