@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol, final
+from typing import TYPE_CHECKING, Any, final
 
 from harness.base import regular_file
 from harness.base.device import DeviceClass, hardware
@@ -48,11 +48,13 @@ from harness.judging.record import Record, RecordedCommit
 from harness.machine import git, provenance
 from harness.machine.file_memory import FileMemory
 
+if TYPE_CHECKING:
+    from harness.evidence.index import Entry
+
 __all__ = [
     "STALE",
     "Origin",
     "ProjectState",
-    "Recorded",
     "changes",
     "clock_ahead",
     "coverage",
@@ -65,23 +67,6 @@ STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT
 """The codes that make evidence stale: contract, falsifier or subject have changed since."""
 
 _IMPORTED = (".py", ".pyi", ".so")
-
-
-class Recorded(Protocol):
-    """The fields of a record that identify what ran. `Record` has them, and so has an entry of the index."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def verdict(self) -> Verdict: ...
-    @property
-    def contract_digest(self) -> str: ...
-    @property
-    def falsifier(self) -> str: ...
-    @property
-    def subject(self) -> str: ...
-    @property
-    def sources(self) -> Mapping[str, str]: ...
 
 
 @final
@@ -234,12 +219,12 @@ def staleness(record: Record | Origin, state: ProjectState) -> tuple[Finding, ..
     return (*changes(record, state), *_history(record, state))
 
 
-def changes(recorded: Recorded, state: ProjectState) -> tuple[Finding, ...]:
+def changes(recorded: Record | Origin | Entry, state: ProjectState) -> tuple[Finding, ...]:
     """Return the findings that make a record stale. Their codes are those of STALE."""
     return tuple(_changes(recorded, state))
 
 
-def _changes(record: Recorded, state: ProjectState) -> Iterator[Finding]:
+def _changes(record: Record | Origin | Entry, state: ProjectState) -> Iterator[Finding]:
     now = state.contract_digest(record.id)
     if now != record.contract_digest:
         detail = Detail.NO_CONTRACT if now is None else Detail.CONTRACT_CHANGED
@@ -269,7 +254,7 @@ def _is_harness(entry_point: str) -> bool:
     return entry_point.startswith("harness.")
 
 
-def unplanted(record: Recorded, state: ProjectState) -> Iterator[Finding]:
+def unplanted(record: Record | Origin | Entry, state: ProjectState) -> Iterator[Finding]:
     """Yield a remark if no defects were planted in the sources of the subject that was measured."""
     planted = state.planted(record.id)
     if not planted:
