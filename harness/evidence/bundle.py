@@ -21,23 +21,9 @@ from typing import Any, Final, TypeVar, final
 from harness.base import schemas, strictjson
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract, ContractError, parse
+from harness.evidence import bundle_layout as layout
 from harness.evidence import manifest, untrusted
 from harness.evidence.artifacts import Artifact
-from harness.evidence.bundle_layout import (
-    ARTIFACTS,
-    ATTESTATION,
-    CONTRACT,
-    COUNTEREXAMPLE,
-    ENVIRONMENT,
-    INDEX,
-    LOGS,
-    MANIFEST,
-    METRICS,
-    MUTANTS,
-    OBSERVATION,
-    RECORD,
-    TELEMETRY,
-)
 from harness.evidence.endable import Unjudged, judged
 from harness.evidence.trial_files import Stream, TrialLogError, parse_log
 from harness.judging.judge import Judgment
@@ -50,7 +36,7 @@ __all__ = ["Bundle", "BundleError", "MutantTrial", "Series"]
 T = TypeVar("T")
 D = TypeVar("D")
 Column = tuple[float | None, ...]
-_LEADING: Final = {METRICS: ("step", "seconds"), TELEMETRY: ("seconds",)}
+_LEADING: Final = {layout.METRICS: ("step", "seconds"), layout.TELEMETRY: ("seconds",)}
 """The first columns of each series, which hold numbers."""
 _ID: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -116,7 +102,7 @@ class Bundle:
 
     def digest(self, name: str) -> str:
         """Return the sha256 of a file of any size. Only documents are kept in memory."""
-        if name.startswith(f"{ARTIFACTS}/") and name != INDEX:
+        if name.startswith(f"{layout.ARTIFACTS}/") and name != layout.INDEX:
             return self._opened(name, lambda: untrusted.digest(self.path, name))
         return self._read(name)[1]
 
@@ -133,87 +119,87 @@ class Bundle:
     def manifest(self) -> Mapping[str, str]:
         """The sha256 of every file, by name."""
         try:
-            return manifest.parse(self.content(MANIFEST))
+            return manifest.parse(self.content(layout.MANIFEST))
         except manifest.ManifestError as error:
-            raise BundleError(MANIFEST, [schemas.Problem("", str(error))]) from error
+            raise BundleError(layout.MANIFEST, [schemas.Problem("", str(error))]) from error
 
     @cached_property
     def attestation(self) -> bytes | None:
         """The signed envelope; None if the bundle is unsigned."""
-        return self.content(ATTESTATION) if self._has(ATTESTATION) else None
+        return self.content(layout.ATTESTATION) if self._has(layout.ATTESTATION) else None
 
     @cached_property
     def record(self) -> Record:
         """The claim, its verdict, and the outcomes that the verdict follows from."""
-        document = self.document(RECORD)
+        document = self.document(layout.RECORD)
         found = document.get("format") if isinstance(document, dict) else FORMAT
         if found != FORMAT:
             newer = isinstance(found, int) and found > FORMAT
             remedy = "verify it with the later version of the harness that wrote it" if newer else "run the claim again"
             problem = schemas.Problem("/format", f"is of format {str(found)[:40]}; this harness reads {FORMAT}", remedy)
-            raise BundleError(RECORD, [problem])
-        return self._built(RECORD, "record", Record.from_json)
+            raise BundleError(layout.RECORD, [problem])
+        return self._built(layout.RECORD, "record", Record.from_json)
 
     @cached_property
     def contract(self) -> Contract:
         """The contract as it was when the claim ran."""
 
         def build(document: Any) -> Contract:
-            return parse(document, self.path / CONTRACT, self.content(CONTRACT))
+            return parse(document, self.path / layout.CONTRACT, self.content(layout.CONTRACT))
 
-        return self._built(CONTRACT, "contract", build)
+        return self._built(layout.CONTRACT, "contract", build)
 
     @cached_property
     def observation(self) -> Observation:
         """What the subject's trial measured."""
-        return self._built(OBSERVATION, "observation", Observation.from_json)
+        return self._built(layout.OBSERVATION, "observation", Observation.from_json)
 
     @cached_property
     def environment(self) -> JsonObject:
         """Host, software and variables, of the schema `environment`."""
-        environment: JsonObject = self._plain(ENVIRONMENT, "environment")
+        environment: JsonObject = self._plain(layout.ENVIRONMENT, "environment")
         return environment
 
     @cached_property
     def counterexample(self) -> Counterexample | None:
         """The case on which a search refuted the claim; None if there is none."""
-        if not self._has(COUNTEREXAMPLE):
+        if not self._has(layout.COUNTEREXAMPLE):
             return None
-        return self._built(COUNTEREXAMPLE, "counterexample", Counterexample.from_json)
+        return self._built(layout.COUNTEREXAMPLE, "counterexample", Counterexample.from_json)
 
     @cached_property
     def artifacts(self) -> tuple[Artifact, ...]:
         """Everything that the falsifier left, copied or named by digest."""
-        if not self._has(INDEX):
+        if not self._has(layout.INDEX):
             return ()
-        return tuple(Artifact(**entry) for entry in self._plain(INDEX, "artifacts")["artifacts"])
+        return tuple(Artifact(**entry) for entry in self._plain(layout.INDEX, "artifacts")["artifacts"])
 
     # Trials
 
     @cached_property
     def metrics(self) -> Series:
         """The step series of the subject's trial."""
-        return self._series(METRICS)
+        return self._series(layout.METRICS)
 
     @cached_property
     def telemetry(self) -> Series:
         """How the machine behaved during the subject's trial."""
-        return self._series(TELEMETRY)
+        return self._series(layout.TELEMETRY)
 
     @cached_property
     def logs(self) -> Mapping[tuple[str, str], Stream]:
         """The output of the trials, by trial (`subject` or `mutant <id>`) and stream. Empty streams are left out."""
         try:
-            return parse_log(self.content(LOGS))
+            return parse_log(self.content(layout.LOGS))
         except TrialLogError as error:
-            raise BundleError(LOGS, [schemas.Problem("", str(error))]) from error
+            raise BundleError(layout.LOGS, [schemas.Problem("", str(error))]) from error
 
     @cached_property
     def mutants(self) -> Mapping[str, MutantTrial]:
         """The trial of every mutant that ran, by id."""
         trials: dict[str, MutantTrial] = {}
         found: list[schemas.Problem] = []
-        lines = self.content(MUTANTS).split(b"\n")
+        lines = self.content(layout.MUTANTS).split(b"\n")
         if lines.pop():
             found.append(schemas.Problem("", "does not end in a newline: it may have been cut short"))
         for number, line in enumerate(lines):
@@ -224,7 +210,7 @@ class Bundle:
             elif trial is not None:
                 trials[trial.id] = trial
         if found:
-            raise BundleError(MUTANTS, found)
+            raise BundleError(layout.MUTANTS, found)
         return trials
 
     @cached_property
@@ -233,7 +219,7 @@ class Bundle:
         try:
             return {name: judged(self.contract, trial.observation) for name, trial in self.mutants.items()}
         except Unjudged as error:
-            raise BundleError(MUTANTS, [schemas.Problem("", f"is not judged: this {error}")]) from error
+            raise BundleError(layout.MUTANTS, [schemas.Problem("", f"is not judged: this {error}")]) from error
 
     # Reading
 

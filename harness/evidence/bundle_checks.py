@@ -22,28 +22,9 @@ from harness.contract import Contract
 from harness.contract.builtin import COMPLETES
 from harness.contract.cel_engine import engine
 from harness.evidence import attestation, untrusted
+from harness.evidence import bundle_layout as layout
 from harness.evidence.artifacts import Artifact
 from harness.evidence.bundle import Bundle, BundleError, MutantTrial
-from harness.evidence.bundle_layout import (
-    ARTIFACTS,
-    ATTESTATION,
-    CONTRACT,
-    COUNTEREXAMPLE,
-    ENVIRONMENT,
-    INDEX,
-    LOGS,
-    MANIFEST,
-    METRICS,
-    MOST_ARTIFACTS,
-    MUTANTS,
-    OBSERVATION,
-    OPTIONAL,
-    RECORD,
-    REQUIRED,
-    TELEMETRY,
-    UNFINISHED,
-    UNPACKING,
-)
 from harness.evidence.findings import Code, Detail, Finding, Severity, Verification, finding
 from harness.evidence.rejudge import rejudge
 from harness.evidence.staleness import Origin, clock_ahead, coverage
@@ -87,9 +68,9 @@ def check(path: Path, trusted: Mapping[str, SSlibKey]) -> tuple[Verification, Or
 
 def _obstacle(path: Path) -> Detail | None:
     """Return why this folder cannot be a bundle, by its name and kind; None if it can."""
-    if path.name.startswith(UNPACKING):
+    if path.name.startswith(layout.UNPACKING):
         return Detail.BEING_UNPACKED
-    if path.name.startswith(UNFINISHED):
+    if path.name.startswith(layout.UNFINISHED):
         return Detail.UNFINISHED
     return None if path.is_dir() else Detail.NO_FOLDER
 
@@ -127,7 +108,7 @@ class _Checks:
             self.note(Code.INCOMPLETE, obstacle)
             return
         for part in self._path.parent.parts:
-            if part.startswith(UNFINISHED):
+            if part.startswith(layout.UNFINISHED):
                 self.note(Code.INCOMPLETE, Detail.IN_UNFINISHED, folder=part)
         try:
             listing = self._bundle.listing
@@ -156,51 +137,53 @@ class _Checks:
         return digests
 
     def _check_manifest(self, digests: Mapping[str, str], empty: Sequence[str]) -> None:
-        if MANIFEST not in self._files:
-            self.note(Code.INCOMPLETE, Detail.NO_MANIFEST, MANIFEST)
+        if layout.MANIFEST not in self._files:
+            self.note(Code.INCOMPLETE, Detail.NO_MANIFEST, layout.MANIFEST)
             return
-        sealed = self._part(MANIFEST, lambda bundle: bundle.manifest)
+        sealed = self._part(layout.MANIFEST, lambda bundle: bundle.manifest)
         if sealed is None:
             return
-        self._known = replace(self._known, manifest=digests.get(MANIFEST))
+        self._known = replace(self._known, manifest=digests.get(layout.MANIFEST))
         for name in sealed:
             if name not in self._files:
                 self.note(Code.TAMPERED, Detail.MISSING, name)
             elif name in digests and digests[name] != sealed[name]:
                 self.note(Code.TAMPERED, Detail.CHANGED, name)
         for name in self._files:
-            if name not in sealed and name not in (MANIFEST, ATTESTATION):
+            if name not in sealed and name not in (layout.MANIFEST, layout.ATTESTATION):
                 self.note(Code.TAMPERED, Detail.ADDED, name)
         for name in empty:
             self.note(Code.TAMPERED, Detail.EMPTY_FOLDER, name)
 
     def _check_places(self) -> None:
         """Check that every file belongs to a bundle, and that no required file is missing."""
-        known = {*REQUIRED, *OPTIONAL, MANIFEST, ATTESTATION}
+        known = {*layout.REQUIRED, *layout.OPTIONAL, layout.MANIFEST, layout.ATTESTATION}
         for name in sorted(self._files):
-            if name not in known and not name.startswith(f"{ARTIFACTS}/"):
+            if name not in known and not name.startswith(f"{layout.ARTIFACTS}/"):
                 self.note(Code.INVALID, Detail.NO_PART, name)
-        for name in REQUIRED:
+        for name in layout.REQUIRED:
             if name not in self._files:
                 self._noted.add(name)
                 self.note(Code.INCOMPLETE, Detail.REQUIRED, name)
 
     def _check_artifacts(self) -> None:
-        there = {name for name in self._files if name.startswith(f"{ARTIFACTS}/")} - {INDEX}
-        if INDEX not in self._files:
+        there = {name for name in self._files if name.startswith(f"{layout.ARTIFACTS}/")} - {layout.INDEX}
+        if layout.INDEX not in self._files:
             if there:
-                self.note(Code.INCOMPLETE, Detail.NO_INDEX, INDEX)
+                self.note(Code.INCOMPLETE, Detail.NO_INDEX, layout.INDEX)
             return
-        listed: tuple[Artifact, ...] | None = self._part(INDEX, lambda bundle: bundle.artifacts)
+        listed: tuple[Artifact, ...] | None = self._part(layout.INDEX, lambda bundle: bundle.artifacts)
         if listed is None:
             return
-        copied = {f"{ARTIFACTS}/{entry.name}" for entry in listed if entry.copied}
+        copied = {f"{layout.ARTIFACTS}/{entry.name}" for entry in listed if entry.copied}
         for name in sorted(there - copied):
-            self.note(Code.INVALID, Detail.UNLISTED_ARTIFACT, INDEX, artifact=name)
+            self.note(Code.INVALID, Detail.UNLISTED_ARTIFACT, layout.INDEX, artifact=name)
         for name in sorted(copied - there):
             self.note(Code.INCOMPLETE, Detail.NO_COPY, name)
-        if len(copied) > MOST_ARTIFACTS:
-            self.note(Code.INVALID, Detail.TOO_MANY_COPIES, INDEX, copies=len(copied), most=MOST_ARTIFACTS)
+        if len(copied) > layout.MOST_ARTIFACTS:
+            self.note(
+                Code.INVALID, Detail.TOO_MANY_COPIES, layout.INDEX, copies=len(copied), most=layout.MOST_ARTIFACTS
+            )
 
     # Documents
 
@@ -220,12 +203,12 @@ class _Checks:
             self.note(Code.INVALID, Detail.PROBLEM, error.file, problem.pointer, text=text, remedy=remedy)
 
     def _judge(self) -> None:
-        environment = self._part(ENVIRONMENT, lambda bundle: bundle.environment)
-        record = self._part(RECORD, lambda bundle: bundle.record)
-        contract = self._part(CONTRACT, lambda bundle: bundle.contract)
-        observation = self._part(OBSERVATION, lambda bundle: bundle.observation)
-        mutants = self._part(MUTANTS, lambda bundle: bundle.mutants)
-        case = self._part(COUNTEREXAMPLE, lambda bundle: bundle.counterexample)
+        environment = self._part(layout.ENVIRONMENT, lambda bundle: bundle.environment)
+        record = self._part(layout.RECORD, lambda bundle: bundle.record)
+        contract = self._part(layout.CONTRACT, lambda bundle: bundle.contract)
+        observation = self._part(layout.OBSERVATION, lambda bundle: bundle.observation)
+        mutants = self._part(layout.MUTANTS, lambda bundle: bundle.mutants)
+        case = self._part(layout.COUNTEREXAMPLE, lambda bundle: bundle.counterexample)
         if record is not None:
             self.origin = Origin.of(record)
             self._check_folder(record)
@@ -243,11 +226,11 @@ class _Checks:
             return
         again = rejudge(record, contract, observation, {name: one.observation for name, one in mutants.items()})
         if case is not None:
-            self._check_counterexample(COUNTEREXAMPLE, "", case, contract, observation)
+            self._check_counterexample(layout.COUNTEREXAMPLE, "", case, contract, observation)
         for name, one in mutants.items():
             if one.counterexample is not None:
                 where = pointer(name, "counterexample")
-                self._check_counterexample(MUTANTS, where, one.counterexample, contract, one.observation)
+                self._check_counterexample(layout.MUTANTS, where, one.counterexample, contract, one.observation)
         # A file that is missing, or not of its format, has a finding already.
         told = {one.file for one in self._found}
         self._found += [one for one in again.findings if one.code is not Code.INCOMPLETE or one.file not in told]
@@ -264,8 +247,8 @@ class _Checks:
     def _check_trials(self, record: Record, mutants: Mapping[str, MutantTrial] | None) -> None:
         """Check the record's counts of rows, its list of mutants, and its digests of the logs."""
         for name, file, read in (
-            ("metrics", METRICS, lambda bundle: bundle.metrics),
-            ("telemetry", TELEMETRY, lambda bundle: bundle.telemetry),
+            ("metrics", layout.METRICS, lambda bundle: bundle.metrics),
+            ("telemetry", layout.TELEMETRY, lambda bundle: bundle.telemetry),
         ):
             series = self._part(file, read)
             if series is not None and len(series) != record.series[name]["kept"]:
@@ -276,25 +259,25 @@ class _Checks:
         listed = {mutant.id: mutant.failed for mutant in record.mutants}
         for name, one in (mutants or {}).items():
             if name not in listed:
-                self.note(Code.REJUDGED_DIFFERENTLY, Detail.MUTANT_UNLISTED, MUTANTS, pointer(name))
+                self.note(Code.REJUDGED_DIFFERENTLY, Detail.MUTANT_UNLISTED, layout.MUTANTS, pointer(name))
             elif one.failed != listed[name]:
                 where = pointer(name, "failed")
-                self.note(Code.REJUDGED_DIFFERENTLY, Detail.MUTANT_FAILED_OTHERS, MUTANTS, where, mutant=name)
-        logs = self._part(LOGS, lambda bundle: bundle.logs)
+                self.note(Code.REJUDGED_DIFFERENTLY, Detail.MUTANT_FAILED_OTHERS, layout.MUTANTS, where, mutant=name)
+        logs = self._part(layout.LOGS, lambda bundle: bundle.logs)
         if logs is None:
             return
         for stream in ("stdout", "stderr"):
             told = logs.get((SUBJECT, stream))
             size, digest = record.logs[stream]["size"], record.logs[stream]["sha256"]
             if (size and told is None) or (told is not None and (told.size, told.sha256) != (size, digest)):
-                self._differs(pointer("logs", stream), Detail.OTHER_LOG, log=LOGS)
+                self._differs(pointer("logs", stream), Detail.OTHER_LOG, log=layout.LOGS)
         for (trial, stream), told in logs.items():
             content = told.text.encode("utf-8", errors="surrogatepass")
             if told.is_whole and (len(content), hashlib.sha256(content).hexdigest()) != (told.size, told.sha256):
-                self.note(Code.REJUDGED_DIFFERENTLY, Detail.UNTRUE_LOG, LOGS, stream=stream, trial=trial)
+                self.note(Code.REJUDGED_DIFFERENTLY, Detail.UNTRUE_LOG, layout.LOGS, stream=stream, trial=trial)
         known = {SUBJECT, *map(trial_of, mutants or ())}
         for trial in sorted({trial for trial, _ in logs} - known if mutants is not None else ()):
-            self.note(Code.REJUDGED_DIFFERENTLY, Detail.LOG_OF_NO_TRIAL, LOGS, trial=trial)
+            self.note(Code.REJUDGED_DIFFERENTLY, Detail.LOG_OF_NO_TRIAL, layout.LOGS, trial=trial)
 
     def _check_counterexample(
         self, file: str, where: str, case: Counterexample, contract: Contract, trial: Observation
@@ -308,12 +291,12 @@ class _Checks:
                 self.note(Code.REJUDGED_DIFFERENTLY, detail, file, f"{where}/clauses", clause=clause)
 
     def _check_attestation(self, record: Record, contract: Contract) -> None:
-        if ATTESTATION not in self._files:
-            self.note(Code.UNSIGNED, Detail.NOT_SIGNED, attestation=ATTESTATION)
+        if layout.ATTESTATION not in self._files:
+            self.note(Code.UNSIGNED, Detail.NOT_SIGNED, attestation=layout.ATTESTATION)
             return
-        if {ATTESTATION, MANIFEST} & self._noted or MANIFEST not in self._files:
+        if {layout.ATTESTATION, layout.MANIFEST} & self._noted or layout.MANIFEST not in self._files:
             return
-        content, sealed = self._bundle.content(ATTESTATION), self._bundle.content(MANIFEST)
+        content, sealed = self._bundle.content(layout.ATTESTATION), self._bundle.content(layout.MANIFEST)
         checked = attestation.check(content, record, contract.subject, sealed, self._trusted)
         self._found += checked.findings
         self._known = replace(self._known, signed_by=checked.signed_by)
@@ -331,7 +314,7 @@ class _Checks:
                 self._differs(pointer(field), Detail.OTHER_FOLDER, name=getattr(record, field), folder=name)
 
     def _differs(self, where: str, detail: Detail, **fields: Any) -> None:
-        self.note(Code.REJUDGED_DIFFERENTLY, detail, RECORD, where, **fields)
+        self.note(Code.REJUDGED_DIFFERENTLY, detail, layout.RECORD, where, **fields)
 
 
 def _machine(record: Record, environment: JsonObject) -> Iterator[Finding]:
@@ -339,10 +322,10 @@ def _machine(record: Record, environment: JsonObject) -> Iterator[Finding]:
     try:
         datetime.fromisoformat(record.started)
     except ValueError as error:
-        yield finding(Code.INVALID, Detail.NO_TIME, RECORD, "/started", text=str(error))
+        yield finding(Code.INVALID, Detail.NO_TIME, layout.RECORD, "/started", text=str(error))
     if not _has(environment["host"], record.device):
-        fields = {"device": record.device.name[:80], "environment": ENVIRONMENT}
-        yield finding(Code.REJUDGED_DIFFERENTLY, Detail.NO_DEVICE, RECORD, "/device", **fields)
+        fields = {"device": record.device.name[:80], "environment": layout.ENVIRONMENT}
+        yield finding(Code.REJUDGED_DIFFERENTLY, Detail.NO_DEVICE, layout.RECORD, "/device", **fields)
 
 
 def _has(host: JsonObject, device: Device) -> bool:

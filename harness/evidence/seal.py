@@ -22,21 +22,7 @@ from harness.base.regular_file import CHUNK
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract
 from harness.evidence import artifacts, manifest
-from harness.evidence.bundle_layout import (
-    ARTIFACTS,
-    ATTESTATION,
-    CONTRACT,
-    COUNTEREXAMPLE,
-    ENVIRONMENT,
-    INDEX,
-    LARGEST_BUNDLE,
-    LARGEST_DOCUMENT,
-    LOGS,
-    MANIFEST,
-    MUTANTS,
-    RECORD,
-    is_folder_name,
-)
+from harness.evidence import bundle_layout as layout
 from harness.evidence.durable import remove_stale, sync_folder, sync_tree, unfinished, write_new
 from harness.evidence.trial_files import SUBJECT, json_bytes, mutant_line, sections, subject_files, trial_of
 from harness.execution.executor import TrialResult
@@ -111,7 +97,7 @@ class Sealer:
         shown = self._root.joinpath(*names)
         try:
             for name in names:
-                if not is_folder_name(name):
+                if not layout.is_folder_name(name):
                     raise ValueError(f"{name!r} cannot be the name of a folder")
             place = Beneath(self._root, "/".join(names))
             place.parent.make_folder()
@@ -137,27 +123,27 @@ class Sealer:
         size = 0
         for name, content in _files(result):
             size += len(content)
-            if len(content) > LARGEST_DOCUMENT or size > LARGEST_BUNDLE:
+            if len(content) > layout.LARGEST_DOCUMENT or size > layout.LARGEST_BUNDLE:
                 raise ValueError(
-                    f"{name} has {len(content)} bytes and the bundle {size}; a file may have {LARGEST_DOCUMENT} and "
-                    f"all together {LARGEST_BUNDLE}: measure less, or leave it as an artifact"
+                    f"{name} has {len(content)} bytes and the bundle {size}; a file may have {layout.LARGEST_DOCUMENT} "
+                    f"and all together {layout.LARGEST_BUNDLE}: measure less, or leave it as an artifact"
                 )
             write_new(folder / name, content)
             digests[name] = hashlib.sha256(content).hexdigest()
         sealed = manifest.render(digests)
-        write_new(folder / MANIFEST, sealed)
+        write_new(folder / layout.MANIFEST, sealed)
         if self._attest is not None:
             # The subject in the contract file: `contract.subject` is the one that was measured.
             subject = result.contract.document["subject"]
-            write_new(folder / ATTESTATION, self._attest(result.record, subject, sealed))
+            write_new(folder / layout.ATTESTATION, self._attest(result.record, subject, sealed))
         sync_tree(folder)
 
 
 def _files(result: ClaimResult) -> Iterator[tuple[str, bytes]]:
     redactor = Redactor()
-    yield RECORD, json_bytes(result.record.to_json())
-    yield CONTRACT, result.contract.content
-    yield ENVIRONMENT, json_bytes(dict(result.environment))
+    yield layout.RECORD, json_bytes(result.record.to_json())
+    yield layout.CONTRACT, result.contract.content
+    yield layout.ENVIRONMENT, json_bytes(dict(result.environment))
     yield from subject_files(result.subject)
     lines, log = [], [*sections(SUBJECT, result.subject, _SUBJECT_LOG)]
     for mutant, recorded in zip(result.contract.mutants, result.record.mutants, strict=True):
@@ -165,8 +151,8 @@ def _files(result: ClaimResult) -> Iterator[tuple[str, bytes]]:
             case = artifacts.counterexample(trial.artifacts, redactor) if trial.artifacts is not None else None
             lines.append(mutant_line(result.contract, mutant, recorded.outcome(), trial, case))
             log += sections(trial_of(mutant.id), trial, _MUTANT_LOG)
-    yield MUTANTS, b"".join(lines)
-    yield LOGS, b"".join(log)
+    yield layout.MUTANTS, b"".join(lines)
+    yield layout.LOGS, b"".join(log)
     if result.subject.artifacts is not None:
         yield from _artifacts(result.subject.artifacts, redactor)
 
@@ -185,14 +171,14 @@ def _artifacts(folder: Beneath, redactor: Redactor) -> Iterator[tuple[str, bytes
         if entry is None:
             omitted += 1
             continue
-        if entry.copied and entry.name == COUNTEREXAMPLE:
-            yield COUNTEREXAMPLE, content
+        if entry.copied and entry.name == layout.COUNTEREXAMPLE:
+            yield layout.COUNTEREXAMPLE, content
             continue
         entries.append(entry)
         if entry.copied:
-            yield f"{ARTIFACTS}/{entry.name}", content
+            yield f"{layout.ARTIFACTS}/{entry.name}", content
     if entries:
-        yield INDEX, json_bytes(artifacts.index(entries, omitted))
+        yield layout.INDEX, json_bytes(artifacts.index(entries, omitted))
 
 
 class Environment(TypedDict):

@@ -23,20 +23,7 @@ from harness.report.escaping import printable
 from harness.report.number_text import rough
 from harness.report.run_lines import Lines, Shown
 from harness.report.run_text import Line, step_text
-from harness.running.events import (
-    SUBJECT,
-    ClaimFinished,
-    ClaimPassedOver,
-    ClaimPlanned,
-    ClaimWaiting,
-    Event,
-    RunFinished,
-    RunStarted,
-    TrialFinished,
-    TrialPhase,
-    TrialStarted,
-    TrialStep,
-)
+from harness.running import events
 
 __all__ = ["Live"]
 
@@ -56,7 +43,7 @@ class _Trial:
     began: float
     steps: int | None
     doing: str = _STARTING
-    step: TrialStep | None = None
+    step: events.TrialStep | None = None
 
 
 @dataclass
@@ -112,53 +99,53 @@ class Live:
         self._past: dict[tuple[str, str, str, str], float] | None = None
         atexit.register(self._stop)  # shows the cursor again, however the run ends
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Show one event."""
         now = self._clock()
         match event:
-            case ClaimPassedOver():
+            case events.ClaimPassedOver():
                 pass
-            case RunStarted():
+            case events.RunStarted():
                 self._total, self._began = len(event.claims), now
-            case ClaimPlanned():
+            case events.ClaimPlanned():
                 if not event.obstacle:
                     self._claims[event.contract.id] = _Claim(now, event.mutants, self._last(event))
                     self._start()
-            case ClaimFinished():
+            case events.ClaimFinished():
                 self._claims.pop(event.record.id, None)
                 self._done += 1
                 if self._total <= 1:
                     self._stop()
-            case RunFinished():
+            case events.RunFinished():
                 self._stop()
             case _ if (claim := self._claims.get(event.id)) is not None:
                 self._change(claim, event, now)
         self._lines(event)
 
-    def _change(self, claim: _Claim, event: Event, now: float) -> None:
+    def _change(self, claim: _Claim, event: events.Event, now: float) -> None:
         match event:
-            case ClaimWaiting() if claim.trials:
+            case events.ClaimWaiting() if claim.trials:
                 claim.trials[event.trial] = _Trial(now, None, f"waiting for {', '.join(event.holders)}")
-            case ClaimWaiting():
+            case events.ClaimWaiting():
                 claim.waits_since = now if claim.waits_since is None else claim.waits_since
                 claim.waits_for = ", ".join(event.holders)
-            case TrialStarted():
+            case events.TrialStarted():
                 claim.works(now)
                 claim.trials[event.trial] = _Trial(now, event.steps)
-            case TrialPhase():
+            case events.TrialPhase():
                 claim.works(now)
                 if event.trial in claim.trials:
                     claim.trials[event.trial].doing = event.doing
                 else:
                     claim.doing = event.doing
-            case TrialStep():
+            case events.TrialStep():
                 if event.trial in claim.trials:
                     trial = claim.trials[event.trial]
                     trial.step, trial.doing = event, "" if trial.doing == _STARTING else trial.doing
-            case TrialFinished():
+            case events.TrialFinished():
                 claim.trials.pop(event.trial, None)
-                claim.ended += event.trial != SUBJECT
-                needless = event.trial == SUBJECT and event.judgment.outcome is not Outcome.PASS
+                claim.ended += event.trial != events.SUBJECT
+                needless = event.trial == events.SUBJECT and event.judgment.outcome is not Outcome.PASS
                 claim.doing = "sealing" if needless or claim.ended == len(claim.mutants) else _NO_ROOM
             case _:
                 pass
@@ -181,7 +168,7 @@ class Live:
             self._live.stop()
             self._live = None
 
-    def _last(self, event: ClaimPlanned) -> float | None:
+    def _last(self, event: events.ClaimPlanned) -> float | None:
         """How long the last run of a claim took, on such a device, in such a profile and of such a subject."""
         if self._past is None:
             self._past = past_runs(self._earlier())

@@ -23,20 +23,7 @@ from harness.report.run_text import (
     traceback_lines,
     trial_text,
 )
-from harness.running.events import (
-    SUBJECT,
-    ClaimFinished,
-    ClaimPassedOver,
-    ClaimPlanned,
-    ClaimWaiting,
-    Event,
-    Remarked,
-    RunFinished,
-    RunStarted,
-    TrialFinished,
-    TrialStarted,
-    TrialStep,
-)
+from harness.running import events
 
 __all__ = ["USUAL", "Lines", "Shown"]
 
@@ -73,39 +60,39 @@ class Lines:
     """The seconds since any moment."""
     _began: float = 0.0
     _total: int = 1
-    _finished: list[ClaimFinished] = field(default_factory=list)
+    _finished: list[events.ClaimFinished] = field(default_factory=list)
     _steps: dict[tuple[str, str], int | None] = field(default_factory=dict)
     _passed_over: int = 0
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Write the lines of one event."""
         match event:
-            case ClaimPassedOver():
+            case events.ClaimPassedOver():
                 self._passed_over += 1
-            case RunStarted():
+            case events.RunStarted():
                 self._total, self._began = len(event.claims), self.clock()
-            case ClaimFinished():
+            case events.ClaimFinished():
                 self._finish(event)
-            case RunFinished():
+            case events.RunFinished():
                 self._end(event)
             case _ if self.shown.quiet:
                 pass
-            case ClaimPlanned() if not (self.is_live and self._total > 1):
+            case events.ClaimPlanned() if not (self.is_live and self._total > 1):
                 if self._total == 1:
                     self.write((f"{event.contract.id}  {event.contract.title}", ""))
                 if not event.obstacle:
                     self._line(event.contract.id, plan_text(event), "dim")
-            case ClaimWaiting() if not self.is_live:
+            case events.ClaimWaiting() if not self.is_live:
                 self._line(event.id, f"waiting for {', '.join(event.holders)}")
-            case TrialStarted():
+            case events.TrialStarted():
                 self._steps[event.id, event.trial] = event.steps
                 if self.shown.verbose:
                     self._line(event.id, f"{event.trial}  started")
-            case TrialStep() if self._is_shown(event):
+            case events.TrialStep() if self._is_shown(event):
                 self._line(event.id, f"{event.trial}  {step_text(event, self._steps[event.id, event.trial])}")
-            case TrialFinished():
+            case events.TrialFinished():
                 self._trial(event)
-            case Remarked():
+            case events.Remarked():
                 self._line(event.id, f"remark: {event.text}", "yellow")
             case _:
                 pass
@@ -114,8 +101,8 @@ class Lines:
         """Write a line about a claim that runs. Among several, the line names the claim."""
         self.write((f"{claim if self._total > 1 else ''}  {text}", style))
 
-    def _is_shown(self, event: TrialStep) -> bool:
-        if self.shown.verbose or self.is_live or self._total > 1 or event.trial != SUBJECT:
+    def _is_shown(self, event: events.TrialStep) -> bool:
+        if self.shown.verbose or self.is_live or self._total > 1 or event.trial != events.SUBJECT:
             return self.shown.verbose
         total = self._steps.get((event.id, event.trial))
         every = max(1, (total or 50) // _STEP_LINES)
@@ -125,7 +112,7 @@ class Lines:
             every = total * 2 ** ((event.step - 1) // total).bit_length()
         return event.step % every == 0 or event.step == total
 
-    def _trial(self, event: TrialFinished) -> None:
+    def _trial(self, event: events.TrialFinished) -> None:
         word = event.mutant.fate if event.mutant else event.judgment.outcome
         expected = word in (Fate.KILLED, Verdict.PASS)
         if self.shown.verbose or not (self._total > 1 or (self.is_live and expected)):
@@ -133,7 +120,7 @@ class Lines:
         for line in traceback_lines(event, self.shown.verbose):
             self._line(event.id, line, "dim")
 
-    def _finish(self, event: ClaimFinished) -> None:
+    def _finish(self, event: events.ClaimFinished) -> None:
         self._finished.append(event)
         if self.shown.quiet and event.record.verdict is Verdict.PASS and event.record.proven:
             return
@@ -144,7 +131,7 @@ class Lines:
         for line in claim_lines(event, place, verbose=self.shown.verbose, width=self.width()):
             self.write(line)
 
-    def _end(self, event: RunFinished) -> None:
+    def _end(self, event: events.RunFinished) -> None:
         if self._total > 1 and any(not nothing_ran(one.record) for one in self._finished):
             for line in summary_lines(self._finished, self.shown.slowest, self.width()):
                 self.write(line)

@@ -294,7 +294,7 @@ def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
 
 def test_what_nobody_could_verify_is_not_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sealing refuses the sizes that verifying would not read."""
-    monkeypatch.setattr("harness.evidence.seal.LARGEST_DOCUMENT", 40_000)
+    monkeypatch.setattr("harness.evidence.bundle_layout.LARGEST_DOCUMENT", 40_000)
     with pytest.raises(SealError, match=r"\.json has \d+ bytes.*measure less"):
         sealed(tmp_path, measurements=healthy(values=[0.123456789] * 3000))
     assert find_bundles([tmp_path]) == []

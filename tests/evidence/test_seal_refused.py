@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from harness.evidence import seal
+from harness.evidence import bundle_layout
 from harness.evidence.bundle_layout import MANIFEST
 from harness.evidence.seal import SealError
 from harness.evidence.verification import verify
@@ -75,11 +75,11 @@ def test_a_bundle_is_as_large_as_its_limits_and_no_larger(tmp_path: Path, monkey
     bundle = sealed(tmp_path)
     sizes = [path.stat().st_size for path in bundle.iterdir() if path.name != MANIFEST]
     for limit, most in (("LARGEST_DOCUMENT", max(sizes)), ("LARGEST_BUNDLE", sum(sizes))):
-        monkeypatch.setattr(seal, limit, most)
+        monkeypatch.setattr(bundle_layout, limit, most)
         shutil.rmtree(bundle)
         assert sealed(tmp_path) == bundle
         for less in (1, 2):
-            monkeypatch.setattr(seal, limit, most - less)
+            monkeypatch.setattr(bundle_layout, limit, most - less)
             shutil.rmtree(bundle, ignore_errors=True)
             with pytest.raises(SealError, match=str(most)):
                 sealed(tmp_path)
