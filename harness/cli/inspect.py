@@ -26,11 +26,8 @@ _FILES_LOOKED_AT = 1000
 _PROGRAMS = (b"\x7fELF", b"!<arch>\n", b"MZ", b"\xcf\xfa\xed\xfe")
 """The first bytes of executables and libraries: ELF, static libraries, Windows, macOS."""
 _LISTS = (".json", ".txt", ".md")
-_NO_PROGRAM = {
-    True: "; it is not a program or library either, and holds no code for NVIDIA GPUs",
-    False: "; --against and --fail-on are for checkpoints",
-}
-"""What else is said of a file that is no checkpoint, by whether it was looked at as a program."""
+_NO_PROGRAM = "; it is not a program or library either, and holds no code for NVIDIA GPUs"
+_ONLY_CHECKPOINTS = "; --against and --fail-on are for checkpoints"
 
 
 @click.command("inspect")
@@ -78,8 +75,8 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
             return told
         if as_json:
             tell_json(_refusal(refused))
-        neither = _NO_PROGRAM[may_be_program] if unknown else ""
-        tell(f"harness: {refused}{neither}", err=True)
+        more = "" if not unknown else _NO_PROGRAM if may_be_program else _ONLY_CHECKPOINTS
+        tell(f"harness: {refused}{more}", err=True)
         return ExitStatus.REFUSED
     if as_json:
         compared = {"comparison": comparison.to_json()} if comparison else {}

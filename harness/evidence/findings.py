@@ -12,7 +12,7 @@ from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Verdict
 from harness.contract.reasons import Reason
 
-__all__ = ["NOT_ACCEPTED", "UNSOUND", "Code", "Detail", "Finding", "Severity", "Verification", "finding"]
+__all__ = ["NOT_ACCEPTED", "STALE", "UNSOUND", "Code", "Detail", "Finding", "Severity", "Verification", "finding"]
 
 UNSOUND, NOT_ACCEPTED = "UNSOUND", "NOT_ACCEPTED"
 """Shown in place of the verdict of a bundle that is unsound or not accepted."""
@@ -78,6 +78,8 @@ class Code(StrEnum):
         return Severity.UNSOUND if self in _UNSOUND else Severity.REMARK
 
 
+STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT})
+"""The codes that make evidence stale: contract, falsifier or subject have changed since."""
 _UNSOUND = frozenset({Code.INCOMPLETE, Code.TAMPERED, Code.INVALID, Code.REJUDGED_DIFFERENTLY, Code.FORGED})
 
 

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from harness.evidence.index import Entry
 
 __all__ = [
-    "STALE",
     "Origin",
     "ProjectState",
     "changes",
@@ -62,9 +61,6 @@ __all__ = [
     "staleness",
     "unplanted",
 ]
-
-STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT})
-"""The codes that make evidence stale: contract, falsifier or subject have changed since."""
 
 _IMPORTED = (".py", ".pyi", ".so")
 
@@ -220,7 +216,7 @@ def staleness(record: Record | Origin, state: ProjectState) -> tuple[Finding, ..
 
 
 def changes(recorded: Record | Origin | Entry, state: ProjectState) -> tuple[Finding, ...]:
-    """Return the findings that make a record stale. Their codes are those of STALE."""
+    """Return the findings that make a record stale. Their codes are those of `findings.STALE`."""
     return tuple(_changes(recorded, state))
 
 

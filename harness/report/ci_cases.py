@@ -22,9 +22,10 @@ from harness.report.escaping import printable
 if TYPE_CHECKING:
     from harness.report.bundle_results import BundleResult
 
-__all__ = ["NOTHING", "Case", "Kind", "Status", "findings", "of_bundle", "of_record"]
+__all__ = ["NOTHING", "Case", "Kind", "Status", "bounded", "circumstances", "findings", "of_bundle", "of_record"]
 
 _MOST_DETAILS = 20
+_LONGEST_SECONDS = 1e9
 
 
 class Kind(StrEnum):
@@ -98,6 +99,23 @@ def findings(bundle: BundleResult) -> list[Case]:
     clauses = [_clause(record, clause, contract) for clause in record.clauses if clause.outcome is Outcome.FAIL]
     mutants = [_mutant(record, mutant, contract) for mutant in record.mutants if _FATES[mutant.fate] is Status.VOID]
     return [*clauses, *mutants] or [_claim(record, contract)]
+
+
+def circumstances(record: Record) -> dict[str, str | bool]:
+    """Return the verdict and what it is about, as JSON values."""
+    return {
+        "verdict": str(record.verdict),
+        "proven": record.proven,
+        "profile": record.profile,
+        "subject": record.subject,
+        "device": printable(f"{record.device.type} {record.device.name}"),
+        "run": record.run,
+    }
+
+
+def bounded(seconds: float) -> float:
+    """Return at most some thirty years: a foreign bundle may state any number, and a schema takes no exponent."""
+    return min(seconds, _LONGEST_SECONDS)
 
 
 def _refused(bundle: BundleResult) -> Case:

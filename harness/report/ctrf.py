@@ -39,10 +39,6 @@ _STATUS = {
 }
 
 
-_LONGEST_SECONDS = 1e9
-"""About thirty years, longer than any run."""
-
-
 def render(bundles: Sequence[BundleResult]) -> str:
     """Return the document. The same bundles give the same text."""
     tests = [_test(case, bundle) for bundle in bundles for case in ci_cases.of_bundle(bundle)]
@@ -88,21 +84,14 @@ def _test(case: Case, bundle: BundleResult | None) -> dict[str, Any]:
     if bundle is not None and record is not None:
         narrowing = narrowed(record, bundle.verification.remarks)
         test["tags"] = [str(record.verdict), *map(printable, narrowing)]  # shown beside green lines
-        test["extra"] |= {
-            "verdict": str(record.verdict),
-            "reason": printable(reason_text.marked(record.reason)),
-            "proven": record.proven,
-            "profile": record.profile,
-            "subject": record.subject,
-            "device": printable(f"{record.device.type} {record.device.name}"),
-            "run": record.run,
-        }
+        reason = printable(reason_text.marked(record.reason))
+        test["extra"] |= {**ci_cases.circumstances(record), "reason": reason}
     return test
 
 
 def _duration(seconds: float) -> int:
-    """Return milliseconds, bounded, because a foreign bundle may state any number of seconds."""
-    return round(min(seconds, _LONGEST_SECONDS) * 1000)
+    """Return milliseconds."""
+    return round(ci_cases.bounded(seconds) * 1000)
 
 
 def _milliseconds(record: Record) -> int:

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["handler", "properties_of", "render", "write"]
 
 _HARNESS = "harness"
-_LONGEST_SECONDS = 1e9
-"""About thirty years. The schema takes no exponent, and a foreign bundle may state any number."""
 _RESULTS = {
     Status.FAIL: Failure,
     Status.VOID: Error,
@@ -215,7 +213,7 @@ def _element(suite: _Suite) -> _JUnitSuite:
 
 
 def _case(case: Case) -> TestCase:
-    seconds = round(min(case.seconds, _LONGEST_SECONDS), 3)
+    seconds = round(ci_cases.bounded(case.seconds), 3)
     element = TestCase(case.name, printable(case.claim), seconds)
     place = f"{case.file}:{case.line}" if case.file else ""
     text = "\n".join(filter(None, (place, case.message, *case.details)))

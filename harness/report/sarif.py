@@ -27,7 +27,7 @@ from urllib.parse import quote
 from harness.base import strictjson
 from harness.base.device import DeviceClass
 from harness.base.vocabulary import Verdict
-from harness.evidence.findings import Code
+from harness.evidence.findings import STALE
 from harness.judging.record import Record
 from harness.report import ci_cases, reason_text
 from harness.report.bundle_results import BundleResult
@@ -37,7 +37,6 @@ from harness.report.escaping import printable
 __all__ = ["render"]
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT})
 
 
 def render(bundles: Sequence[BundleResult]) -> str:
@@ -91,7 +90,7 @@ def _open(bundles: Sequence[BundleResult]) -> Iterator[BundleResult]:
 def _counting(bundle: BundleResult) -> Record | None:
     """Return the record of a bundle if it says something about the present code, else None."""
     record = bundle.record
-    if record is None or _STALE & {remark.code for remark in bundle.verification.remarks}:
+    if record is None or STALE & {remark.code for remark in bundle.verification.remarks}:
         return None
     telling = record.verdict in (Verdict.FAIL, Verdict.VOID) or (record.verdict is Verdict.PASS and record.proven)
     return record if telling else None
@@ -137,20 +136,12 @@ def _result(case: Case, bundle: BundleResult | None, positions: dict[str, int]) 
         "locations": [{"physicalLocation": location}],
         # Equal findings on a class of device are one alert. GitHub compares only the first fingerprint.
         "partialFingerprints": {"primaryLocationLineHash": f"{fingerprint}:1", "claimClauseDevice/v2": fingerprint},
-        "properties": {"status": str(case.status), **(_circumstances(record) if record else {})},
+        "properties": {"status": str(case.status), **(_about(record) if record else {})},
     }
 
 
-def _circumstances(record: Record) -> dict[str, Any]:
-    return {
-        "verdict": str(record.verdict),
-        "proven": record.proven,
-        "profile": record.profile,
-        "subject": record.subject,
-        "device": printable(f"{record.device.type} {record.device.name}"),
-        "run": record.run,
-        "reproduce": printable(record.command),
-    }
+def _about(record: Record) -> dict[str, Any]:
+    return {**ci_cases.circumstances(record), "reproduce": printable(record.command)}
 
 
 def _uri(case: Case, bundle: BundleResult | None) -> str:

@@ -10,7 +10,7 @@ from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract.bound import CLOSED, RULE
 from harness.contract.builtin import CONTRADICTION, RESOLVED, UNLIKE_FILES, builtin_clauses
 from harness.contract.reasons import ReasonCode
-from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding, Verification
+from harness.evidence.findings import NOT_ACCEPTED, STALE, UNSOUND, Code, Finding, Verification
 from harness.judging.record import MutantRecord, Record
 from harness.report import bound_text, finding_text, number_text, reason_text
 
@@ -73,7 +73,6 @@ _HEADS = {
 """The heading of each remark, the most important first."""
 IMPORTANCE = [str(code) for code in _HEADS]
 """The codes of remarks, the most important first."""
-_STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT})
 _BUILTIN = {*builtin_clauses(RESOLVED), CONTRADICTION, UNLIKE_FILES}
 _MOST_CHANGED = 4
 _KEY_LETTERS = 12
@@ -121,7 +120,7 @@ def narrowed(record: Record, remarks: Iterable[Finding]) -> list[str]:
     less = {
         "unproven": not record.proven,
         f"{record.profile} profile": record.profile != "full",
-        "stale": not codes.isdisjoint(_STALE),
+        "stale": not codes.isdisjoint(STALE),
         "not the claim's hardware": Code.WRONG_TARGET in codes,
     }
     said = {**of_another, **less} if record.verdict is Verdict.PASS else of_another

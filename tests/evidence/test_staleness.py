@@ -18,8 +18,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import Verdict
 from harness.contract.project import Project
-from harness.evidence.findings import Code, Severity
-from harness.evidence.staleness import STALE, ProjectState, coverage, staleness, unplanted
+from harness.evidence.findings import STALE, Code, Severity
+from harness.evidence.staleness import ProjectState, coverage, staleness, unplanted
 from harness.judging.record import Record
 from harness.machine import provenance
 from harness.report import finding_text

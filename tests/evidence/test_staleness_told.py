@@ -15,8 +15,8 @@ from harness.base.device import Device
 from harness.base.vocabulary import Verdict
 from harness.contract.imports import imported_files
 from harness.contract.project import Project
-from harness.evidence.findings import Code, Finding
-from harness.evidence.staleness import STALE, Origin, ProjectState, changes, coverage, staleness
+from harness.evidence.findings import STALE, Code, Finding
+from harness.evidence.staleness import Origin, ProjectState, changes, coverage, staleness
 from harness.judging.record import Record
 from harness.report import finding_text
 from tests.contracts import IDENTIFIER, write_project
