@@ -17,6 +17,7 @@ from harness.evidence.seal import ClaimResult
 from harness.machine.host import probe
 from harness.report import reason_text
 from harness.report.columns import aligned, tell, terminal_width
+from harness.report.run_text import waiting_text
 from harness.running import calibration_results
 from harness.running.compose import compose
 from harness.running.events import ClaimWaiting, Event
@@ -111,7 +112,7 @@ def _runs(project: Project, request: RunRequest, seeds: Iterable[int]) -> Iterat
 
     def hear(event: Event) -> None:
         if isinstance(event, ClaimWaiting):
-            tell(f"{event.id}: waiting for {', '.join(event.holders)}", err=True)
+            tell(f"{event.id}: {waiting_text(event.holders)}", err=True)
 
     runner = compose(project, probe(project.root), request, keep, hear, tell)
     for seed in seeds:

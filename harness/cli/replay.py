@@ -17,6 +17,7 @@ from harness.execution.lease import Holder, WaitInterrupted, named
 from harness.machine.host import probe
 from harness.report import bound_text, number_text, reason_text
 from harness.report.columns import tell, tell_json
+from harness.report.run_text import waiting_text
 from harness.running.case_replay import Replay, ReplayRefused, Sealed, open_bundle, replay
 from harness.running.request import RunRequest
 
@@ -61,7 +62,7 @@ def command(
 
 
 def _waiting(holders: tuple[Holder, ...]) -> None:
-    tell(f"waiting for {', '.join(named(holders))}", err=True)
+    tell(waiting_text(named(holders)), err=True)
 
 
 def _show(sealed: Sealed, found: Replay) -> None:

@@ -22,7 +22,7 @@ from harness.report.columns import wrapped
 from harness.report.escaping import printable
 from harness.report.number_text import rough
 from harness.report.run_lines import Lines, Shown
-from harness.report.run_text import Line, step_text
+from harness.report.run_text import Line, step_text, waiting_text
 from harness.running import events
 
 __all__ = ["Live"]
@@ -125,10 +125,11 @@ class Live:
     def _change(self, claim: _Claim, event: events.Event, now: float) -> None:
         match event:
             case events.ClaimWaiting() if claim.trials:
-                claim.trials[event.trial] = _Trial(now, None, f"waiting for {', '.join(event.holders)}")
+                known = claim.trials.get(event.trial)
+                claim.trials[event.trial] = _Trial(known.began if known else now, None, waiting_text(event.holders))
             case events.ClaimWaiting():
                 claim.waits_since = now if claim.waits_since is None else claim.waits_since
-                claim.waits_for = ", ".join(event.holders)
+                claim.waits_for = waiting_text(event.holders)
             case events.TrialStarted():
                 claim.works(now)
                 claim.trials[event.trial] = _Trial(now, event.steps)
@@ -203,7 +204,7 @@ class Live:
 
     def _state(self, claim: _Claim, now: float) -> str:
         if claim.waits_since is not None:
-            return f"waiting for {claim.waits_for}, {rough(claim.waiting(now))}"
+            return f"{claim.waits_for}, {rough(claim.waiting(now))}"
         last = "" if claim.last is None else f" of about {rough(claim.last)}"
         ended = f"  {claim.ended} of {len(claim.mutants)} mutants done" if claim.trials and claim.mutants else ""
         return f"{rough(claim.seconds(now))}{last}{ended or f'  {claim.doing}'}"

@@ -22,6 +22,7 @@ from harness.report.run_text import (
     step_text,
     traceback_lines,
     trial_text,
+    waiting_text,
 )
 from harness.running import events
 
@@ -62,6 +63,8 @@ class Lines:
     _total: int = 1
     _finished: list[events.ClaimFinished] = field(default_factory=list)
     _steps: dict[tuple[str, str], int | None] = field(default_factory=dict)
+    _waiting: set[tuple[str, str]] = field(default_factory=set)
+    """Claims and their trials that wait."""
     _passed_over: int = 0
 
     def __call__(self, event: events.Event) -> None:
@@ -83,14 +86,18 @@ class Lines:
                 if not event.obstacle:
                     self._line(event.contract.id, plan_text(event), "dim")
             case events.ClaimWaiting() if not self.is_live:
-                self._line(event.id, f"waiting for {', '.join(event.holders)}")
+                if event.id not in {claim for claim, _ in self._waiting}:  # the holders of a long wait change
+                    self._line(event.id, waiting_text(event.holders))
+                self._waiting.add((event.id, event.trial))
             case events.TrialStarted():
+                self._waiting.discard((event.id, event.trial))
                 self._steps[event.id, event.trial] = event.steps
                 if self.shown.verbose:
                     self._line(event.id, f"{event.trial}  started")
             case events.TrialStep() if self._is_shown(event):
                 self._line(event.id, f"{event.trial}  {step_text(event, self._steps[event.id, event.trial])}")
             case events.TrialFinished():
+                self._waiting.discard((event.id, event.trial))
                 self._trial(event)
             case events.Remarked():
                 self._line(event.id, f"remark: {event.text}", "yellow")

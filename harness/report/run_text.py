@@ -41,6 +41,7 @@ __all__ = [
     "traceback_lines",
     "trial_text",
     "unjudged_text",
+    "waiting_text",
 ]
 
 Line = tuple[str, str]
@@ -70,6 +71,12 @@ def plan_text(event: ClaimPlanned) -> str:
     where = device.name if device.is_cuda else f"CPU ({device.name})"
     mutants = f"{len(event.mutants)} of {len(event.contract.mutants)} mutants"
     return f"profile {event.profile} on {where}: {event.reason}; {mutants}"
+
+
+def waiting_text(holders: Sequence[str]) -> str:
+    """For whom a trial waits: the first two holders of the device, and how many more there are."""
+    more = f" and {len(holders) - 2} more" if len(holders) > 2 else ""
+    return f"waiting for {', '.join(holders[:2])}{more}"
 
 
 def step_text(event: TrialStep, total: int | None) -> str:

@@ -52,7 +52,8 @@ def story(record: Record, steps: int = 50) -> list[Event]:
     return [
         events.RunStarted((CONTRACT.id,)),
         events.ClaimPlanned(CONTRACT, "reduced", "not full: no GPU", CPU, ("forgets-one",)),
-        events.ClaimWaiting(CONTRACT.id, ("F-OTHER-001 (process 7)",)),
+        events.ClaimWaiting(CONTRACT.id, ("F-OTHER-001 (process 7)", "F-B-001 (process 8)", "F-C-001 (process 9)")),
+        events.ClaimWaiting(CONTRACT.id, ("F-B-001 (process 8)",)),
         events.TrialStarted(CONTRACT.id, SUBJECT, steps),
         events.TrialStarted(CONTRACT.id, "forgets-one", steps),
         *made,

@@ -23,6 +23,9 @@ from harness.execution.lease import CPU, LeaseUnavailable, lease
 from harness.judging.observation import Observation
 from harness.machine.host import Gpu
 from harness.running import events
+from harness.running.durations import Durations
+from harness.running.plan import make_plan
+from harness.running.request import RunRequest
 from tests.contracts import contract_of, document, timed
 from tests.run.pretending import BROKEN, HEALTHY, Bench, Pretender, Pretenders, honest, only
 
@@ -285,6 +288,30 @@ def test_claims_that_run_together_have_the_verdicts_of_claims_that_run_alone(ben
     alone = [one for claim in claims for one in told(whole.run(claim, jobs=1))]
     assert told(whole.run(*claims, jobs=4)) == alone
     assert {verdict for _, verdict, *_ in alone} == {Verdict.PASS, Verdict.FAIL, Verdict.NOT_MEASURED}
+
+
+def test_the_order_of_trials(bench: Callable[..., Bench], tmp_path: Path) -> None:
+    """Claims that measure time first, then those that took longest last time; so the mutants, before the next claim."""
+    ran = list[str]()
+
+    def behave(request: TrialRequest) -> Mapping[str, Any]:
+        ran.append(f"{request.contract.id} {request.subject.rpartition(':')[2]}")
+        return honest(request)
+
+    whole = bench(behave)
+    (mutant,) = whole.contract.mutants
+    pair = (mutant, replace(mutant, id="long", subject="falsifiers.demo.sorting:Long"))
+    claims = [replace(whole.contract, id=f"F-DEMO-{name}-001", mutants=pair) for name in ("SHORT", "LONG", "TIMED")]
+    claims[2] = timed(claims[2])
+    durations = Durations(tmp_path)
+    for claim, seconds in zip(claims, (1.0, 5.0, 0.1), strict=True):
+        plan = make_plan(claim, whole.engine._host, RunRequest())
+        durations.add(plan, {"subject": seconds, mutant.id: seconds, "long": 2 * seconds})
+    durations.save()
+    whole.engine._cache = tmp_path
+    whole.run(*claims, jobs=1)
+    trials = ("Sorter", "Long", "Forgetful")
+    assert ran == [f"F-DEMO-{name}-001 {one}" for name in ("TIMED", "LONG", "SHORT") for one in trials]
 
 
 @pytest.mark.parametrize(("options", "fate"), [({}, Fate.NOT_RUN), ({"all_mutants": True}, Fate.KILLED)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,10 @@ from harness.base.vocabulary import Fate, Verdict
 from harness.contract import Contract
 from harness.evidence.rejudge import rejudge
 from harness.execution.executor import TrialRequest
+from harness.execution.lease import lease
 from harness.judging.observation import Ending, EndingKind, Phase
 from harness.machine.host import Gpu
+from harness.running import claim_run, events
 from tests.contracts import timed
 from tests.recorded import replay
 from tests.run.pretending import BROKEN, Bench, honest, only
@@ -124,6 +127,65 @@ def test_a_claim_that_needs_two_gpus_gets_both(bench: Callable[..., Bench], driv
     record = only(whole.run(replace(claim, profiles={"reduced": profile}), profile="reduced", jobs=4))
     assert (record.verdict, record.device.uuid) == (Verdict.PASS, ran[0][0])
     assert [set(uuids) for uuids in ran] == [{"GPU-0", "GPU-1"}] * 2
+
+
+def test_the_leases_of_several_gpus_are_taken_in_one_order(
+    bench: Callable[..., Bench], driver: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs whose claims begin with different GPUs would wait for each other."""
+    taken = list[int]()
+
+    def noted(device: Gpu, **options: Any) -> Any:
+        taken.append(device.index)
+        return lease(device, **options)
+
+    monkeypatch.setattr(claim_run, "lease", noted)
+    whole = bench(honest)
+    claim = on_gpus(whole)
+    profile = replace(claim.profiles["reduced"], requires={"device": "cuda", "gpus": 2, "memory_gib": 10})
+    for gpus in (GPUS, GPUS[::-1]):
+        whole.engine._host = replace(whole.engine._host, gpus=gpus)
+        record = only(whole.run(replace(claim, profiles={"reduced": profile}), profile="reduced"))
+        assert record.device.uuid == gpus[0].uuid
+    assert taken == [0, 1] * 4
+
+
+def test_a_claim_begins_again_once(bench: Callable[..., Bench], driver: ModuleType) -> None:
+    """When the GPU fails under three of its trials. Each trial then runs once on the other one."""
+    ran, together, again = list[tuple[str, str]](), threading.Barrier(3), threading.Event()
+
+    def behave(request: TrialRequest) -> Mapping[str, Any]:
+        assert request.gpu is not None
+        ran.append((request.subject.rpartition(":")[2], request.gpu.uuid))
+        if request.gpu.index == 0 and not is_subject(request):
+            last = together.wait(60) == 0
+            driver.xids[0] = [79]
+            if last:
+                again.wait(0.5)  # nothing begins again before all have ended
+        elif request.gpu.index == 1:
+            again.set()
+        return honest(request)
+
+    whole = bench(behave)
+    claim = on_gpus(whole)
+    (mutant,) = claim.mutants
+    profile = replace(claim.profiles["reduced"], requires={"device": "cuda", "memory_gib": 20})
+    several = tuple(replace(mutant, id=f"m-{number}") for number in range(3))
+    claim = replace(claim, mutants=several, profiles={"reduced": profile})
+    record = only(whole.run(claim, profile="reduced", jobs=4))
+    assert (record.verdict, record.device.uuid) == (Verdict.PASS, "GPU-1")
+    assert [subject for subject, uuid in ran if uuid == "GPU-1"] == ["Sorter", *["Forgetful"] * 3]
+    assert len([event for event in whole.heard if isinstance(event, events.Remarked)]) == 1
+
+
+def test_no_fate_of_a_mutant_is_left_of_the_failed_gpu(bench: Callable[..., Bench], driver: ModuleType) -> None:
+    """On the other one the subject fails, so no mutant runs there."""
+    ran: list[tuple[str, str]] = []
+    behave = behaving(driver, xid(79), lambda request: not is_subject(request), ran)
+    whole = bench(lambda request: behave(request) if request.gpu and request.gpu.index == 0 else BROKEN)
+    record = only(whole.run(on_gpus(whole), profile="reduced"))
+    assert (record.verdict, record.device.uuid) == (Verdict.FAIL, "GPU-1")
+    assert [mutant.fate for mutant in record.mutants] == [Fate.NOT_RUN]
 
 
 def test_what_a_program_can_cause_is_the_subjects_fault(bench: Callable[..., Bench], driver: ModuleType) -> None:
