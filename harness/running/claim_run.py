@@ -189,7 +189,11 @@ class ClaimRun:
             return False
         moves = demand.has_another(plan, turn.amounts)
         demand.withdraw(turn.amounts, failure)
-        if self.withdrawn.setdefault(gpu.uuid or str(gpu.index), failure) is failure:
+        key = gpu.uuid or str(gpu.index)
+        with self._turn:
+            is_new = key not in self.withdrawn
+            self.withdrawn.setdefault(key, failure)
+        if is_new:
             after = "the claim begins again on another GPU" if moves else "there is no other GPU for the claim"
             self._emit(events.Remarked(plan.contract.id, f"GPU {gpu.index} is not used any more: {failure}; {after}"))
         self._begins_again = self._begins_again or moves

@@ -17,7 +17,7 @@ from harness.base.vocabulary import Fate, Verdict
 from harness.contract import Contract
 from harness.evidence.rejudge import rejudge
 from harness.execution.executor import TrialRequest
-from harness.execution.lease import lease
+from harness.execution.lease import LeaseUnavailable, lease
 from harness.judging.observation import Ending, EndingKind, Phase
 from harness.machine.host import Gpu
 from harness.running import claim_run, events
@@ -186,6 +186,47 @@ def test_no_fate_of_a_mutant_is_left_of_the_failed_gpu(bench: Callable[..., Benc
     record = only(whole.run(on_gpus(whole), profile="reduced"))
     assert (record.verdict, record.device.uuid) == (Verdict.FAIL, "GPU-1")
     assert [mutant.fate for mutant in record.mutants] == [Fate.NOT_RUN]
+
+
+def test_a_trial_that_ended_well_counts_though_its_gpu_is_full_now(
+    bench: Callable[..., Bench], driver: ModuleType
+) -> None:
+    """It had the memory that it needed."""
+
+    def behave(request: TrialRequest) -> Mapping[str, Any]:
+        if not is_subject(request):
+            fill(driver, 0)
+        return honest(request)
+
+    whole = bench(behave)
+    record = only(whole.run(on_gpus(whole), profile="reduced"))
+    assert (record.verdict, record.device.uuid, record.withdrawn) == (Verdict.PASS, "GPU-0", {})
+
+
+def test_a_gpu_that_another_run_holds_too_long(bench: Callable[..., Bench], driver: ModuleType) -> None:
+    """The claim begins again on the other one."""
+    whole = bench(honest)
+    claim = on_gpus(whole)
+    profile = replace(claim.profiles["reduced"], lease_seconds=0.0)
+    with lease(GPUS[0], mode="exclusive", holder="F-OTHER-001", wait_seconds=0):
+        record = only(whole.run(replace(claim, profiles={"reduced": profile}), profile="reduced"))
+    assert (record.verdict, record.device.uuid, list(record.withdrawn)) == (Verdict.PASS, "GPU-1", ["GPU-0"])
+
+
+def test_leases_that_cannot_be_kept_say_nothing_against_a_gpu(
+    bench: Callable[..., Bench], driver: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They fail on the other one too."""
+    asked = list[int]()
+
+    def refuse(device: Gpu, **options: Any) -> Any:
+        asked.append(device.index)
+        raise LeaseUnavailable("leases cannot be kept")
+
+    monkeypatch.setattr(claim_run, "lease", refuse)
+    whole = bench(honest)
+    record = only(whole.run(on_gpus(whole), profile="reduced"))
+    assert (record.verdict, record.withdrawn, asked) == (Verdict.NOT_MEASURED, {}, [0])
 
 
 def test_what_a_program_can_cause_is_the_subjects_fault(bench: Callable[..., Bench], driver: ModuleType) -> None:
