@@ -109,11 +109,16 @@ class _Child:
         self._chunks: list[bytes] = []
         self._size = 0
         self._reading, writing = os.pipe()
-        parent = os.getpid()
+        parent, collects = os.getpid(), gc.isenabled()
+        gc.disable()  # the caller's garbage stays: a finalizer, as wgpu's, may wait for threads that no fork has
         self._process = os.fork()
         if self._process == 0:
             os.close(self._reading)
+            gc.freeze()
+            gc.enable()
             _work(work, writing, limits, parent)
+        if collects:
+            gc.enable()
         os.close(writing)
 
     def fileno(self) -> int:
@@ -164,7 +169,6 @@ def _work(work: Callable[[], bytes], writing: int, limits: Limits, parent: int) 
     try:
         # The default actions of signals end this process inside any library.
         die_with_parent(parent)
-        gc.freeze()  # the caller's garbage stays: a finalizer, as wgpu's, may wait for threads that no fork has
         for number in (signal.SIGPROF, signal.SIGXCPU):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGPROF, signal.SIGXCPU))

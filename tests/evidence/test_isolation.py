@@ -293,3 +293,20 @@ def test_a_machine_may_have_been_up_for_long(monkeypatch: pytest.MonkeyPatch) ->
     clock = time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: clock() + 1e6)
     assert list(isolated_all([lambda: b"a"] * 3, LIMITS, 2)) == [b"a"] * 3
+
+
+def test_no_fork_collects_before_it_freezes() -> None:
+    """A finalizer of the caller's garbage could wait for a thread that no fork has."""
+    caller, threshold = os.getpid(), gc.get_threshold()
+
+    def look(phase: str, info: dict[str, int]) -> None:
+        if os.getpid() != caller and not gc.get_freeze_count():
+            os._exit(9)
+
+    gc.callbacks.append(look)
+    gc.set_threshold(1)
+    try:
+        assert isolated(lambda: b"done", LIMITS) == b"done"
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(look)
