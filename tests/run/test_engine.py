@@ -292,9 +292,10 @@ def test_claims_that_run_together_have_the_verdicts_of_claims_that_run_alone(ben
 
 def test_the_order_of_trials(bench: Callable[..., Bench], tmp_path: Path) -> None:
     """Claims that measure time first, then those that took longest last time; so the mutants, before the next claim."""
-    ran = list[str]()
+    ran, threads = list[str](), set[int]()
 
     def behave(request: TrialRequest) -> Mapping[str, Any]:
+        threads.add(request.threads)
         ran.append(f"{request.contract.id} {request.subject.rpartition(':')[2]}")
         return honest(request)
 
@@ -312,6 +313,9 @@ def test_the_order_of_trials(bench: Callable[..., Bench], tmp_path: Path) -> Non
     whole.run(*claims, jobs=1)
     trials = ("Sorter", "Long", "Forgetful")
     assert ran == [f"F-DEMO-{name}-001 {one}" for name in ("TIMED", "LONG", "SHORT") for one in trials]
+    assert threads == {whole.engine._host.cpu_count}
+    again = Durations(tmp_path)
+    assert {again.expected(plan, name) for name in ("subject", mutant.id, "long")} == {0.0}
 
 
 @pytest.mark.parametrize(("options", "fate"), [({}, Fate.NOT_RUN), ({"all_mutants": True}, Fate.KILLED)])
@@ -324,7 +328,10 @@ def test_the_mutants_of_a_subject_that_fails(bench: Callable[..., Bench], option
 
 
 def test_a_claim_that_waits_for_a_device_holds_up_no_other(bench: Callable[..., Bench], tmp_path: Path) -> None:
-    """A claim on a GPU that another process holds gives back its slot. What it waited is not its time."""
+    """A claim on a GPU that another process holds gives back its slot. What it waited is not its time.
+
+    No second claim waits for that GPU meanwhile.
+    """
     whole = bench(honest)
     gpu = Gpu(0, "GPU-0", "NVIDIA Test", "9.0", 1 << 40, "NVML", False)
     whole.engine._host = replace(whole.engine._host, gpus=(gpu,))
@@ -350,11 +357,11 @@ def test_a_claim_that_waits_for_a_device_holds_up_no_other(bench: Callable[..., 
     holder = threading.Thread(target=hold)
     holder.start()
     assert taken.wait(60)
-    finished = whole.run(claim, whole.contract, profile="reduced", jobs=1)
+    finished = whole.run(claim, replace(claim, id="F-DEMO-GPU-002"), whole.contract, profile="reduced", jobs=1)
     holder.join()
     assert waiting.is_set()
-    assert others == ["F-DEMO-SORT-001", "F-DEMO-GPU-001"]
-    late, _ = finished.records
+    assert others == ["F-DEMO-SORT-001", "F-DEMO-GPU-001", "F-DEMO-GPU-002"]
+    late, *_ = finished.records
     assert late.waited_seconds > 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import signal
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -133,10 +134,10 @@ def test_the_leases_of_several_gpus_are_taken_in_one_order(
     bench: Callable[..., Bench], driver: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two runs whose claims begin with different GPUs would wait for each other."""
-    taken = list[int]()
+    taken = list[tuple[int, float]]()
 
     def noted(device: Gpu, **options: Any) -> Any:
-        taken.append(device.index)
+        taken.append((device.index, options["memory"].gib))
         return lease(device, **options)
 
     monkeypatch.setattr(claim_run, "lease", noted)
@@ -147,7 +148,7 @@ def test_the_leases_of_several_gpus_are_taken_in_one_order(
         whole.engine._host = replace(whole.engine._host, gpus=gpus)
         record = only(whole.run(replace(claim, profiles={"reduced": profile}), profile="reduced"))
         assert record.device.uuid == gpus[0].uuid
-    assert taken == [0, 1] * 4
+    assert taken == [(0, 10), (1, 10)] * 4
 
 
 def test_a_claim_begins_again_once(bench: Callable[..., Bench], driver: ModuleType) -> None:
@@ -227,6 +228,33 @@ def test_leases_that_cannot_be_kept_say_nothing_against_a_gpu(
     whole = bench(honest)
     record = only(whole.run(on_gpus(whole), profile="reduced"))
     assert (record.verdict, record.withdrawn, asked) == (Verdict.NOT_MEASURED, {}, [0])
+
+
+def test_no_trial_begins_on_a_gpu_whose_memory_is_taken(bench: Callable[..., Bench], driver: ModuleType) -> None:
+    """By a process without a lease."""
+    ran: list[tuple[str, str]] = []
+    whole = bench(behaving(driver, fill, lambda _: False, ran))
+    fill(driver, 0)
+    record = only(whole.run(on_gpus(whole), profile="reduced"))
+    assert (record.verdict, list(record.withdrawn)) == (Verdict.PASS, ["GPU-0"])
+    assert {uuid for _, uuid in ran} == {"GPU-1"}
+
+
+def test_after_an_interruption_no_claim_begins_again(bench: Callable[..., Bench], driver: ModuleType) -> None:
+    """What was measured before the GPU failed is sealed."""
+
+    def behave(request: TrialRequest) -> Mapping[str, Any] | Ending:
+        if is_subject(request):
+            return honest(request)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert whole.executor.interrupted.wait(60)
+        driver.xids[0] = [79]
+        return Ending(EndingKind.INTERRUPTED, Phase.SUBJECT, "the run was interrupted")
+
+    whole = bench(behave)
+    finished = whole.run(on_gpus(whole), profile="reduced")
+    assert finished.interrupted
+    assert (only(finished).verdict, only(finished).device.uuid) == (Verdict.NOT_MEASURED, "GPU-0")
 
 
 def test_what_a_program_can_cause_is_the_subjects_fault(bench: Callable[..., Bench], driver: ModuleType) -> None:
