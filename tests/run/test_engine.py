@@ -31,11 +31,16 @@ from tests.run.pretending import BROKEN, HEALTHY, Bench, Pretender, Pretenders, 
 
 
 def test_a_claim_that_holds(bench: Callable[..., Bench]) -> None:
-    """PASS, proven, sealed, and every resource closed."""
+    """PASS, proven, sealed, and every resource closed, before the next claim needs any."""
     whole = bench(honest)
+
+    def listen(event: events.Event) -> None:
+        whole.heard.append(event)
+        assert whole.executor.closed == isinstance(event, (events.ClaimFinished, events.RunFinished))
+
+    whole.engine._emit = listen
     record = only(whole.run())
     assert (record.verdict, record.proven, record.mutants[0].fate) == (Verdict.PASS, True, Fate.KILLED)
-    assert whole.executor.closed
     assert [result.record for result in whole.sealed] == [record]
     assert isinstance(whole.heard[-1], events.RunFinished)
 

@@ -139,6 +139,17 @@ def test_a_signal_while_sealing(bench: Callable[..., Bench], number: signal.Sign
     assert signal.getsignal(number) is before
 
 
+def test_a_signal_while_sealing_what_cannot_run(bench: Callable[..., Bench]) -> None:
+    """The next claim is not sealed, although no trial of it would have run."""
+    whole = bench(honest, lambda: os.kill(os.getpid(), signal.SIGINT))
+    whole.engine._host = replace(whole.engine._host, gpus=())
+    profile = replace(whole.contract.profiles["reduced"], requires={"device": "cuda"})
+    claim = replace(whole.contract, profiles={"reduced": profile})
+    finished = whole.run(claim, replace(claim, id="F-DEMO-OTHER-001"), profile="reduced")
+    assert finished.interrupted
+    assert [record.id for record in finished.records] == [claim.id]
+
+
 def test_ctrl_c_while_importing(bench: Callable[..., Bench]) -> None:
     """Nothing was measured, so nothing is sealed. The run ends at once with a message."""
 
