@@ -19,7 +19,16 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.execution.holders import Holder, list_holders
-from harness.execution.lease import CPU, Lease, LeaseUnavailable, Memory, WaitInterrupted, default_directory, lease
+from harness.execution.lease import (
+    CPU,
+    Lease,
+    LeaseUnavailable,
+    Memory,
+    WaitInterrupted,
+    default_directory,
+    lease,
+    strangers,
+)
 from harness.machine.host import Gpu
 from tests.recorded import replay
 
@@ -237,6 +246,10 @@ def test_an_exclusive_lease_waits_for_processes_without_one(
     pynvml = replay("h200", monkeypatch, tmp_path)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     pynvml.running = [(os.getpid(), 1), (child.pid, 1), (os.getppid(), 1)]
+    assert [one.pid for one in strangers(H200, folder)] == [os.getppid()]
+    with monkeypatch.context() as patch:
+        patch.setattr("harness.execution.lease.list_holders", lambda _: (Holder.of_process(os.getppid()),))
+        assert strangers(H200, folder) == ()  # holders of leases are none
     told_of = rf"held by .* \(pid {os.getppid()}, .*, without a lease"
     held = lease(H200, mode="exclusive", holder="F-A", wait_seconds=0.1, directory=folder)
     with pytest.raises(LeaseUnavailable, match=told_of), held:
@@ -379,4 +392,12 @@ def test_shared_leases_share_the_memory(folder: Path, gib: float, is_free: bool)
                 pass
             assert [holder.text for holder in refused.value.holders] == ["60 GiB"]
     with hold(300.0):
+        pass
+
+
+def test_a_holder_that_states_no_memory_takes_none(holders: Holders, folder: Path) -> None:
+    """Beside it, the first holder that states some still has as much as it needs."""
+    holders.start("shared")
+    memory = Memory(200.0, 100.0)
+    with lease("GPU-a", mode="shared", holder="F-A", wait_seconds=0, directory=folder, memory=memory):
         pass
