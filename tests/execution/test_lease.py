@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,7 @@ def test_the_wait_is_told_and_ends_when_the_lease_is_free(holders: Holders, fold
         assert held.waited_seconds > 0.4
         assert [one.text for one in list_holders(folder / "GPU-a")] == ["F-A"]
     assert told[0][0].text == "F-HOLDER-001"
+    assert all(one != other for one, other in pairwise(told))  # only what has changed is told again
     assert len(told) <= 2
     assert list_holders(folder / "GPU-a") == ()
 
