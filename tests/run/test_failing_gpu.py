@@ -105,7 +105,7 @@ def test_the_claim_begins_again_on_another_gpu(
 def test_what_waits_for_the_failed_gpu_moves(bench: Callable[..., Bench], driver: ModuleType) -> None:
     """Claims that have not begun run on the other one."""
     ran: list[tuple[str, str]] = []
-    whole = bench(behaving(driver, xid(79), is_subject, ran))
+    whole = bench(behaving(driver, xid(119), is_subject, ran))
     claim = timed(on_gpus(whole))
     others = [replace(claim, id=f"F-DEMO-{number}-001") for number in range(4)]
     records = whole.run(*others, profile="reduced", jobs=1).records
@@ -266,7 +266,7 @@ def test_what_a_program_can_cause_is_the_subjects_fault(bench: Callable[..., Ben
 
 def test_there_is_no_other_gpu(bench: Callable[..., Bench], driver: ModuleType) -> None:
     """What a broken GPU refutes is NOT_MEASURED."""
-    whole = bench(behaving(driver, xid(79), is_subject, []))
+    whole = bench(behaving(driver, xid(48), is_subject, []))
     record = only(whole.run(on_gpus(whole, 1), profile="reduced"))
     assert (record.verdict, record.device.uuid, list(record.withdrawn)) == (Verdict.NOT_MEASURED, "GPU-0", ["GPU-0"])
     assert [mutant.fate for mutant in record.mutants] == [Fate.NOT_RUN]
