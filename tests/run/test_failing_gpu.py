@@ -204,14 +204,25 @@ def test_a_trial_that_ended_well_counts_though_its_gpu_is_full_now(
     assert (record.verdict, record.device.uuid, record.withdrawn) == (Verdict.PASS, "GPU-0", {})
 
 
-def test_a_gpu_that_another_run_holds_too_long(bench: Callable[..., Bench], driver: ModuleType) -> None:
-    """The claim begins again on the other one."""
+def test_a_gpu_that_another_run_holds_too_long(
+    bench: Callable[..., Bench], driver: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim begins again on the other one, and no other claim waits for the first."""
+    taken = list[int]()
+
+    def noted(device: Gpu, **options: Any) -> Any:
+        taken.append(device.index)
+        return lease(device, **options)
+
+    monkeypatch.setattr(claim_run, "lease", noted)
     whole = bench(honest)
     claim = on_gpus(whole)
     profile = replace(claim.profiles["reduced"], lease_seconds=0.0)
+    claims = [replace(claim, id=f"F-DEMO-{name}-001", profiles={"reduced": profile}) for name in "ABC"]
     with lease(GPUS[0], mode="exclusive", holder="F-OTHER-001", wait_seconds=0):
-        record = only(whole.run(replace(claim, profiles={"reduced": profile}), profile="reduced"))
-    assert (record.verdict, record.device.uuid, list(record.withdrawn)) == (Verdict.PASS, "GPU-1", ["GPU-0"])
+        records = whole.run(*claims, profile="reduced", jobs=1).records
+    assert {(one.verdict, one.device.uuid, *one.withdrawn) for one in records} == {(Verdict.PASS, "GPU-1", "GPU-0")}
+    assert taken.count(0) == 1
 
 
 def test_leases_that_cannot_be_kept_say_nothing_against_a_gpu(
