@@ -84,11 +84,11 @@ def test_after_a_wait_a_task_goes_on_when_its_resources_are_free() -> None:
     def work(turn: Turn) -> Sequence[Task]:
         if turn.task.name == OTHER.name:
             began.set()
-            assert back.wait(20)
+            assert back.wait(60)
             time.sleep(0.05)
         else:
             turn.pause(())
-            assert began.wait(20)
+            assert began.wait(60)
             back.set()
             turn.resume()
         told.append(turn.task.name)
@@ -105,11 +105,11 @@ def test_no_thread_waits_for_resources_after_an_interruption() -> None:
     def work(turn: Turn) -> Sequence[Task]:
         if turn.task.name == OTHER.name:
             began.set()
-            assert back.wait(20)
+            assert back.wait(60)
             asked.requested = True
         else:
             turn.pause(())
-            assert began.wait(20)
+            assert began.wait(60)
             with turn.idle():
                 back.set()
                 turn.resume()
