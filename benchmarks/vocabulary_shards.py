@@ -58,6 +58,7 @@ def lines(shape: str, rounds: int, device: str) -> list[Line]:
     tokens, vocabulary = len(inputs.hidden), len(inputs.weight)
     own, shard = (slice(rank * size // 2, (rank + 1) * size // 2) for size in (tokens, vocabulary))
     group, everything = dist.group.WORLD, slice(None)
+    assert group is not None
     ways: dict[str, tuple[Callable[..., Tensor], slice, slice]] = {
         "one process": (linear_cross_entropy, everything, everything),
         "same rows": (partial(sharded_linear_cross_entropy, group=group), everything, shard),
@@ -74,7 +75,8 @@ def lines(shape: str, rounds: int, device: str) -> list[Line]:
             way: Callable[..., Tensor] = way, asked: tuple[Tensor, Tensor] = (hidden, weight), rows: slice = rows
         ) -> tuple[Tensor, Tensor, Tensor]:
             value = way(*asked, inputs.targets[rows])
-            return (value.detach(), *torch.autograd.grad(value, asked))
+            of_hidden, of_weight = torch.autograd.grad(value, asked)
+            return value.detach(), of_hidden, of_weight
 
         answer = arm()
         peak = extra_memory(arm)
