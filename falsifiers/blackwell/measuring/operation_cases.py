@@ -11,11 +11,22 @@ import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from falsifiers.blackwell.measuring.gradient_errors import largest_relative_error, relative_error
 from falsifiers.blackwell.reference.backend import Backend
 
-__all__ = ["LARGEST", "elementwise_errors", "norm_error", "product_errors", "rotation_errors", "softmax_errors"]
+__all__ = [
+    "LARGEST",
+    "LARGEST_BATCH",
+    "elementwise_errors",
+    "norm_error",
+    "product_errors",
+    "rotation_errors",
+    "softmax_errors",
+]
 
 _MOST_TILES = 3
 LARGEST = (128 * _MOST_TILES) ** 2
 """Elements of the largest matrix of a product."""
+_BATCHES = 3
+LARGEST_BATCH = _BATCHES * LARGEST
+"""Elements of the largest batch of such matrices, which is one tensor."""
 _EPS = 1e-6
 
 
@@ -122,10 +133,15 @@ def _sizes(chance: random.Random) -> list[tuple[int, int, int, int]]:
         return size * chance.randint(1, _MOST_TILES)
 
     return [
-        *((3, times(tile), times(tile), times(16)) for tile in (128, 64, 32)),
-        (3, 128, 64, times(16)),
-        (3, 128, 128, chance.randint(1, 7)),
-        (3, times(32) + chance.randint(1, 31), times(32) + chance.randint(1, 31), times(16) + chance.randint(1, 7)),
+        *((_BATCHES, times(tile), times(tile), times(16)) for tile in (128, 64, 32)),
+        (_BATCHES, 128, 64, times(16)),
+        (_BATCHES, 128, 128, chance.randint(1, 7)),
+        (
+            _BATCHES,
+            times(32) + chance.randint(1, 31),
+            times(32) + chance.randint(1, 31),
+            times(16) + chance.randint(1, 7),
+        ),
         (1, 64, 64, 256 * chance.randint(2, 4)),
         (1, 64, 64, 16 * chance.choice((49, 50, 52, 53, 55, 56))),
     ]

@@ -8,6 +8,7 @@ from falsifiers.blackwell.faults.adapter import described
 from falsifiers.blackwell.measuring.block_cases import BlockCase, block_case, block_error
 from falsifiers.blackwell.measuring.operation_cases import (
     LARGEST,
+    LARGEST_BATCH,
     elementwise_errors,
     norm_error,
     product_errors,
@@ -75,9 +76,10 @@ def _on_a_small_adapter(trial: Trial[FallbackBlocks], size: tuple[int, int]) -> 
     Launches are then cut into parts and folded. A software adapter calls itself a GPU if any adapter will do.
     """
     bound, (sequences, tokens) = _most_bound(trial, size), size
+    scores = sequences * TRUE_SHAPES[trial.parameters["model"]].heads * tokens**2
     limits = {
         "max-storage-buffer-binding-size": bound,
-        "max-buffer-size": 2 * max(bound, 4 * sequences * TRUE_SHAPES[trial.parameters["model"]].heads * tokens**2),
+        "max-buffer-size": max(2 * bound, 4 * max(2 * scores, LARGEST_BATCH)),
         "max-compute-workgroups-per-dimension": _MOST_GROUPS,
     }
     with described(limits, as_gpu=trial.parameters["adapter"] == "any"):
