@@ -31,14 +31,16 @@ LIMIT = 1.0
 def populate(root: Path, bundles: int, claims: int, hosts: int = 1) -> None:
     """A project with so many claims, and so many bundles of them, by turns; on hosts of eight kinds if on several."""
     ours = Project.find(Path(__file__).parent)
-    records = [json.loads(path.read_text()) for path in sorted(ours.evidence.glob("*/*/*/record.json"))]
+    contracts = {path.stem: path for path in ours.known()}
+    read = [json.loads(path.read_text()) for path in sorted(ours.evidence.glob("*/*/*/record.json"))]
+    records = [record for record in read if record["id"] in contracts]  # some bundles are of other projects' claims
     (root / "pyproject.toml").write_text("[tool.harness]\n")
     shutil.copytree(ours.root / "falsifiers", root / "falsifiers", ignore=shutil.ignore_patterns("__pycache__"))
     (root / "contracts").mkdir()
     for number in range(claims):
         identifier = f"F-BENCH-INDEX-{number:03}"
         record = records[number % len(records)]
-        contract = json.loads(ours.contract(record["id"]).content)
+        contract = json.loads(contracts[record["id"]].read_text())
         contract.pop("calibration", None)  # its file lies beside the other contract
         (root / "contracts" / f"{identifier}.json").write_text(json.dumps({**contract, "id": identifier}))
     for number in range(bundles):
