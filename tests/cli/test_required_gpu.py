@@ -17,7 +17,7 @@ from harness.running.due import due
 from harness.running.request import RunRequest
 from tests.cli.harness_command import harness
 from tests.contracts import document, write_project
-from tests.machine.test_host import a_gpu, a_host
+from tests.machine.invented_hosts import a_gpu, a_host
 
 GIVEN = replace(
     RunOptions(**dict.fromkeys((field.name for field in fields(RunOptions)), None)),  # type: ignore[arg-type]

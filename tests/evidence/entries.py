@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
 from harness.base.device import Device
-from harness.base.vocabulary import Verdict
+from harness.base.vocabulary import Fate, Verdict
 from harness.contract import Contract
+from harness.contract.reasons import Reason, ReasonCode
+from harness.evidence.claim_status import ClaimStatus, statuses
 from harness.evidence.findings import Code, Detail, Finding, finding
 from harness.evidence.index import Entry
 from tests.contracts import IDENTIFIER, contract_of, document
-
-__all__ = ["CPU", "GPU", "STALE", "TARGET", "claim", "entries", "entry", "stale"]
 
 CPU = Device("cpu", "x86_64")
 GPU = Device("cuda", "NVIDIA H200", "9.0")
@@ -22,6 +23,21 @@ TARGET = Device("cuda", "NVIDIA GB10", "12.1")
 STALE = "0" * 64
 """The contract digest of entries that no longer cover the project."""
 _CURRENT = contract_of(document()).digest
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+"""After all runs but those that say they are from the future."""
+
+FAIL = {"verdict": Verdict.FAIL, "reason": Reason(ReasonCode.CLAUSE, clauses=("nothing-lost",))}
+VOID = {
+    "verdict": Verdict.VOID,
+    "reason": Reason(ReasonCode.MUTANT, mutant="forgets-one", fate=Fate.SURVIVED),
+    "proven": False,
+}
+UNMEASURED = {
+    "verdict": Verdict.NOT_MEASURED,
+    "reason": Reason(ReasonCode.CLAUSE, clauses=("subject.completes",)),
+    "proven": False,
+}
+UNPROVEN = {"reason": Reason(ReasonCode.UNPROVEN), "proven": False, "mutants_skipped": True}
 
 
 def claim(**changes: Any) -> Contract:
@@ -85,3 +101,9 @@ entries: st.SearchStrategy[list[Entry]] = st.lists(
     max_size=8,
 )
 """Runs of the tiny claim of every kind, in any order."""
+
+
+def status_of(*found: Entry, **changes: Any) -> ClaimStatus:
+    """The status of the tiny claim, from all its evidence."""
+    (status,) = statuses([claim(**changes)], found, stale, NOW)
+    return status

@@ -3,45 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from harness.base.device import Device, DeviceClass
-from harness.base.vocabulary import Fate, Verdict
-from harness.contract.reasons import Reason, ReasonCode
-from harness.evidence.claim_status import Cell, ClaimStatus, Note, Status, Strength, Why, speaks_for, statuses
+from harness.base.vocabulary import Verdict
+from harness.contract.reasons import Reason
+from harness.evidence.claim_status import Cell, Note, Status, Strength, Why, speaks_for, statuses
 from harness.evidence.findings import Code, Detail, finding
 from harness.evidence.index import Entry
 from harness.report import due_text
-from tests.evidence.entries import CPU, GPU, STALE, TARGET, claim, entries, entry, stale
+from tests.evidence.entries import (
+    CPU,
+    FAIL,
+    GPU,
+    NOW,
+    STALE,
+    TARGET,
+    UNMEASURED,
+    UNPROVEN,
+    VOID,
+    claim,
+    entry,
+    stale,
+    status_of,
+)
 
-FAIL = {"verdict": Verdict.FAIL, "reason": Reason(ReasonCode.CLAUSE, clauses=("nothing-lost",))}
-VOID = {
-    "verdict": Verdict.VOID,
-    "reason": Reason(ReasonCode.MUTANT, mutant="forgets-one", fate=Fate.SURVIVED),
-    "proven": False,
-}
-UNMEASURED = {
-    "verdict": Verdict.NOT_MEASURED,
-    "reason": Reason(ReasonCode.CLAUSE, clauses=("subject.completes",)),
-    "proven": False,
-}
-UNPROVEN = {"reason": Reason(ReasonCode.UNPROVEN), "proven": False, "mutants_skipped": True}
 REDUCED = {"profile": "reduced"}
 AHEAD = {"started": "2036-11-20T20:00:00+00:00"}
-NOW = datetime(2026, 11, 21, tzinfo=UTC)
-"""After all runs but those that say they are from the future."""
-
-
-def status_of(*found: Entry, **changes: Any) -> ClaimStatus:
-    """The status of the tiny claim, from all its evidence."""
-    (status,) = statuses([claim(**changes)], found, stale, NOW)
-    return status
 
 
 def only_cell(*found: Entry, **changes: Any) -> Cell:
@@ -321,59 +312,6 @@ def test_a_claim_as_a_whole(runs: list[dict[str, Any]], expected: Status) -> Non
     assert status.status is expected
     deciding = status.deciding
     assert (deciding.status if deciding else Status.UNRUN) is expected
-
-
-@given(entries)
-def test_a_discharge_has_a_bundle_that_shows_it(found: list[Entry]) -> None:
-    """The bundle is proven, full, on the target, covering, and has the contract's subject and parameters."""
-    for cell in status_of(*found).cells.values():
-        one = cell.decided_by
-        if cell.status is Status.DISCHARGED:
-            assert one is not None
-            assert (one.verdict, one.proven, one.profile, one.overrides) == (Verdict.PASS, True, "full", {})
-            assert one.device == TARGET
-            assert speaks_for(claim(), one)
-            assert not stale(one)
-        if cell.status in (Status.DISCHARGED, Status.PARTIAL, Status.FALSIFIED):
-            assert one is not None
-            assert one in found
-
-
-@given(entries)
-def test_no_failure_is_hidden_by_what_is_older_or_less(found: list[Entry]) -> None:
-    """A FAIL that counts and covers stands until a proven PASS of at least its profile is newer."""
-    for device, cell in status_of(*found).cells.items():
-        here = [one for one in found if one.device_class == device and speaks_for(claim(), one) and not stale(one)]
-        passed = [one for one in here if one.verdict is Verdict.PASS and one.proven]
-        for failed in (one for one in here if one.verdict is Verdict.FAIL):
-            enough = ("full",) if failed.profile == "full" else ("full", "reduced")
-            if not any(one.when > failed.when and one.profile in enough for one in passed):
-                assert cell.status is Status.FALSIFIED
-
-
-@given(entries, st.randoms())
-def test_the_order_of_the_evidence_does_not_matter(found: list[Entry], random: Any) -> None:
-    shuffled = random.sample(found, len(found))
-    assert status_of(*found) == status_of(*shuffled)
-
-
-@given(entries, st.integers(0, 20))
-def test_what_says_nothing_changes_nothing(found: list[Entry], second: int) -> None:
-    """A run that is NOT_MEASURED, unproven, overridden or of another subject changes nothing."""
-    before = {device: (cell.status, cell.decided_by) for device, cell in status_of(*found).cells.items()}
-    for silent in (UNMEASURED, UNPROVEN, {**FAIL, "overrides": {"steps": 9}}, {**FAIL, "subject": "mine:Other"}):
-        for device, (status, decided_by) in before.items():
-            plain = Device(device.type, device.name, device.compute_capability)
-            after = status_of(*found, entry(second, device=plain, run="silent", **silent)).cells[device]
-            assert (after.status, after.decided_by) == (status, decided_by)
-
-
-@given(entries)
-def test_once_everything_changed_nothing_covers(found: list[Entry]) -> None:
-    """Each cell is STALE or UNRUN. It is STALE if and only if a run counted before."""
-    for cell in status_of(*(replace(one, contract_digest=STALE) for one in found)).cells.values():
-        assert cell.status in (Status.STALE, Status.UNRUN)
-        assert (cell.status is Status.STALE) is (cell.decided_by is not None)
 
 
 @pytest.mark.parametrize(

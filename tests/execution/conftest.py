@@ -1,4 +1,4 @@
-"""The misbehaving project, and an executor for it that leaves no process."""
+"""The misbehaving project, an executor for it that leaves no process, and a folder for leases."""
 
 from __future__ import annotations
 
@@ -30,3 +30,9 @@ def executor(project: Project, tmp_path: Path) -> Iterator[LocalExecutor]:
     assert not folder.exists()
     left = set(psutil.Process().children(recursive=True)) - others
     assert [child for child in left if child.is_running()] == []
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where leases are kept."""
+    return tmp_path / "leases"

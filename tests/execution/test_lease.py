@@ -28,12 +28,7 @@ from harness.execution.lease import (
     WaitInterrupted,
     default_directory,
     lease,
-    strangers,
 )
-from harness.machine.host import Gpu
-from tests.recorded import replay
-
-H200 = Gpu(0, "GPU-00000000-0000-0000-0000-000000000200", "NVIDIA H200", "9.0", 1, "NVML", False)
 
 HOLD = """
 import os, sys, tempfile, time
@@ -49,11 +44,6 @@ with lease("GPU-a", mode=sys.argv[2], holder="F-HOLDER-001", wait_seconds=5, dir
     print("held", flush=True)
     time.sleep(60)
 """
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "leases"
 
 
 class Holders:
@@ -239,50 +229,6 @@ def test_a_stream_of_shared_leases_lets_an_exclusive_one_in(folder: Path) -> Non
         over.set()
         for thread in threads:
             thread.join()
-
-
-def test_an_exclusive_lease_waits_for_processes_without_one(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, snapshot: SnapshotAssertion
-) -> None:
-    """The own process and its children do not count. A shared lease waits for none."""
-    pynvml = replay("h200", monkeypatch, tmp_path)
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    pynvml.running = [(os.getpid(), 1), (child.pid, 1), (os.getppid(), 1)]
-    assert [one.pid for one in strangers(H200, folder)] == [os.getppid()]
-    with monkeypatch.context() as patch:
-        patch.setattr("harness.execution.lease.list_holders", lambda _: (Holder.of_process(os.getppid()),))
-        assert strangers(H200, folder) == ()  # holders of leases are none
-    told_of = rf"held by .* \(pid {os.getppid()}, .*, without a lease"
-    held = lease(H200, mode="exclusive", holder="F-A", wait_seconds=0.1, directory=folder)
-    with pytest.raises(LeaseUnavailable, match=told_of), held:
-        pass
-    with lease(H200, mode="shared", holder="F-A", wait_seconds=0, directory=folder):
-        pass
-    pynvml.running = [(4194999, 1)]
-    threading.Timer(0.9, pynvml.running.clear).start()
-    told: list[tuple[Holder, ...]] = []
-    with lease(H200, mode="exclusive", holder="F-A", wait_seconds=5, directory=folder, on_wait=told.append) as held:
-        assert held.key == H200.uuid
-        assert held.waited_seconds > 0.4
-    assert told[0][0].text == snapshot
-    child.communicate(b"\n")
-
-
-def test_a_process_that_has_just_ended_is_no_holder(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The driver lists an ended process for another moment, such as the trial before."""
-    pynvml = replay("h200", monkeypatch, tmp_path)
-    pynvml.running = [(4194999, 1)]
-    threading.Timer(0.15, pynvml.running.clear).start()
-    with lease(H200, mode="exclusive", holder="F-A", wait_seconds=0, directory=folder):
-        pass
-
-
-def test_without_nvml_nobody_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    replay("none", monkeypatch, tmp_path)
-    with lease(H200, mode="exclusive", holder="F-A", wait_seconds=0, directory=folder):
-        pass
 
 
 def test_a_folder_that_cannot_hold_leases(tmp_path: Path) -> None:

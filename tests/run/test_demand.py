@@ -14,7 +14,7 @@ from harness.running.plan import make_plan
 from harness.running.request import RunRequest
 from harness.running.scheduler import Schedule, Task
 from tests.contracts import timed
-from tests.machine.test_host import a_gpu, a_host
+from tests.machine.invented_hosts import a_gpu, a_host
 from tests.run.test_plan import ANY, CUDA, contract
 
 

@@ -15,7 +15,7 @@ from harness.machine.toolchain import Tool
 from harness.running.plan import device_of, make_plan, option_for_target
 from harness.running.request import RunRequest
 from tests.contracts import contract_of, document
-from tests.machine.test_host import a_gpu, a_host
+from tests.machine.invented_hosts import a_gpu, a_host
 
 ANY: dict[str, Any] = {"device": "any"}
 CUDA: dict[str, Any] = {"device": "cuda"}
