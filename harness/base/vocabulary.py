@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 
-__all__ = ["ExitStatus", "Fate", "Outcome", "Phase", "Verdict", "exit_status"]
+__all__ = ["ExitStatus", "Fate", "Outcome", "Phase", "SearchEnd", "Verdict", "exit_status"]
 
 
 class Outcome(StrEnum):
@@ -23,6 +23,17 @@ class Verdict(StrEnum):
     FAIL = "FAIL"
     NOT_MEASURED = "NOT_MEASURED"
     VOID = "VOID"
+
+
+class SearchEnd(StrEnum):
+    """When a trial ends its search for a case that refutes the claim."""
+
+    REFUTED = "refuted"
+    """At the first case that refutes it."""
+    TRIED = "tried"
+    """Once all cases are tried."""
+    SIMPLEST = "simplest"
+    """Once all cases are tried, and one that refutes it is shrunk."""
 
 
 class Fate(StrEnum):

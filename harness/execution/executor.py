@@ -10,6 +10,7 @@ from typing import Protocol
 from harness.base.beneath import Beneath
 from harness.base.device import Device
 from harness.base.strictjson import JsonObject
+from harness.base.vocabulary import SearchEnd
 from harness.contract import Contract
 from harness.execution.logs import Log
 from harness.execution.messages import Imports
@@ -45,8 +46,7 @@ class TrialRequest:
     """The GPUs that it sees after that one."""
     case: JsonObject | None = None
     """The only case to try, for a falsifier that searches; None for a whole search."""
-    only_verdict: bool = False
-    """Whether a search ends at the first case that refutes the claim, with no search for a simpler one."""
+    search_end: SearchEnd = SearchEnd.SIMPLEST
     root: Path | None = None
     """The project, or a copy of it, whose code the trial imports itself; None if the fork server has imported it."""
     cache: Path | None = None

@@ -249,7 +249,7 @@ def _claim(request: TrialRequest) -> dict[str, Any]:
         "contract": request.contract.document,
         "device": request.device.to_json(),
         "case": request.case,
-        "only_verdict": request.only_verdict,
+        "end": request.search_end,
     }
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import final
 
 from harness.base.strictjson import JsonObject
-from harness.base.vocabulary import Outcome, Phase
+from harness.base.vocabulary import Outcome, Phase, SearchEnd
 from harness.contract import Mutant
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.endable import Unjudged, judged
@@ -341,6 +341,7 @@ class ClaimRun:
         request = replace(
             self._request(subject, changed, seconds, demand.threads(turn.amounts)),
             on_doing=lambda text: self._emit(events.TrialPhase(contract.id, name, text)),
+            search_end=SearchEnd.SIMPLEST if name == events.SUBJECT else SearchEnd.TRIED,
         )
         steps = request.parameters.get("steps")
         self._emit(events.TrialStarted(contract.id, name, steps if isinstance(steps, int) else None))

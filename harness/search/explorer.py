@@ -3,8 +3,8 @@
 The search makes two passes:
 
 1. It tries the requested number of cases, steered towards the thresholds. It ends early only if the subject raises, or
-   at the first refutation if only the verdict is wanted.
-2. If a case refuted the claim, it draws the same cases again up to that one, and shrinks it.
+   at the first refutation if asked to.
+2. If a case refuted the claim, it draws the same cases again up to that one, and shrinks it if asked to.
 
 Each case runs once. If hypothesis draws it again, its stored result is used. So the seed and the subject determine the
 search, also if the subject is not deterministic.
@@ -31,7 +31,7 @@ from harness.base import strictjson
 from harness.base.device import Device
 from harness.base.redaction import Redactor
 from harness.base.strictjson import JsonObject
-from harness.base.vocabulary import Outcome
+from harness.base.vocabulary import Outcome, SearchEnd
 from harness.contract import parse
 from harness.contract.builtin import COMPLETES
 from harness.contract.clauses import ITEM
@@ -87,8 +87,8 @@ class CaseSearch:
         artifacts: Path,
     ) -> None:
         """Args:
-        claim: The `contract` as JSON, the `device` as in an observation, the one `case` to run, or None, and whether
-            `only_verdict` is wanted.
+        claim: The `contract` as JSON, the `device` as in an observation, the one `case` to run, or None, and the
+            `end` of the search.
         attempt: Runs one case. An exception from it ends the search.
         artifacts: The folder for the counterexample. It also holds each case while the case runs, so that a process
             that dies or hangs leaves its case behind.
@@ -96,7 +96,7 @@ class CaseSearch:
         self._contract = parse(claim["contract"], Path("contract.json"), b"")
         self._device, self._only, self._setting = Device.from_json(claim["device"]), claim["case"], setting
         self._attempt, self._place = attempt, artifacts / COUNTEREXAMPLE
-        self._only_verdict: bool = claim["only_verdict"]
+        self._end = SearchEnd(claim["end"])
         self._known: dict[str, Result] = {}
         self._left = math.inf
 
@@ -108,8 +108,7 @@ class CaseSearch:
     def explore(self, cases: SearchStrategy[Any], first: Iterable[Case], examples: int) -> Result | None:
         """Try the cases of `first`, then draw others until `examples` were tried or the subject raised.
 
-        If the claim names one `case`, only that case is tried. If only the verdict is wanted, no case is tried after a
-        refuting one.
+        If the claim names one `case`, only that case is tried. A search may end at a refutation.
 
         Returns: the refuting case that violates most clauses, the earliest of several; None if no case refutes.
 
@@ -134,14 +133,23 @@ class CaseSearch:
         return max(refuting, key=lambda result: len(result.violated), default=None)
 
     def shrink(self, cases: SearchStrategy[Any], found: Result, examples: int) -> Result:
-        """A simpler case that violates at least the same clauses; the given case if the search finds none.
+        """Keep a case that refutes the claim, or a simpler one that violates at least the same clauses.
 
-        It tries at most `examples` further cases, or fifty if that is more.
+        The search for a simpler one tries at most `examples` further cases, or fifty if that is more.
+
+        Returns: the case that is kept.
         """
-        if self._only is not None or self._only_verdict:
+        if self._only is not None:
             return found
-        tried, self._left = len(self._known), max(_FEWEST_SHRINKS, examples)
-        best = found
+        shrunk, tried = self._end is SearchEnd.SIMPLEST, len(self._known)
+        best = self._simpler(cases, found, examples) if shrunk else found
+        error = "" if best.fault is None else Redactor().mask(str(best.fault))
+        self._keep(Counterexample(best.case, tuple(sorted(best.violated)), best.measured, error, tried, shrunk))
+        return best
+
+    def _simpler(self, cases: SearchStrategy[Any], found: Result, examples: int) -> Result:
+        """The given case if hypothesis finds no simpler one."""
+        self._left = max(_FEWEST_SHRINKS, examples)
 
         def each(case: Case) -> None:
             result = self._steered(case)
@@ -153,10 +161,8 @@ class CaseSearch:
                 for number in range(_MOST_ROUNDS):
                     self._draw(number, cases, each, examples, Phase.generate, Phase.target, Phase.shrink)
             except _Wanted as wanted:
-                best = wanted.result
-        error = "" if best.fault is None else Redactor().mask(str(best.fault))
-        self._keep(Counterexample(best.case, tuple(sorted(best.violated)), best.measured, error, tried, shrunk=True))
-        return best
+                return wanted.result
+        return found
 
     def _draw(
         self, number: int, cases: SearchStrategy[Any], each: Callable[[Case], None], examples: int, *phases: Phase
@@ -205,7 +211,9 @@ class CaseSearch:
         finally:
             self._keep(None)
         self._known[key] = result
-        if self._left == math.inf and (result.fault is not None or (self._only_verdict and result.violated)):
+        if self._left == math.inf and (
+            result.fault is not None or (self._end is SearchEnd.REFUTED and result.violated)
+        ):
             raise _Stop
         return result
 

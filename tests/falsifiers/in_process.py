@@ -34,7 +34,7 @@ def judged(contract: Contract, subject: str, folder: Path, mutant: Mutant | None
     }  # fmt: skip
     setting, recorded = Setting(parameters, "cpu", 0, folder, folder), Heard()
     given = {"type": "cpu", "name": "a CPU"}
-    claim = {"contract": contract.document, "device": given, "case": None, "only_verdict": False}
+    claim = {"contract": contract.document, "device": given, "case": None, "end": "simplest"}
 
     def search(attempt: Callable[[Case], JsonObject | SubjectFault]) -> _Enough:
         new = _Enough(claim, setting, attempt, folder)

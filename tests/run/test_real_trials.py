@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.base.device import Device
-from harness.base.vocabulary import Outcome, Verdict
+from harness.base.vocabulary import Outcome, SearchEnd, Verdict
 from harness.contract.project import Project
 from harness.evidence.seal import ClaimResult
 from harness.execution.executor import TrialRequest
@@ -116,7 +116,7 @@ def test_a_search_for_a_verdict_alone_ends_at_the_first_refutation(tmp_path: Pat
     contract = project.contract(CLAIM)
     parameters = {**contract.profiles["reduced"].parameters, "how": how}
     request = TrialRequest(
-        contract, contract.subject, "reduced", parameters, Device("cpu", "x"), 0, 20.0, 1, only_verdict=True
+        contract, contract.subject, "reduced", parameters, Device("cpu", "x"), 0, 20.0, 1, search_end=SearchEnd.REFUTED
     )
     with LocalExecutor(project, contract, tmp_path / "cache") as executor:
         result = executor.run(request, lambda step, values, memory: None)

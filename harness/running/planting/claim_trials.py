@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.base.vocabulary import Outcome, Phase
+from harness.base.vocabulary import Outcome, Phase, SearchEnd
 from harness.contract.equivalent import Equivalent
 from harness.contract.imports import imported_files
 from harness.contract.project import Project
@@ -226,7 +226,7 @@ class ClaimTrials:
             root=root,
             cache=cache,
             reached=reached,
-            only_verdict=True,
+            search_end=SearchEnd.REFUTED,
         )
         return self.executor.run(request, lambda step, values, memory: None)
 
