@@ -1,15 +1,18 @@
 """Paired, interleaved timing: how much slower one arm is than another, with an interval.
 
     timing = interleave({"plain": plain, "logging": logging, "again": plain}, rounds=40, warmup=3, seed=0)
-    noise = timing.ratio("again", "plain")      # an A/A comparison: the ratio that noise alone gives
-    slower = timing.ratio("logging", "plain")   # an Interval: estimate, low, high
+    noise = timing.ratio("again", "plain")                     # an A/A comparison: the ratio that noise alone gives
+    slower = timing.ratio("logging", "plain", again="again")   # an Interval: estimate, low, high
+    slower.settles(1.05)                                       # whether it is on one side of the limit
 
 Every round times each arm once, in a new random order. Warming up, throttling and other work on the machine then affect
 all arms alike. Comparisons are made within rounds. All samples are kept.
 
 An estimate is the mean of the paired differences without the largest and the smallest tenth. Its interval is the
-percentile bootstrap of that mean (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13). Judge a
-claim by the interval, never by one sample.
+percentile bootstrap of that mean (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13). With
+`again`, a second arm with the baseline's work, it is widened by what noise alone can give: the farthest bound of
+`again` against the baseline. Judge a claim by such an interval, never by one sample. A noisy machine then decides what
+is far from a limit, and nothing near it.
 
 A cost that falls on less than one sample in ten is trimmed away with the noise. Make a sample long enough to contain
 the cost that you measure.
@@ -62,18 +65,21 @@ class Timing:
     orders: tuple[tuple[str, ...], ...]
     seed: int
 
-    def ratio(self, arm: str, baseline: str, confidence: float = 0.99) -> Interval:
+    def ratio(self, arm: str, baseline: str, confidence: float = 0.99, *, again: str | None = None) -> Interval:
         """Return the time of `arm` divided by that of `baseline`: the geometric mean of the ratios within rounds."""
-        logarithms = [
-            math.log(ours / theirs) for ours, theirs in zip(self.seconds[arm], self.seconds[baseline], strict=True)
-        ]
-        interval = _bootstrapped(logarithms, confidence, self.seed)
-        return Interval(math.exp(interval.estimate), math.exp(interval.low), math.exp(interval.high))
+        logarithms = {name: tuple(map(math.log, samples)) for name, samples in self.seconds.items()}
+        found = Timing(logarithms, self.orders, self.seed).difference(arm, baseline, confidence, again=again)
+        return Interval(math.exp(found.estimate), math.exp(found.low), math.exp(found.high))
 
-    def difference(self, arm: str, baseline: str, confidence: float = 0.99) -> Interval:
+    def difference(self, arm: str, baseline: str, confidence: float = 0.99, *, again: str | None = None) -> Interval:
         """Return how many seconds longer `arm` takes than `baseline`."""
         pairs = zip(self.seconds[arm], self.seconds[baseline], strict=True)
-        return _bootstrapped([ours - theirs for ours, theirs in pairs], confidence, self.seed)
+        found = _bootstrapped([ours - theirs for ours, theirs in pairs], confidence, self.seed)
+        if again is None:
+            return found
+        noise = self.difference(again, baseline, confidence)
+        most = max(noise.high, -noise.low)
+        return Interval(found.estimate, found.low - most, found.high + most)
 
     def spread(self, arm: str) -> float:
         """Return the 90th percentile of an arm's samples divided by the 10th.

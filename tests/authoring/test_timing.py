@@ -241,3 +241,31 @@ def test_the_spread_shows_work_that_comes_and_goes(slow: int, spread: float) -> 
     """A few samples take twice as long; fewer than a tenth of 100 do not count."""
     samples = (1.0,) * (100 - slow) + (2.0,) * slow
     assert Timing({"a": samples, "b": samples}, (), 0).spread("a") == spread
+
+
+def test_an_interval_is_widened_by_how_much_equal_arms_differ() -> None:
+    """The second arm of the baseline takes 2 % longer, or less: the interval grows by 2 % on both sides."""
+    timing = Timing({"a": (1.1,) * 9, "b": (1.0,) * 9, "more": (1.02,) * 9, "less": (1 / 1.02,) * 9}, (), 0)
+    for again in ("more", "less"):
+        wide = timing.ratio("a", "b", again=again)
+        assert (wide.estimate, wide.low, wide.high) == pytest.approx((1.1, 1.1 / 1.02, 1.1 * 1.02))
+    wide = timing.difference("a", "b", again="more")
+    assert (wide.estimate, wide.low, wide.high) == pytest.approx((0.1, 0.08, 0.12))
+    assert timing.ratio("a", "b", again="b") == timing.ratio("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("slower", "scatter", "decides"),
+    [(0.4, 0.001, True), (1.1, 0.001, True), (0.4, 0.2, True), (3.0, 0.2, True), (1.0, 0.2, False), (1.1, 0.2, False)],
+)
+def test_noise_turns_no_slow_arm_into_a_fast_one(slower: float, scatter: float, decides: bool) -> None:
+    """Of ten machines with this noise none decides wrongly, and all decide what is far from the limit of 1.05."""
+    for seed in range(10):
+        chance = random.Random(seed)
+        costs = {"old": 1.0, "again": 1.0, "new": slower}
+        arms = {
+            name: tuple(cost * math.exp(chance.gauss(0, scatter)) for _ in range(30)) for name, cost in costs.items()
+        }
+        found = Timing(arms, (), seed).ratio("new", "old", again="again")
+        assert found.settles(1.05) is decides
+        assert not decides or (found.high <= 1.05) is (slower <= 1.05)

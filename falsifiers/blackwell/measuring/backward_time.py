@@ -1,4 +1,4 @@
-"""Time of the backward of all layers on the new path, relative to the old path and to itself."""
+"""Time of the backward of all layers on the new path, relative to the old path."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from falsifiers.blackwell.reference.block import Block, new_weights
 from falsifiers.blackwell.reference.shapes import BlockShape
 from falsifiers.blackwell.subjects.cublas import Path, TwoPaths
 from harness import NotMeasured, Trial
-from harness.authoring.timing import interleave
+from harness.authoring.timing import Interval, interleave
 
 __all__ = ["time_backward"]
 
-_NEW, _AGAIN, _OLD = "new", "new again", "old"
-_LARGEST_SPREAD = 1.1  # of the old path; 1.001 on an idle H200, 1.26 and 1.70 beside other work
+_NEW, _OLD, _AGAIN = "new", "old", "old again"
 _WARMUP = 3  # rounds, while clocks, the allocator and cuBLAS's choice of kernels settle
 
 
 def time_backward(trial: Trial[TwoPaths], shape: BlockShape) -> None:
     """Time the paths in turns, in random order, and measure the bounds of 99 % intervals of their ratios.
 
+    The interval is widened by the old path's noise against itself. Other work on the host slows the old path more,
+    because it launches more kernels. This favours the new path, so the upper bound also has the spread of the old
+    path as a factor. The new path's own scatter is no noise: it could escape judgment by an unsteady pace.
+
     Raises:
-        NotMeasured: the samples of the old path scatter as beside other work, the new path differs from itself by more
-            than `noise_limit`, or `ratio_limit` is in the interval.
+        NotMeasured: `ratio_limit` is in the interval.
     """
     asked = trial.parameters
     generator = torch.Generator().manual_seed(trial.seed)
@@ -48,29 +50,21 @@ def time_backward(trial: Trial[TwoPaths], shape: BlockShape) -> None:
     with trial.subject_fault():
         arms = {_NEW: arm("new"), _OLD: arm("old")}
         timing = interleave(
-            {**arms, _AGAIN: arms[_NEW]},
+            {**arms, _AGAIN: arms[_OLD]},
             rounds=asked["rounds"],
             warmup=_WARMUP,
             seed=trial.seed,
             synchronize=torch.cuda.synchronize if trial.device != "cpu" else lambda: None,
         )
     (trial.artifacts / "timing.json").write_text(json.dumps(timing.as_json()))
-    noise, slower = timing.ratio(_AGAIN, _NEW), timing.ratio(_NEW, _OLD)
-    trial.measure(noise=[noise.low, noise.high])
-    spread = timing.spread(_OLD)  # not of the new path, which could escape judgment by an unsteady pace
-    if spread > _LARGEST_SPREAD:
-        raise NotMeasured(
-            f"this machine does other work: a slow sample of the old path takes {spread:.2f} times as long as a "
-            f"fast one, and the limit is {_LARGEST_SPREAD}; run the claim alone"
-        )
-    if max(1 / noise.low, noise.high) > asked["noise_limit"]:
-        raise NotMeasured(
-            f"this machine is too noisy: the new path takes {noise.low:.3f} to {noise.high:.3f} of its own time, and "
-            f"the limit is {asked['noise_limit']}"
-        )
+    noise, found = timing.ratio(_AGAIN, _OLD), timing.ratio(_NEW, _OLD, again=_AGAIN)
+    spread = timing.spread(_OLD)
+    slower = Interval(found.estimate, found.low, found.high * spread)
+    trial.measure(noise=[noise.low, noise.high], spread=spread)
     if not slower.settles(asked["ratio_limit"]):
         raise NotMeasured(
             f"this machine cannot decide: the path takes {slower.low:.3f} to {slower.high:.3f} of the old path's time, "
-            f"and the limit of {asked['ratio_limit']} is in that interval"
+            f"and the limit of {asked['ratio_limit']} is in that interval. The old path takes {noise.low:.3f} to "
+            f"{noise.high:.3f} of its own time, and its slow samples {spread:.2f} times as long as its fast ones"
         )
     trial.measure(slower_low=slower.low, slower_high=slower.high)
