@@ -6,10 +6,12 @@
    is at most 0.06 s.
 3. Thirty scripts that sleep for two seconds, four at a time: as trials of one run, under ReFrame's asynchronous policy,
    and under pytest-xdist, if these are installed. The ratio is to 30 * 2 s / 4.
+4. On a GPU, trials that only add a number there: as table 2, beside a fork of a process with torch that does the same,
+   and a process that imports torch first.
 
     python -m benchmarks.scheduling [CLAIM...] [--mutants]
     python -m benchmarks.scheduling --of RUN.json [OTHER.json]
-    python -m benchmarks.scheduling --gpus 1 2 4
+    python -m benchmarks.scheduling [CLAIM...] --gpus 1 2 4
 
 The second form prints what runs came to that wrote `--json RUN.json`: the sum of their trials' seconds against wall
 time, how busy their GPUs were (telemetry of the subjects' trials), and the efficiency of a run on several GPUs beside
@@ -45,6 +47,22 @@ from harness.running.scheduler import Amounts, Schedule, Task
 
 SCRIPTS, SECONDS, LANES = 30, 2.0, 4
 IMPORT = "import torch, transformers; from transformers import Qwen2ForCausalLM, Qwen2Config"
+ADDING = """
+import torch
+
+from harness import Trial
+from bench.adding import Adding
+
+
+def falsify(trial: Trial[Adding]) -> None:
+    with trial.subject_fault():
+        total = trial.subject.total([1, 2, 3])
+    torch.zeros(1, device=trial.device).sum().item()
+    trial.resolve(device=trial.device)
+    trial.measure(total=total)
+"""
+"""A falsifier that uses its device for as little as possible."""
+BARE = "import torch; torch.zeros(1, device='cuda').sum().item()"
 REFRAME = """
 import reframe as rfm
 import reframe.utility.sanity as sn
@@ -156,13 +174,14 @@ def runs(paths: list[Path]) -> pd.DataFrame:
     return pd.DataFrame(rows).round(3)
 
 
-def scheduled(gpus: int) -> dict[str, Any]:
-    """What the schedule of a host with so many GPUs makes of the full runs in the evidence."""
+def scheduled(gpus: int, claims: list[str]) -> dict[str, Any]:
+    """What the schedule of a host with so many GPUs makes of the evidence's full runs of these claims, or of all."""
     ours = Project.find(Path(__file__).parent)
     own = [Gpu(index, f"GPU-{index}", "NVIDIA H200", "9.0", 140 << 30, "NVML", False) for index in range(gpus)]
     host = replace(probe(), gpus=tuple(own), gpu_reason=None, cpu_count=16 * gpus, memory_bytes=gpus << 37)
     records = [json.loads(path.read_text()) for path in sorted(ours.evidence.glob("*/*/*/record.json"))]
     full = {one["id"]: one for one in records if one["device"]["type"] == "cuda" and one["profile"] == "full"}
+    full = {name: one for name, one in full.items() if name in claims or not claims}
     plans, trials = [], []
     for record in full.values():
         claim = ours.contract(record["id"])
@@ -194,12 +213,16 @@ def scheduled(gpus: int) -> dict[str, Any]:
     return {"GPUs": gpus, "claims": len(full), "trials": count, "sum of trials (s)": total, "wall (s)": now}
 
 
-def idle_trials(folder: Path, trials: int) -> pd.DataFrame:
-    """What a trial that does nothing costs, as the difference between many trials and one."""
+def idle_trials(folder: Path, trials: int, device: str) -> dict[str, float]:
+    """What a trial that does nothing, or on a GPU next to nothing, costs: the difference between many and one."""
     project(folder, 0.0)
     path = folder / "contracts" / "F-BENCH-ADD-001.json"
     claim = json.loads(path.read_text())
     (mutant,) = claim["mutants"]
+    if device == "cuda":
+        (folder / "bench" / "on_gpu.py").write_text(ADDING)
+        claim["falsifier"] = "bench.on_gpu:falsify"
+        claim["profiles"]["reduced"]["requires"]["device"] = "cuda"
     rows = []
     for count in (1, trials):
         claim["mutants"] = [{**mutant, "id": f"off-by-one-{number}"} for number in range(count)]
@@ -207,18 +230,31 @@ def idle_trials(folder: Path, trials: int) -> pd.DataFrame:
         wall, records, used = harness(["F-BENCH-ADD-001", "-j", "1"], folder)
         rows.append({"wall": wall, "used": used, "trials": sum(trial_seconds(records))})
     few, many = rows
-    each = {f"{name} (s)": (many[name] - few[name]) / (trials - 1) for name in few}
-    return pd.DataFrame([{**each, "a bare fork (s)": fork()}]).round(4)
+    return {f"{name} (s)": (many[name] - few[name]) / (trials - 1) for name in few}
 
 
-def fork() -> float:
-    """Seconds of a fork of this process that exits at once."""
+def fork(code: str = "") -> float:
+    """Seconds of a fork of this process that runs some code and exits at once."""
     before = time.perf_counter()
     for _ in range(20):
         if not (pid := os.fork()):
+            try:
+                exec(code)
+            except BaseException:
+                os._exit(1)
             os._exit(0)
-        os.waitpid(pid, 0)
+        if os.waitpid(pid, 0)[1]:
+            raise SystemExit(f"a fork did not end well: {code}")
     return (time.perf_counter() - before) / 20
+
+
+def gpu_trials(folder: Path, trials: int) -> dict[str, float]:
+    """What a trial costs that does next to nothing on a GPU, beside the same without the harness."""
+    started = clock([sys.executable, "-c", BARE], folder.parent)
+    each = idle_trials(folder, trials, "cuda")
+    import torch  # noqa: F401  # so that the forks have it
+
+    return {**each, "in a fork with torch (s)": fork(BARE), "in a new process (s)": started}
 
 
 def scripts(folder: Path) -> pd.DataFrame:
@@ -248,12 +284,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("claims", nargs="*", help="by default, all")
     parser.add_argument("--mutants", action="store_true", help="with the mutants, which takes many times longer")
-    parser.add_argument("--tables", default="123", help="which of the tables, such as 23")
+    parser.add_argument("--tables", default="123", help="which of the tables, such as 4")
     parser.add_argument("--gpus", nargs="+", type=int, help="only schedule the evidence's runs on so many GPUs")
     parser.add_argument("--of", nargs="+", type=Path, metavar="RUN.json", help="only say what these runs came to")
     arguments = parser.parse_args()
     if arguments.gpus:
-        table = pd.DataFrame([scheduled(count) for count in arguments.gpus])
+        table = pd.DataFrame([scheduled(count, arguments.claims) for count in arguments.gpus])
         table["wall / sum"] = table["wall (s)"] / table["sum of trials (s)"]
         used = table["wall (s)"] * table["GPUs"]
         table["efficiency"] = used.iloc[0] / used
@@ -266,9 +302,12 @@ def main() -> None:
         if "1" in arguments.tables:
             print(suite(arguments.claims, arguments.mutants).to_string(index=False), end="\n\n")
         if "2" in arguments.tables:
-            print(idle_trials(Path(name) / "idle", 40).to_string(index=False), end="\n\n")
+            idle = {**idle_trials(Path(name) / "idle", 40, "cpu"), "a bare fork (s)": fork()}
+            print(pd.DataFrame([idle]).round(4).to_string(index=False), end="\n\n")
         if "3" in arguments.tables:
-            print(scripts(Path(name) / "scripts").to_string(index=False))
+            print(scripts(Path(name) / "scripts").to_string(index=False), end="\n\n")
+        if "4" in arguments.tables:
+            print(pd.DataFrame([gpu_trials(Path(name) / "gpu", 20)]).round(4).to_string(index=False))
     print(f"load of this machine: {os.getloadavg()[0] / (os.cpu_count() or 1):.1f} for each core")
 
 
