@@ -111,15 +111,17 @@ class _Child:
         self._reading, writing = os.pipe()
         parent, collects = os.getpid(), gc.isenabled()
         gc.disable()  # the caller's garbage stays: a finalizer, as wgpu's, may wait for threads that no fork has
-        self._process = os.fork()
-        if self._process == 0:
-            os.close(self._reading)
-            gc.freeze()
-            gc.enable()
-            _work(work, writing, limits, parent)
-        if collects:
-            gc.enable()
-        os.close(writing)
+        try:
+            self._process = os.fork()
+            if self._process == 0:
+                os.close(self._reading)
+                gc.freeze()
+                gc.enable()
+                _work(work, writing, limits, parent)
+        finally:
+            if collects:
+                gc.enable()
+            os.close(writing)
 
     def fileno(self) -> int:
         """The descriptor for `select`."""

@@ -312,3 +312,15 @@ def test_no_fork_collects_before_it_freezes() -> None:
     finally:
         gc.set_threshold(*threshold)
         gc.callbacks.remove(look)
+
+
+def test_a_fork_that_fails_leaves_the_collector_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user may have as many processes as the system allows."""
+
+    def refuse() -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", refuse)
+    with pytest.raises(BlockingIOError):
+        isolated(lambda: b"", LIMITS)
+    assert gc.isenabled()
