@@ -59,10 +59,11 @@ def sharded_linear_cross_entropy(
 def data_parallel_linear_cross_entropy(
     hidden: Tensor, shard: Tensor, targets: Tensor, group: dist.ProcessGroup, **options: Any
 ) -> Tensor:
-    """Return the loss of the rows of all processes of `group`, each of which has its own, as many as the others.
+    """Return the loss of the rows of all processes of `group`. Each process has rows of its own, equally many.
 
-    Each process gets the whole loss, the gradient of its hidden states, and the gradient of its shard by all rows. It
-    holds the hidden states of all processes meanwhile. See `sharded_linear_cross_entropy`.
+    Each process gets the loss of all rows, the gradient of its own hidden states, and the gradient of its shard from
+    all rows. It holds the hidden states of all processes during the forward pass, and their gradients until the
+    backward pass. The arguments are those of `sharded_linear_cross_entropy`.
     """
     rows: Tensor = _AllRows.apply(hidden, group)
     return sharded_linear_cross_entropy(rows, shard, _from_all(targets, group).flatten(), group, **options)
