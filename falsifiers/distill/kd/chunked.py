@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from falsifiers.distill.kd.cases import HALF
+from falsifiers.distill.kd.cases import HALF, first_cases, question
 from falsifiers.distill.kd.comparing import compare
-from falsifiers.distill.kd.formulas import Truth
+from falsifiers.distill.kd.formulas import Truth, truth
 from falsifiers.distill.kd.gradient import gradient_errors
 from falsifiers.distill.kd.subject import Answer, KdLoss, Question
 from falsifiers.distill.kd.value import value_errors
@@ -15,10 +15,29 @@ from harness import Trial
 
 __all__ = ["falsify"]
 
+_EDGES: Final = tuple(2**power + 1 for power in range(4, 18))
+"""Vocabularies in tokens: one more than a block of a kernel, whatever its size. Drawn ones hardly ever are."""
+
 
 def falsify(trial: Trial[KdLoss]) -> None:
-    """Measure what F-DISTILL-KD-LOSS-001 and F-DISTILL-KD-GRAD-001 measure, on the same cases."""
+    """Measure what F-DISTILL-KD-LOSS-001 and F-DISTILL-KD-GRAD-001 measure, on the same cases and at the edges."""
     compare(trial, ("float64", "float32", *HALF), _errors)
+    edges = [_at_an_edge(trial, size) for size in _EDGES if size <= trial.parameters["largest_vocabulary"]]
+    trial.measure(
+        edge_loss_errors=[one["loss_errors_float32"] for one in edges],
+        edge_gradient_errors=[one["gradient_errors_float32"] for one in edges],
+    )
+
+
+def _at_an_edge(trial: Trial[KdLoss], vocabulary: int) -> dict[str, float]:
+    """The errors of a float32 case with so many tokens."""
+    (first, *_) = first_cases(("float32",))
+    case = {**first, "vocabulary": vocabulary, "seed": trial.seed}
+    asked = question(case, trial.device)
+    right = truth(asked)
+    with trial.subject_fault():
+        answer = trial.subject(asked)
+    return _errors(trial, case, asked, answer, right)
 
 
 def _errors(

@@ -10,12 +10,22 @@ import torch
 from falsifiers.distill.kd.subject import IGNORED, Answer, Question
 from falsifiers.distill.reference.chunked import ChunkedKdLoss
 
-__all__ = ["HeadAssigned", "HeadSummedInHalf", "LastChunkLeftOut", "MeanOfChunks", "TailLeftOut", "UpstreamForgotten"]
+__all__ = [
+    "HeadAssigned",
+    "HeadSummedInHalf",
+    "LastChunkLeftOut",
+    "LastTokenLeftOut",
+    "MeanOfChunks",
+    "TailLeftOut",
+    "UpstreamForgotten",
+]
 
 _ROWS = 3
 """Of a chunk, as in the reference."""
 _COLUMNS = 16
 """Of a block of the vocabulary."""
+_WIDER = 64
+"""Of a block that no known case ends one token behind."""
 
 
 class _InChunks(ChunkedKdLoss):
@@ -103,6 +113,15 @@ class TailLeftOut(ChunkedKdLoss):
         answer = super().__call__(cut)
         tail = torch.zeros_like(question.student_head[whole:])
         return dataclasses.replace(answer, head_gradient=torch.cat([answer.head_gradient, tail]))
+
+
+class LastTokenLeftOut(TailLeftOut):
+    """The kernel ends its blocks one token early, which matters only if the last block has one token."""
+
+    def __call__(self, question: Question) -> Answer:
+        """Cut the last token off if it is alone."""
+        is_alone = len(question.student_head) % _WIDER == 1
+        return super().__call__(question) if is_alone else ChunkedKdLoss.__call__(self, question)
 
 
 class UpstreamForgotten(ChunkedKdLoss):

@@ -44,9 +44,11 @@ def test_the_losses_that_we_ship_hold(claim: str, subject: str, tmp_path: Path) 
     [pytest.param(name, one, id=f"{name}-{one.id}") for name, contract in CLAIMS.items() for one in contract.mutants],
 )
 def test_mutants_die_of_the_first_cases(claim: str, mutant: Mutant, tmp_path: Path) -> None:
-    """Whatever the seed draws afterwards: on the declared clauses, and with a counterexample."""
+    """Whatever the seed draws afterwards: on the declared clauses, and with a counterexample of the search."""
     outcome = fate_of(mutant, judged(CLAIMS[claim], mutant.subject, tmp_path, cases=FIRST))
     assert outcome.fate is Fate.KILLED, outcome.reason
+    if all(clause.startswith("edge_") for clause in mutant.violates):
+        return  # no search draws the edges
     kept = json.loads((tmp_path / "counterexample.json").read_text())
     assert set(mutant.violates) & set(kept["clauses"])
 
