@@ -1,12 +1,14 @@
 """The inputs on which attention is tried. A case is JSON; its tensors are drawn from its own seed.
 
-Scores have a mean above zero, so that weights seldom cancel. A tenth of the rows has values a thousand times smaller
+Scores have a mean off zero, so that weights seldom cancel. A tenth of the rows has values a thousand times smaller
 than others, so that an error in them shows only beside their own size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import random
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,13 +17,21 @@ from torch import Tensor
 
 from falsifiers.recsys.subject import Question
 
-__all__ = ["LAYOUTS", "cases", "first_cases", "question"]
+__all__ = ["LAYOUTS", "cases", "earlier", "first_cases", "question"]
 
-LAYOUTS = ("contiguous", "heads first", "interleaved")
-"""[rows, heads, width] in memory; [heads, rows, width]; and q, k and v side by side in one tensor.
+LAYOUTS = ("contiguous", "heads first", "interleaved", "mixed")
+"""[rows, heads, width] in memory; [heads, rows, width]; q, k and v side by side in one tensor; and each by itself.
 
-The gradient of the output follows: beside itself in the last one.
+The gradient of the output follows: beside itself in the third one. In "mixed" each tensor has axes in an order of its
+own, a first address and gaps, as `_placed` makes them; offsets and counts have gaps too.
 """
+_ORDERS = ((0, 1, 2), (1, 0, 2))
+"""Of rows, heads and width, whose numbers are side by side."""
+_ANY_ORDERS = (*_ORDERS, (0, 2, 1), (2, 1, 0))
+_GAPS = (0, 2, 16)
+"""Numbers behind a head's. A number has two bytes: bulk loads need multiples of 8, and Triton looks for those of 16."""
+_STARTS = (0, 0, 1, 16)
+"""Numbers before the first."""
 _DTYPES = ("bfloat16", "float16")
 _LONG = 2048
 """Room behind the longest sequence. A kernel may be cut otherwise where sequences could be so long."""
@@ -47,7 +57,7 @@ def cases(parameters: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
             "scaling": st.sampled_from([1.0, 0.5, 2.5]),
             "alpha": st.sampled_from([1.0, 0.6]),
             "room": st.sampled_from([0, 7, _LONG]),
-            "layout": st.sampled_from(LAYOUTS),
+            "layout": st.sampled_from((*LAYOUTS, "mixed")),
             "again": st.sampled_from([False, False, False, True]),
             "seed": st.integers(0, 2**16),
         }
@@ -69,13 +79,19 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         "lengths": [longest, longest // 2, 3], "heads": 1, "width": widths[0],
         "value_width": widths[0], "targets": 10, "group": 1, "contextuals": 4, "window": 0, "full": 0, "causal": True,
         "scaling": 0.5, "alpha": 0.6, "room": 7, "layout": "contiguous", "again": False, "seed": 0,
+        "negative": False,
     }  # fmt: skip
     kinds = [
-        *({**plain, "width": one, "value_width": one, "again": True} for one in widths),
-        {**plain, "group": 3, "width": widths[-1], "heads": parameters["largest_heads"]},
-        {**plain, "targets": None, "contextuals": None, "value_width": widths[-1], "scaling": 1.0, "room": 0},
+        *({**plain, "width": one, "value_width": one} for one in widths),
+        {**plain, "lengths": [longest // 2, 3], "heads": 2, "again": True},
+        {**plain, "group": 3, "width": widths[-1], "heads": parameters["largest_heads"], "layout": "mixed"},
+        {**plain, "lengths": [3, longest // 4], "heads": 2, "layout": "mixed", "again": True},
+        {
+            **plain, "targets": None, "contextuals": None, "value_width": widths[-1], "scaling": 1.0, "room": 0,
+            "negative": True,
+        },
         {**plain, "lengths": [3, longest], "targets": None, "contextuals": None, "width": widths[-1], "room": _LONG},
-        {**plain, "contextuals": 0, "targets": 2, "group": 2},
+        {**plain, "contextuals": 0, "targets": 2, "group": 2, "layout": "mixed"},
         {**plain, "window": edge, "contextuals": edge + 1, "seed": 1},
         {**plain, "window": 3 * edge - 2, "full": 1, "targets": 2, "contextuals": None, "seed": 1},
         {**plain, "lengths": [2 * edge + 2], "window": 2 * edge, "targets": None, "contextuals": None, "seed": 1},
@@ -83,13 +99,18 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         {**plain, "lengths": [4 * edge], "targets": 2 * edge + 1, "contextuals": None},
         {**plain, "lengths": [4 * edge], "targets": 2 * edge + 1, "causal": False},
         {**plain, "causal": False, "contextuals": None, "targets": None},
-        {**plain, "causal": False, "targets": 4, "contextuals": None, "window": 1},
+        {**plain, "causal": False, "targets": 4, "contextuals": None, "window": 1, "layout": "mixed"},
         {**plain, "lengths": [0, 1, longest, 0], "targets": 1, "contextuals": None},
         {**plain, "lengths": [1], "targets": None, "contextuals": None},
         {**plain, "lengths": [longest], "targets": None, "contextuals": 2 * edge + 1, "room": _LONG},
+        {**plain, "lengths": [longest], "targets": None, "contextuals": 2 * edge + 1, "window": 1},
         {**plain, "lengths": [longest], "targets": None, "contextuals": None, "window": 1, "full": edge + 1},
+    ]  # fmt: skip
+    return [
+        {**kind, "dtype": dtype, "negative": kind["negative"] and dtype == "float16"}
+        for kind in kinds
+        for dtype in _DTYPES
     ]
-    return [{**kind, "dtype": dtype} for kind in kinds for dtype in _DTYPES]
 
 
 def _edge(longest: int) -> int:
@@ -103,24 +124,46 @@ def question(case: Mapping[str, Any], device: str) -> Question:
     Of a sequence, as many of the last rows are targets as the case says, and of the rest as many of the first rows are
     contextual.
     """
-    lengths = torch.tensor(case["lengths"])
+    return _question(case, case["lengths"], case["seed"], device)
+
+
+def earlier(case: Mapping[str, Any], device: str) -> Question:
+    """Return another batch, as one that a trainer has before: laid out alike, with other numbers in each sequence."""
+    return _question(case, case["lengths"][::-1], case["seed"] + 1, device)
+
+
+def _question(case: Mapping[str, Any], sizes: Sequence[int], seed: int, device: str) -> Question:
+    lengths = torch.tensor(sizes)
     offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
     targets = None if case["targets"] is None else lengths.clamp_max(case["targets"])
     rest = lengths if targets is None else lengths - targets
     contextuals = None if case["contextuals"] is None else rest.clamp_max(case["contextuals"])
-    generator = torch.Generator().manual_seed(case["seed"])
-    longest = max(1, *case["lengths"])
-    drawn = _drawn(case, int(lengths.sum()), generator)
+    longest = max(1, *sizes)
+    drawn = _drawn(case, int(lengths.sum()), torch.Generator().manual_seed(seed))
+    tensors = [one.to(device, getattr(torch, case["dtype"])) for one in drawn]
+    offsets = offsets.to(device)
+    targets, contextuals = (None if one is None else one.to(device) for one in (targets, contextuals))
+    if case["layout"] == "mixed":
+        chance = random.Random(repr(sorted(case.items())))  # noqa: S311 - nothing is kept secret
+        tensors = [_mixed(one, _ORDERS if number < 3 else _ANY_ORDERS, chance) for number, one in enumerate(tensors)]
+        offsets = _spread(offsets)
+        targets, contextuals = (None if one is None else _spread(one) for one in (targets, contextuals))
+    else:
+        tensors = _laid_out(case["layout"], *tensors)
+    q, k, v, above = tensors
     return Question(
-        *_laid_out(case["layout"], *(one.to(device, getattr(torch, case["dtype"])) for one in drawn)),
-        offsets.to(device),
+        q,
+        k,
+        v,
+        above,
+        offsets,
         longest + case.get("room", 0),
         max(1, round(longest * case["scaling"])),
         case["width"] ** -0.5 * case.get("alpha", 1.0),
         case["causal"],
-        None if targets is None else targets.to(device),
+        targets,
         case["group"],
-        None if contextuals is None else contextuals.to(device),
+        contextuals,
         case["window"],
         case["full"],
     )
@@ -130,12 +173,13 @@ def _drawn(case: Mapping[str, Any], rows: int, generator: torch.Generator) -> li
     """Draw q, k, v and the gradient of the output, [rows, heads, width] each."""
     widths = (case["width"], case["width"], case["value_width"], case["value_width"])
     tensors = [torch.randn(rows, case["heads"], one, generator=generator) for one in widths]
-    q, k, v, above = (one + shift for one, shift in zip(tensors, (0.3, 0.3, 0.0, 0.0), strict=True))
+    shifts = (0.3, 0.3, 0.0, 0.0) if not case.get("negative") else (1.0, -1.0, 0.0, 0.0)
+    q, k, v, above = (one + shift for one, shift in zip(tensors, shifts, strict=True))
     small = 1.0 - 0.999 * (torch.rand(rows, 1, 1, generator=generator) < 0.1).float()
     return [q * small, k, v, above * small]
 
 
-def _laid_out(layout: str, q: Tensor, k: Tensor, v: Tensor, above: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _laid_out(layout: str, q: Tensor, k: Tensor, v: Tensor, above: Tensor) -> list[Tensor]:
     """Return equal tensors with other strides."""
     if layout == "heads first":
         q, k, v, above = (one.transpose(0, 1).contiguous().transpose(0, 1) for one in (q, k, v, above))
@@ -143,4 +187,21 @@ def _laid_out(layout: str, q: Tensor, k: Tensor, v: Tensor, above: Tensor) -> tu
         parts = [one.shape[2] for one in (q, k, v)]
         q, k, v = torch.cat([q, k, v], dim=2).split(parts, dim=2)
         above = torch.cat([above, above], dim=2)[:, :, : above.shape[2]]
-    return q, k, v, above
+    return [q, k, v, above]
+
+
+def _mixed(one: Tensor, orders: Sequence[tuple[int, ...]], chance: random.Random) -> Tensor:
+    return _placed(one, chance.choice(orders), chance.choice(_GAPS), chance.choice(_STARTS))
+
+
+def _placed(one: Tensor, order: tuple[int, ...], gap: int, start: int) -> Tensor:
+    """Return an equal tensor with axes in this order in memory, and NaN in gaps and before the first number."""
+    *outer, inner = (one.shape[axis] for axis in order)
+    memory = one.new_full((start + math.prod(outer) * (inner + gap),), math.nan)
+    there = memory[start:].view(*outer, inner + gap)[..., :inner]
+    return there.permute(*(order.index(axis) for axis in range(len(order)))).copy_(one)
+
+
+def _spread(one: Tensor) -> Tensor:
+    """Return equal counts, every second place of their memory, with -1 between them."""
+    return one.new_full((2 * len(one),), -1)[::2].copy_(one)

@@ -18,9 +18,9 @@ class Question:
     """Inputs of HSTU attention and of its gradients.
 
     Attributes:
-        q, k: [rows of all sequences, heads, width], all of one dtype.
-        v: [rows, heads, value width].
-        above: the gradient of some later loss with respect to the output, of its shape and dtype.
+        q, k: [rows of all sequences, heads, width], all of one dtype; the numbers of a head are side by side.
+        v: [rows, heads, value width]; the same.
+        above: the gradient of some later loss with respect to the output, of its shape and dtype; any strides.
         offsets: [batch + 1] int64: where each sequence starts, and the end.
         max_seqlen: the longest sequence, or more.
         scaling_seqlen: what silu is divided by.

@@ -9,10 +9,12 @@ from torch import Tensor
 
 from falsifiers.recsys.reference.dense_attention import Float64Attention
 from falsifiers.recsys.subject import Answer, Question
+from harness import Setting
 
 __all__ = [
-    "AdditiveMask", "AllMaskForgottenBackward", "AlphaInverse", "AlphaOfTheWidth", "AlphaTooLarge",
-    "ContextualRowsForgotten", "ContextualsIgnored", "DiagonalDropped", "FullRowsForgotten",
+    "AdditiveMask", "AllMaskForgottenBackward", "AlphaInverse", "AlphaOfTheWidth", "AlphaTooLarge", "CoarseSigmoid",
+    "ContextualRowsForgotten", "ContextualsIgnored", "CountsTakenForContiguous", "DiagonalDropped",
+    "FirstCountsKept", "FullRowsForgotten",
     "GradientTakenForContiguous", "GroupTooLarge", "InOrderOfArrival", "InputScaled",
     "KeysWithoutAlpha", "LongestForScaling", "NextSequenceSeen", "NoScaling", "NonCausal", "OneMoreInScaling",
     "QueriesInHalf", "ScalingTooLarge", "SigmoidAsSlope", "SmallRowsFlushed", "Softmax", "StridesAssumed",
@@ -57,6 +59,15 @@ class AdditiveMask(Float64Attention):
         masked = scores.masked_fill(~valid, -torch.inf)
         sigmoid = torch.sigmoid(masked)
         return sigmoid * (1.0 + masked * (1.0 - sigmoid)) / question.scaling_seqlen
+
+
+class CoarseSigmoid(Float64Attention):
+    """The sigmoid is that of a tanh of eleven bits, which is exact enough for bfloat16 only."""
+
+    def weights(self, question: Question, scores: Tensor, valid: Tensor) -> Tensor:
+        """Multiply by it."""
+        tanh = (torch.tanh(scores / 2.0) * 2.0**11).round() / 2.0**11
+        return scores * (0.5 + 0.5 * tanh) / question.scaling_seqlen * valid
 
 
 class NoScaling(_Asked):
@@ -214,6 +225,21 @@ class NextSequenceSeen(Float64Attention):
         return dataclasses.replace(answer, out=out.to(answer.out.dtype), of_v=of_v.to(answer.of_v.dtype))
 
 
+class FirstCountsKept(Float64Attention):
+    """Targets are those of the first batch of equal shapes, as an address is that was put together with its strides."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing is kept yet."""
+        super().__init__(setting)
+        self._kept: dict[object, Tensor | None] = {}
+
+    def __call__(self, question: Question) -> Answer:
+        """Keep them, or ask with what is kept."""
+        key = (question.q.dtype, question.q.shape, question.v.shape, question.offsets.shape, question.max_seqlen)
+        targets = self._kept.setdefault(key, question.num_targets)
+        return super().__call__(dataclasses.replace(question, num_targets=targets))
+
+
 class SmallRowsFlushed(Float64Attention):
     """Rows that are small beside the largest one become 0."""
 
@@ -258,6 +284,16 @@ class GradientTakenForContiguous(Float64Attention):
         strides = torch.empty(above.shape, device="meta").stride()
         read = torch.as_strided(above, above.shape, strides, above.storage_offset())
         return super().__call__(dataclasses.replace(question, above=read))
+
+
+class CountsTakenForContiguous(Float64Attention):
+    """The numbers of targets are read as if they were side by side."""
+
+    def __call__(self, question: Question) -> Answer:
+        """Read them so."""
+        targets = question.num_targets
+        read = None if targets is None else torch.as_strided(targets, targets.shape, (1,), targets.storage_offset())
+        return super().__call__(dataclasses.replace(question, num_targets=read))
 
 
 class _Backward(Float64Attention):

@@ -190,9 +190,8 @@ class Passes:
             "stages": blocks.stages,
         }  # fmt: skip
         tma = blocks.tma and all(stride * one.element_size() % 16 == 0 for one in tiled for stride in one.stride()[:2])
-        steady = all(stride % 16 == 0 and stride < 1 << 31 for one in tensors for stride in one.stride()[:2])
         tile = blocks.keys if kernel is over_keys else blocks.rows
-        return Launch(kernel, count * heads * batch, numbers, constants, blocks.warps, tma, tile, steady)
+        return Launch(kernel, count * heads * batch, numbers, constants, blocks.warps, tma, tile)
 
 
 def _counts(mask: HstuMask, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:

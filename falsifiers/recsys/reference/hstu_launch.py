@@ -27,13 +27,12 @@ class Launch:
     """A kernel with all its arguments but the tensors.
 
     Triton's own launcher takes longer to find a compiled kernel than a short one runs, so `run` keeps what it found. It
-    looks at nothing else than what is fixed here, as long as addresses and strides are multiples of 16.
+    looks at nothing else than what is fixed here, as long as addresses are multiples of 16.
 
     Attributes:
         kernel: `over_keys` or `over_rows`.
         numbers: the arguments behind the tensors.
         tma: the tensor memory accelerator can load blocks of `tile` rows; it needs such addresses as well.
-        steady: the strides are such multiples, and 32-bit numbers.
         behind: the constants as `run` takes them, behind the numbers.
     """
 
@@ -44,7 +43,6 @@ class Launch:
     warps: int
     tma: bool
     tile: int
-    steady: bool
     run: Callable[..., object] | None = None
     behind: tuple[Any, ...] = ()
 
@@ -69,7 +67,7 @@ class Launch:
             tiles = [_descriptor(one, self.tile) if tma else one for one in tiled]
             arguments, constants = (*tensors, *tiles, *counts, *self.numbers), {**self.constants, "use_tma": tma}
             compiled = self.kernel[(self.programs,)](*arguments, **constants, num_warps=self.warps)
-            if aligned and self.steady:
+            if aligned:
                 self.behind = tuple(constants[name] for name in self.kernel.arg_names[len(arguments) :])
                 self.run = compiled[(self.programs, 1, 1)]
 
