@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 import os
 from collections.abc import Sequence
 from functools import lru_cache, partial
@@ -87,21 +88,21 @@ def state_of_files(folder: str) -> str:
             inside = pending.pop()
             descriptor = os.open(inside, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
-                with os.scandir(descriptor) as entries:  # by the descriptor, a file's path is not walked again
-                    for entry in entries:
-                        status = entry.stat(follow_symlinks=False)
-                        if S_ISDIR(status.st_mode):
-                            pending.append(f"{inside}/{entry.name}")
-                        elif not S_ISREG(status.st_mode):
-                            return ""
-                        found += entry.name, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+                for name in os.listdir(descriptor):
+                    # By the descriptor, the path of a file is not walked again.
+                    status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                    if S_ISDIR(status.st_mode):
+                        pending.append(f"{inside}/{name}")
+                    elif not S_ISREG(status.st_mode):
+                        return ""
+                    found += name, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
             finally:
                 os.close(descriptor)
             if len(found) > 5 * MOST_ENTRIES:
                 return ""
     except OSError:
         return ""
-    return hashlib.sha256(repr(found).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return hashlib.sha256(marshal.dumps(found, 2)).hexdigest()[:32]  # `repr` takes three times as long
 
 
 def _is_folder(path: str) -> bool:

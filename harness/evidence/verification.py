@@ -136,4 +136,4 @@ def _look_into(folder: str) -> list[str] | None:
         return None
     if any(entry.name in _MARKS for entry in entries):
         return None
-    return [os.path.join(folder, entry.name) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
