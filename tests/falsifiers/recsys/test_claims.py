@@ -15,7 +15,7 @@ CONTRACTS = Path(__file__).parents[3] / "contracts" / "recsys"
 PROJECT = Project.find(CONTRACTS)
 CLAIMS = {path.stem: PROJECT.contract(path.stem) for path in sorted(CONTRACTS.glob("F-*.json")) if "." not in path.stem}
 FEWER = {
-    "F-HSTU-FWD-001": {"cases": 2}, "F-HSTU-BWD-001": {"cases": 2},
+    "F-HSTU-FWD-001": {"cases": 4, "widths": [32]}, "F-HSTU-BWD-001": {"cases": 4, "widths": [32]},
     "F-HSTU-STRIDE-001": {"cases": 1, "largest_length": 16},
     "F-HSTU-ADJOINT-001": {"cases": 2}, "F-HSTU-FLOPS-001": {"cases": 8}, "F-HSTU-DISPATCH-001": {"cases": 10},
     "F-SLURM-ENV-001": {"topologies": ["18x4 stated"], "nodes_run": 1},
