@@ -88,8 +88,9 @@ class Job:
 
     def interrupt(self) -> None:
         """Ask the command to end in good order; a job that still waits in the queue is taken out of it."""
-        if self.number is not None and self._state == "RUNNING":
-            ask(["scancel", "--signal=TERM", self._number or ""])
+        self._look()  # it may have waited when it was last seen
+        if self._number is not None and self._state == "RUNNING":
+            ask(["scancel", "--signal=TERM", self._number])
         else:
             self.cancel()
 

@@ -1,0 +1,254 @@
+"""What a run of jobs comes to, by what the jobs tell. No Slurm is needed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from harness.base.device import Device
+from harness.base.vocabulary import ExitStatus, Verdict
+from harness.contract import Contract
+from harness.contract.reasons import Reason, ReasonCode
+from harness.judging.record import Record
+from harness.running import events, wire
+from harness.running.request import RunRequest
+from harness.running.slurm import dispatcher
+from harness.running.slurm.dispatcher import Dispatcher
+from tests.evidence.factory import claim_result
+
+with TemporaryDirectory() as _folder:
+    _RECORD = claim_result(Path(_folder)).record
+
+
+@dataclass
+class Told:
+    """A job that tells lines and words, and ends with a status."""
+
+    lines: Sequence[str] = ()
+    words: Sequence[str] = ()
+    status: int = 0
+    during: Callable[[], object] = lambda: None
+    """What happens when it has told them."""
+    asked: list[str] = field(default_factory=list)
+
+    def follow(self, on_line: Callable[[str], None], on_word: Callable[[str], None]) -> int:
+        for line in self.lines:
+            on_line(f"{line}\n")
+        for word in self.words:
+            on_word(word)
+        self.during()
+        return self.status
+
+    def ended_by(self) -> str:
+        return "Slurm job 12 TIMEOUT"
+
+    def interrupt(self) -> None:
+        self.asked.append("interrupt")
+
+    def cancel(self) -> None:
+        self.asked.append("cancel")
+
+
+@dataclass
+class Heard:
+    """What a dispatcher tells."""
+
+    finished: events.RunFinished
+    events: list[events.Event]
+    remarks: list[str]
+
+    def kinds(self) -> list[type]:
+        return [type(event) for event in self.events]
+
+
+def named(contract: Contract, number: int) -> Contract:
+    return replace(contract, id=f"F-DEMO-SORT-{number:03}")
+
+
+def record(contract: Contract, **changes: Any) -> Record:
+    """Of a claim that passed."""
+    return replace(_RECORD, id=contract.id, verdict=Verdict.PASS, **changes)
+
+
+def planned(contract: Contract) -> events.ClaimPlanned:
+    return events.ClaimPlanned(contract, "full", "", Device("cpu", "x86_64"), ())
+
+
+def unmeasured(
+    contract: Contract, request: RunRequest, reason: str
+) -> tuple[events.ClaimPlanned, events.ClaimFinished]:
+    told = record(contract, reason=Reason(ReasonCode.NOTHING_RAN, text=reason))
+    return planned(contract), events.ClaimFinished(replace(told, verdict=Verdict.NOT_MEASURED), None)
+
+
+def dispatched(submit: Callable[[Contract, RunRequest], Told], *contracts: Contract) -> Heard:
+    heard, remarks = list[events.Event](), list[str]()
+    finished = Dispatcher(submit, unmeasured, heard.append, remarks.append).run(RunRequest(contracts))
+    return Heard(finished, heard, remarks)
+
+
+def passes(contract: Contract, bundle: Path, **changes: Any) -> list[str]:
+    """The lines of a job whose claim passes."""
+    return [wire.encode(planned(contract)), wire.encode(events.ClaimFinished(record(contract, **changes), bundle))]
+
+
+def test_claims_are_told_one_after_the_other(contract: Contract, tmp_path: Path) -> None:
+    """Whatever job ends first. Jobs run side by side, and lines that are no events are remarks."""
+    claims = [named(contract, number) for number in range(4)]
+    together = threading.Barrier(len(claims), timeout=20)
+
+    def submit(one: Contract, request: RunRequest) -> Told:
+        late = 0.3 if one is claims[0] else 0.0
+        lines = ["no event", *passes(one, tmp_path)]
+        return Told(lines, ["a word"], during=lambda: (together.wait(), time.sleep(late)))
+
+    heard = dispatched(submit, *claims)
+    ids = [one.record.id for one in heard.events if isinstance(one, events.ClaimFinished)]
+    assert ids == [one.id for one in claims] == [one.id for one in heard.finished.records]
+    assert heard.kinds() == [
+        events.RunStarted, *[events.ClaimPlanned, events.ClaimFinished] * 4, events.RunFinished,
+    ]  # fmt: skip
+    assert sorted(heard.remarks) == ["a word"] * 4 + ["no event"] * 4
+    assert (heard.finished.declared, heard.finished.interrupted) == (4, False)
+    assert heard.events[0] == events.RunStarted(tuple(one.id for one in claims))
+
+
+def test_not_all_jobs_at_once(contract: Contract, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sites limit the jobs of a user."""
+    monkeypatch.setattr(dispatcher, "_MOST_JOBS", 2)
+    running, most, turn = [0], [0], threading.Lock()
+
+    def during() -> None:
+        with turn:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        time.sleep(0.1)
+        with turn:
+            running[0] -= 1
+
+    claims = [named(contract, number) for number in range(5)]
+    heard = dispatched(lambda one, request: Told(passes(one, tmp_path), during=during), *claims)
+    assert (len(heard.finished.records), most[0]) == (5, 2)
+
+
+def test_a_job_without_a_verdict(contract: Contract) -> None:
+    """The claim is NOT_MEASURED with Slurm's words. A plan that was told is not told again."""
+    for lines in ([], [wire.encode(planned(contract))]):
+        heard = dispatched(lambda one, request, told=lines: Told(told, status=1), contract)  # type: ignore[misc]
+        (only,) = heard.finished.records
+        assert only.verdict is Verdict.NOT_MEASURED
+        assert only.reason is not None
+        assert only.reason.text == "Slurm job 12 TIMEOUT"
+        assert heard.kinds().count(events.ClaimPlanned) == 1
+
+
+def test_a_job_that_cannot_be_submitted(contract: Contract) -> None:
+    """The reason names the error."""
+
+    def submit(one: Contract, request: RunRequest) -> Told:
+        raise OSError("no srun")
+
+    (only,) = dispatched(submit, contract).finished.records
+    assert only.reason is not None
+    assert only.reason.text == "the job cannot be followed: OSError: no srun"
+
+
+@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.VOID, Verdict.FAIL])
+def test_a_bundle_that_is_not_seen_here(
+    contract: Contract, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: Verdict
+) -> None:
+    """Only a FAIL counts without its evidence. A file system of several hosts gets some time to show it."""
+    monkeypatch.setattr(dispatcher, "_VISIBLE_SECONDS", 0.3)
+    bundle = tmp_path / "bundle"
+    told = replace(record(contract), verdict=verdict, proven=True)
+    lines = [wire.encode(events.ClaimFinished(told, bundle))]
+    heard = dispatched(lambda one, request: Told(lines), contract)
+    (only,) = heard.finished.records
+    assert only.verdict is (Verdict.FAIL if verdict is Verdict.FAIL else Verdict.NOT_MEASURED)
+    assert only.reason == Reason(ReasonCode.UNSEEN, str(bundle))
+    assert not only.proven
+    assert heard.events[-2] == events.ClaimFinished(only, None)
+    monkeypatch.setattr(dispatcher, "_VISIBLE_SECONDS", 20.0)
+    threading.Timer(0.3, bundle.mkdir).start()
+    heard = dispatched(lambda one, request: Told(lines), contract)
+    assert heard.finished.records == (told,)
+    assert heard.events[-2] == events.ClaimFinished(told, bundle)
+
+
+def test_a_claim_without_a_bundle(contract: Contract) -> None:
+    """Its record says why nothing was sealed, so nobody waits for a folder."""
+    finished = events.ClaimFinished(record(contract), None, unsealed="a scaffold")
+    heard = dispatched(lambda one, request: Told([wire.encode(finished)]), contract)
+    assert heard.events[-2] == finished
+
+
+@pytest.mark.parametrize("status", [ExitStatus.INTERRUPTED, ExitStatus.NOT_MEASURED])
+def test_a_run_that_slurm_interrupted(contract: Contract, tmp_path: Path, status: ExitStatus) -> None:
+    """The record has Slurm's words, and what the job knew as their cause. Another end of a job needs none."""
+    why = Reason(ReasonCode.NOTHING_RAN, text="interrupted")
+    lines = passes(contract, tmp_path, reason=why)
+    (only,) = dispatched(lambda one, request: Told(lines, status=status), contract).finished.records
+    by_slurm = Reason(ReasonCode.JOB_ENDED, text="Slurm job 12 TIMEOUT", cause=why)
+    assert only.reason == (by_slurm if status is ExitStatus.INTERRUPTED else why)
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_an_interruption(contract: Contract, tmp_path: Path) -> None:
+    """Each job is asked once to end. A verdict that still comes is kept as it is, and no further job is submitted."""
+    claims = [named(contract, number) for number in range(3)]
+    why = Reason(ReasonCode.NOTHING_RAN, text="interrupted")
+    jobs, interrupted = dict[str, Told](), threading.Event()
+
+    def ends() -> None:
+        deadline = time.monotonic() + 20
+        while len(jobs) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if not interrupted.is_set():
+            interrupted.set()
+            interrupt()
+        while not all(job.asked for job in jobs.values()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.5)  # several looks of the dispatcher
+
+    def submit(one: Contract, request: RunRequest) -> Told:
+        if one is claims[2]:
+            interrupted.wait(20)
+            raise AssertionError("submitted after the interruption")
+        lines = passes(one, tmp_path, reason=why) if one is claims[0] else []
+        jobs[one.id] = Told(lines, status=ExitStatus.INTERRUPTED, during=ends)
+        return jobs[one.id]
+
+    heard = dispatched(submit, *claims)
+    assert heard.finished.interrupted
+    assert heard.finished.declared == 3
+    assert [(one.id, one.reason) for one in heard.finished.records] == [(claims[0].id, why)]
+    assert [job.asked for job in jobs.values()] == [["interrupt"], ["interrupt"]]
+
+
+def test_a_user_who_does_not_wait(contract: Contract) -> None:
+    """The third signal cancels every job."""
+    over = threading.Event()
+
+    def during() -> None:
+        for _ in range(3):
+            interrupt()
+            time.sleep(0.3)
+        over.wait(20)
+
+    job = Told(during=during)
+    heard = dispatched(lambda one, request: job, contract)
+    over.set()
+    assert job.asked == ["interrupt", "cancel"]
+    assert heard.finished.interrupted

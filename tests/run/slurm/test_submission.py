@@ -1,0 +1,113 @@
+"""What is asked of Slurm for a claim, and what its job runs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.contract import Contract
+from harness.running.request import RunRequest
+from harness.running.slurm.submission import HARNESS, Submission, obstacle, profile_asked
+from tests.run.slurm.test_job import Clients, followed
+
+ANY = RunRequest()
+
+
+def claim(contract: Contract, **requires: Any) -> Contract:
+    """The claim with a full profile of two minutes with these requirements, and its reduced one of a minute."""
+    profile = contract.profiles["reduced"]
+    full = replace(profile, name="full", requires={"device": "cuda", **requires}, seconds=120.0)  # type: ignore[typeddict-item]
+    reduced = replace(profile, name="reduced", requires={"device": "any"}, seconds=60.0)
+    return replace(contract, profiles={"full": full, "reduced": reduced})
+
+
+@pytest.mark.parametrize(
+    ("request_", "profile"),
+    [(ANY, "full"), (RunRequest(profile="full"), "full"), (RunRequest(profile="reduced"), "reduced")],
+)
+def test_the_profile_whose_resources_are_asked_for(contract: Contract, request_: RunRequest, profile: str) -> None:
+    """The largest, unless the command line names another. A claim can have one only."""
+    assert profile_asked(claim(contract), request_).name == profile
+    only = claim(contract).profiles["reduced"]
+    assert profile_asked(replace(contract, profiles={"reduced": only}), request_) == only
+
+
+@pytest.mark.parametrize(
+    ("request_", "minutes"),
+    [
+        (ANY, 10 + 2 * 3),
+        (RunRequest(profile="reduced"), 10 + 3),
+        (RunRequest(mutants=False), 10 + 2),
+        (RunRequest(profile="reduced", mutants=False), 10 + 1),
+    ],
+)
+def test_the_time_of_a_job(contract: Contract, request_: RunRequest, minutes: int) -> None:
+    """All trials one after the other, and ten minutes."""
+    one = claim(contract)
+    mutants = tuple(replace(one.mutants[0], id=name) for name in ("a", "b"))
+    assert Submission(Path(), Path()).minutes(replace(one, mutants=mutants), request_) == minutes
+    longer = replace(one.profiles["full"], seconds=120.1)
+    assert Submission(Path(), Path()).minutes(replace(one, mutants=mutants, profiles={"full": longer}), ANY) == 17
+
+
+@pytest.mark.parametrize(
+    ("requires", "request_", "asked"),
+    [
+        ({}, ANY, ["--gres=gpu:1"]),
+        ({"gpus": 2}, ANY, ["--gres=gpu:2"]),
+        ({"compute_capability": "9.0"}, ANY, ["--gres=gpu:1", "--constraint=sm_90|sm_121"]),
+        ({"device": "any", "compute_capability": "9.0"}, ANY, []),
+        ({"device": "any", "gpus": 2}, ANY, ["--gres=gpu:2"]),
+        ({"device": "any"}, RunRequest(device="cuda"), ["--gres=gpu:1"]),
+        ({"device": "any"}, RunRequest(device="cuda:1"), ["--gres=gpu:1"]),
+        ({"gpus": 2}, RunRequest(device="cpu"), []),
+        ({"gpus": 2}, RunRequest(profile="reduced"), []),
+        ({}, RunRequest(jobs=3), ["--gres=gpu:1", "--cpus-per-task=3"]),
+    ],
+)
+def test_the_resources_of_a_job(
+    contract: Contract, clients: Clients, requires: Mapping[str, Any], request_: RunRequest, asked: list[str]
+) -> None:
+    """GPUs for what needs them, of the compute capability, and a processor for each trial at a time."""
+    clients(sinfo="echo sm_90,ib; echo sm_121")
+    one = replace(claim(contract, **requires), target={})
+    assert Submission(Path(), Path()).needs(one, request_) == asked
+
+
+def test_what_a_job_runs(contract: Contract, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's options of srun come last. Paths are absolute, and the profile is the one that was asked for."""
+    monkeypatch.chdir(tmp_path)
+    calls = clients()
+    submission = Submission(tmp_path, Path("kept"), ("--time=5", "--qos=high"), Path("ci.key"))
+    followed(submission.submit(claim(contract), RunRequest(device="cuda", jobs=2, seed=7)))
+    (words,) = calls("srun")
+    place = words.index(HARNESS[0])
+    assert words[:place][-6:] == [
+        f"--job-name={contract.id}", "--time=14", "--gres=gpu:1", "--cpus-per-task=2", "--time=5", "--qos=high",
+    ]  # fmt: skip
+    assert words[place:] == [
+        *HARNESS, contract.id, "--profile", "full", "--device", "cuda", "--seed", "7", "--jobs", "2",
+        "--evidence", f"{tmp_path}/kept", "--event-lines", "--key", f"{tmp_path}/ci.key",
+    ]  # fmt: skip
+    plain = Submission(tmp_path, tmp_path).options(ANY, "reduced")
+    assert plain == ["--profile", "reduced", "--evidence", str(tmp_path), "--event-lines"]
+
+
+@pytest.mark.parametrize("missing", ["srun", "squeue", "scancel"])
+def test_where_no_job_can_be_submitted(
+    missing: str, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without one of the clients, or in a job."""
+    clients()
+    monkeypatch.setenv("PATH", str(tmp_path / "clients"))
+    assert obstacle() == ""
+    (tmp_path / "clients" / missing).unlink()
+    assert shutil.which(missing) is None
+    assert obstacle().startswith(f"{missing} is not on PATH")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert "job 7" in obstacle()
