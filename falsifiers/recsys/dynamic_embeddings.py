@@ -33,20 +33,22 @@ def falsify_lookups(trial: Trial[Tables]) -> None:
 
     def of_all_kinds(**more: Any) -> Found:
         chance = chance_of(trial.seed, more)
-        watch = Watch.of(trial, Recipe(dim, seed=trial.seed, **more), chance)
+        watch = Watch.of(trial, Recipe(dim, **more), chance)
         pool = drawn_keys(chance, 3 * batch)
         for step in range(trial.parameters["lookups"]):
             known = (0, 1, 2, 1)[step % 4] * batch
             some = [*pool[known : known + batch], *chance.choices(pool[: known + batch], k=batch // 3)]
             watch.train(chance.sample(some, len(some)), -step if watch.recipe.scoring == "custom" else None)
             watch.evaluate(chance.sample(pool, batch))
+        watch.train([], 0 if watch.recipe.scoring == "custom" else None)
+        watch.evaluate([])
         watch.evaluate(pool)
         return watch.found
 
     def crowded() -> Found:
         """Ask for more keys of one bucket than it has slots."""
         chance = chance_of(trial.seed, "crowded")
-        watch = Watch.of(trial, Recipe(dim, 2, 2, "step", "adagrad", initial="constant", spread=0.5), chance)
+        watch = Watch.of(trial, Recipe(dim, 2, 2, "step", "adagrad", eps=0.5, initial="constant", spread=0.5), chance)
         crowd = keys_in_bucket(1, 2, BUCKET + 9, trial.seed)
         watch.train(crowd[:100])
         watch.train([*crowd, *drawn_keys(chance, 9)])
@@ -61,11 +63,11 @@ def falsify_lookups(trial: Trial[Tables]) -> None:
             crowded,
             lambda: of_all_kinds(
                 buckets=buckets, most_buckets=buckets, scoring="lfu", optimizer="adam", initial="normal",
-                cached_buckets=max(1, buckets // 4),
+                spread=0.75, eps=0.125, cached_buckets=max(1, buckets // 4),
             ),
             lambda: of_all_kinds(
                 buckets=buckets // 2, most_buckets=buckets // 2, scoring="custom", optimizer="rowwise_adagrad",
-                cached_buckets=max(1, buckets // 4),
+                rate=0.125, eps=0.5, cached_buckets=max(1, buckets // 4),
             ),
         ],
         {
@@ -114,7 +116,7 @@ def falsify_growth(trial: Trial[Tables]) -> None:
 
     def grown(**more: Any) -> Found:
         chance = chance_of(trial.seed, more)
-        recipe = Recipe(trial.parameters["dim"], 1, trial.parameters["buckets"], seed=trial.seed, **more)
+        recipe = Recipe(trial.parameters["dim"], 1, trial.parameters["buckets"], **more)
         watch = Watch.of(trial, recipe, chance)
         keys = drawn_keys(chance, recipe.most_buckets * BUCKET // 2 + 40)
         buckets, known = 1, 0
@@ -149,7 +151,7 @@ def falsify_dumps(trial: Trial[Tables]) -> None:
 
     def dumped(**more: Any) -> Found:
         chance = chance_of(trial.seed, more)
-        watch = Watch.of(trial, Recipe(trial.parameters["dim"], buckets, buckets, seed=trial.seed, **more), chance)
+        watch = Watch.of(trial, Recipe(trial.parameters["dim"], buckets, buckets, **more), chance)
         pool = drawn_keys(chance, 2 * buckets * BUCKET)
         files = [trial.workspace / f"{name}.safetensors" for name in ("first", "again", "since", "then", "other")]
         for step in range(trial.parameters["lookups"]):
@@ -173,9 +175,9 @@ def falsify_dumps(trial: Trial[Tables]) -> None:
         return watch.found
 
     def replayed(scoring: Scoring) -> Found:
-        """Load the keys since the last step over an older dump, while nothing is evicted."""
+        """Load a table that has grown; then the keys since its last step over it, while nothing is evicted."""
         chance = chance_of(trial.seed, "replayed", scoring)
-        watch = Watch.of(trial, Recipe(trial.parameters["dim"], 1, 1, scoring, "adam", seed=trial.seed), chance)
+        watch = Watch.of(trial, Recipe(trial.parameters["dim"], 1, 2, scoring, "adam"), chance)
         first, since, then = (trial.workspace / f"{name}.safetensors" for name in ("first", "since", "then"))
         pool = drawn_keys(chance, BUCKET)
         watch.train(pool[:90])

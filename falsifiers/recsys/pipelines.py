@@ -35,7 +35,7 @@ def falsify_parity(trial: Trial[Training]) -> None:
     for number, words in enumerate(trial.parameters["trainings"]):
         case = Case.read(words, 1000 * trial.seed + number)
         world = _World.of(trial, case, steps)
-        right = trained(world.recipe, world.weights, world.batches, trial.device)
+        right = trained(world.recipe, world.weights, world.batches, world.device)
         plain = _trained(trial, "none", world, "none")
         others = {kind: _trained(trial, kind, world, case.slow) for kind in _AHEAD}
         every = [plain, *others.values()]
@@ -73,7 +73,7 @@ def falsify_checkpoints(trial: Trial[Training]) -> None:
         case = Case.read(rest, 1000 * trial.seed + number)
         world = _World.of(trial, case, before + after)
         halves = [
-            trained(world.recipe, world.weights, world.batches[:end], trial.device) for end in (before, before + after)
+            trained(world.recipe, world.weights, world.batches[:end], world.device) for end in (before, before + after)
         ]
         path = trial.workspace / f"checkpoint-{number}"
         with trial.subject_fault():
@@ -111,12 +111,14 @@ class _World:
     weights: Mapping[str, Tensor]
     batches: Sequence[Batch]
     seed: int
+    device: str
 
     @staticmethod
     def of(trial: Trial[Training], case: Case, count: int) -> _World:
         made = recipe(case, trial.parameters)
-        data = batches(made, case, trial.parameters, count, trial.device)
-        return _World(made, weights(made, trial.seed), data, case.seed)
+        device = case.place(trial.device)
+        data = batches(made, case, trial.parameters, count, device)
+        return _World(made, weights(made, trial.seed), data, case.seed, device)
 
 
 @dataclass(frozen=True)
@@ -127,11 +129,11 @@ class _Trained:
 
 
 def _begin(trial: Trial[Training], kind: Kind, world: _World, slow: str, start: Mapping[str, Tensor]) -> Run:
-    return trial.subject.begin(kind, world.recipe, start, streams_on(trial.device, slow, world.seed))
+    return trial.subject.begin(kind, world.recipe, start, streams_on(world.device, slow, world.seed))
 
 
 def _trained(trial: Trial[Training], kind: Kind, world: _World, slow: str) -> _Trained:
-    streams = streams_on(trial.device, slow, world.seed)
+    streams = streams_on(world.device, slow, world.seed)
     with trial.subject_fault():
         run = trial.subject.begin(kind, world.recipe, world.weights, streams)
         outcomes = run.train(world.batches, len(world.batches))

@@ -24,7 +24,7 @@ def falsify_lookups(trial: Trial[Tables]) -> None:
     falsify_kinds(trial)
     dim, buckets = trial.parameters["dim"], trial.parameters["buckets"]
     recipe = Recipe(
-        dim, buckets, buckets, "custom", "adagrad", seed=trial.seed, cached_buckets=max(1, buckets // 4)
+        dim, buckets, buckets, "custom", "adagrad", cached_buckets=max(1, buckets // 4)
     )  # fmt: skip
     watch = Watch.of(trial, recipe, chance_of(trial.seed, "returning"))
     keys = keys_in_bucket(0, buckets, BUCKET + _MORE, trial.seed)  # which share a bucket of the cache, too

@@ -2,7 +2,8 @@
 
 On a GPU they are CUDA's, and a slow one has a sleeping kernel before each of its tasks. On a CPU they are queues. The
 host fills them, and a schedule decides which queue moves on; nothing but an event orders tasks of two queues. A slow
-queue moves only when no other can. So a forgotten wait shows on every machine, and always in the same way.
+queue moves only when no other can. So a forgotten wait shows on every machine, and always in the same way. "long" tasks
+read as soon as they may; what the last ones before a wait write is there only when no other stream can move.
 
 Memory behaves as in torch's caching allocator: what the host lets go of is given away again at once in the stream that
 allocated it, though tasks of other streams may still read it, unless `keep` said so.
@@ -16,15 +17,18 @@ import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-__all__ = ["COMPUTE", "Event", "Stream", "Streams", "streams_on"]
+__all__ = ["COMPUTE", "LONG", "Event", "Stream", "Streams", "streams_on"]
 
 COMPUTE = "compute"
 """The stream of training steps. Others have names of the subject's choice."""
+LONG = "long"
+"""Every stream but COMPUTE is slow within its tasks, not before them. Only queues on a CPU can hold a task there."""
 _EAGER, _RANDOM = "none", "random"
 _CYCLES = 20_000_000
 """Of a sleeping kernel: about 10 ms, longer than the host needs to launch a step."""
@@ -86,10 +90,15 @@ def streams_on(device: str, slow: str, seed: int) -> Streams:
     """Return new streams.
 
     Args:
-        slow: the name of a stream that sleeps before each task; "none"; or "random" for any, changing.
+        slow: the name of a stream that sleeps before each task; "none"; "random" for any, changing; or LONG.
+
+    Raises:
+        ValueError: LONG on a GPU.
     """
     chance = random.Random(seed)  # noqa: S311 - a schedule needs no cryptography
     if torch.device(device).type == "cuda":
+        if slow == LONG:
+            raise ValueError("tasks of a GPU cannot be held: long ones are for a CPU")
         return _CudaStreams(device, slow, chance)
     return _HostStreams(device, slow, chance)
 
@@ -122,6 +131,8 @@ class _HostStream:
     free: dict[int, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
     leaving: list[tuple[Tensor, list[_HostEvent]]] = field(default_factory=list)
     """Memory that the host let go of, and what must be reached before it is free."""
+    ending: Callable[[], object] | None = None
+    """What the task that has begun has yet to write."""
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         self._take_back()
@@ -133,7 +144,7 @@ class _HostStream:
 
     def run(self, task: Callable[..., object], *arguments: Any) -> None:
         bare = [_bare(argument) for argument in arguments]
-        self._give(lambda: task(*bare))
+        self._give(partial(self._begin, task, bare) if self.streams.is_long(self.name) else lambda: task(*bare))
 
     def record(self) -> _HostEvent:
         return _HostEvent(self, self.given)
@@ -151,19 +162,39 @@ class _HostStream:
         self.streams.given()
 
     def ready(self) -> bool:
-        """Return whether the first in the queue can run."""
-        if not self.queue:
-            return False
+        """Return whether the first in the queue can run, or end."""
+        if self.ending or not self.queue:
+            return self.ending is not None
         what = self.queue[0][1]
         return not isinstance(what, _HostEvent) or what.stream.done >= what.place
 
+    def lingers(self) -> bool:
+        """Return whether a task has begun that can take as long as it likes: no other one is behind it."""
+        return self.ending is not None and (len(self.queue) == 1 or isinstance(self.queue[1][1], _HostEvent))
+
     def advance(self) -> None:
-        """Run the first in the queue."""
-        number, what = self.queue.popleft()
-        if not isinstance(what, _HostEvent):
+        """Run the first in the queue, or as much of it as runs before it writes."""
+        number, what = self.queue[0]
+        if self.ending:
+            self.ending()
+            self.ending = None
+        elif not isinstance(what, _HostEvent):
             what()
+        if self.ending:
+            return
+        self.queue.popleft()
+        if not isinstance(what, _HostEvent):
             self.streams.finished.append((number, self.name))
         self.done += 1
+
+    def _begin(self, task: Callable[..., object], arguments: list[Any]) -> None:
+        """Run a task, and take back what it wrote to its arguments until it ends."""
+        before = [(one, one.clone()) for one in _tensors(arguments)]
+        task(*arguments)
+        writes = [(_bytes(one), _bytes(one).clone(), _bytes(one) != _bytes(old)) for one, old in before]
+        for one, old in before:
+            one.copy_(old)
+        self.ending = lambda: [one.copy_(torch.where(changed, new, one)) for one, new, changed in writes]
 
     def _let_go(self, block: Tensor) -> None:
         users = self.streams.users.pop(block.untyped_storage().data_ptr(), [])
@@ -188,6 +219,16 @@ def _bare(argument: Any) -> Any:
     return argument
 
 
+def _tensors(arguments: list[Any]) -> list[Tensor]:
+    """Return the tensors among arguments, and in maps."""
+    every = [one for argument in arguments for one in (argument.values() if isinstance(argument, dict) else [argument])]
+    return [one for one in every if isinstance(one, Tensor)]
+
+
+def _bytes(one: Tensor) -> Tensor:
+    return one.reshape(-1).view(torch.uint8)
+
+
 class _HostStreams:
     def __init__(self, device: str, slow: str, chance: random.Random) -> None:
         self.device, self._slow, self._chance = device, slow, chance
@@ -204,6 +245,10 @@ class _HostStreams:
         """Return the number of the next task."""
         self._numbers += 1
         return self._numbers
+
+    def is_long(self, name: str) -> bool:
+        """Return whether tasks of this stream take long."""
+        return self._slow == LONG and name != COMPUTE
 
     def given(self) -> None:
         """Move on as far as a fast device does, or a random way."""
@@ -224,7 +269,8 @@ class _HostStreams:
         ready = [stream for stream in self.every.values() if stream.ready()]
         if self._slow == _RANDOM:
             self._chance.shuffle(ready)
-        ready.sort(key=lambda stream: stream.name == self._slow)
+        slow = COMPUTE if self._slow == LONG else self._slow
+        ready.sort(key=lambda stream: (stream.lingers(), stream.name == slow))
         if ready:
             ready[0].advance()
         return bool(ready)

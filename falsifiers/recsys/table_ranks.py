@@ -14,7 +14,7 @@ from torch import Tensor
 from falsifiers.param_decomp.ranks import run_of_ranks
 from falsifiers.recsys.dynamic_tables import Recipe, Tables
 from falsifiers.recsys.oracle.dynamic_table import Model, owner_of
-from falsifiers.recsys.table_watch import Found, Watch, chance_of, drawn_keys
+from falsifiers.recsys.table_watch import Found, Watch, chance_of, drawn_keys, laid
 from harness import NotMeasured, Trial
 
 __all__ = ["of_ranks", "watched"]
@@ -38,7 +38,7 @@ def of_ranks(trial: Trial[Tables]) -> Found:
 def _found(subject: Tables, seed: int, folder: Path, device: str) -> Found:
     """Be one of the ranks."""
     rank, recipe = dist.get_rank(), Recipe(4, 1, 2, "lfu", "adagrad", seed=seed)
-    watch = watched(subject, recipe, device, rank, keys=60, steps=2, words=("ranks", seed))
+    watch = watched(subject, recipe, device, rank, keys=60, steps=3, words=("ranks", seed))
     watch.dump(folder / f"dump-{rank}.safetensors")
     return watch.found
 
@@ -46,17 +46,21 @@ def _found(subject: Tables, seed: int, folder: Path, device: str) -> Found:
 def watched(
     subject: Tables, recipe: Recipe, device: str, rank: int, *, keys: int, steps: int, words: Sequence[object]
 ) -> Watch:
-    """Train in a rank of the default process group, and compare its rows with what all ranks' models have."""
+    """Train in a rank of the default process group, and compare its rows with what all ranks' models have.
+
+    In the third step, the last rank asks for nothing.
+    """
     chance = chance_of(*words)
     models = [Model(recipe) for _ in range(RANKS)]
     table = subject.sharded(recipe, device)
     watch = Watch(nullcontext, recipe, device, chance, table, models[rank])
     pool = drawn_keys(chance, 2 * keys)
-    for _ in range(steps):
+    for step in range(steps):
         asked = [chance.choices(pool, k=keys + keys // 3 * one) for one in range(RANKS)]
+        asked[-1] = [] if step == 2 else asked[-1]
         generator = torch.Generator().manual_seed(chance.randrange(1 << 32))
         slopes = [torch.randint(-256, 257, (len(one), recipe.dim), generator=generator) / 256.0 for one in asked]
-        rows = table.train(torch.tensor(asked[rank], device=device))
+        rows = table.train(laid(asked[rank], step, device))
         for model, some, _ in _shares(models, asked, slopes):
             model.train(some)
         watch.compare(asked[rank], rows.detach(), models)

@@ -6,7 +6,7 @@ import copy
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import torch
@@ -17,7 +17,7 @@ from falsifiers.recsys.dynamic_tables import Recipe, Table, Tables
 from falsifiers.recsys.oracle.dynamic_table import Entry, Model, owner_of
 from harness import Trial
 
-__all__ = ["SPECIAL", "Found", "Watch", "chance_of", "drawn_keys"]
+__all__ = ["SPECIAL", "Found", "Watch", "chance_of", "drawn_keys", "laid"]
 
 SPECIAL = (0, -1, 1, 5, 5 + (1 << 32), 5 - (1 << 63), -(1 << 63), (1 << 63) - 1, 1 << 31, -(1 << 31), -(1 << 32))
 """Keys that are somewhere a mark for "none", or equal in their lower or upper half."""
@@ -35,6 +35,14 @@ def drawn_keys(chance: random.Random, number: int) -> list[int]:
     while len(keys) < number:
         keys.add(chance.randrange(-(1 << 63), 1 << 63) >> chance.choice((0, 0, 40)))
     return chance.sample(sorted(keys), number)
+
+
+def laid(keys: Sequence[int], turn: int, device: str) -> Tensor:
+    """Return keys on a device in one of three layouts: contiguous, at an odd address, or with others between them."""
+    if turn % 3 == 1:
+        return torch.tensor([0, *keys], device=device)[1:]
+    one = torch.tensor(keys, dtype=torch.int64, device=device)
+    return torch.stack([one, ~one], 1)[:, 0] if turn % 3 == 2 else one
 
 
 @dataclass
@@ -97,7 +105,8 @@ class Watch:
 
     @staticmethod
     def of(trial: Trial[Tables], recipe: Recipe, chance: random.Random) -> Watch:
-        """Return an empty table with its model."""
+        """Return an empty table with its model. A seed of 0 would hide what a seed does."""
+        recipe = replace(recipe, seed=trial.seed + 1)
         with trial.subject_fault():
             table = trial.subject.table(recipe, trial.device)
         return Watch(trial.subject_fault, recipe, trial.device, chance, table, Model(recipe))
@@ -114,18 +123,21 @@ class Watch:
     def train(self, keys: Sequence[int], score: int | None = None) -> None:
         """Look keys up, compare, and make a step along a random direction.
 
-        Gradients are multiples of 1/256, so that their sums are exact in float32.
+        Gradients are multiples of 1/256, so that their sums are exact in float32. The layouts of keys and gradients
+        change from step to step.
         """
+        turn = self.model.lookups
         generator = torch.Generator().manual_seed(self.chance.randrange(1 << 32))
         slopes = torch.randint(-256, 257, (len(keys), self.recipe.dim), generator=generator) / 256.0
         with self.fault():
-            rows = self.table.train(torch.tensor(keys, device=self.device), score)
+            rows = self.table.train(laid(keys, turn, self.device), score)
             self._require(rows, keys)
         self.model.train(keys, score)
         self.compare(keys, rows.detach())
         self.seen.update(keys)
         with self.fault():
-            (rows * slopes.to(self.device)).sum().backward()
+            steep = slopes.to(self.device)
+            rows.backward(steep.t().contiguous().t() if turn % 2 else steep)
         self.model.update(keys, slopes)
         self.count()
 
@@ -133,13 +145,15 @@ class Watch:
         """Look keys up without training, and compare."""
         asked = list(keys)
         with self.fault():
-            rows = self.table.evaluate(torch.tensor(asked, device=self.device))
+            rows = self.table.evaluate(laid(asked, self.model.lookups, self.device))
             self._require(rows, asked)
         self.compare(asked, rows)
         self.count()
 
     def compare(self, keys: Sequence[int], rows: Tensor, models: Sequence[Model] = ()) -> None:
         """Compare rows of keys with those of the model, or of the models of all ranks."""
+        if not keys:
+            return
         models = models or [self.model]
         owners = [models[owner_of(key, len(models))] for key in keys]
         there = torch.tensor([key in owner.entries for owner, key in zip(owners, keys, strict=True)], dtype=torch.bool)

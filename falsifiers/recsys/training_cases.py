@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from falsifiers.recsys.streams import LONG
 from falsifiers.recsys.training_subject import Batch, Recipe
 
 __all__ = ["ACTIONS", "TASKS", "Case", "batches", "recipe", "weights"]
@@ -30,7 +31,7 @@ class Case:
     """One training run.
 
     Attributes:
-        slow: the stream that sleeps, as in `streams_on`.
+        slow: the stream that sleeps, as in `streams_on`. LONG is for the CPU, also where others are on a GPU.
         contextual: how many contextual features there are.
         candidates: the mean number of candidates of a user; 0 if the history itself is ranked.
         tables: "static", "dynamic", or "distinct": static, and no batch has a row twice.
@@ -49,6 +50,10 @@ class Case:
         """Read all but the seed, in their order, such as `compute adam dense 2 4 static`."""
         slow, optimizer, attention, contextual, candidates, tables = words.split()
         return Case(slow, optimizer, attention, int(contextual), int(candidates), tables, seed)
+
+    def place(self, device: str) -> str:
+        """Return where to train, given the device of the trial."""
+        return "cpu" if self.slow == LONG else device
 
 
 def recipe(case: Case, parameters: Mapping[str, Any]) -> Recipe:

@@ -1,7 +1,7 @@
 """F-DYNEMB-EVICT-001, -REHASH-001 and -DUMP-001: the scenarios of `dynamic_embeddings`, and what they leave out.
 
-Keys of many occurrences, whose gradients a subject may sum in pieces; a step behind a later lookup, which has moved the
-rows; and a dump of a host whose clock is ahead.
+Keys of many occurrences, whose gradients a subject may sum in pieces, in a batch of many others; a step behind a later
+lookup, which has moved the rows; and a dump of a host whose clock is ahead.
 """
 
 from __future__ import annotations
@@ -13,32 +13,34 @@ from falsifiers.recsys.dynamic_embeddings import falsify_dumps as falsify_usual_
 from falsifiers.recsys.dynamic_embeddings import falsify_evictions as falsify_usual_evictions
 from falsifiers.recsys.dynamic_embeddings import falsify_growth as falsify_usual_growth
 from falsifiers.recsys.dynamic_tables import Recipe, Tables
-from falsifiers.recsys.oracle.dynamic_table import BUCKET
+from falsifiers.recsys.oracle.dynamic_table import BUCKET, turned
 from falsifiers.recsys.table_watch import Found, Watch, chance_of, drawn_keys
 from harness import Trial
 
 __all__ = ["falsify_dumps", "falsify_evictions", "falsify_growth"]
 
 _COUNTS = (31, 32, 33, 64, 65, 127)
-"""Occurrences on both sides of powers of two, which sizes of blocks are."""
+"""Occurrences of keys, on both sides of powers of two, which sizes of blocks are."""
 _HOUR = 3600 * 10**9
 
 
 def falsify_evictions(trial: Trial[Tables]) -> None:
     """Fill tables beyond their capacity; then one with keys that occur very often; see that keys stay as given."""
     falsify_usual_evictions(trial)
-    chance = chance_of(trial.seed, "frequent")
-    watch = Watch.of(trial, Recipe(trial.parameters["dim"], 1, 1, "lfu", seed=trial.seed), chance)
-    keys = drawn_keys(chance, BUCKET + BUCKET // 4)
-    counts = (trial.parameters["most"], *_COUNTS)
-    asked = [key for key, count in zip(keys, counts, strict=False) for _ in range(count)]
+    chance, counts = chance_of(trial.seed, "frequent"), (trial.parameters["most"], *_COUNTS)
+    watch = Watch.of(trial, Recipe(trial.parameters["dim"], 1, 1, "lfu"), chance)
+    keys = sorted(drawn_keys(chance, BUCKET + trial.parameters["distinct"]), key=turned)
+    frequent = keys[-len(counts) :]  # the last groups of a batch, whose numbers are the largest
+    watch.train(frequent)
+    asked = [*keys, *(key for key, count in zip(frequent, counts, strict=True) for _ in range(count - 1))]
     watch.train(chance.sample(asked, len(asked)))
-    for start in range(len(counts), len(keys), BUCKET // 4):
-        watch.train(keys[start : start + BUCKET // 4])
-    watch.evaluate(keys)
-    watch.lose(keys[: len(counts)])
+    more = drawn_keys(chance, BUCKET)
+    for start in range(0, BUCKET, BUCKET // 4):
+        watch.train(more[start : start + BUCKET // 4])
+    watch.evaluate([*frequent, *more, *keys[:BUCKET]])
+    watch.lose(frequent)
     watch.dump(trial.workspace / "table.safetensors")
-    asked = keys[: BUCKET // 8]
+    asked = more[: BUCKET // 8]
     given = torch.tensor(asked, device=watch.device)
     with watch.fault():
         for one in (given, given.flip(0).neg()):
@@ -54,7 +56,7 @@ def falsify_growth(trial: Trial[Tables]) -> None:
     found = Found()
     for cached in (0, 1):
         chance = chance_of(trial.seed, "behind", cached)
-        recipe = Recipe(trial.parameters["dim"], 1, 2, "lfu", "adam", seed=trial.seed, cached_buckets=cached)
+        recipe = Recipe(trial.parameters["dim"], 1, 2, "lfu", "adam", cached_buckets=cached)
         watch = Watch.of(trial, recipe, chance)
         keys = drawn_keys(chance, BUCKET - 8)
         early = keys[: BUCKET // 2]
@@ -77,7 +79,7 @@ def falsify_dumps(trial: Trial[Tables]) -> None:
     """Train, dump, load elsewhere, and go on; then load times that are still to come."""
     falsify_usual_dumps(trial)
     chance = chance_of(trial.seed, "ahead")
-    watch = Watch.of(trial, Recipe(trial.parameters["dim"], 1, 1, "timestamp", seed=trial.seed), chance)
+    watch = Watch.of(trial, Recipe(trial.parameters["dim"], 1, 1, "timestamp"), chance)
     keys, path = drawn_keys(chance, BUCKET + BUCKET // 4), trial.workspace / "table.safetensors"
     watch.train(keys[: BUCKET // 2])
     watch.train(keys[BUCKET // 4 : BUCKET])

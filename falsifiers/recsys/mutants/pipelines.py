@@ -15,9 +15,9 @@ from falsifiers.recsys.training_subject import Batch, Outcome
 
 __all__ = [
     "CopyNotAwaited", "CopyNotKept", "DenseOnly", "FirstMomentLost", "GatherNotAwaited", "GradientsKept",
-    "IdsNotAwaited", "InTurn", "KeysLost", "LastBatchLost", "PositionOff", "RefreshedEarly", "RoundedCheckpoint",
-    "RowsInTurn", "RowsNotKept", "SecondBatchDropped", "SecondBatchTwice", "SecondMomentLost", "StaleRows", "StepLost",
-    "StepNotSaved", "StepsFused", "Swapped", "UpdateNotAwaited",
+    "IdsNotAwaited", "InTurn", "KeysLost", "LastBatchLost", "PositionOff", "RefreshedEarly", "RefreshedMeanwhile",
+    "RoundedCheckpoint", "RowsInTurn", "RowsNotKept", "SecondBatchDropped", "SecondBatchTwice", "SecondMomentLost",
+    "StaleRows", "StepLost", "StepNotSaved", "StepsFused", "Swapped", "UpdateNotAwaited",
 ]  # fmt: skip
 
 
@@ -102,6 +102,17 @@ class RefreshedEarly(Pipelines):
     """Rows are replaced before the update, not behind it."""
 
     prefetch = _RefreshedEarly
+
+
+class _RefreshedMeanwhile(Prefetch):
+    def refresh(self, following: Coming, here: Coming) -> None:
+        self.compute.run(self.model.refresh, following.here, here.here)
+
+
+class RefreshedMeanwhile(Pipelines):
+    """Rows are replaced behind the update, but perhaps while they are still being gathered."""
+
+    prefetch = _RefreshedMeanwhile
 
 
 class _CopyNotKept(Native):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from falsifiers.recsys.streams import COMPUTE, Streams, streams_on
+from falsifiers.recsys.streams import COMPUTE, LONG, Streams, streams_on
 
 
 def streams(slow: str) -> Streams:
@@ -14,7 +14,9 @@ def streams(slow: str) -> Streams:
     return streams_on("cpu", slow, 0)
 
 
-@pytest.mark.parametrize(("slow", "order"), [("none", "abc"), ("compute", "bca"), ("copy", "acb"), ("gather", "abc")])
+@pytest.mark.parametrize(
+    ("slow", "order"), [("none", "abc"), ("compute", "bca"), ("copy", "acb"), ("gather", "abc"), ("long", "bca")]
+)
 def test_a_sleeping_stream_comes_last(slow: str, order: str) -> None:
     """Whatever was launched first."""
     under, heard = streams(slow), []
@@ -24,7 +26,7 @@ def test_a_sleeping_stream_comes_last(slow: str, order: str) -> None:
     assert "".join(heard) == order
 
 
-@pytest.mark.parametrize("slow", ["none", "compute", "copy", "random"])
+@pytest.mark.parametrize("slow", ["none", "compute", "copy", "random", "long"])
 def test_an_event_orders_streams(slow: str) -> None:
     """Nothing behind a wait runs before it, whichever sleeps."""
     under, heard = streams(slow), []
@@ -35,6 +37,28 @@ def test_an_event_orders_streams(slow: str) -> None:
         compute.run(heard.append, f"step {number}")
     under.synchronize()
     assert all(heard.index(f"copy {number}") < heard.index(f"step {number}") for number in range(5))
+
+
+@pytest.mark.parametrize(("waits", "left"), [(True, 2.0), (False, 1.0)])
+def test_a_long_task_reads_early_and_writes_late(waits: bool, left: float) -> None:
+    """A step that does not wait for it is overwritten by what was read before the step."""
+    under = streams(LONG)
+    gather, compute = under.stream("gather"), under.stream(COMPUTE)
+    table, rows = torch.ones(4), gather.empty((4,), torch.float32)
+    gather.run(lambda to: to.copy_(table), rows)
+    read = gather.record()
+    compute.run(table.fill_, 2.0)
+    if waits:
+        compute.wait(read)
+    compute.run(lambda to: to.copy_(table), rows)
+    under.synchronize()
+    assert rows.tolist() == [left] * 4
+
+
+def test_no_gpu_has_long_tasks() -> None:
+    """Only queues hold a task."""
+    with pytest.raises(ValueError, match="for a CPU"):
+        streams_on("cuda", LONG, 0)
 
 
 def test_streams_that_wait_for_each_other_are_named() -> None:
