@@ -7,8 +7,8 @@ import itertools
 import json
 import math
 import random
-from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -31,7 +31,6 @@ from falsifiers.blackwell.reference.triton_backend import TritonBackend
 from falsifiers.blackwell.subjects.cublas import Path as Side
 from falsifiers.blackwell.watching.compilations import counting_kernels
 from harness import NotMeasured, Setting, Trial
-from harness.authoring.timing import interleave
 from harness.base.vocabulary import Outcome
 from harness.contract.project import Project
 from harness.execution.worker_trial import WorkerTrial
@@ -52,7 +51,7 @@ _GOOD = {
     "modules_old_per_layer": 171, "modules_new": 3, "bytes_old_per_layer": 30_000_000, "bytes_new": 40_000,
     "kernels_made_new": 3, "modules_old_shared": 27, "modules_new_shared": 19, "modules_new_shared_all_products": 11,
     "bytes_old_shared": 450_848, "bytes_new_shared": 287_584, "bytes_new_shared_all_products": 131_232,
-    "cases": 60, "noise": [0.99, 1.01], "spread": 1.02, "slower_low": 0.4, "slower_high": 0.42,
+    "cases": 60, "noise": [0.99, 1.01], "slower_low": 0.4, "slower_high": 0.42,
 }  # fmt: skip
 
 
@@ -104,7 +103,7 @@ def test_what_refutes_the_claim(changes: dict[str, Any], clause: str) -> None:
 def test_time_is_judged_where_it_was_measured_and_nowhere_else() -> None:
     """The reduced profile shows no outcome of the clause on time; the full one without it is not measured."""
     assert refuted() == []
-    timeless: dict[str, Any] = {"noise": ..., "spread": ..., "slower_low": ..., "slower_high": ...}
+    timeless: dict[str, Any] = {"noise": ..., "slower_low": ..., "slower_high": ...}
     reduced = judged("reduced", **timeless)
     assert reduced.outcome is Outcome.PASS
     assert "no-later" not in {clause.id for clause in reduced.clauses}
@@ -197,7 +196,7 @@ class Costing(CublasPath):
 @pytest.mark.parametrize(("new", "slower"), [(1.0, 0.25), (4.0, 1.0), (4.4, 1.1), (8.0, 2.0)])
 def test_backward_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new: float, slower: float) -> None:
     """The new path over the old one, over all layers and nothing else; samples are kept."""
-    monkeypatch.setattr(backward_time, "interleave", partial(interleave, clock=lambda: Costing.now))
+    monkeypatch.setattr(backward_time, "time", SimpleNamespace(perf_counter=lambda: Costing.now))
     monkeypatch.setattr(Costing, "costs", {"old": 4.0, "new": new})
     made, measured = trial(tmp_path, Costing, rounds=4, layers=2, largest_tokens=16)
     time_backward(made, _TINY)
@@ -229,12 +228,11 @@ def test_an_unsteady_old_path_decides_only_what_is_far_from_the_limit(
 
             return Spending()
 
-    monkeypatch.setattr(backward_time, "interleave", partial(interleave, clock=lambda: Costing.now))
+    monkeypatch.setattr(backward_time, "time", SimpleNamespace(perf_counter=lambda: Costing.now))
     made, measured = trial(tmp_path, Unsteady, rounds=10, layers=1, largest_tokens=16, ratio_limit=limit)
     with contextlib.nullcontext() if is_judged else pytest.raises(NotMeasured):
         time_backward(made, _TINY)
     assert ("slower_low" in measured) is is_judged
-    assert measured["spread"] == pytest.approx(3.0 if unsteady == "old" else 1.0)
 
 
 def test_the_backward_that_is_timed_is_the_subjects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,14 +255,49 @@ def test_the_backward_that_is_timed_is_the_subjects(tmp_path: Path, monkeypatch:
 def test_a_limit_within_the_noise_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The old path as the new one, on a clock that scatters: no machine tells it from a limit of 1."""
     chance = random.Random(1)
-    monkeypatch.setattr(
-        backward_time, "interleave", partial(interleave, clock=lambda: Costing.now * math.exp(chance.gauss(0, 1e-6)))
-    )
+    scattered = SimpleNamespace(perf_counter=lambda: Costing.now * math.exp(chance.gauss(0, 1e-6)))
+    monkeypatch.setattr(backward_time, "time", scattered)
     monkeypatch.setattr(Costing, "costs", {"old": 4.0, "new": 4.0})
     made, measured = trial(tmp_path, Costing, rounds=20, layers=1, largest_tokens=16, ratio_limit=1.0)
     with pytest.raises(NotMeasured):
         time_backward(made, _TINY)
     assert "slower_low" not in measured
+
+
+def test_the_gpus_clock_runs_only_for_timed_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that needs 10 s for the sleep and 2 s for a kernel. What is queued outside the block costs nothing."""
+    queue: list[Any] = []
+
+    class Event:
+        def __init__(self, *, enable_timing: bool) -> None:
+            self.at = 0.0
+
+        def record(self) -> None:
+            queue.append(self)
+
+        def elapsed_time(self, end: Event) -> float:
+            return 1000 * (end.at - self.at)
+
+    def synchronize() -> None:
+        now = 0.0
+        for one in queue:
+            if isinstance(one, Event):
+                one.at = now
+            else:
+                now += one
+
+    monkeypatch.setattr(
+        torch, "cuda", SimpleNamespace(Event=Event, synchronize=synchronize, _sleep=lambda cycles: queue.append(10.0))
+    )
+    clock = backward_time._GpuClock()
+    assert clock() == 0.0
+    queue.append(2.0)
+    for kernels in (1, 3):
+        with clock.running():
+            queue.extend([2.0] * kernels)
+    assert clock() == pytest.approx(2.0 * 4)
+    assert clock() == pytest.approx(2.0 * 4)
+    assert queue[1] == 10.0
 
 
 @pytest.mark.parametrize("model", ["qwen2-tiny", "qwen2-0.5b"])
