@@ -47,7 +47,8 @@ class ForkServers:
         """The libraries of each claim that others import too, those of most claims first: ways through one tree."""
         self._servers: dict[_Path, ForkServer] = {}
         """By what they have imported."""
-        self._turn = threading.Lock()
+        self._turns: dict[_Path, threading.Lock] = {}
+        """For each of them, because a server answers only after its imports, and others need not wait for these."""
         self._is_closed = False
 
     def start(self, claim: str) -> ForkServer:
@@ -59,8 +60,7 @@ class ForkServers:
         path = self._paths.get(claim, ())
         forks = sorted({_shared(path, other) for name, other in self._paths.items() if name != claim} - {0})
         try:
-            with self._turn:
-                return self._at(path[: forks[-1]], forks).split(self._servers[()]) if forks else self._first()
+            return self._at(path[: forks[-1]], forks).split(self._servers[()]) if forks else self._first()
         except ForkServerError:
             return self._first()  # a library ends what imports it; the claim's own imports will say so
 
@@ -72,14 +72,15 @@ class ForkServers:
 
     def _at(self, path: _Path, forks: Sequence[int]) -> ForkServer:
         """The server that has imported this."""
-        if path not in self._servers:
-            if not path:
-                self._servers[path] = self._first()
-            else:
-                above = max((fork for fork in forks if fork < len(path)), default=0)
-                parent = self._at(path[:above], forks)
-                self._servers[path] = parent.split(self._servers[()], path[above:])
-        return self._servers[path]
+        with self._turns.setdefault(path, threading.Lock()):
+            if path not in self._servers:
+                if not path:
+                    self._servers[path] = self._first()
+                else:
+                    above = max((fork for fork in forks if fork < len(path)), default=0)
+                    parent = self._at(path[:above], forks)
+                    self._servers[path] = parent.split(self._servers[()], path[above:])
+            return self._servers[path]
 
     def _first(self) -> ForkServer:
         if self._is_closed:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -79,6 +81,31 @@ def test_claims_share_the_import_of_a_library(
     assert found == [EndingKind.COMPLETED] * 3
     assert (libraries / "imports.txt").read_text().split() == ["common", "rare"]
     assert set(psutil.Process().children(recursive=True)) <= set(others)
+
+
+def test_a_claim_waits_for_its_own_libraries_only(
+    project: Project, libraries: Path, claims: Callable[..., list[Contract]], tmp_path: Path
+) -> None:
+    """Not for those that take long and that other claims share."""
+    waits = (
+        "import time\nend = time.monotonic() + 20\nwhile not file.exists() and time.monotonic() < end: time.sleep(0.01)"
+    )
+    go, begun = libraries / "go", libraries / "begun"
+    note = f"import pathlib\npathlib.Path({str(begun)!r}).touch()\nfile = pathlib.Path({str(go)!r})"
+    (libraries / "slow.py").write_text(f"{note}\n{waits}\n")
+    contracts = claims("import slow", "import slow", "import common", "import common")
+    executors = LocalExecutors(project, contracts, tmp_path / "cache")
+    slow: list[EndingKind] = []
+    thread = threading.Thread(target=lambda: slow.extend(kind for _, kind in trials(executors, contracts[:2])))
+    thread.start()
+    while not begun.exists():
+        time.sleep(0.01)
+    assert [kind for _, kind in trials(executors, contracts[2:])] == [EndingKind.COMPLETED] * 2
+    assert slow == []
+    go.touch()
+    thread.join()
+    executors.close()
+    assert slow == [EndingKind.COMPLETED] * 2
 
 
 def test_each_claim_has_its_own_sources(

@@ -9,10 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from harness.base.vocabulary import ExitStatus
-from harness.running.slurm.submission import Submission
 from tests.cli.harness_command import harness
 from tests.run.slurm.test_run import CLAIM, await_empty_queue, bundles, queue, read, slurm
 
@@ -32,24 +29,6 @@ def awaited(happened: Callable[[], object], what: str) -> None:
     while not happened():
         assert time.monotonic() < deadline, (what, queue())
         time.sleep(0.1)
-
-
-@pytest.mark.parametrize(
-    ("least", "target", "nodes"),
-    [
-        ("9.0", None, "sm_90|sm_121"),
-        ("10.0", None, "sm_121"),
-        ("13.0", None, "sm_130"),
-        ("9.0", "12.1", "sm_121"),
-        ("9.0", "8.0", "sm_90|sm_121"),
-        (None, None, ""),
-    ],
-)
-def test_the_features_of_the_nodes_for_a_claim(least: str | None, target: str | None, nodes: str) -> None:
-    """The target's nodes if there are any, else all that suffice; what no node has, Slurm refuses."""
-    submission = Submission(Path(), Path())
-    submission.__dict__["features"] = "sm_90,ib\nsm_121\n"
-    assert submission._nodes(least, target) == nodes
 
 
 def test_a_node_of_the_compute_capability(folder: Path) -> None:

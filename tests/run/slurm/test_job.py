@@ -11,7 +11,6 @@ import pytest
 from harness.running.slurm.job import Job, ask
 
 Clients = Callable[..., Callable[[str], list[list[str]]]]
-SESSION = "$(ps -o ppid= -p $$ | tr -d ' ')"
 
 
 def queued(*states: str, preempted: str = "N/A") -> str:
@@ -50,6 +49,13 @@ def test_what_a_job_says(clients: Clients, tmp_path: Path) -> None:
     assert words[-3:] == ["--time=7", "work", "hard"]
     assert f"--chdir={tmp_path}" in words
     assert job.ended_by() == "Slurm job 12 FAILED"  # the newest of this session
+
+
+def test_a_job_does_not_get_the_signals_of_the_terminal(clients: Clients, tmp_path: Path) -> None:
+    """Ctrl-C reaches the harness alone, which then asks the job to end."""
+    clients(srun="ps -o sid= -p $$; echo $$")
+    _, (session, process), _ = followed(Job([], ["work"], tmp_path))
+    assert int(session) == int(process)
 
 
 def test_why_a_job_ended(clients: Clients, tmp_path: Path) -> None:
@@ -153,6 +159,15 @@ def test_a_job_that_slurm_has_not_accepted_is_withdrawn(clients: Clients, tmp_pa
     assert followed(job)[0] != 0
     assert calls("scancel") == []
     assert job.ended_by() == "Slurm"
+
+
+def test_a_job_that_the_queue_does_not_list_is_cancelled(clients: Clients, tmp_path: Path) -> None:
+    """By the number that srun told."""
+    calls = clients(srun="echo 'srun: job 5 queued' >&2; exit 1")
+    job = Job([], ["work"], tmp_path)
+    followed(job)
+    job.cancel()
+    assert calls("scancel") == [["5"]]
 
 
 def test_a_client_that_fails_says_nothing(clients: Clients) -> None:

@@ -79,6 +79,24 @@ def test_the_resources_of_a_job(
     assert Submission(Path(), Path()).needs(one, request_) == asked
 
 
+@pytest.mark.parametrize(
+    ("least", "target", "nodes"),
+    [
+        ("9.0", None, "sm_90|sm_121"),
+        ("10.0", None, "sm_121"),
+        ("13.0", None, "sm_130"),
+        ("9.0", "12.1", "sm_121"),
+        ("9.0", "8.0", "sm_90|sm_121"),
+        (None, None, ""),
+    ],
+)
+def test_the_features_of_the_nodes_for_a_claim(least: str | None, target: str | None, nodes: str) -> None:
+    """The target's nodes if there are any, else all that suffice; what no node has, Slurm refuses."""
+    submission = Submission(Path(), Path())
+    submission.__dict__["features"] = "sm_90,ib\nsm_121\n"
+    assert submission._nodes(least, target) == nodes
+
+
 def test_what_a_job_runs(contract: Contract, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user's options of srun come last. Paths are absolute, and the profile is the one that was asked for."""
     monkeypatch.chdir(tmp_path)
