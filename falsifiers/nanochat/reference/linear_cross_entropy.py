@@ -173,7 +173,7 @@ def _head(
     if not len(scales):
         counts = targets != ignore_index
         scales = counts.to(scales.dtype) / (counts.sum().clamp_min(1) if mean else 1)
-    if hidden.dtype is torch.float16 and write:
+    if hidden.dtype is torch.float16 and write and len(hidden):
         torch.exp2(scales.abs().amax().clamp_min(2.0**-100).log2().floor(), out=unit)
     for start in range(0, len(hidden), chunk):
         rows = slice(start, start + chunk)
