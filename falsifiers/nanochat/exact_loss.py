@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from falsifiers.nanochat.head_loss_cases import HALF, cases, first_cases, question
+from falsifiers.nanochat.head_question import HeadQuestion
 from falsifiers.nanochat.oracle.head_loss import Truth, truth
-from falsifiers.nanochat.subject import Answer, HeadLoss, Question
+from falsifiers.nanochat.subject import Answer, HeadLoss
 from harness import Trial
 
 __all__ = ["falsify"]
@@ -36,7 +37,7 @@ def falsify(trial: Trial[HeadLoss]) -> None:
     trial.resolve(device="+".join(sorted(devices)))
 
 
-def _require_shapes(asked: Question, answer: Answer) -> None:
+def _require_shapes(asked: HeadQuestion, answer: Answer) -> None:
     """Raise ValueError where a tensor of the answer has another shape than what it belongs to."""
     loss = asked.targets.shape if asked.reduction == "none" else torch.Size()
     pairs: tuple[tuple[str, Tensor, torch.Size], ...] = (
@@ -49,7 +50,7 @@ def _require_shapes(asked: Question, answer: Answer) -> None:
             raise ValueError(f"the {name} is {tuple(tensor.shape)}, not {tuple(shape)}")
 
 
-def _errors(asked: Question, answer: Answer, right: Truth) -> dict[str, float]:
+def _errors(asked: HeadQuestion, answer: Answer, right: Truth) -> dict[str, float]:
     """Return by name what the contract bounds.
 
     Logits in half precision are exact, so each element of a gradient is held against its own parts. Others are not: a
@@ -57,20 +58,29 @@ def _errors(asked: Question, answer: Answer, right: Truth) -> dict[str, float]:
     """
     precision = str(asked.hidden.dtype).removeprefix("torch.")
     of_loss = _largest((answer.loss.double() - right.loss).abs() / right.loss_size.clamp_min(1.0))
-    errors = ((answer.of_hidden.double() - right.of_hidden).abs(), (answer.of_weight.double() - right.of_weight).abs())
+    of_hidden = right.of_hidden * float(asked.frozen != "hidden")
+    of_weight = right.of_weight * float(asked.frozen != "weight")
+    errors = ((answer.of_hidden.double() - of_hidden).abs(), (answer.of_weight.double() - of_weight).abs())
     sizes = (right.hidden_size, right.weight_size)
     if precision not in HALF:
-        worst = [_largest(error / size.max()) for error, size in zip(errors, sizes, strict=True)]
+        least = torch.finfo(torch.float64).tiny  # without rows there is no size
+        worst = [
+            _largest(error / size.amax().clamp_min(least))
+            for error, size in zip(errors, sizes, strict=True)
+            if error.numel()
+        ]
         return {f"loss_errors_{precision}": of_loss, f"gradient_errors_{precision}": _largest(torch.tensor(worst))}
     limits = torch.finfo(asked.hidden.dtype)
-    of_hidden, of_weight = (
+    hidden, head = (
         _largest(error / (limits.eps / 2.0 * (size + limits.tiny))) for error, size in zip(errors, sizes, strict=True)
     )
     sums = "head_roundings" if asked.float32_sums else "head_roundings_of_sums"
-    return {"loss_errors_half": of_loss, "hidden_roundings": of_hidden, sums: of_weight}
+    return {"loss_errors_half": of_loss, "hidden_roundings": hidden, sums: head}
 
 
 def _largest(errors: Tensor) -> float:
-    """Return the largest error; NaN if one is, and infinity for a number that is not finite."""
+    """Return the largest error; NaN if one is, infinity for a number that is not finite, and 0 if there is none."""
+    if not errors.numel():
+        return 0.0
     worst = float(errors.max())
     return worst if math.isnan(worst) else abs(worst)

@@ -7,17 +7,18 @@ from collections.abc import Iterator
 
 import torch
 
+from falsifiers.nanochat.head_question import HeadQuestion
 from falsifiers.nanochat.reference.fused_loss import FusedLoss, chunk_rows
-from falsifiers.nanochat.subject import Answer, Question
+from falsifiers.nanochat.subject import Answer
 
 __all__ = [
-    "AllRowsCounted", "CapSlopeLeftOut", "IgnoreIndexFixed", "LastChunkLeftOut", "MeanOfChunks", "RowUpstreamAveraged",
-    "SmoothingWithoutGradient", "SoftmaxInHalf", "SumsInHalf", "TailLeftOut", "UpstreamForgotten",
-    "ZLossWithoutGradient",
+    "AllRowsCounted", "CapSlopeLeftOut", "FrozenHeadForgotten", "IgnoreIndexFixed", "LastChunkLeftOut", "MeanOfChunks",
+    "MeanOfNone", "RowUpstreamAveraged", "SmallPartsLost", "SmoothingWithoutGradient", "SoftmaxInHalf", "SumsInHalf",
+    "TailLeftOut", "UpstreamForgotten", "ZLossWithoutGradient",
 ]  # fmt: skip
 
 
-def _count(question: Question) -> int:
+def _count(question: HeadQuestion) -> int:
     return int((question.targets != question.ignore_index).sum())
 
 
@@ -28,18 +29,18 @@ def _times(answer: Answer, factor: float) -> Answer:
 class AllRowsCounted(FusedLoss):
     """The mean is over all rows."""
 
-    def __call__(self, question: Question) -> Answer:
+    def __call__(self, question: HeadQuestion) -> Answer:
         """Divide by the number of rows."""
         answer = super().__call__(question)
         if question.reduction != "mean":
             return answer
-        return _times(answer, _count(question) / len(question.targets))
+        return _times(answer, _count(question) / max(1, len(question.targets)))
 
 
 class _InChunks(FusedLoss):
     """The answers for each chunk, put together."""
 
-    def answers(self, question: Question) -> Iterator[tuple[slice, Answer]]:
+    def answers(self, question: HeadQuestion) -> Iterator[tuple[slice, Answer]]:
         """Yield rows and answer of each chunk, as if the chunk were all."""
         step = chunk_rows(len(question.targets))
         for start in range(0, len(question.targets), step):
@@ -54,9 +55,9 @@ class _InChunks(FusedLoss):
 class MeanOfChunks(_InChunks):
     """Each chunk is reduced to its mean, and the loss is the mean of these."""
 
-    def __call__(self, question: Question) -> Answer:
+    def __call__(self, question: HeadQuestion) -> Answer:
         """Give every chunk one weight."""
-        if question.reduction != "mean":
+        if question.reduction != "mean" or not len(question.targets):
             return super().__call__(question)
         answers = [answer for _, answer in self.answers(question)]
         return Answer(
@@ -69,7 +70,7 @@ class MeanOfChunks(_InChunks):
 class SumsInHalf(FusedLoss):
     """The head's gradient is summed in its own dtype, also where float32 is asked for."""
 
-    def __call__(self, question: Question) -> Answer:
+    def __call__(self, question: HeadQuestion) -> Answer:
         """Do not pass on the request."""
         return super().__call__(dataclasses.replace(question, float32_sums=False))
 
@@ -77,7 +78,7 @@ class SumsInHalf(FusedLoss):
 class LastChunkLeftOut(FusedLoss):
     """Rows after the last whole chunk have neither loss nor gradient, and still count."""
 
-    def __call__(self, question: Question) -> Answer:
+    def __call__(self, question: HeadQuestion) -> Answer:
         """Ignore these rows."""
         rows = len(question.targets)
         whole = rows // chunk_rows(rows) * chunk_rows(rows) or rows - 1
@@ -91,7 +92,7 @@ class LastChunkLeftOut(FusedLoss):
 class UpstreamForgotten(FusedLoss):
     """Gradients made in the forward pass are given away as they are."""
 
-    def __call__(self, question: Question) -> Answer:
+    def __call__(self, question: HeadQuestion) -> Answer:
         """Ask as if nothing came after the loss."""
         return super().__call__(dataclasses.replace(question, upstream=torch.ones_like(question.upstream)))
 
@@ -99,7 +100,7 @@ class UpstreamForgotten(FusedLoss):
 class RowUpstreamAveraged(FusedLoss):
     """With losses of rows, the head's gradient weights all rows alike."""
 
-    def __call__(self, question: Question) -> Answer:
+    def __call__(self, question: HeadQuestion) -> Answer:
         """Take the head's gradient for the mean of what comes from above."""
         even = dataclasses.replace(question, upstream=question.upstream.mean().expand_as(question.upstream))
         return dataclasses.replace(super().__call__(question), of_weight=super().__call__(even).of_weight)
@@ -108,11 +109,11 @@ class RowUpstreamAveraged(FusedLoss):
 class _WithGradientsOf(FusedLoss):
     """The loss is right; its gradients are those of another loss."""
 
-    def other(self, question: Question) -> Question:
+    def other(self, question: HeadQuestion) -> HeadQuestion:
         """Return the question whose gradients are given."""
         raise NotImplementedError
 
-    def __call__(self, question: Question) -> Answer:
+    def __call__(self, question: HeadQuestion) -> Answer:
         """Combine both answers."""
         answer, other = super().__call__(question), super().__call__(self.other(question))
         return dataclasses.replace(answer, of_hidden=other.of_hidden, of_weight=other.of_weight)
@@ -121,7 +122,7 @@ class _WithGradientsOf(FusedLoss):
 class SmoothingWithoutGradient(_WithGradientsOf):
     """The smoothed targets are in the loss and not in its gradient."""
 
-    def other(self, question: Question) -> Question:
+    def other(self, question: HeadQuestion) -> HeadQuestion:
         """Return the question without smoothing."""
         return dataclasses.replace(question, label_smoothing=0.0)
 
@@ -129,7 +130,7 @@ class SmoothingWithoutGradient(_WithGradientsOf):
 class ZLossWithoutGradient(_WithGradientsOf):
     """The loss has its z-term, the gradient does not."""
 
-    def other(self, question: Question) -> Question:
+    def other(self, question: HeadQuestion) -> HeadQuestion:
         """Return the question without the term."""
         return dataclasses.replace(question, z_loss=0.0)
 
@@ -137,7 +138,7 @@ class ZLossWithoutGradient(_WithGradientsOf):
 class CapSlopeLeftOut(FusedLoss):
     """The gradient stops at the capped logits: the slope of tanh is taken as 1."""
 
-    def __call__(self, question: Question) -> Answer:
+    def __call__(self, question: HeadQuestion) -> Answer:
         """Compute the gradients through whole logits, without the slope."""
         answer = super().__call__(question)
         if not question.softcap:
@@ -162,7 +163,7 @@ class CapSlopeLeftOut(FusedLoss):
 class TailLeftOut(FusedLoss):
     """The tokens after the last whole block of 16 are left out."""
 
-    def __call__(self, question: Question) -> Answer:
+    def __call__(self, question: HeadQuestion) -> Answer:
         """Cut the head, and the targets with it."""
         vocabulary = len(question.weight)
         whole = max(vocabulary // 16 * 16, min(vocabulary, 16))
@@ -175,7 +176,7 @@ class TailLeftOut(FusedLoss):
 class IgnoreIndexFixed(FusedLoss):
     """Only rows with the target -100 are ignored; another index is a token, or the last one if it is negative."""
 
-    def __call__(self, question: Question) -> Answer:
+    def __call__(self, question: HeadQuestion) -> Answer:
         """Take ignored rows as rows with that target."""
         targets = question.targets.where((question.targets >= 0) | (question.targets == -100), len(question.weight) - 1)
         return super().__call__(dataclasses.replace(question, targets=targets, ignore_index=-100))
@@ -184,7 +185,7 @@ class IgnoreIndexFixed(FusedLoss):
 class SoftmaxInHalf(FusedLoss):
     """Maximum, exponentials and their sum are in the dtype of the logits."""
 
-    def __call__(self, question: Question) -> Answer:
+    def __call__(self, question: HeadQuestion) -> Answer:
         """Let autograd go through whole logits in half precision."""
         if question.hidden.dtype not in (torch.bfloat16, torch.float16) or question.softcap or question.z_loss:
             return super().__call__(question)
@@ -200,3 +201,42 @@ class SoftmaxInHalf(FusedLoss):
         if question.reduction == "mean":
             loss = loss / counts.sum().clamp_min(1)
         return Answer(loss.detach(), *torch.autograd.grad(loss, (hidden, weight), question.upstream.to(loss.dtype)))
+
+
+class FrozenHeadForgotten(FusedLoss):
+    """The logits become their gradient only if both inputs are trained."""
+
+    def __call__(self, question: HeadQuestion) -> Answer:
+        """Multiply the logits themselves by a frozen head."""
+        answer = super().__call__(question)
+        if question.frozen != "weight":
+            return answer
+        return dataclasses.replace(answer, of_hidden=question.hidden @ question.weight.T @ question.weight)
+
+
+class MeanOfNone(FusedLoss):
+    """The mean is divided by the number of rows, also if that is 0."""
+
+    def __call__(self, question: HeadQuestion) -> Answer:
+        """Multiply by 1, or by 0 / 0."""
+        answer = super().__call__(question)
+        count = torch.tensor(float(_count(question)))
+        return _times(answer, float(count / count)) if question.reduction == "mean" else answer
+
+
+class SmallPartsLost(FusedLoss):
+    """The gradient of the logits of a float16 mean is written as it is."""
+
+    def __call__(self, question: HeadQuestion) -> Answer:
+        """Make the head's gradient through float16."""
+        answer = super().__call__(question)
+        off = not (question.softcap or question.z_loss or question.label_smoothing)
+        if question.hidden.dtype is not torch.float16 or question.reduction != "mean" or not off or question.frozen:
+            return answer
+        counts = question.targets != question.ignore_index
+        shares = torch.softmax(question.hidden.float() @ question.weight.T.float(), dim=-1)
+        ones = torch.ones_like(shares[:, :1])
+        shares.scatter_add_(1, question.targets.where(counts, 0).unsqueeze(-1), -ones)
+        of_logits = (shares * counts.unsqueeze(-1) / max(1, _count(question))).half()
+        of_weight = of_logits.T.float() @ question.hidden.float() * question.upstream
+        return dataclasses.replace(answer, of_weight=of_weight.half())

@@ -21,7 +21,7 @@ class Truth:
         loss_size: the sum of the sizes of the terms of the loss, for each loss: how exact it can be in any dtype.
         of_hidden, of_weight: float64.
         hidden_size, weight_size: for each element of the gradients, the sum of the sizes of its parts. A part that the
-            dtype holds less exactly, because it is tiny, counts as larger.
+            dtype holds less exactly, because it is tiny next to the largest that a row may have, counts as larger.
     """
 
     loss: Tensor
@@ -44,9 +44,8 @@ def truth(asked: Question) -> Truth:
     )
     sizes = counts * ((1.0 + asked.z_loss * log_sums.abs()) * log_sums.abs() + logits.abs().amax(dim=-1))
     of_logits, loss, size = _reduced(asked, rows, sizes, raw)
-    parts = of_logits.abs().clamp_min(
-        torch.finfo(asked.hidden.dtype).tiny * max(1.0, float(asked.upstream.abs().max()))
-    )
+    largest = asked.upstream.abs().max().double() / _count(asked) if len(hidden) else 0.0
+    parts = of_logits.abs().clamp_min(torch.finfo(asked.hidden.dtype).tiny * largest)
     return Truth(
         loss.detach(), size.detach(), of_logits @ weight, of_logits.T @ hidden,
         parts @ weight.abs(), parts.T @ hidden.abs(),
@@ -58,7 +57,11 @@ def _reduced(asked: Question, rows: Tensor, sizes: Tensor, raw: Tensor) -> tuple
     if asked.reduction == "none":
         loss, size = rows, sizes
     else:
-        count = max(1, int((asked.targets != asked.ignore_index).sum())) if asked.reduction == "mean" else 1
-        loss, size = rows.sum() / count, sizes.sum() / count
+        loss, size = rows.sum() / _count(asked), sizes.sum() / _count(asked)
     (of_logits,) = torch.autograd.grad(loss, raw, asked.upstream.double())
     return of_logits, loss, size
+
+
+def _count(asked: Question) -> int:
+    """Return what the sum over the rows is divided by."""
+    return max(1, int((asked.targets != asked.ignore_index).sum())) if asked.reduction == "mean" else 1

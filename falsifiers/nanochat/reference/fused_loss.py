@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import torch
 
+from falsifiers.nanochat.head_question import HeadQuestion
 from falsifiers.nanochat.reference.linear_cross_entropy import linear_cross_entropy
-from falsifiers.nanochat.subject import Answer, Question
+from falsifiers.nanochat.subject import Answer
 from harness import Setting
 
 __all__ = ["FusedLoss", "chunk_rows"]
+
+_DEFAULTS = {
+    "ignore_index": -100, "label_smoothing": 0.0, "z_loss": 0.0, "softcap": 0.0, "reduction": "mean",
+    "accumulate_float32": False, "chunk_rows": None,
+}  # fmt: skip
+"""What the loss is documented to do where an option is left away."""
+_MANY = 256
+"""Rows that make 32 chunks."""
 
 
 def chunk_rows(rows: int) -> int:
@@ -17,26 +26,27 @@ def chunk_rows(rows: int) -> int:
 
 
 class FusedLoss:
-    """Our loss, in up to 32 chunks."""
+    """Our loss: in up to 32 chunks, or of few rows that are summed in float32 in chunks of its own choice."""
 
     def __init__(self, setting: Setting) -> None:
         """Inputs bring their device with them; nothing depends on the setting."""
 
-    def __call__(self, question: Question) -> Answer:
-        """Return the loss and its gradients. Options that are off are not given, as by other callers."""
-        options = {name: getattr(question, name) for name in ("label_smoothing", "z_loss", "softcap")}
-        hidden = question.hidden.detach().requires_grad_()
-        weight = question.weight.detach().requires_grad_()
+    def __call__(self, question: HeadQuestion) -> Answer:
+        """Return the loss and its gradients. Options at their defaults are not given, as by other callers."""
+        options = {name: getattr(question, name, None) for name in _DEFAULTS}
+        options["accumulate_float32"] = question.float32_sums
+        rows = len(question.targets)
+        options["chunk_rows"] = None if question.float32_sums and rows < _MANY else chunk_rows(rows)
+        hidden = question.hidden.detach().requires_grad_(question.frozen != "hidden")
+        weight = question.weight.detach().requires_grad_(question.frozen != "weight")
         with torch.enable_grad():
             loss = linear_cross_entropy(
                 hidden,
                 weight,
                 question.targets,
-                ignore_index=question.ignore_index,
-                reduction=question.reduction,
-                accumulate_float32=question.float32_sums,
-                chunk_rows=chunk_rows(len(hidden)),
-                **{name: value for name, value in options.items() if value},
+                **{name: value for name, value in options.items() if value != _DEFAULTS[name]},
             )
-        gradients = torch.autograd.grad(loss, (hidden, weight), question.upstream.to(loss.dtype))
-        return Answer(loss.detach(), *gradients)
+        trained = [one for one in (hidden, weight) if one.requires_grad]
+        made = iter(torch.autograd.grad(loss, trained, question.upstream.to(loss.dtype)))
+        of_hidden, of_weight = (next(made) if one.requires_grad else torch.zeros_like(one) for one in (hidden, weight))
+        return Answer(loss.detach(), of_hidden, of_weight)
