@@ -1,7 +1,8 @@
 """F-GB10-FLOPS-001: the formula for operations a token counts what forward and backward pass do.
 
-The pass is that of nanochat: loss and gradients are compared with its formulas in float64. The model's parameters are
-the embedding, query, key, value, output, up and down of each block, and the head, in this order.
+The pass is that of nanochat: loss and gradients are compared with its formulas in float64, and the first weights with
+its scales. The model's parameters are the embedding, query, key, value, output, up and down of each block, and the
+head, in this order.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ __all__ = ["SIZES", "falsify"]
 
 SIZES = {"layers": (1, 3), "width": (1, 16), "heads": (1, 4), "vocabulary": (2, 400), "sequence": (1, 48)}
 """The smallest and largest sizes that are drawn. A drawn width is that of half a head."""
+_LARGE = {"layers": 2, "width": 64, "heads": 2, "vocabulary": 128, "sequence": 8}
+"""A shape whose smallest matrix has 4,096 numbers, so that their root mean square is known to 1 %."""
 _ROWS = 2
 _TINY = 1e-300
 _SHARP = 4.0
@@ -40,6 +43,10 @@ def falsify(trial: Trial[Accounts]) -> None:
         stated_ratio=formula / trial.parameters["stated_flops_per_token"],
         counted_ratio=counted / trial.parameters["stated_flops_per_token"],
     )
+
+    with trial.subject_fault():
+        first = [one.detach().double() for one in trial.subject.model(_LARGE).parameters()]
+    trial.measure(**_first_scales(first))
 
     def check(case: Mapping[str, Any]) -> dict[str, Any]:
         shape = {**case, "width": 2 * case["width"] * case["heads"]}
@@ -85,6 +92,18 @@ def _counted(trial: Trial[Accounts], shape: Mapping[str, int], device: str) -> d
         # A gradient is a difference from 1 of a probability. Of a loss near 0 its leading digits cancel.
         "gradient_errors": error * min(1.0, size) / max(float(true.norm()), _TINY),
     }
+
+
+def _first_scales(matrices: list[Tensor]) -> dict[str, list[float]]:
+    """Return the root mean squares of first matrices: of those that nanochat draws, over its own; of the others as is.
+
+    It draws the embedding with a deviation of 1, and query, key, value and up with 1 over the root of their columns.
+    """
+    sizes = [float(one.square().mean().sqrt()) for one in matrices]
+    embedding, inner, head = sizes[0], sizes[1:-1], sizes[-1]
+    root = _LARGE["width"] ** 0.5
+    drawn = [size * root for place, size in enumerate(inner) if place % 6 not in (3, 5)]
+    return {"first_scales": [embedding, *drawn], "first_zeros": [*inner[3::6], *inner[5::6], head]}
 
 
 def _drawn(parameters: list[torch.nn.Parameter], generator: torch.Generator) -> list[Tensor]:

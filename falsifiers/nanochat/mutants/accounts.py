@@ -12,8 +12,8 @@ from falsifiers.nanochat.reference.accounts import Accounting
 from falsifiers.nanochat.reference.model import EPSILON, IGNORED, Gpt, Shape
 
 __all__ = [
-    "AccumulationForgotten", "AttentionForgotten", "CausalHalf", "EmbeddingCounted", "EmbeddingLeftOut", "ForwardOnly",
-    "NormsDetached", "RoundedUp", "TimesAccumulation", "UncappedLogits",
+    "AccumulationForgotten", "AttentionForgotten", "CausalHalf", "EmbeddingCounted", "EmbeddingLeftOut",
+    "FirstWeightsOfTorch", "ForwardOnly", "NormsDetached", "RoundedUp", "TimesAccumulation", "UncappedLogits",
 ]  # fmt: skip
 
 
@@ -99,6 +99,18 @@ class NormsDetached(Accounting):
     def model(self, shape: Mapping[str, int]) -> torch.nn.Module:
         """Detach the size."""
         return Gpt(Shape(**shape), norm=_detached)
+
+
+class FirstWeightsOfTorch(Accounting):
+    """All matrices but the embedding begin as torch draws them."""
+
+    def model(self, shape: Mapping[str, int]) -> torch.nn.Module:
+        """Draw them again."""
+        model = super().model(shape)
+        for part in model.modules():
+            if isinstance(part, torch.nn.Linear):
+                part.reset_parameters()
+        return model
 
 
 def _uncapped(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
