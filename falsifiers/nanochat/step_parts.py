@@ -72,7 +72,7 @@ def _parts(
 
 @final
 class _Operations:
-    """A clock of floating-point operations. As on a GPU, what is done shows only after waiting for it."""
+    """A clock of floating-point operations, 1e12 to the second. As on a GPU, what is done shows only after waiting."""
 
     def __init__(self) -> None:
         self._counter = FlopCounterMode(display=False)
@@ -90,4 +90,4 @@ class _Operations:
 
     def synchronize(self) -> None:
         """Let the clock show all operations so far."""
-        self._done = float(self._counter.get_total_flops())
+        self._done = self._counter.get_total_flops() / 1e12
