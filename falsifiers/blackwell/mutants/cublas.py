@@ -37,6 +37,7 @@ __all__ = [
     "TellsOfOneModule",
     "Tf32LeftOn",
     "TransposedOperand",
+    "WarmsOneLayerLess",
     "WrongBeyondSample",
     "WrongInLongBatches",
 ]
@@ -240,6 +241,13 @@ class TellsOfOneModule(CublasPath):
     def prewarm(self, path: Path, shape: BlockShape, layers: int) -> Sequence[int]:
         warmed = super().prewarm("old", shape, layers)
         return warmed if path == "old" else warmed[:1]
+
+
+class WarmsOneLayerLess(CublasPath):
+    """The last layer is not warmed up."""
+
+    def prewarm(self, path: Path, shape: BlockShape, layers: int) -> Sequence[int]:
+        return super().prewarm(path, shape, layers - 1)
 
 
 class SoftmaxWithoutMaximum(CublasPath):
