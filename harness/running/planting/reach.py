@@ -1,7 +1,8 @@
 """Which of the lines that ran decide what a claim measures, rather than only what importing the modules did.
 
 Importing a module runs its constants, class bodies and default values, also those that the claim never uses. Such a
-line counts if a function that ran uses the name that it assigns, directly or through other such lines. So do the lines
+line counts if a function that ran uses the name that it assigns, directly or through other such lines; a variable of
+the function's own with that name is another. So do the lines
 of a function that a compiler reads instead of Python, such as one with @triton.jit, if its name is used.
 """
 
@@ -44,7 +45,7 @@ def used_lines(files: Mapping[str, tuple[bytes, Collection[int]]]) -> dict[str, 
         ran = _whole(tree, set(ran))
         for function in _functions(tree):
             if _is_compiled(function):
-                names = frozenset(name for node in ast.walk(function) for name in _names(node))
+                names = frozenset(_outer_names(function, _range(function)))
                 header = set(range(function.decorator_list[0].lineno, function.body[0].lineno))
                 own = frozenset() if ran.isdisjoint(header) else _range(function)
                 assigned.append(_Assigned(file, own, frozenset({function.name}), names))
@@ -53,7 +54,7 @@ def used_lines(files: Mapping[str, tuple[bytes, Collection[int]]]) -> dict[str, 
             if body:
                 header = set(range(function.lineno, function.body[0].lineno)) & ran
                 lines[file] |= body | header
-                used |= {name for node in ast.walk(function) for name in _names(node, body | header)}
+                used |= _outer_names(function, body | header)
         assigned += _assignments(tree, file, ran)
     while more := [one for one in assigned if not one.names.isdisjoint(used)]:
         assigned = [one for one in assigned if one.names.isdisjoint(used)]
@@ -95,6 +96,15 @@ def _assignments(tree: ast.AST, file: str, ran: Collection[int]) -> Iterator[_As
             yield _Assigned(file, _range(node) & set(ran), frozenset(names), frozenset(uses))
         elif not isinstance(node, _Function):
             yield from _assignments(node, file, ran)
+
+
+def _outer_names(function: _Function, lines: Collection[int]) -> set[str]:
+    """The attributes on these lines of a function, and the names that are not its own variables."""
+    nodes = list(ast.walk(function))
+    own = {one.arg for one in nodes if isinstance(one, ast.arg)}
+    own |= {one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    own -= {name for one in nodes if isinstance(one, ast.Global | ast.Nonlocal) for name in one.names}
+    return {name for one in nodes if not (isinstance(one, ast.Name) and one.id in own) for name in _names(one, lines)}
 
 
 def _names(node: ast.AST, lines: Iterable[int] | None = None) -> Iterator[str]:

@@ -148,6 +148,16 @@ def test_what_a_compiler_reads_counts_if_it_is_used() -> None:
     assert used_lines({"toy.py": (text, {1, 2, 4, 5, 7, 10, 11})}) == {"toy.py": {2, 3, 7, 8, 9, 10, 11}}
 
 
+def test_a_variable_of_a_function_uses_no_other_of_its_name() -> None:
+    """A kernel `k` is used by the function that launches it, not by those that have a variable or an argument `k`."""
+    kernel = b"@triton.jit\ndef k(x):\n    return x\n"
+    ran = {1, 2, 4, 5, 6}
+    for text in (b"def f(n):\n    k = n\n    return k\n", b"def f(k):\n    n = k\n    return n\n"):
+        assert used_lines({"toy.py": (kernel + text, ran)}) == {"toy.py": {4, 5, 6}}
+    text = b"def f(n):\n    global k\n    k = k[1](n)\n"
+    assert used_lines({"toy.py": (kernel + text, ran)}) == {"toy.py": {2, 3, 4, 5, 6}}
+
+
 def test_a_copy_of_a_project_differs_in_one_file(tmp_path: Path) -> None:
     """Removing the copy removes nothing of the project."""
     (tmp_path / "a" / "__pycache__").mkdir(parents=True)
