@@ -27,8 +27,9 @@ _USABLE = 0.9
 class Demand:
     """The needs of a run's trials.
 
-    A slot is a share of the processors. A GPU, and the quiet of the host, have as many shares as there are slots: a
-    trial that measures time takes them all, and the slots that go with them.
+    A slot is a share of the processors. The quiet of the host has as many shares as there are slots, and each GPU its
+    part of them, so that no GPU is crowded beside an idle one. A trial that measures time takes all shares of its
+    device, and the slots that go with them.
     """
 
     def __init__(self, host: Host, plans: Sequence[Plan], jobs: int | None) -> None:
@@ -42,12 +43,13 @@ class Demand:
         most = min(trials, MOST_PARALLEL * max(1, len(self._gpus)), host.cpu_count)
         self._slots = max(1, most) if jobs is None else jobs
         self._threads = max(1, host.cpu_count // self._slots)
+        used = min(len(self._gpus), sum(bool(plan.gpus) for plan in plans))  # a claim runs on one
         self.capacity: Amounts = {
             _SLOTS: self._slots,
             _QUIET: self._slots,
             _MEMORY: _gib(host.memory_bytes, _USABLE),
             _DISK: _gib(host.disk_free_bytes, 1.0),
-            **dict.fromkeys(self._gpus, self._slots),
+            **dict.fromkeys(self._gpus, -(-self._slots // max(1, used))),
             **{f"{key} {_MEMORY}": _gib(gpu.memory_bytes, _USABLE) for key, gpu in self._gpus.items()},
         }
 

@@ -59,6 +59,19 @@ def test_no_more_than_there_are_trials_processors_and_devices() -> None:
     assert side_by_side(contract(CUDA), a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b"), cpu_count=64)) == 8
 
 
+@pytest.mark.parametrize(("jobs", "each"), [(None, 4), (6, 3), (5, 3), (1, 1)])
+def test_no_gpu_is_crowded_beside_an_idle_one(jobs: int | None, each: int) -> None:
+    """If several claims use two GPUs, each GPU has its part of the trials. A claim alone runs on one, with all."""
+    host = a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b"), cpu_count=64)
+    plan = make_plan(contract(CUDA), host, RunRequest())
+    for plans, most in (([plan, plan], each), ([plan], min(jobs or 2 * MOST_PARALLEL, 10))):
+        demand = Demand(host, plans, jobs)
+        schedule = Schedule(demand.capacity)
+        for number in range(10):
+            schedule.add(Task(str(number), demand.ways(plan)[:1], (number,)))
+        assert len(schedule.start()) == most
+
+
 def test_a_claim_that_measures_time_runs_alone() -> None:
     """This holds for any -j. On each GPU one trial can have it."""
     assert side_by_side(timed(contract(ANY)), a_host(), jobs=8) == 1
