@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
@@ -136,6 +137,12 @@ class Record:
     def judged(self) -> str:
         """The subject as `--subject` takes it."""
         return judged(self.subject, self.subject_parameters)
+
+    @property
+    def fates(self) -> Counter[Fate]:
+        """The number of mutants by fate, in the order of `Fate`."""
+        counts = Counter(mutant.fate for mutant in self.mutants)
+        return Counter({fate: counts[fate] for fate in Fate if counts[fate]})
 
     @property
     def left_out(self) -> str:

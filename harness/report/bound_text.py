@@ -32,13 +32,10 @@ def _number(words: str) -> Callable[[Any, str], str]:
 
 
 def _count(thing: str, things: str) -> tuple[Callable[[Any, str], str], Callable[[Any, str], str]]:
-    def counted(number: int) -> str:
-        return f"{number:,} {thing if number == 1 else things}"
-
     def most(number: int, _: str) -> str:
-        return f"at most {counted(number)}" if number else f"no {things}"
+        return f"at most {number_text.counted(number, thing, things)}" if number else f"no {things}"
 
-    return (lambda number, _: f"at least {counted(number)}"), most
+    return (lambda number, _: f"at least {number_text.counted(number, thing, things)}"), most
 
 
 def _typed(argument: Any, _: str) -> str:

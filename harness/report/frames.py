@@ -191,7 +191,7 @@ def _run(path: Path, record: Record) -> Row:
         "subject": record.judged,
         "overrides": dict(record.overrides),
         "mutants": len(record.mutants),
-        "killed": sum(mutant.fate is Fate.KILLED for mutant in record.mutants),
+        "killed": record.fates[Fate.KILLED],
         "peak_memory_bytes": peaks.get("rss_bytes"),
         "peak_gpu_memory_bytes": peaks.get("gpu_process_memory_bytes"),
         "commit": record.commit["revision"],

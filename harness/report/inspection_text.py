@@ -23,7 +23,7 @@ _NAMES_SHOWN = 3
 def checkpoint_page(inspection: Inspection, comparison: Comparison | None, width: int | None) -> Iterator[str]:
     dtypes = Counter(one.dtype for one in inspection.tensors.values())
     yield f"{inspection.path}: {inspection.format}, {inspection.file_bytes:,} bytes"
-    count = f"{len(inspection.tensors):,} tensor{'' if len(inspection.tensors) == 1 else 's'}"
+    count = number_text.counted(len(inspection.tensors), "tensor")
     of_each = ", ".join(f"{number:,} {name}" for name, number in dtypes.items())
     yield f"{count}, {inspection.elements:,} elements{': ' if of_each else ''}{of_each}"
     # Findings come first, so that a missing weight is seen at once.
@@ -141,7 +141,7 @@ def device_code_page(inspection: device_code.Inspection) -> Iterator[str]:
         found += " that could be read"
     yield f"{inspection.path}: {inspection.file_bytes:,} bytes"
     count = len(inspection.codes)
-    yield f"{count:,} image{'' if count == 1 else 's'}: {found}" if count else found
+    yield f"{number_text.counted(count, 'image')}: {found}" if count else found
     for note in inspection.notes:
         yield f"  {note}"
     for sign in inspection.at_run_time:

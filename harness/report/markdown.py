@@ -48,7 +48,7 @@ def render(bundles: Sequence[BundleResult], limit: int = COMMENT) -> str:
     Args:
         limit: at least LEAST.
     """
-    ordered = sorted(bundles, key=_gravity)
+    ordered = sorted(bundles, key=lambda bundle: _GRAVEST.index(bundle.verification.standing))
     head = f"{MARK}\n## Falsifier harness: {_heading(bundles)}\n\n{_denominator(bundles)}"
     room = limit - len(head.encode()) - _FOR_LAST
     rows, room = _fitting([_row(bundle) for bundle in ordered], room - 200, max(0, room // 2))
@@ -83,10 +83,6 @@ def _fitting(blocks: Sequence[str], room: int, most: int) -> tuple[list[str], in
     return shown, room
 
 
-def _gravity(bundle: BundleResult) -> int:
-    return _GRAVEST.index(bundle.verification.standing)
-
-
 def _heading(bundles: Sequence[BundleResult]) -> str:
     counts = [(word, sum(bundle.verification.standing == word for bundle in bundles)) for word in _GRAVEST]
     return ", ".join(f"{count} {word}" for word, count in counts if count) or "nothing was measured"
@@ -106,25 +102,18 @@ def _row(bundle: BundleResult) -> str:
         standing = f"**{one.standing}** ({one.verdict or 'no verdict'})"
         why = markdown(_shortened(bundle.problem))
         return f"| {standing} | {code_span(bundle.name)} | | {why} | | {signed(one)} | |"
-    fates = [(fate, sum(mutant.fate is fate for mutant in record.mutants)) for fate in Fate]
-    killed = dict(fates)[Fate.KILLED]
-    others = "".join(f", {count} {fate}" for fate, count in fates if count and fate is not Fate.KILLED)
-    device = f"{record.device.name or record.device.type}"
+    others = "".join(f", {count} {fate}" for fate, count in record.fates.items() if fate is not Fate.KILLED)
+    verdict = str(record.verdict) if record.verdict is Verdict.PASS else f"**{record.verdict}**"
     cells = (
-        f"{_weighty(record.verdict)}{_beside(record, bundle.verification.remarks)}",
+        f"{verdict}{_beside(record, bundle.verification.remarks)}",
         f"{code_span(record.id)} {markdown(_shortened(record.title))}",
         record.profile,
-        markdown(_shortened(device)),
-        "skipped" if record.mutants_skipped else f"{killed} of {len(record.mutants)} killed{others}",
+        markdown(_shortened(record.device.name or record.device.type)),
+        "skipped" if record.mutants_skipped else f"{record.fates[Fate.KILLED]} of {len(record.mutants)} killed{others}",
         signed(bundle.verification),
         number_text.duration(record.seconds),
     )
     return f"| {' | '.join(cells)} |"
-
-
-def _weighty(verdict: Verdict) -> str:
-    """Return the verdict, in bold unless it is PASS."""
-    return str(verdict) if verdict is Verdict.PASS else f"**{verdict}**"
 
 
 def _against(bundle: BundleResult) -> Iterator[str]:
@@ -140,7 +129,7 @@ def _against(bundle: BundleResult) -> Iterator[str]:
         return
     if record.verdict is Verdict.PASS:
         return
-    head = f"### {_verdict(record, bundle.verification.remarks)}: {markdown(record.id)}"
+    head = f"### {record.verdict}{_beside(record, bundle.verification.remarks)}: {markdown(record.id)}"
     wrong = [clause for clause in record.clauses if clause.outcome is not Outcome.PASS]
     # The table below has the reason of a clause.
     is_of_clause = record.reason is not None and record.reason.code is ReasonCode.CLAUSE
@@ -170,7 +159,9 @@ def _kills(bundle: BundleResult) -> Iterator[str]:
         return
     kills = _mutant_table(record.mutants) or "No mutant is declared."
     parts = [_caveats(bundle, record), kills, _reproduce(record)] if record.verdict is Verdict.PASS else [kills]
-    yield _folded(f"Mutants of {_which(record)}: {_tally(record.mutants)}", "\n\n".join(filter(None, parts)))
+    tally = ", ".join(f"{count} {fate}" for fate, count in record.fates.items()) or "none"
+    title = f"Mutants of {_which(record)}: {len(record.mutants)} declared, {tally}"
+    yield _folded(title, "\n\n".join(filter(None, parts)))
 
 
 def _measured(record: Record) -> Iterator[str]:
@@ -194,11 +185,6 @@ def _reproduce(record: Record) -> str:
     if len(record.command) > _LONGEST_COMMAND:
         return "The command that reproduces this is too long for here; record.json has it."
     return f"To reproduce, as stated by the run:\n\n{code_block(record.command, 'sh')}"
-
-
-def _verdict(record: Record, remarks: Iterable[Finding]) -> str:
-    """Return the verdict with its qualifications."""
-    return f"{record.verdict}{_beside(record, remarks)}"
 
 
 def _beside(record: Record, remarks: Iterable[Finding]) -> str:
@@ -238,12 +224,6 @@ def _judged(clauses: Sequence[ClauseResult]) -> str:
     """Return the number of clauses, by outcome."""
     counts = ", ".join(f"{sum(clause.outcome is one for clause in clauses)} {one}" for one in Outcome)
     return f"{len(clauses)} judged: {counts}"
-
-
-def _tally(mutants: Sequence[MutantRecord]) -> str:
-    """Return the number of mutants, by fate."""
-    counts = [(fate, sum(mutant.fate is fate for mutant in mutants)) for fate in Fate]
-    return f"{len(mutants)} declared, " + (", ".join(f"{count} {fate}" for fate, count in counts if count) or "none")
 
 
 def _mutant_table(mutants: Sequence[MutantRecord]) -> str:

@@ -46,9 +46,9 @@ def _size(measured: JsonObject) -> str:
         case {"beginning": str(beginning), "length": int(), **others} if not others:
             return f"{beginning[:57]}…"
         case {"items": int(number), **others} if not others:
-            return f"{number:,} item{'' if number == 1 else 's'}"
+            return counted(number, "item")
         case {"entries": int(number), **others} if not others:
-            return f"{number:,} {'entry' if number == 1 else 'entries'}"
+            return counted(number, "entry", "entries")
     return ""
 
 
@@ -62,9 +62,9 @@ def _reads_as_another(text: str) -> bool:
     return len(text) <= 60
 
 
-def counted(number: int, thing: str) -> str:
-    """Return a number of things, such as 1 bundle or 2 bundles."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"
+def counted(number: int, thing: str, things: str = "") -> str:
+    """Return a number of things, such as 1 bundle or 2 bundles. Without `things`, an s makes the plural."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
 def binary(count: float) -> str:

@@ -22,7 +22,11 @@ def summary_lines(finished: Sequence[ClaimFinished], slowest: int, width: int | 
     Args:
         slowest: how many claims; 0 for all.
     """
-    rows = [(_word(one.record), one.record.id, _why(one.record)) for one in finished if not _is_sound(one.record)]
+    rows = [
+        (_UNPROVEN if record.verdict is Verdict.PASS else str(record.verdict), record.id, _why(record))
+        for record in (one.record for one in finished)
+        if record.verdict is not Verdict.PASS or not record.proven
+    ]
     if rows:
         yield "", ""
         yield "Not a proven PASS", "bold"
@@ -42,14 +46,6 @@ def summary_lines(finished: Sequence[ClaimFinished], slowest: int, width: int | 
         yield "Tightest margins", "bold"
         yield from ((line, "") for line in aligned([row for _, row in margins], width))
     yield "", ""
-
-
-def _is_sound(record: Record) -> bool:
-    return record.verdict is Verdict.PASS and record.proven
-
-
-def _word(record: Record) -> str:
-    return _UNPROVEN if record.verdict is Verdict.PASS else str(record.verdict)
 
 
 def _why(record: Record) -> str:

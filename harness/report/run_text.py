@@ -144,10 +144,8 @@ def qualities(record: Record) -> str:
     if record.mutants_skipped:
         parts.append("mutants skipped")
     else:
-        parts.append(f"{_killed(record)} of {len(record.mutants)} mutants killed")
-        others = [fate for fate in Fate if fate is not Fate.KILLED]
-        counts = [(fate, sum(mutant.fate is fate for mutant in record.mutants)) for fate in others]
-        parts += [f"{count} {fate}" for fate, count in counts if count]
+        parts.append(f"{record.fates[Fate.KILLED]} of {len(record.mutants)} mutants killed")
+        parts += [f"{count} {fate}" for fate, count in record.fates.items() if fate is not Fate.KILLED]
     if record.verdict is Verdict.PASS and not record.proven:
         parts.append("UNPROVEN")
     if record.isolated:
@@ -161,10 +159,6 @@ def qualities(record: Record) -> str:
     return ", ".join(parts)
 
 
-def _killed(record: Record) -> int:
-    return sum(mutant.fate is Fate.KILLED for mutant in record.mutants)
-
-
 def shown_reason(record: Record) -> str:
     """Return why a verdict is no proven PASS. Empty for what the lines below it say: failed clauses and mutants."""
     reason = record.reason
@@ -172,15 +166,11 @@ def shown_reason(record: Record) -> str:
         return ""
     if nothing_ran(record):
         return reason.root.text or reason_text.of(reason.root)
+    is_missing = reason.root.code is ReasonCode.MISSING and not reason.root.text  # for no reason that is known
     of_clause = reason.code is ReasonCode.CLAUSE
-    if reason.code is ReasonCode.MUTANT or (of_clause and (record.verdict is Verdict.FAIL or _is_missing(reason.root))):
+    if reason.code is ReasonCode.MUTANT or (of_clause and (record.verdict is Verdict.FAIL or is_missing)):
         return ""
     return reason_text.of(reason.cause if reason.clauses == ("subject.completes",) else reason)
-
-
-def _is_missing(reason: Reason) -> bool:
-    """Return whether nothing was measured, for no reason that is known."""
-    return reason.code is ReasonCode.MISSING and not reason.text
 
 
 def _why_not_killed(mutant: MutantRecord, record: Record) -> str:

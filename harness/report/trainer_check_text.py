@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from harness.external.file_check import Matches, Near
 from harness.external.output_events import EventKind
+from harness.report.number_text import counted
 
 __all__ = ["lines"]
 
@@ -23,32 +24,28 @@ def lines(found: Matches) -> Iterator[str]:
 
 def _summary(found: Matches) -> Iterator[str]:
     if found.logs:
-        yield _many(found.telling.steps, "step")
+        yield counted(found.telling.steps, "step")
         told = found.telling.losses
-        yield _many(len(told), "loss", "losses") + (f" ({told[0]:g} to {told[-1]:g})" if told else "")
+        yield counted(len(told), "loss", "losses") + (f" ({told[0]:g} to {told[-1]:g})" if told else "")
         for kind, count in sorted(found.events.items()):
             if kind is not EventKind.STEP:
-                yield _many(count, kind.value.replace("_", " "), f"{kind.value.replace('_', ' ')} events")
+                yield counted(count, kind.value.replace("_", " "), f"{kind.value.replace('_', ' ')} events")
     else:
         yield "no log"
     if found.telling.ran:
         yield "it says that it ran on " + ", ".join(f"{name} {text}" for name, text in found.telling.ran.items())
     if found.checkpoint_files:
-        yield f"{len(found.checkpoints)} of {_many(found.checkpoint_files, 'checkpoint')}"
+        yield f"{len(found.checkpoints)} of {counted(found.checkpoint_files, 'checkpoint')}"
     if found.export_tensors is not None:
-        yield f"export with {_many(found.export_tensors, 'tensor')}"
+        yield f"export with {counted(found.export_tensors, 'tensor')}"
     first = f" (first: {_cut(found.first_unmatched)})" if found.unmatched else ""
-    yield _many(found.unmatched, "unmatched line") + first
+    yield counted(found.unmatched, "unmatched line") + first
 
 
 def _near(near: Near) -> Iterator[str]:
     yield f"near a {near.kind.value}: {_cut(near.line)}"
     yield f"  matches {near.matched}"
     yield f"  and not {near.pattern[len(near.matched) :]}"
-
-
-def _many(count: int, one: str, many: str = "") -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def _cut(text: str) -> str:

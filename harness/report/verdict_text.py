@@ -268,15 +268,14 @@ def signed(one: Verification) -> str:
 def signature(one: Verification) -> Caveat:
     """Return who signed a bundle, and what the signature proves."""
     found = {finding.code: finding for finding in reversed((*one.findings, *one.remarks))}
-    if Code.FORGED in found:
-        return Caveat("The attestation is forged", (_sentence(finding_text.message(found[Code.FORGED])),), Code.FORGED)
-    if Code.UNSIGNED in found:
-        return Caveat("Unsigned", (_sentence(finding_text.message(found[Code.UNSIGNED])),), Code.UNSIGNED)
-    if Code.UNKNOWN_KEY in found:
-        text = (
-            f"{_sentence(finding_text.message(found[Code.UNKNOWN_KEY]))}. Only signatures of trusted keys were checked"
-        )
-        return Caveat("Signed by an unknown key", (text,), Code.UNKNOWN_KEY)
+    for code, head, more in (
+        (Code.FORGED, "The attestation is forged", ""),
+        (Code.UNSIGNED, "Unsigned", ""),
+        (Code.UNKNOWN_KEY, "Signed by an unknown key", ". Only signatures of trusted keys were checked"),
+    ):
+        if code in found:
+            message = finding_text.message(found[code])
+            return Caveat(head, (f"{message[:1].upper()}{message[1:]}{more}",), code)
     if one.signed_by:
         keys = _monospaced(one.signed_by)
         if len(one.signed_by) > 1:
@@ -286,8 +285,7 @@ def signature(one: Verification) -> Caveat:
     if changed:
         covers = "A signature covers the files that the manifest lists, and these differ: "
         return Caveat("No valid signature", (covers, *_monospaced(list(changed))))
-    first = "The bundle is unsound, and a signature does not change that"
-    return Caveat("No valid signature", (first,))
+    return Caveat("No valid signature", ("The bundle is unsound, and a signature does not change that",))
 
 
 def asked(against: Against) -> Iterator[Sequence[str]]:
@@ -308,12 +306,4 @@ def asked(against: Against) -> Iterator[Sequence[str]]:
 
 def _monospaced(names: Sequence[str]) -> list[str]:
     """Return ids of keys, or names of files, with commas between them."""
-    parts: list[str] = []
-    for name in names:
-        parts += [", ", Mono(name)] if parts else [Mono(name)]
-    return parts
-
-
-def _sentence(message: str) -> str:
-    """Return a finding's message as the beginning of a sentence."""
-    return message[:1].upper() + message[1:]
+    return list(_listed([Mono(name)] for name in names))

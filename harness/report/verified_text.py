@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.base.vocabulary import Verdict
-from harness.evidence.findings import Finding, Verification
+from harness.evidence.findings import Verification
 from harness.report import finding_text
 from harness.report.number_text import counted
 from harness.report.run_text import COLOURS, Line
@@ -60,7 +60,7 @@ def _remarks(verifications: Sequence[Verification]) -> Iterator[Line]:
     codes: dict[str, dict[str, list[str]]] = {}
     for one in verifications:
         for finding in one.remarks:
-            names = codes.setdefault(str(finding.code), {}).setdefault(_message(finding), [])
+            names = codes.setdefault(str(finding.code), {}).setdefault(finding_text.message(finding), [])
             names.append(one.id or one.path.name)
     if codes:
         yield "", ""
@@ -89,7 +89,3 @@ def _of(names: Sequence[str], total: int) -> str:
     known = list(dict.fromkeys(names))
     more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
     return f" ({', '.join(known[:_MOST_NAMES])}{more})"
-
-
-def _message(finding: Finding) -> str:
-    return finding_text.message(finding)

@@ -149,7 +149,7 @@ def test_any_number_of_bundles_fits(tmp_path: Path, limit: int) -> None:
     text = markdown.render([*bundles, *[unsound(f"{number}" * 50) for number in range(300)]], limit)
     assert len(text.encode()) <= limit
     assert "300 UNSOUND, 700 FAIL" in text
-    assert "1000 bundles of" in text
+    assert "1,000 bundles of" in text
     assert blocks_are_whole(text)
     left_out = re.search(r"(\d+) rows", text.splitlines()[-1])
     rows = sum(line.startswith("| **") for line in text.split("\n\n###")[0].splitlines())

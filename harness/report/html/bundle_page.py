@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from harness.base import strictjson
 from harness.base.device import hardware
 from harness.base.strictjson import JsonObject
-from harness.base.vocabulary import Fate, Outcome
+from harness.base.vocabulary import Outcome
 from harness.evidence.findings import Code, Verification
 from harness.judging.observation import EndingKind
 from harness.judging.record import Record
@@ -102,7 +102,7 @@ def render(
         unjudged=clauses.unjudged(record.unjudged),
         counts=[(outcome, sum(row.outcome is outcome for row in rows)) for outcome in Outcome],
         kills=table,
-        tally=_tally(record),
+        tally=list(record.fates.items()),
         ending=observation.ending if observation and observation.ending.kind is not EndingKind.COMPLETED else None,
         traceback=_lines(observation.ending.traceback) if observation and observation.ending.traceback else None,
         counterexample=contents.counterexample,
@@ -187,11 +187,6 @@ def _highlights(rows: Sequence[Row], record: Record) -> list[Row]:
         ),
     )
     return telling[:_HIGHLIGHTS]
-
-
-def _tally(record: Record) -> list[tuple[Fate, int]]:
-    counts = [(fate, sum(mutant.fate is fate for mutant in record.mutants)) for fate in Fate]
-    return [(fate, count) for fate, count in counts if count]
 
 
 def _resolved(record: Record) -> list[tuple[str, str, str, bool]]:

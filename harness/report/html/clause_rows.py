@@ -135,13 +135,10 @@ class Clauses:
         """Return id, bound and description of the clauses that a profile omits, those on types last."""
         rows = []
         for name in sorted(names, key=lambda name: name.endswith((".type", ".closed"))):
-            row = self.row(self._without_outcome(name), None)
+            clause = self.schema.get(name) or self.rules.get(name)
+            row = self.row(ClauseResult(name, Outcome.NOT_MEASURED, bound=clause.bound if clause else None), None)
             rows.append((name, row.bound, row.about))
         return rows
-
-    def _without_outcome(self, name: str) -> ClauseResult:
-        clause = self.schema.get(name) or self.rules.get(name)
-        return ClauseResult(name, Outcome.NOT_MEASURED, bound=clause.bound if clause else None)
 
     def _quantities(self, result: ClauseResult) -> tuple[Quantity, ...]:
         value = result.value

@@ -29,7 +29,7 @@ __all__ = ["Entry", "Field", "Matrix", "Row", "matrix_of_project", "matrix_of_ve
 _SIGNATURE = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
 _UNPROVEN: Final = "UNPROVEN"
 """The word for a claim with no run but a PASS that no mutant proves."""
-_ORDER: Final = (
+_ORDER: Final[tuple[str, ...]] = (
     Status.FALSIFIED, Verdict.FAIL, UNSOUND, NOT_ACCEPTED, Verdict.VOID, Verdict.NOT_MEASURED, _UNPROVEN, Status.STALE,
     Status.PARTIAL, Verdict.PASS, Status.DISCHARGED, Status.UNRUN,
 )  # fmt: skip
@@ -150,7 +150,7 @@ def render(name: str, entries: Sequence[Entry], matrix: Matrix, asked: Sequence[
     return page(
         "index.html.j2",
         name=name,
-        entries=sorted(entries, key=lambda entry: _gravity(entry.verification.standing)),
+        entries=sorted(entries, key=lambda entry: _ORDER.index(entry.verification.standing)),
         matrix=matrix,
         pages={row.id: row.page for row in matrix.rows},
         counts=[(word, standings.count(word)) for word in _ORDER if word in standings],
@@ -217,16 +217,12 @@ def matrix_of_verdicts(
 
 def _sorted(rows: Sequence[Row]) -> tuple[Row, ...]:
     """Return the gravest rows first, and claims without a bundle last."""
-    return tuple(sorted(rows, key=lambda row: (not any(row.fields), _gravity(row.word))))
-
-
-def _gravity(word: str) -> int:
-    return _ORDER.index(word)
+    return tuple(sorted(rows, key=lambda row: (not any(row.fields), _ORDER.index(row.word))))
 
 
 def _word(claim: ClaimStatus, fields: Sequence[Field | None]) -> str:
     words = [one.word for one in fields if one]
-    return str(claim.status) if claim.status is not Status.UNRUN or not words else min(words, key=_gravity)
+    return str(claim.status) if claim.status is not Status.UNRUN or not words else min(words, key=_ORDER.index)
 
 
 def _field(
@@ -262,7 +258,7 @@ def _page(path: Path | None, pages: Mapping[Path, Entry]) -> str | None:
 
 def _age(entry: index.Entry) -> tuple[datetime, int, str]:
     """Return a key by which the newest is the largest. Of runs that started together, the worst is the newest."""
-    return entry.when, -_gravity(_verdict(entry)), entry.run
+    return entry.when, -_ORDER.index(_verdict(entry)), entry.run
 
 
 def _verdict(entry: index.Entry) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 
 from harness.base import regular_file
 from harness.base.device import DeviceClass
+from harness.base.vocabulary import Fate
 from harness.contract.project import Project
 from harness.evidence.bundle_layout import is_folder_name
 from harness.evidence.findings import Verification
@@ -189,7 +190,7 @@ def _entry(contents: Contents) -> dict[str, Any]:
         "device": str(device),
         "series": ", ".join(of),
         "started": record.started,
-        "killed": sum(mutant.fate == "killed" for mutant in record.mutants),
+        "killed": record.fates[Fate.KILLED],
         "mutants": len(record.mutants),
         "skipped": record.mutants_skipped,
         "overridden": bool(record.overrides),
