@@ -234,7 +234,8 @@ def _cell(
     full, reduced = (_counting([one for one in current if one.profile == profile]) for profile in ("full", "reduced"))
     if full is not None and full.verdict is Verdict.FAIL:
         return cell(Status.FALSIFIED, _ahead(full, now), full, full.reason)
-    if reduced is not None and reduced.verdict is Verdict.FAIL and (full is None or not _is_newer(full, reduced, now)):
+    is_newest = reduced is not None and (full is None or _counts_from(full, now) <= _counts_from(reduced, now))
+    if reduced is not None and reduced.verdict is Verdict.FAIL and is_newest:
         return cell(Status.FALSIFIED, (Note(Why.REDUCED), *_ahead(reduced, now)), reduced, reduced.reason)
     if full is not None and device.meets(contract.target):
         return cell(Status.DISCHARGED, (), full)
@@ -247,7 +248,7 @@ def _cell(
     void = next((entry for entry in current if entry.verdict is Verdict.VOID), None)
     if void is not None:
         return cell(Status.UNRUN, (Note(Why.VERDICT, void.verdict), *_ahead(void, now)), None, void.reason)
-    outdated = [entry for entry in speaking if _says_something(entry) and stale(entry)]
+    outdated = [entry for entry in speaking if _counting([entry]) and stale(entry)]
     if outdated:
         # `outdated` is sorted newest first, and max returns the first of equals: the newest of the strongest.
         strongest = max(outdated, key=lambda entry: _strength(contract, device, entry))
@@ -270,10 +271,6 @@ def _counting(entries: Sequence[Entry]) -> Entry | None:
             return entry
         void = void or entry.verdict is Verdict.VOID
     return None
-
-
-def _says_something(entry: Entry) -> bool:
-    return entry.verdict is Verdict.FAIL or (entry.verdict is Verdict.PASS and entry.proven)
 
 
 def _ahead(entry: Entry, now: datetime) -> tuple[Note, ...]:
@@ -313,10 +310,6 @@ def _newest_first(entries: Iterable[Entry], now: datetime) -> list[Entry]:
         return _counts_from(one, now), _WORST_LAST.index(one.verdict), one.run
 
     return sorted(entries, key=place, reverse=True)
-
-
-def _is_newer(one: Entry, other: Entry, now: datetime) -> bool:
-    return _counts_from(one, now) > _counts_from(other, now)
 
 
 def _counts_from(entry: Entry, now: datetime) -> datetime:

@@ -7,6 +7,7 @@ mutant that did not run cannot be derived: it is a statement of the record.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -261,7 +262,7 @@ def _unlisted(mutant: Mutant) -> MutantRecord:
 
 def _compare(where: str, then: Any, now: Any, detail: Detail) -> Iterator[Finding]:
     if not _same(then, now):
-        yield _differs(where, detail, then=_short(then), now=_short(now))
+        yield _differs(where, detail, then=_cut(_text(then)), now=_cut(_text(now)))
 
 
 def _result(where: str, of: str, then: str | bool, now: str | bool, reason: Reason | None) -> Finding:
@@ -282,17 +283,11 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    import json
-
     return json.dumps(strictjson.tag_nonfinite(value), sort_keys=True, default=_plain)
 
 
 def _plain(value: Any) -> Any:
     return value.to_json() if isinstance(value, (Bound, Device)) else dict(value)
-
-
-def _short(value: Any) -> str:
-    return _cut(_text(value))
 
 
 def _cut(text: str) -> str:

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -82,16 +82,7 @@ class Origin:
     @classmethod
     def of(cls, record: Record) -> Origin:
         """Return the origin of a record."""
-        return cls(
-            id=record.id,
-            subject=record.subject,
-            falsifier=record.falsifier,
-            verdict=record.verdict,
-            contract_digest=record.contract_digest,
-            sources=record.sources,
-            harness=record.harness,
-            commit=record.commit,
-        )
+        return cls(**{field.name: getattr(record, field.name) for field in fields(cls)})
 
 
 @final
@@ -195,19 +186,19 @@ def _coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
         target, device = hardware(record.target), str(DeviceClass.of(record.device))
         yield _remark(Code.WRONG_TARGET, Detail.OTHER_HARDWARE, "/device", target=target, device=device)
     if record.profile != "full":
-        fields = {"profile": record.profile, "why": record.profile_reason}
+        details = {"profile": record.profile, "why": record.profile_reason}
         if record.unjudged:
-            fields["clauses"] = record.left_out
+            details["clauses"] = record.left_out
         detail = Detail.CLAUSES_NOT_JUDGED if record.unjudged else Detail.OTHER_PROFILE
-        yield _remark(Code.REDUCED_PROFILE, detail, "/profile", **fields)
+        yield _remark(Code.REDUCED_PROFILE, detail, "/profile", **details)
     if record.mutants_skipped:
         yield _remark(Code.MUTANTS_SKIPPED, Detail.SKIPPED, "/mutants_skipped")
     if record.overrides:
         changed = _some([f"{name}={value}" for name, value in record.overrides.items()])
         yield _remark(Code.OVERRIDDEN, Detail.OVERRIDDEN, "/overrides", **changed)
     if record.subject != contract_subject:
-        fields = {"measured": record.judged, "declared": contract_subject}
-        yield _remark(Code.OTHER_SUBJECT, Detail.OTHER_SUBJECT, "/subject", **fields)
+        details = {"measured": record.judged, "declared": contract_subject}
+        yield _remark(Code.OTHER_SUBJECT, Detail.OTHER_SUBJECT, "/subject", **details)
 
 
 def staleness(record: Record | Origin, state: ProjectState) -> tuple[Finding, ...]:
@@ -310,8 +301,8 @@ def clock_ahead(record: Record, now: datetime) -> Iterator[Finding]:
         started = datetime.fromisoformat(record.started)
     except ValueError:
         return
-    fields = {"started": record.started, "now": now.isoformat(timespec="seconds")}
+    details = {"started": record.started, "now": now.isoformat(timespec="seconds")}
     if is_ahead(started, now):
-        yield _remark(Code.CLOCK_AHEAD, Detail.CLOCK_AHEAD, "/started", **fields)
+        yield _remark(Code.CLOCK_AHEAD, Detail.CLOCK_AHEAD, "/started", **details)
     elif record.seconds > (now + _SLACK - started).total_seconds():  # no sum, which could be past the year 9999
-        yield _remark(Code.CLOCK_AHEAD, Detail.END_AHEAD, "/seconds", **fields, seconds=record.seconds)
+        yield _remark(Code.CLOCK_AHEAD, Detail.END_AHEAD, "/seconds", **details, seconds=record.seconds)

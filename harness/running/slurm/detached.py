@@ -1,13 +1,12 @@
-"""Runs that go on without a client: arrays of Slurm jobs, and one file for each run that says which they are.
+"""Runs that continue without a client: arrays of Slurm jobs, and one file for each run that lists them.
 
     run = detach(submission, request, options, shards=None)
     …
     for claim, task in saved(evidence, run.name).tasks().items():
         task.follow(on_line, on_word)
 
-Each task of an array is `harness run` for one claim or several, and appends its events to a file. What else there is to
-know, Slurm and the evidence folder say. Slurm can begin a task again, after a preemption or the loss of a node. Then it
-leaves out the claims that its file calls finished.
+Each task of an array is `harness run` for one claim or several, and appends its events to a file. Slurm can begin a
+task again, after a preemption or the loss of a node. The task then leaves out the claims that its file calls finished.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class Task:
         return verdicts(self._file).get(self.claim)
 
     def follow(self, on_line: Callable[[str], None], on_word: Callable[[str], None]) -> int:
-        """Pass on what the events say of the claim, until the task has ended or is left. Returns an exit status."""
+        """Pass on the claim's events until the task has ended or is left. Returns an exit status."""
         offset, about = 0, f'"{self.claim}"'.encode()
         while True:
             state = self.state()  # asked before reading, so that the last lines are read
@@ -89,11 +88,11 @@ class Task:
             time.sleep(_LOOK_SECONDS)
 
     def ended_by(self) -> str:
-        """What became of the task, in Slurm's words."""
+        """Return the end of the task, in Slurm's words."""
         return f"Slurm job {self.number} {self.state()}"
 
     def interrupt(self) -> None:
-        """Leave the task alone: it goes on."""
+        """Leave the task alone: it continues."""
         self._left = True
 
     cancel = interrupt
@@ -101,7 +100,7 @@ class Task:
 
 @lru_cache(maxsize=64)
 def _states(job: str, moment: int) -> dict[str, str]:
-    """The states of an array's tasks by index. All tasks of it share one question of some seconds."""
+    """Return the states of an array's tasks by index. All its tasks share one query every _ASK_EVERY seconds."""
     told = ask(["squeue", f"--jobs={job}", "--states=all", "--array", "--noheader", "--format=%K %T"])
     return {row[0]: row[1] for line in told.splitlines() if len(row := line.split()) == 2}
 

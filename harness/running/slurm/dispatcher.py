@@ -1,7 +1,7 @@
-"""Runs claims as jobs of Slurm, all submitted at once, and passes on what they tell, one claim after the other.
+"""Runs claims as jobs of Slurm, all submitted at once, and passes on their events, one claim after the other.
 
-A job is `harness run` on a node: requirements, leases, the fork server and the trials are the node's, and so is the
-sealing, on the filesystem that the node shares with us.
+A job is `harness run` on a node. It checks requirements, takes leases, runs the trials, and seals the bundle on the
+filesystem that the node shares with this machine.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Followed(Protocol):
         ...
 
     def ended_by(self) -> str:
-        """What became of it, in Slurm's words."""
+        """Return its end, in Slurm's words."""
         ...
 
     def interrupt(self) -> None:
-        """Ask it to end in good order."""
+        """Ask it to seal what it measured and to end."""
         ...
 
     def cancel(self) -> None:
@@ -48,10 +48,10 @@ Unmeasured = Callable[[Contract, RunRequest, str], tuple[events.ClaimPlanned, ev
 """Seals a claim without measurements, for the reason given."""
 
 _MOST_JOBS = 32
-"""Jobs that are submitted and not over yet; more would mostly wait, and many sites limit them."""
+"""The most jobs that are submitted and have not ended. Many sites limit them."""
 _LOOK_SECONDS = 0.1
 _VISIBLE_SECONDS = 10.0
-"""How long a bundle may take to be seen from here: NFS keeps what it knows of a folder for some seconds."""
+"""How long a bundle may take to be seen from here: NFS caches folders for some seconds."""
 
 
 @dataclass
@@ -64,6 +64,8 @@ class _Dispatch:
     status: int = 0
     trouble: str = ""
     """Why no job could be submitted."""
+    is_ending: bool = False
+    """Whether the job was asked to end."""
 
 
 class Dispatcher:
@@ -77,13 +79,13 @@ class Dispatcher:
         remark: Callable[[str], None],
     ) -> None:
         """Args:
-        submit: submits the job of a claim; OSError where that cannot be done.
-        remark: takes what a job says besides its events, a line at a time.
+        submit: submits the job of a claim; raises OSError if that fails.
+        remark: takes each line of a job that is no event.
         """
         self._submit, self._unmeasured, self._emit, self._remark = submit, unmeasured, emit, remark
 
     def run(self, request: RunRequest) -> events.RunFinished:
-        """Run claims. Where the user interrupts, jobs that run are asked to seal what they measured; others go."""
+        """Run claims. After an interruption, running jobs seal what they measured; the others are cancelled."""
         started, records = time.monotonic(), list[Record]()
         dispatches = [_Dispatch(contract) for contract in request.contracts]
         room = threading.BoundedSemaphore(_MOST_JOBS)
@@ -92,11 +94,10 @@ class Dispatcher:
             for dispatch in dispatches:
                 arguments = (dispatch, request, room, interruption)
                 threading.Thread(target=self._follow, args=arguments, daemon=True).start()
-            asked = _Asked(dispatches)
             try:
                 for dispatch in dispatches:
-                    records += self._listen(dispatch, request, interruption, asked)
-            except KeyboardInterrupt:  # of one who cannot wait for jobs to end in good order
+                    records += self._listen(dispatch, request, interruption, dispatches)
+            except KeyboardInterrupt:  # the user does not wait for the jobs to seal
                 for dispatch in dispatches:
                     if dispatch.job is not None:
                         dispatch.job.cancel()
@@ -108,7 +109,7 @@ class Dispatcher:
     def _follow(
         self, dispatch: _Dispatch, request: RunRequest, room: threading.BoundedSemaphore, interruption: Interruption
     ) -> None:
-        """In a thread of the claim's own: submit its job and queue what it tells, until it is over."""
+        """Submit the job of a claim and queue its events until it has ended. Runs in a thread of its own."""
         contracts = {dispatch.contract.id: dispatch.contract}
 
         def on_line(line: str) -> None:
@@ -122,19 +123,21 @@ class Dispatcher:
                 if not interruption.requested:
                     dispatch.job = self._submit(dispatch.contract, request)
                     dispatch.status = dispatch.job.follow(on_line, self._remark)
-            except Exception as error:  # a thread that ends without a word would be waited for in vain
+            except Exception as error:  # otherwise the main thread would never learn of it
                 dispatch.trouble = f"the job cannot be followed: {type(error).__name__}: {error}"
             finally:
                 dispatch.events.put(None)
 
     def _listen(
-        self, dispatch: _Dispatch, request: RunRequest, interruption: Interruption, asked: _Asked
+        self, dispatch: _Dispatch, request: RunRequest, interruption: Interruption, dispatches: Sequence[_Dispatch]
     ) -> list[Record]:
-        """Pass on what one claim's job tells; its record, or none where the user interrupted it before it had one."""
+        """Pass on the events of one claim's job. Returns its record; none if it was interrupted before it had one."""
         planned, finished = False, None
         while True:
-            if interruption.requested:
-                asked.to_end()
+            for other in dispatches if interruption.requested else ():
+                if other.job is not None and not other.is_ending:
+                    other.is_ending = True
+                    other.job.interrupt()
             try:
                 event = dispatch.events.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
@@ -143,7 +146,7 @@ class Dispatcher:
                 break
             planned = planned or isinstance(event, events.ClaimPlanned)
             if isinstance(event, events.ClaimFinished):
-                finished = event  # held back: Slurm has a word to say on how it came to this
+                finished = event  # held back, because Slurm may know more of its end
             else:
                 self._emit(event)
         if finished is None:
@@ -159,23 +162,8 @@ class Dispatcher:
         return [finished.record]
 
 
-@dataclass
-class _Asked:
-    """Asks every job once to end, when it can be asked."""
-
-    dispatches: Sequence[_Dispatch]
-    done: set[int] = field(default_factory=set)
-
-    def to_end(self) -> None:
-        """Ask those that were not asked yet."""
-        for index, dispatch in enumerate(self.dispatches):
-            if dispatch.job is not None and index not in self.done:
-                self.done.add(index)
-                dispatch.job.interrupt()
-
-
 def _visible(finished: events.ClaimFinished) -> events.ClaimFinished:
-    """A verdict without evidence is none: the bundle must be seen from here."""
+    """Return the event; without a PASS if its bundle cannot be seen from here."""
     bundle = finished.bundle
     deadline = time.monotonic() + _VISIBLE_SECONDS
     while bundle is not None and not bundle.is_dir() and time.monotonic() < deadline:
@@ -188,7 +176,7 @@ def _visible(finished: events.ClaimFinished) -> events.ClaimFinished:
 
 
 def _explained(finished: events.ClaimFinished, dispatch: _Dispatch, interruption: Interruption) -> events.ClaimFinished:
-    """With Slurm's word where it was Slurm that interrupted the run; the bundle only knows that it was interrupted."""
+    """Add Slurm's reason if Slurm interrupted the run. The bundle says only that it was interrupted."""
     if dispatch.job is None or interruption.requested or dispatch.status != ExitStatus.INTERRUPTED:
         return finished
     record = finished.record

@@ -1,4 +1,4 @@
-"""One job of Slurm, as `srun` sees it: start it, hear what it prints, end it, and learn what Slurm says of it."""
+"""One job of Slurm, by `srun`: start it, read its output, end it, and ask Slurm for its state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ASK_SECONDS = 30.0
 """How long a busy controller may take to answer a question."""
 _MOST_LINES = 20
 _LOOK_SECONDS, _SETTLE_SECONDS = 0.5, 10.0
-"""How often, and for how long, to ask what a job that did not end well came to: Slurm tidies up before it says."""
+"""How often, and for how long, to ask for the state of a job that failed. Slurm knows it some seconds later."""
 _UNSETTLED = ("RUNNING", "COMPLETING")
 _OURS = re.compile(r"(?:srun|slurmstepd[^:]*): ?(?:error: )?(.*)")
 _CHATTER = re.compile(r"Force Terminated|interrupt \(one more|step creation temporarily|^\S+: tasks? \S+: Exited")
@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"\bjob (\d+)\b|\bStepId=(\d+)|\bSTEP (\d+)")
 class Job:
     """A command that Slurm runs once, on one node.
 
-    `srun` gets a session of its own: Ctrl-C then reaches us alone, and its session id finds the job in the queue.
+    `srun` gets a session of its own, so that Ctrl-C does not reach it. The session id finds the job in the queue.
     """
 
     def __init__(self, options: Sequence[str], command: Sequence[str], folder: Path) -> None:
@@ -52,11 +52,11 @@ class Job:
         self._number: str | None = None
 
     def follow(self, on_line: Callable[[str], None], on_word: Callable[[str], None]) -> int:
-        """Listen until the job has ended; the exit status of its command, or another than 0 where it had none.
+        """Listen until the job has ended. Returns the exit status of its command; not 0 if it had none.
 
         Args:
-            on_line: takes every line that the command prints to its standard output.
-            on_word: takes every other line: what Slurm says, and the command's standard error.
+            on_line: takes every line of the command's standard output.
+            on_word: takes every other line: Slurm's, and the command's standard error.
         """
         assert self._process.stdout is not None
         listener = threading.Thread(target=self._listen, args=(on_word,), daemon=True)
@@ -80,14 +80,14 @@ class Job:
         return self._number
 
     def ended_by(self) -> str:
-        """What became of the job, in Slurm's words: its state where it is known, and what `srun` said of it."""
+        """Return the end of the job, in Slurm's words: its state if it is known, and the messages of `srun`."""
         where = f"Slurm job {self._number}" if self._number else "Slurm"
         words = "; ".join(dict.fromkeys(line for line in self._said if not _CHATTER.search(line)))
         state = "PREEMPTED" if self._preempted else self._state
         return f"{where} {state}".rstrip() + (f": {words}" if words else "")
 
     def interrupt(self) -> None:
-        """Ask the command to end in good order; a job that still waits in the queue is taken out of it."""
+        """Ask the command to seal and to end. A job that still waits in the queue is cancelled."""
         self._look()  # it may have waited when it was last seen
         if self._number is not None and self._state == "RUNNING":
             ask(["scancel", "--signal=TERM", self._number])
@@ -95,7 +95,7 @@ class Job:
             self.cancel()
 
     def cancel(self) -> None:
-        """Have Slurm end the job; one that Slurm has not accepted yet is withdrawn."""
+        """Have Slurm end the job. One that Slurm has not accepted yet is withdrawn."""
         if self.number is not None:
             ask(["scancel", self._number or ""])
         else:
@@ -118,12 +118,12 @@ class Job:
         mine = [row for row in rows if row[1] == str(self._process.pid)]
         if mine:
             self._number, _, self._state, preempted = max(mine, key=lambda row: int(row[0]))
-            # A job that ends within its grace time ends by itself, as Slurm counts.
+            # Slurm does not call a job PREEMPTED that ends within its grace time.
             self._preempted = preempted[:1].isdigit()
 
 
 def ask(command: Sequence[str]) -> str:
-    """What a client of Slurm prints; empty if it fails."""
+    """Return the output of a client of Slurm; empty if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_SECONDS)
     except (OSError, subprocess.TimeoutExpired):

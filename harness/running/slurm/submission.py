@@ -1,4 +1,4 @@
-"""What is asked of Slurm for a claim: the resources that its contract implies, and the command that the job runs."""
+"""The job of a claim: the resources that its contract requires, and its command."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ class Submission:
     """The project's root; jobs run there, so nodes must see it under the same path."""
     evidence: Path
     extra: Sequence[str] = ()
-    """Further options of `srun`; they win over those that follow from a contract."""
+    """Further options of `srun`. They replace those that follow from a contract."""
     key: Path | None = None
     """The private key that the job signs with, under the same path there."""
 
     def submit(self, contract: Contract, request: RunRequest) -> Job:
-        """Submit the job of a claim; OSError where `srun` cannot be started."""
+        """Submit the job of a claim. Raises OSError if `srun` cannot be started."""
         name, minutes = f"--job-name={contract.id}", f"--time={self.minutes(contract, request)}"
         asked = [name, minutes, *self.needs(contract, request), *self.extra]
         profile = profile_asked(contract, request).name
         return Job(asked, [*HARNESS, contract.id, *self.options(request, profile)], self.root)
 
     def options(self, request: RunRequest, profile: str) -> list[str]:
-        """The options of a job's `harness run`, which tells its events line by line.
+        """Return the options of a job's `harness run`, which prints its events as lines.
 
         Args:
-            profile: the one whose resources the job asked for. Another would pass on a node whose GPU does not work.
+            profile: the one whose resources the job asked for. `auto` would fall back if the node's GPU does not work.
         """
         request = replace(request, profile=profile)
         jobs = [] if request.jobs is None else ["--jobs", str(request.jobs)]
@@ -57,12 +57,12 @@ class Submission:
         return [*request.arguments(), *jobs, *where, *key]
 
     def minutes(self, contract: Contract, request: RunRequest) -> int:
-        """What all trials of a claim may take together, one after the other."""
+        """Return the time limit of all trials of a claim, one after the other."""
         trials = 1 + (len(contract.mutants) if request.mutants else 0)
         return math.ceil((trials * profile_asked(contract, request).seconds + _MARGIN_SECONDS) / 60)
 
     def needs(self, contract: Contract, request: RunRequest) -> list[str]:
-        """The options of `srun` that follow from a contract: GPUs, their compute capability, processors."""
+        """Return the options of `srun` that follow from a contract: GPUs, their compute capability, processors."""
         requires, asked = profile_asked(contract, request).requires, list[str]()
         wants_gpu = requires["device"] == "cuda" or request.device.startswith("cuda") or "gpus" in requires
         if wants_gpu and request.device != "cpu":
@@ -75,9 +75,9 @@ class Submission:
         return asked
 
     def _nodes(self, least: str | None, target: str | None) -> str:
-        """Nodes by their features, such as sm_90: those of the target if there are any, else all that suffice.
+        """Return a constraint on the features of nodes, such as sm_90: the target's, else all that suffice.
 
-        Where no node has such a feature, any node is taken, and the job finds out.
+        It is empty if no node has such a feature. The job itself then finds out.
         """
         there = {int(number) for number in _CAPABILITY.findall(self.features)}
         if target is not None and _number(target) in there:
@@ -89,7 +89,7 @@ class Submission:
 
     @cached_property
     def features(self) -> str:
-        """The features of all nodes, as Slurm has them."""
+        """The features of all nodes."""
         return ask(["sinfo", "--noheader", "--format=%f"])
 
 
@@ -98,7 +98,7 @@ def _number(capability: str) -> int:
 
 
 def obstacle() -> str:
-    """Why no job can be submitted from here, with the remedy; empty where one can."""
+    """Return why no job can be submitted from here, with the remedy; empty if one can."""
     if "SLURM_JOB_ID" in os.environ:
         job = os.environ["SLURM_JOB_ID"]
         return f"this shell runs in job {job} of Slurm already; leave out --executor slurm to run on its resources"
@@ -107,6 +107,6 @@ def obstacle() -> str:
 
 
 def profile_asked(contract: Contract, request: RunRequest) -> Profile:
-    """The profile whose resources a job asks for: that of the command line, else the claim's own, `full`."""
+    """Return the profile whose resources a job asks for: that of the command line, else `full`."""
     wanted = "full" if request.profile == "auto" else request.profile
     return contract.profiles.get(wanted) or next(iter(contract.profiles.values()))
