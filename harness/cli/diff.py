@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from harness.base.shortening import cut, first
 from harness.base.vocabulary import ExitStatus
 from harness.cli.bundle_paths import evidence_option
 from harness.cli.history import need_pandas
@@ -87,8 +88,7 @@ def _newest_two(claim: str, place: Path | None, project: Project | None) -> tupl
         raise click.UsageError(f"there is no run of {claim} under {place}")
     idle = [one.run for one in entries if not ran(one)]
     if idle:
-        more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
-        tell(f"harness: passed over {idle[-1]}{more}: nothing ran", err=True)
+        tell(f"harness: passed over {first(idle[::-1], 1)}: nothing ran", err=True)
     entries = [one for one in entries if ran(one)]
     if not entries:
         raise click.UsageError(f"no run of {claim} under {place} measured anything; name two bundles")
@@ -147,8 +147,7 @@ def _part(name: str, rows: Sequence[Sequence[str]], head: Sequence[str] = ("", "
 def _text(value: Any) -> str:
     if value is None:
         return "-"
-    text = _inline(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return cut(_inline(value), _LONGEST)
 
 
 def _inline(value: Any) -> str:

@@ -50,6 +50,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.base import schemas, strictjson
 from harness.base.schemas import pointer
+from harness.base.shortening import cut
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.evidence import keys
@@ -230,12 +231,9 @@ def _differences(said: Any, bundle: Any, steps: tuple[str | int, ...]) -> Iterat
         for position, (one, other) in enumerate(zip(said, bundle, strict=False)):
             yield from _differences(one, other, (*steps, position))
     elif type(said) is not type(bundle) or said != bundle:
-        yield _forged(Detail.OTHER_STATEMENT, *steps, found=_short(said), expected=_short(bundle))
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 120 else text[:117] + "…"
+        yield _forged(
+            Detail.OTHER_STATEMENT, *steps, found=cut(json.dumps(said), 120), expected=cut(json.dumps(bundle), 120)
+        )
 
 
 def _line(envelope: JsonObject) -> bytes:

@@ -15,6 +15,7 @@ from typing import Any
 from harness.base import strictjson
 from harness.base.device import Device
 from harness.base.schemas import pointer
+from harness.base.shortening import cut
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Fate
 from harness.contract import Contract, Mutant
@@ -262,7 +263,7 @@ def _unlisted(mutant: Mutant) -> MutantRecord:
 
 def _compare(where: str, then: Any, now: Any, detail: Detail) -> Iterator[Finding]:
     if not _same(then, now):
-        yield _differs(where, detail, then=_cut(_text(then)), now=_cut(_text(now)))
+        yield _differs(where, detail, then=cut(_text(then), 120), now=cut(_text(now), 120))
 
 
 def _result(where: str, of: str, then: str | bool, now: str | bool, reason: Reason | None) -> Finding:
@@ -290,13 +291,9 @@ def _plain(value: Any) -> Any:
     return value.to_json() if isinstance(value, (Bound, Device)) else dict(value)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= 120 else text[:117] + "…"
-
-
 def _which(got: JsonObject, expected: JsonObject) -> dict[str, str | None]:
     """Return the first name whose values differ, with both values as JSON; None where there is no value."""
     found, wanted = ({name: _text(value) for name, value in one.items()} for one in (got, expected))
     name = next(name for name in sorted({*got, *expected}) if found.get(name) != wanted.get(name))
     values = {"found": found.get(name), "expected": wanted.get(name)}
-    return {"name": name, **{key: text and _cut(text) for key, text in values.items()}}
+    return {"name": name, **{key: text and cut(text, 120) for key, text in values.items()}}

@@ -19,7 +19,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, final
 
@@ -152,24 +152,17 @@ def lease(
         yield Lease(key, mode, round(wait.waited, 3))
 
 
+@dataclass
 class _Wait:
     """One wait for one device, over several locks, with one deadline."""
 
-    def __init__(
-        self,
-        key: str,
-        folder: Path,
-        seconds: float,
-        on_wait: Callable[[tuple[Holder, ...]], None] | None,
-        interrupted: Callable[[], bool],
-    ) -> None:
-        self._key = key
-        self._folder = folder
-        self._seconds = seconds
-        self._on_wait = on_wait
-        self._interrupted = interrupted
-        self._start = time.monotonic()
-        self._told: tuple[Holder, ...] | None = None
+    _key: str
+    _folder: Path
+    _seconds: float
+    _on_wait: Callable[[tuple[Holder, ...]], None] | None
+    _interrupted: Callable[[], bool]
+    _start: float = field(default_factory=time.monotonic)
+    _told: tuple[Holder, ...] | None = None
 
     @property
     def waited(self) -> float:

@@ -19,6 +19,7 @@ from harness.base import strictjson
 from harness.base.beneath import Beneath
 from harness.base.redaction import Redactor
 from harness.base.removal import remove
+from harness.base.shortening import cut
 from harness.contract import Contract
 from harness.contract.imports import imported_libraries
 from harness.contract.project import Project
@@ -139,11 +140,11 @@ class LocalExecutor:
             residency=watch.residency(telemetry, request.gpu),
             ending=replace(
                 ending,
-                reason=_cut(mask(ending.reason)),
+                reason=cut(mask(ending.reason), _LONGEST_REASON),
                 traceback=mask(ending.traceback or "")[-_LONGEST_TRACEBACK:] or None,
             ),
             seed=request.seed,
-            unseen={name: _cut(str(why)) for name, why in mask(watch.unseen).items()},
+            unseen={name: cut(str(why), _LONGEST_REASON) for name, why in mask(watch.unseen).items()},
         )
         return TrialResult(
             observation,
@@ -281,7 +282,3 @@ def _pipes(keys: Iterable[bytes]) -> Iterator[tuple[list[int], list[int]]]:
     finally:
         for descriptor in (*ours, *theirs):
             os.close(descriptor)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…"

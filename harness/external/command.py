@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from harness.authoring.faults import NotMeasured
+from harness.base.shortening import cut
 from harness.base.strictjson import JsonObject
 from harness.external import directory
 from harness.external.memory import LargestProcess
@@ -112,7 +113,7 @@ def _is_full(output: Path) -> bool:
 def _last_words(readers: Sequence[LogReader]) -> str:
     """The last line on stderr, else on stdout. It usually says why the trainer failed."""
     said = next((reader.last_words for reader in reversed(readers) if reader.last_words), "")
-    return said if len(said) <= _LONGEST_WORDS else f"{said[:_LONGEST_WORDS]}…"
+    return cut(said, _LONGEST_WORDS)
 
 
 def _judge(trainer: Trainer, status: int, telling: Telling, last_words: str) -> None:

@@ -12,6 +12,7 @@ import html
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from harness.base.shortening import cut
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason, ReasonCode
@@ -36,7 +37,8 @@ MARK: Final = "<!-- falsifier-harness report -->"
 _FOR_LAST = 200
 """Bytes reserved for the line that says what was left out."""
 _MOST_CLAUSES = 20
-_LONGEST_COMMAND = 2000
+_LONGEST, _LONGEST_COMMAND = 300, 2000
+"""Characters of a text, and of a command."""
 _GRAVEST = (UNSOUND, NOT_ACCEPTED, Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, Verdict.PASS)
 _IN_THE_TABLE = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
 """Remarks that the table already shows in each row, so they need no section."""
@@ -100,15 +102,15 @@ def _row(bundle: BundleResult) -> str:
     if record is None:
         one = bundle.verification
         standing = f"**{one.standing}** ({one.verdict or 'no verdict'})"
-        why = markdown(_shortened(bundle.problem))
+        why = markdown(cut(bundle.problem, _LONGEST))
         return f"| {standing} | {code_span(bundle.name)} | | {why} | | {signed(one)} | |"
     others = "".join(f", {count} {fate}" for fate, count in record.fates.items() if fate is not Fate.KILLED)
     verdict = str(record.verdict) if record.verdict is Verdict.PASS else f"**{record.verdict}**"
     cells = (
         f"{verdict}{_beside(record, bundle.verification.remarks)}",
-        f"{code_span(record.id)} {markdown(_shortened(record.title))}",
+        f"{code_span(record.id)} {markdown(cut(record.title, _LONGEST))}",
         record.profile,
-        markdown(_shortened(record.device.name or record.device.type)),
+        markdown(cut(record.device.name or record.device.type, _LONGEST)),
         "skipped" if record.mutants_skipped else f"{record.fates[Fate.KILLED]} of {len(record.mutants)} killed{others}",
         signed(bundle.verification),
         number_text.duration(record.seconds),
@@ -122,7 +124,7 @@ def _against(bundle: BundleResult) -> Iterator[str]:
     if record is None:
         one = bundle.verification
         listed = "\n".join(
-            f"- {markdown(_shortened(finding_text.line(problem)))}" for problem in one.objections[:_MOST_CLAUSES]
+            f"- {markdown(cut(finding_text.line(problem), _LONGEST))}" for problem in one.objections[:_MOST_CLAUSES]
         )
         what = "is no evidence" if not one.sound else f"says {one.verdict}, and is not accepted"
         yield f"### {one.standing}: {markdown(bundle.name)}\n\n{code_span(str(bundle.path))} {what}:\n\n{listed}"
@@ -172,7 +174,7 @@ def _measured(record: Record) -> Iterator[str]:
 
 
 def _which(record: Record) -> str:
-    return f"{record.id} on {_shortened(record.device.name)}"
+    return f"{record.id} on {cut(record.device.name, _LONGEST)}"
 
 
 def _folded(title: str, content: str) -> str:
@@ -189,7 +191,7 @@ def _reproduce(record: Record) -> str:
 
 def _beside(record: Record, remarks: Iterable[Finding]) -> str:
     """Return the qualifications of a verdict in parentheses; empty if there are none."""
-    said = markdown(_shortened(", ".join(narrowed(record, remarks))))
+    said = markdown(cut(", ".join(narrowed(record, remarks)), _LONGEST))
     return f" ({said})" if said else ""
 
 
@@ -207,7 +209,7 @@ def _clause_table(clauses: Sequence[ClauseResult]) -> str:
             code_span(clause.id),
             f"**{clause.outcome}**" if clause.outcome is not Outcome.PASS else str(clause.outcome),
             markdown(number_text.value(clause.value, clause.unit)),
-            markdown(_shortened(bound_text.of(clause.bound, clause.unit))),
+            markdown(cut(bound_text.of(clause.bound, clause.unit), _LONGEST)),
             _why(clause.reason),
         )
         for clause in clauses
@@ -251,9 +253,4 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _why(reason: Reason | None) -> str:
     """Return a reason in words, and who stated what follows from no measurement."""
     by = reason_text.stated(reason)
-    return f"{markdown(_shortened(reason_text.of(reason)))}{f' _({by})_' if by else ''}"
-
-
-def _shortened(text: str) -> str:
-    """Return at most 300 characters of a text."""
-    return text if len(text) <= 300 else text[:299] + "…"
+    return f"{markdown(cut(reason_text.of(reason), _LONGEST))}{f' _({by})_' if by else ''}"

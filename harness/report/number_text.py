@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from harness.base.shortening import cut
 from harness.base.strictjson import JsonObject
 
 __all__ = ["binary", "counted", "duration", "rough", "value"]
@@ -37,7 +38,7 @@ def value(measured: Any, unit: str = "") -> str:
     text = str(measured)
     if _reads_as_another(text):
         return f'"{text}"'
-    return text if len(text) <= 60 else text[:57] + "…"
+    return cut(text, 60)
 
 
 def _size(measured: JsonObject) -> str:

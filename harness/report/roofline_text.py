@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from harness.base.shortening import cut
 from harness.base.strictjson import JsonObject
 from harness.report.columns import aligned
 
@@ -53,8 +54,7 @@ def roof_rows(document: JsonObject) -> Iterator[tuple[str, ...]]:
 def kernel_rows(kernels: Sequence[JsonObject]) -> Iterator[tuple[str, ...]]:
     """Yield name, calls, time, rate and share of the roof for each of the longest kernels."""
     for kernel in kernels[:_MOST_KERNELS]:
-        name = kernel["operator"].removeprefix("aten::") or kernel["name"]
-        name = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+        name = cut(kernel["operator"].removeprefix("aten::") or kernel["name"], _LONGEST_NAME)
         if kernel["roof"] is None:
             yield name, str(kernel["calls"]), seconds(kernel["seconds"]), "-", kernel["unplaced"]
             continue

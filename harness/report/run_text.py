@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.base import strictjson
+from harness.base.shortening import cut, first
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract.bound import RULE
 from harness.contract.clauses import ClauseResult
@@ -75,8 +76,7 @@ def plan_text(event: ClaimPlanned) -> str:
 
 def waiting_text(holders: Sequence[str]) -> str:
     """For whom a trial waits: the first two holders of the device, and how many more there are."""
-    more = f" and {len(holders) - 2} more" if len(holders) > 2 else ""
-    return f"waiting for {', '.join(holders[:2])}{more}"
+    return f"waiting for {first(holders, 2)}"
 
 
 def step_text(event: TrialStep, total: int | None) -> str:
@@ -94,8 +94,7 @@ def trial_text(event: TrialFinished) -> str:
     if event.mutant is None:
         return f"{event.judgment.outcome} in {took}"
     if event.mutant.fate is Fate.KILLED:
-        shown, more = event.mutant.failed[:3], len(event.mutant.failed) - 3
-        return f"killed in {took} by {', '.join(shown)}{f' and {more} more' if more > 0 else ''}"
+        return f"killed in {took} by {first(event.mutant.failed, 3)}"
     return f"{event.mutant.fate} in {took}"
 
 
@@ -228,9 +227,8 @@ def _unmeasured(clauses: Sequence[ClauseResult], reason: Reason | None, verbose:
             count, why_not = number_text.counted(len(names), "clause"), " for this reason" if known else ""
             yield f"  {count} not measured{why_not} (-v lists them)", colour
             continue
-        shown = ", ".join(names if verbose else names[:3])
-        more = "" if verbose or len(names) <= 3 else f" and {len(names) - 3} more"
-        yield f"  not measured: {shown}{more}{f'; {why}' if why else ''}", colour
+        shown = first(names, len(names) if verbose else 3)
+        yield f"  not measured: {shown}{f'; {why}' if why else ''}", colour
 
 
 def _why_unmeasured(reason: Reason | None) -> str:
@@ -303,7 +301,7 @@ def _case(path: Path) -> str:
         text = strictjson.dumps(strictjson.load(path)["case"])
     except (OSError, strictjson.JsonError, LookupError, TypeError) as error:
         return f"cannot be read: {error}"
-    return text if len(text) <= _LONGEST_CASE else f"{text[:_LONGEST_CASE]}…"
+    return cut(text, _LONGEST_CASE)
 
 
 def _shortest(path: Path) -> str:

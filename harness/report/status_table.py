@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+from harness.base.shortening import first
 from harness.evidence.claim_status import Cell, ClaimStatus, Status
 from harness.evidence.index import Entry, Unreadable
 from harness.evidence.survey import Gaps
@@ -166,7 +167,10 @@ def _gap_lists(gaps: Gaps) -> Iterator[tuple[str, list[str]]]:
     """Yield each gap that exists: its title and its items."""
     lists = [
         ("contracts that cannot be run", [f"{name}: {'; '.join(why)}" for name, why in gaps.refused.items()]),
-        ("named in sources without a contract", [f"{name}: {_places(at)}" for name, at in gaps.unclaimed.items()]),
+        (
+            "named in sources without a contract",
+            [f"{name}: {first(at, _MOST_PLACES)}" for name, at in gaps.unclaimed.items()],
+        ),
         ("falsifiers never run in full", list(gaps.never_full)),
         ("mutants that no run has killed", [f"{name}: {', '.join(ids)}" for name, ids in gaps.never_killed.items()]),
         (
@@ -183,11 +187,6 @@ def _gap_lists(gaps: Gaps) -> Iterator[tuple[str, list[str]]]:
 
 def _today() -> date:
     return datetime.now(UTC).date()
-
-
-def _places(at: Sequence[str]) -> str:
-    more = len(at) - _MOST_PLACES
-    return ", ".join(at[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _cell(cell: Cell, root: Path) -> dict[str, Any]:

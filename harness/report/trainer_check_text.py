@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harness.base.shortening import cut
 from harness.external.file_check import Matches, Near
 from harness.external.output_events import EventKind
 from harness.report.number_text import counted
@@ -38,15 +39,11 @@ def _summary(found: Matches) -> Iterator[str]:
         yield f"{len(found.checkpoints)} of {counted(found.checkpoint_files, 'checkpoint')}"
     if found.export_tensors is not None:
         yield f"export with {counted(found.export_tensors, 'tensor')}"
-    first = f" (first: {_cut(found.first_unmatched)})" if found.unmatched else ""
+    first = f" (first: {cut(found.first_unmatched, _LONGEST)})" if found.unmatched else ""
     yield counted(found.unmatched, "unmatched line") + first
 
 
 def _near(near: Near) -> Iterator[str]:
-    yield f"near a {near.kind.value}: {_cut(near.line)}"
+    yield f"near a {near.kind.value}: {cut(near.line, _LONGEST)}"
     yield f"  matches {near.matched}"
     yield f"  and not {near.pattern[len(near.matched) :]}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from harness.base.shortening import first
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract.bound import CLOSED, RULE
 from harness.contract.builtin import CONTRADICTION, RESOLVED, UNLIKE_FILES, builtin_clauses
@@ -129,10 +130,7 @@ def narrowed(record: Record, remarks: Iterable[Finding]) -> list[str]:
 
 def changed(record: Record) -> str:
     """Return the overridden parameters with their values; of many, the first ones."""
-    shown = [f"{name}={value}"[:80] for name, value in record.overrides.items()]
-    return ", ".join(shown[:_MOST_CHANGED]) + (
-        f" and {len(shown) - _MOST_CHANGED} more" if len(shown) > _MOST_CHANGED else ""
-    )
+    return first([f"{name}={value}"[:80] for name, value in record.overrides.items()], _MOST_CHANGED)
 
 
 def _listed(items: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from harness.base.shortening import first
 from harness.base.vocabulary import Verdict
 from harness.evidence.findings import Verification
 from harness.report import finding_text
@@ -86,6 +87,4 @@ def _of(names: Sequence[str], total: int) -> str:
     """Return the claims of a remark in brackets; empty if all bundles have it."""
     if len(names) == total:
         return ""
-    known = list(dict.fromkeys(names))
-    more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
-    return f" ({', '.join(known[:_MOST_NAMES])}{more})"
+    return f" ({first(list(dict.fromkeys(names)), _MOST_NAMES)})"

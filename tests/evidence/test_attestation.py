@@ -344,13 +344,6 @@ def test_an_attestation_copied_with_its_bundle_stays_good(attested: Path, tmp_pa
     assert known(twin, signer).signed_by == (signer.public_key.keyid,)
 
 
-@pytest.mark.parametrize(("length", "cut"), [(118, False), (119, True)])
-def test_a_long_value_of_a_forged_statement_is_cut(length: int, cut: bool) -> None:
-    """After 117 characters, if it has more than 120 with its quotation marks."""
-    value = "v" * length
-    assert attestation._short(value) == (f'"{value[:116]}…' if cut else f'"{value}"')
-
-
 def test_a_bundle_that_changes_after_it_was_verified_is_not_signed(
     bundle: Path, signer: CryptoSigner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -362,7 +362,7 @@ def _without(observation: Observation, name: str) -> Observation:
     return replace(observation, measurements=measurements)
 
 
-@pytest.mark.parametrize(("length", "shown"), [(1, 'x"'), (118, "x" * 118 + '"'), (119, "x" * 116 + "…")])
+@pytest.mark.parametrize(("length", "shown"), [(1, 'x"'), (118, "x" * 118 + '"'), (119, "x" * 118 + "…")])
 def test_a_long_value_is_cut_in_a_finding(sound: Judged, length: int, shown: str) -> None:
     """At 120 characters of its JSON."""
     record, *others = sound

@@ -42,7 +42,7 @@ def run(folder: Path, code: str) -> None:
         ("print('step 1 loss=2', flush=True); raise ValueError('no data')", ["1", "step 1", "'ValueError: no data'"]),
         ("print('step 1 loss=2'); print('no data'); exit(1)", ["1", "step 1", "'no data'"]),
         ("print('no', end=' '); print('data', end=''); exit(1)", ["1", "'no data'"]),
-        ("import sys; sys.exit('\\x1b[31m' + 'x' * 5000)", ["1", f"'{'x' * 200}…'"]),
+        ("import sys; sys.exit('\\x1b[31m' + 'x' * 5000)", ["1", f"'{'x' * 199}…'"]),
         ("exit(1)", ["1"]),
         ("import os, sys; print('oh', flush=True); os.abort()", ["SIGABRT", "'oh'"]),
     ],

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from harness.base.shortening import cut
 from harness.base.vocabulary import Fate, Outcome
 from harness.contract import Contract
 from harness.contract.bound import RULE
@@ -124,8 +125,8 @@ class Clauses:
             bound=_bound(result),
             operator=_SIGNS.get(result.bound.keyword, "") if result.bound else "",
             reason=_reason(clause, result, observation),
-            source=_cut(clause.source if clause else rule.source if rule else ""),
-            about=_cut(about),
+            source=cut(clause.source if clause else rule.source if rule else "", _LONGEST),
+            about=cut(about, _LONGEST),
             kind=_kind(clause, rule, result),
             nature=_nature(clause, rule, result),
             comparisons=comparisons if _tells(comparisons, result.outcome) else (),
@@ -195,10 +196,10 @@ def _reason(clause: SchemaClause | None, result: ClauseResult, observation: Obse
     repeats = reason is not None and reason.code is ReasonCode.VIOLATED and reason.place == result.id.partition(".")[0]
     if clause is None or not repeats:
         by = reason_text.stated(reason)
-        return f"{_cut(reason_text.of(reason))}{f' [{by}]' if by else ''}"
+        return f"{cut(reason_text.of(reason), _LONGEST)}{f' [{by}]' if by else ''}"
     values = observation.measurements.get(clause.path[0]) if observation is not None else None
     if clause.keyword == "maxItems" and isinstance(values, list):
-        return _cut(f"among them {', '.join(number_text.value(value) for value in values[:3])}")
+        return cut(f"among them {', '.join(number_text.value(value) for value in values[:3])}", _LONGEST)
     return ""
 
 
@@ -211,11 +212,7 @@ def _bound(result: ClauseResult) -> str:
     if bound.keyword in _SIZES:
         sign, thing = _SIZES[bound.keyword]
         return f"{sign} {number_text.counted(bound.limit, thing)}"
-    return _cut(bound_text.of(bound, result.unit))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return cut(bound_text.of(bound, result.unit), _LONGEST)
 
 
 @dataclass(frozen=True)

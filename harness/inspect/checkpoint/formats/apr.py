@@ -14,6 +14,7 @@ from itertools import pairwise
 from math import prod
 
 from harness.base import strictjson
+from harness.base.shortening import first
 from harness.inspect.checkpoint.bounded_file import BoundedFile, Cursor, Refused
 from harness.inspect.checkpoint.dtypes import APR_Q4, APR_Q8, BY_NAME, DType, ggml
 from harness.inspect.checkpoint.entries import Contents, Entry, refuse_overlaps
@@ -141,5 +142,4 @@ def _misplaced(entries: Sequence[Entry], index_at: int, data_at: int) -> Iterato
     crooked = [f"the {what} at {at}" for what, at in (("index", index_at), ("data", data_at)) if at % _ALIGNMENT]
     crooked += [f"{entry.name!r} at {entry.offset}" for entry in entries if entry.offset % _ALIGNMENT]
     if crooked:
-        more = f" and {len(crooked) - 3} more" if len(crooked) > 3 else ""
-        yield f"not aligned to {_ALIGNMENT} bytes: {', '.join(crooked[:3])}{more}"
+        yield f"not aligned to {_ALIGNMENT} bytes: {first(crooked, 3)}"
