@@ -52,7 +52,8 @@ def _part(text: str) -> tuple[int, int]:
 @click.option(
     "--crowded",
     is_flag=True,
-    help="Also run claims with an exclusive lease side by side: right if their profile measures no time.",
+    help="Also run claims with an exclusive lease side by side: right if their profile measures neither time nor a "
+    "device's memory.",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Try only a fair sample of N defects.")
 @click.option("--part", type=_part, default="1/1", metavar="K/N", help="Try only the K-th of N parts of the sample.")
