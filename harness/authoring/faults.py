@@ -1,4 +1,4 @@
-"""Exceptions that say why a trial ends, and who is to blame."""
+"""Exceptions that say why a trial ends, and whose fault it is."""
 
 from __future__ import annotations
 

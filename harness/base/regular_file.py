@@ -6,12 +6,13 @@ A pipe would block its reader for ever, and a device such as /dev/zero has no en
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from io import BufferedReader
 from pathlib import Path
 
-__all__ = ["CHUNK", "LARGEST", "opened", "read"]
+__all__ = ["CHUNK", "LARGEST", "opened", "read", "sha256"]
 
 CHUNK = 1 << 20
 """Bytes that are read at a time of a file that is not kept as a whole. Any number gives the same result."""
@@ -40,6 +41,12 @@ def opened(path: Path) -> BufferedReader:
         OSError: it cannot be read, or is not a regular file.
     """
     return open(path, "rb", opener=_regular)
+
+
+def sha256(path: Path) -> str:
+    """Return the digest of a file of any size. Raises OSError as `opened` does."""
+    with opened(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _regular(path: str, flags: int) -> int:

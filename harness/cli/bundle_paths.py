@@ -9,8 +9,10 @@ from pathlib import Path
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.evidence.verification import find_bundles, no_folder
+from harness.evidence.findings import Verification
+from harness.evidence.verification import Against, find_bundles, no_folder, verify_all
 from harness.report.columns import tell
+from harness.report.progress_line import progress_line
 
 __all__ = ["BundlePaths", "evidence_option"]
 
@@ -46,6 +48,15 @@ class BundlePaths:
             tuple(path for path in paths if path not in found),
             tuple(path for path, some in found.items() if not some),
         )
+
+    def verified(self, asked: Against) -> list[Verification]:
+        """Verify the bundles, and show how many are done."""
+        verifications: list[Verification] = []
+        with progress_line("verifying bundles") as watch:
+            for one in verify_all(self.bundles, against=asked):
+                verifications.append(one)
+                watch(len(verifications), len(self.bundles))
+        return verifications
 
     def tell(self, doing: str) -> None:
         """Print on standard error which paths have no bundle.

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
-from harness.cli.parameter_options import checked_device, overrides
+from harness.cli.parameter_options import device_option, overrides
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.evidence.seal import ClaimResult
@@ -37,7 +37,7 @@ __all__ = ["command"]
     show_default=True,
     help="auto takes full if this machine meets its requirements, else reduced.",
 )
-@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N]", help="What to run on.")
+@device_option
 @click.option("-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter in every run.")
 @click.option("--no-mutants", is_flag=True, help="Run only the subject, which takes less time.")
 @click.option(
@@ -74,7 +74,7 @@ def command(
     contracts = list({name: project.contract(name) for name in ids}.values())
     request = RunRequest(
         profile=profile,
-        device=checked_device(device),
+        device=device,
         parameters=overrides(parameters, contracts),
         mutants=not no_mutants,
         jobs=jobs,
@@ -141,13 +141,17 @@ def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
     margins = calibration_results.margins(contract, results)
     if margins:
         rows = [
-            (one.trial, one.clause, f"{one.smallest:.3g}", f"{one.largest:.3g}", _recorded(one.recorded))
+            (
+                one.trial,
+                one.clause,
+                *("" if it is None else f"{it:.3g}" for it in (one.smallest, one.largest, one.recorded)),
+            )
             for one in margins
         ]
         _echo(aligned([("trial", "clause", "smallest ratio", "largest", "recorded"), *rows], width))
     spreads = calibration_results.spreads(results)
     if spreads:
-        numbers = [(one.measurement, *map(_six_digits, (one.least, one.mean, one.most))) for one in spreads]
+        numbers = [(one.measurement, *(f"{it:.6g}" for it in (one.least, one.mean, one.most))) for one in spreads]
         _echo(aligned([("the subject measured", "least", "mean", "most"), *numbers], width))
 
 
@@ -170,11 +174,3 @@ def _echo(lines: Iterable[str]) -> None:
 
 def _share(part: int, runs: int) -> str:
     return f"{part} of {runs} ({part / runs:.1%})" if runs else "not run"
-
-
-def _recorded(ratio: float | None) -> str:
-    return "" if ratio is None else f"{ratio:.3g}"
-
-
-def _six_digits(number: float) -> str:
-    return f"{number:.6g}"

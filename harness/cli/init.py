@@ -33,7 +33,11 @@ def command(folder: Path) -> ExitStatus:
     pyproject = root / "pyproject.toml"
     table = render("pyproject.toml.template", pythonpath=json.dumps([".", "src"] if (root / "src").is_dir() else ["."]))
     contents = {
-        **{root / "contracts" / "schema" / path.name: path.read_text("utf-8") for path in _schemas()},
+        # Copies for editors. The harness reads its own.
+        **{
+            root / "contracts" / "schema" / path.name: path.read_text("utf-8")
+            for path in sorted(schema_folder().glob("*.schema.json"))
+        },
         root / "falsifiers" / "__init__.py": render("falsifiers.py.template"),
         root / "evidence" / ".gitignore": render("evidence.gitignore.template"),
     }
@@ -46,7 +50,7 @@ def command(folder: Path) -> ExitStatus:
     lines = render("gitattributes.template")
     if not attributes.exists():
         contents[attributes] = lines
-    elif not _has_line(attributes, _BUNDLES):
+    elif not any(line.split()[:1] == [_BUNDLES] for line in _text(attributes).splitlines()):
         additions[attributes] = _appended(_text(attributes), lines)
     try:
         write_all(contents, additions)
@@ -60,11 +64,6 @@ def command(folder: Path) -> ExitStatus:
     tell("")
     tell("Now make a claim: harness new F-FAMILY-CLAIM-001")
     return ExitStatus.PASS
-
-
-def _schemas() -> list[Path]:
-    """Return the schemas of our formats. A project has copies for its editors; the harness reads its own."""
-    return sorted(schema_folder().glob("*.schema.json"))
 
 
 def _addition(pyproject: Path, table: str) -> str:
@@ -88,11 +87,6 @@ def _addition(pyproject: Path, table: str) -> str:
             f"{pyproject} defines `tool` in a way that allows no further table; write it as [tool]"
         )
     return addition
-
-
-def _has_line(attributes: Path, pattern: str) -> bool:
-    """Whether a .gitattributes has a line for a pattern."""
-    return any(line.split()[:1] == [pattern] for line in _text(attributes).splitlines())
 
 
 def _text(path: Path) -> str:

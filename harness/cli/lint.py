@@ -42,8 +42,10 @@ def command(paths: tuple[Path, ...], as_json: bool) -> ExitStatus:
     needs more time or memory than lint spends on one: it is undecided then.
     """
     project = Project.find()
-    files = [file for path in paths for file in _files(project, path)] if paths else project.files()
-    reports = list(_reports(project, list(dict.fromkeys(_absolute(file) for file in files))))
+    within = [project.files(path) if path.is_dir() else [path] for path in paths] if paths else [project.files()]
+    # A file itself can be a link, also one to itself.
+    files = dict.fromkeys(file.parent.resolve() / file.name for some in within for file in some)
+    reports = list(_reports(project, list(files)))
     if as_json:
         tell_json({"format": 1, "contracts": reports})
     else:
@@ -54,15 +56,6 @@ def command(paths: tuple[Path, ...], as_json: bool) -> ExitStatus:
         return ExitStatus.REFUSED
     decided = reports and not any(report["state"] == "undecided" for report in reports)
     return ExitStatus.PASS if decided else ExitStatus.NOT_MEASURED
-
-
-def _absolute(file: Path) -> Path:
-    """The path of a file as reports name it. The file itself can be a link, also one to itself."""
-    return file.parent.resolve() / file.name
-
-
-def _files(project: Project, path: Path) -> list[Path]:
-    return project.files(path) if path.is_dir() else [path]
 
 
 def _reports(project: Project, files: list[Path]) -> Iterator[dict[str, Any]]:
@@ -90,7 +83,7 @@ def _linted(project: Project, contracts: list[Contract]) -> Iterator[dict[str, A
     with tempfile.TemporaryDirectory(prefix="harness-lint-") as folder:
         works = [partial(work, contract) for contract in contracts]
         for contract, answer in zip(contracts, isolated_all(works, LIMITS, os.cpu_count() or 1), strict=True):
-            findings = _stopped(answer) if isinstance(answer, Stopped) else json.loads(answer)
+            findings = [asdict(undecided(f"its check {answer}"))] if isinstance(answer, Stopped) else json.loads(answer)
             findings = [one for one in findings if not _is_ignored(project, contract, one)]
             severities = {finding["severity"] for finding in findings}
             if Severity.ERROR in severities:
@@ -105,10 +98,6 @@ def _linted(project: Project, contracts: list[Contract]) -> Iterator[dict[str, A
 def _is_ignored(project: Project, contract: Contract, finding: dict[str, Any]) -> bool:
     claims = project.ignored.get(finding["rule"], ())
     return finding["severity"] == "warning" and any(fnmatchcase(contract.id, claim) for claim in claims)
-
-
-def _stopped(answer: Stopped) -> list[dict[str, Any]]:
-    return [asdict(undecided(f"its check {answer}"))]
 
 
 def _refusal(problem: Problem) -> dict[str, Any]:

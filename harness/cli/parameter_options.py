@@ -14,7 +14,7 @@ from harness.contract import Contract
 from harness.report import bound_text
 from harness.running.request import DEVICES
 
-__all__ = ["allowed", "checked_device", "overrides"]
+__all__ = ["allowed", "device_option", "overrides"]
 
 
 def overrides(texts: Iterable[str], contracts: Iterable[Contract]) -> dict[str, Any]:
@@ -40,14 +40,24 @@ def overrides(texts: Iterable[str], contracts: Iterable[Contract]) -> dict[str, 
     return found
 
 
-def checked_device(text: str) -> str:
-    """Return the value of --device. Raise BadParameter if it names no device."""
+def _device(context: click.Context, option: click.Parameter, text: str) -> str:
     if DEVICES.fullmatch(text):
         return text
     wanted = text.lower()
     near = "cuda" if wanted == "gpu" else wanted if wanted != text else ""
     hint = f"; did you mean {near}?" if near in ("auto", "cpu") or near.startswith("cuda") else ""
     raise click.BadParameter(f"{text!r} is not auto, cpu, cuda or cuda:N{hint}", param_hint="--device")
+
+
+device_option = click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    metavar="auto|cpu|cuda[:N]",
+    callback=_device,
+    help="What to run on.",
+)
+"""Of commands that run trials."""
 
 
 def allowed(contract: Contract, name: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -13,7 +12,7 @@ import click
 from harness.base import regular_file, strictjson
 from harness.base.vocabulary import ExitStatus
 from harness.cli.duration import duration
-from harness.cli.parameter_options import checked_device, overrides
+from harness.cli.parameter_options import device_option, overrides
 from harness.contract.project import Project
 from harness.machine.host import probe
 from harness.machine.paths import made_cache_folder
@@ -43,7 +42,7 @@ def _part(text: str) -> tuple[int, int]:
     show_default=True,
     help="How big the work of each trial is.",
 )
-@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N]", help="What to run on.")
+@device_option
 @click.option("-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter in every trial.")
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the trials, and of the sample."
@@ -89,13 +88,13 @@ def command(
     A survivor shows what the falsifiers cannot see. Make one see it, and keep the defect as a mutant; or write it with
     a reason into ID.equivalent.json next to the contract.
 
-    What was found is kept in the cache folder. The same command goes on where it ended, until a source changes.
+    What was found is kept in the cache folder. The same command continues where it ended, until a source changes.
 
     Exit status: 0 if no defect survived, 1 if one did, 3 if none was killed and none survived.
     """
     project = Project.find()
     contracts = list({name: project.contract(name) for name in ids}.values())
-    device, changed = checked_device(device), overrides(parameters, contracts)
+    changed = overrides(parameters, contracts)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     until = time.monotonic() + budget
@@ -119,7 +118,8 @@ def _reported(planting: Planting, seed: int, is_listing: bool, json_file: str | 
         with click.open_file(json_file, "w", encoding="utf-8") as file:
             file.write(written(as_json(summary, seed)))
     if json_file != "-":
-        _echo(listing(planting) if is_listing else planting_lines(summary, terminal_width()))
+        for line in listing(planting) if is_listing else planting_lines(summary, terminal_width()):
+            tell(line)
     if planting.interrupted:
         return ExitStatus.INTERRUPTED
     if is_listing:
@@ -128,8 +128,3 @@ def _reported(planting: Planting, seed: int, is_listing: bool, json_file: str | 
     if total.survived:
         return ExitStatus.FAIL
     return ExitStatus.PASS if total.killed else ExitStatus.NOT_MEASURED
-
-
-def _echo(lines: Iterable[str]) -> None:
-    for line in lines:
-        tell(line)

@@ -9,7 +9,7 @@ import click
 
 from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus, Outcome
-from harness.cli.parameter_options import checked_device
+from harness.cli.parameter_options import device_option
 from harness.cli.subject import checked_subject
 from harness.contract.clauses import ClauseResult
 from harness.contract.project import Project
@@ -29,7 +29,7 @@ __all__ = ["command"]
 @click.option("--mutant", metavar="ID", help="The counterexample that killed this mutant, against that mutant.")
 @click.option("--subject", metavar="MODULE:NAME", help="Against this subject of the project instead.")
 @click.option("--profile", type=click.Choice(["full", "reduced"]), help="Another profile than the bundle's.")
-@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N]", help="What to run on.")
+@device_option
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(
     bundle: Path, mutant: str | None, subject: str | None, profile: str | None, device: str, as_json: bool
@@ -42,9 +42,7 @@ def command(
     counterexample, or if the claim changed too much; 3 if the case cannot run here; 130 if interrupted.
     """
     project = Project.find()
-    request = RunRequest(
-        profile=profile or "auto", device=checked_device(device), subject=checked_subject(subject, project)
-    )
+    request = RunRequest(profile=profile or "auto", device=device, subject=checked_subject(subject, project))
     try:
         sealed = open_bundle(bundle, mutant)
         found = replay(sealed, project, probe(project.root), request, _waiting)

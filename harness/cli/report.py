@@ -14,7 +14,7 @@ from harness.cli.bundle_paths import BundlePaths
 from harness.cli.key_options import against, trusted_key_option
 from harness.contract.project import Project
 from harness.evidence.findings import Verification
-from harness.evidence.verification import Against, verify_all
+from harness.evidence.verification import Against
 from harness.report.atomic_file import write_file
 from harness.report.bundle_results import BundleResult, bundle_results
 from harness.report.columns import tell
@@ -68,11 +68,7 @@ def command(
     asked = against(trusted_keys, project)
     if html is not None:
         _prepare(html)
-    verifications = []
-    with progress_line("verifying bundles") as watch:
-        for done, one in enumerate(verify_all(found.bundles, against=asked), 1):
-            verifications.append(one)
-            watch(done, len(found.bundles))
+    verifications = found.verified(asked)
     if html is not None:
         _html(verifications, html, asked, project, err=Path("-") in targets.values())
     if targets or summary:

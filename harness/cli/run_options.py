@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.base.vocabulary import Verdict
-from harness.cli.parameter_options import checked_device
+from harness.cli.parameter_options import device_option
 from harness.cli.subject import choose
 from harness.contract import Contract
 from harness.contract.project import Project, ProjectError
@@ -41,7 +41,7 @@ OPTIONS = (
     click.option(
         "--require-gpu", is_flag=True, help="Refuse the run if no GPU works on this machine, with the driver's reason."
     ),
-    click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N]", help="What to run on."),
+    device_option,
     click.option("--gpus", metavar="N[,N]…", help="Use these GPUs of the machine, by NVML's indices; by default, all."),
     click.option(
         "--subject",
@@ -184,7 +184,7 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
     request = RunRequest(
         contracts=contracts,
         profile=given.profile,
-        device=checked_device(given.device),
+        device=given.device,
         subject=chosen.subject,
         external=chosen.external,
         parameters=chosen.parameters,

@@ -80,8 +80,9 @@ def choose(text: str | None, settings: Sequence[str], contracts: Sequence[Contra
     external = External(
         Kind(kind), mine["trainer"], mine, _sources(trainer, path, project), trainer.seconds, trainer.admits
     )
+    _refuse_others(contracts, external, project)
     for contract in contracts:
-        _check(external, trainer, contract, changed, project)
+        _check(external, trainer, contract, changed)
     return Chosen(None, external, changed)
 
 
@@ -134,9 +135,7 @@ def _in_process(entry_point: str, settings: Sequence[str], contracts: Sequence[C
     external = External(
         Kind.HF, entry_point, mine, {project.name_of(path): hashlib.sha256(regular_file.read(path)).hexdigest()}
     )
-    for contract in contracts:
-        if not _takes(contract, external, project):
-            raise _refused(_no_adapter(contract, external, project))
+    _refuse_others(contracts, external, project)
     return Chosen(None, external, changed)
 
 
@@ -151,11 +150,9 @@ def _judged_file(file: str, settings: Sequence[str], contracts: Sequence[Contrac
     if not 0 < len(files) <= _MOST_FILES:
         raise _refused(f"{path} has {len(files)} files, and 1 to {_MOST_FILES} can be named; name a smaller folder")
     name = path.relative_to(project.root).as_posix()
-    digests = {one.relative_to(project.root).as_posix(): _sha256(one) for one in files}
+    digests = {one.relative_to(project.root).as_posix(): regular_file.sha256(one) for one in files}
     external = External(Kind.FILE, name, {"trainer": name}, digests)
-    for contract in contracts:
-        if not _takes(contract, external, project):
-            raise _refused(_no_adapter(contract, external, project))
+    _refuse_others(contracts, external, project)
     return Chosen(None, external, overrides(settings, contracts))
 
 
@@ -164,11 +161,6 @@ def _shown(folder: Path) -> Iterable[Path]:
     for one in folder.rglob("*"):
         if not any(part.startswith(".") or part == "__pycache__" for part in one.relative_to(folder).parts):
             yield one
-
-
-def _sha256(path: Path) -> str:
-    with regular_file.opened(path) as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _split(
@@ -237,14 +229,12 @@ def _sources(trainer: Trainer, path: Path, project: Project) -> dict[str, str]:
     for file in files:
         if not file.resolve().is_relative_to(root):
             raise _refused(f"{path}: /sources: {file} is outside the project; copy it there")
-        digests[file.relative_to(root).as_posix()] = _sha256(file)
+        digests[file.relative_to(root).as_posix()] = regular_file.sha256(file)
     return digests
 
 
-def _check(external: External, trainer: Trainer, contract: Contract, changed: dict[str, Any], project: Project) -> None:
-    """Refuse a claim without an adapter for the subject, and a command with parameters that have no value."""
-    if not _takes(contract, external, project):
-        raise _refused(_no_adapter(contract, external, project))
+def _check(external: External, trainer: Trainer, contract: Contract, changed: dict[str, Any]) -> None:
+    """Refuse a command with parameters that have no value."""
     for profile in contract.profiles.values():
         known = {**profile.parameters, **changed, **external.parameters}
         if why := unknown(trainer, set(known)):
@@ -256,6 +246,13 @@ def _check(external: External, trainer: Trainer, contract: Contract, changed: di
         if missing:
             options = " ".join(f"-P {name}=…" for name in missing)
             raise _refused(f"{trainer.name} needs a value for {' and '.join(missing)}: {options}", "-P")
+
+
+def _refuse_others(contracts: Iterable[Contract], external: External, project: Project) -> None:
+    """Refuse claims without an adapter for the subject."""
+    for contract in contracts:
+        if not _takes(contract, external, project):
+            raise _refused(_no_adapter(contract, external, project))
 
 
 def _takes(contract: Contract, external: External, project: Project) -> bool:

@@ -13,11 +13,9 @@ from harness.cli.bundle_paths import BundlePaths
 from harness.cli.key_options import against, trusted_key_option
 from harness.contract.project import Project
 from harness.evidence.findings import NOT_ACCEPTED, Code, Severity, Verification
-from harness.evidence.verification import verify_all
 from harness.report import finding_text
 from harness.report.columns import tell, tell_json
 from harness.report.number_text import counted
-from harness.report.progress_line import progress_line
 from harness.report.verdict_text import bundle_totals
 from harness.report.verified_text import verified_lines
 
@@ -64,11 +62,7 @@ def command(
         needs = min(asked.refused & _PROJECT)
         raise click.BadParameter(f"{needs} needs a project to ask; run it in one", param_hint="--fail-on")
     found = BundlePaths.find(paths)
-    verifications = []
-    with progress_line("verifying bundles") as watch:
-        for one in verify_all(found.bundles, against=asked):
-            verifications.append(one)
-            watch(len(verifications), len(found.bundles))
+    verifications = found.verified(asked)
     if as_json:
         _print_json(verifications, found)
     else:

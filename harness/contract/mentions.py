@@ -20,23 +20,21 @@ __all__ = ["mentions"]
 
 _LARGEST = 1 << 20
 """Bytes. A larger file is not written by hand."""
+_GIT_SECONDS = 30.0
 
 
-def mentions(project: Project, *, seconds: float = 30.0) -> dict[str, list[str]]:
+def mentions(project: Project) -> dict[str, list[str]]:
     """The ids of claims in the project's files, sorted, each with its places as FILE:LINE.
 
     The search covers the files that git does not ignore, or all files without git, except the evidence and the copies
     of the harness's schemas.
     `[tool.harness.mentions]` of pyproject.toml sets the form of an id and the exclusions.
-
-    Args:
-        seconds: Time limit for git.
     """
     words = rb"(?<![A-Za-z0-9_-])(?:%b)(?![A-Za-z0-9_-])" % project.mentions.pattern.encode()
     pattern = re.compile(words, re.MULTILINE)
     memory = FileMemory("mentions", project.root, repr(words))
     found: dict[str, list[str]] = {}
-    for name in sorted(_files(project, seconds)):
+    for name in sorted(_files(project)):
         if _is_excluded(name, project):
             continue
         for identifier, number in memory.of(f"{project.root}/{name}", lambda file: _ids(file, pattern)):
@@ -45,12 +43,12 @@ def mentions(project: Project, *, seconds: float = 30.0) -> dict[str, list[str]]
     return {identifier: found[identifier] for identifier in sorted(found) if not _is_excluded(identifier, project)}
 
 
-def _files(project: Project, seconds: float) -> Iterator[str]:
+def _files(project: Project) -> Iterator[str]:
     """The names of the files to search, relative to the project's root."""
     left_out = {project.evidence, project.schemas, *_cache(project)}
     listing = ["git", "-C", str(project.root), "ls-files", "--cached", "--others", "--exclude-standard", "--", "."]
     excluded = (f":(exclude){folder.relative_to(project.root).as_posix()}" for folder in sorted(left_out))
-    answer = timebox.run([*listing, *excluded], seconds)
+    answer = timebox.run([*listing, *excluded], _GIT_SECONDS)
     if answer.value is not None:
         # Git quotes a name that is not plain text. Such a file is not written by hand.
         yield from (name for name in set(answer.value.splitlines()) if not name.startswith('"'))

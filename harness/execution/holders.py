@@ -1,4 +1,4 @@
-"""The holders of a lease: small JSON files beside the lock, for messages. Only the lock decides who may run."""
+"""The holders of a lease: small JSON files beside the lock, for messages. The lock alone decides what may run."""
 
 from __future__ import annotations
 

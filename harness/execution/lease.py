@@ -63,7 +63,7 @@ class LeaseUnavailable(TimeoutError):
 
 
 class WaitInterrupted(KeyboardInterrupt):
-    """The wait was interrupted. `holders` says in words who had the device."""
+    """The wait was interrupted. `holders` has the holders of the device, in words."""
 
     def __init__(self, holders: str) -> None:
         super().__init__(f"interrupted while waiting for {holders}")

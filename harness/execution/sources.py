@@ -7,7 +7,6 @@ that only a library or another process opens are not recorded.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from contextlib import suppress
@@ -77,8 +76,8 @@ class Sources:
         for file in sorted(files):
             name = self._name(file)
             if name not in self._told:
-                with suppress(OSError), regular_file.opened(file) as content:
-                    found[name] = hashlib.file_digest(content, "sha256").hexdigest()
+                with suppress(OSError):
+                    found[name] = regular_file.sha256(file)
         self._told |= set(found)
         return found
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.authoring.faults import NotMeasured
 from harness.base import regular_file
 from harness.base.strictjson import JsonObject
-from harness.external.output_events import LogReader
+from harness.external.output_events import Event, LogReader
 from harness.external.output_summary import Telling
 from harness.external.trainer_file import Trainer
 
-__all__ = ["checkpoint_files", "checkpoints", "digest", "logs", "read_logs"]
+__all__ = ["checkpoint_files", "checkpoints", "digest", "events_of", "logs", "read_logs"]
 
-_CHUNK = 1 << 20
 _MOST_FILES = 100_000
 
 
@@ -66,8 +64,7 @@ def digest(path: Path) -> str:
         NotMeasured: the file cannot be read.
     """
     try:
-        with regular_file.opened(path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return regular_file.sha256(path)
     except OSError as error:
         raise NotMeasured(f"{path} cannot be read: {error.strerror}") from error
 
@@ -79,12 +76,20 @@ def read_logs(trainer: Trainer, files: Sequence[Path], telling: Telling) -> None
         NotMeasured: a log cannot be read.
     """
     for path in files:
-        reader = LogReader(trainer.lines)
-        try:
-            with regular_file.opened(path) as file:
-                while chunk := file.read(_CHUNK):
-                    for event in reader.feed(chunk):
-                        telling.hear(event)
-        except OSError as error:
-            raise NotMeasured(f"{path} cannot be read: {error.strerror}") from error
+        for event in events_of(path, LogReader(trainer.lines)):
+            telling.hear(event)
     telling.end()
+
+
+def events_of(path: Path, reader: LogReader) -> Iterator[Event]:
+    """Yield the events of the complete lines of a log.
+
+    Raises:
+        NotMeasured: the log cannot be read.
+    """
+    try:
+        with regular_file.opened(path) as file:
+            while chunk := file.read(regular_file.CHUNK):
+                yield from reader.feed(chunk)
+    except OSError as error:
+        raise NotMeasured(f"{path} cannot be read: {error.strerror}") from error

@@ -6,14 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from harness.authoring.faults import NotMeasured
-from harness.base import regular_file
 from harness.external import directory
 from harness.external.linear_regex import PatternRefused, compiled
-from harness.external.output_events import Event, EventKind, LineRule, LogReader
+from harness.external.output_events import EventKind, LineRule, LogReader
 from harness.external.output_summary import Telling
 from harness.external.trainer_file import Trainer
 
@@ -22,7 +21,6 @@ __all__ = ["Matches", "Near", "check_log", "check_run"]
 _NEAR = 0.3
 """Share of a pattern from which on a line nearly matches it."""
 _WORD = re.compile(r"[A-Za-z]{2}")
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -83,13 +81,9 @@ def check_log(trainer: Trainer, files: Sequence[Path]) -> Matches:
     unmatched: list[str] = []
     for path in files:
         reader = LogReader(trainer.lines)
-        try:
-            with regular_file.opened(path) as file:
-                while chunk := file.read(_CHUNK):
-                    _hear(found, reader.feed(chunk))
-                _hear(found, reader.end())
-        except OSError as error:
-            raise NotMeasured(f"{path} cannot be read: {error.strerror}") from error
+        for event in chain(directory.events_of(path, reader), reader.end()):
+            found.events[event.kind] += 1
+            found.telling.hear(event)
         found.unmatched += reader.unmatched
         unmatched += reader.first_unmatched
     found.telling.end()
@@ -116,13 +110,6 @@ def check_run(trainer: Trainer, folder: Path, values: Mapping[str, Any]) -> Matc
         found.export = Path(trainer.filled(trainer.files.export, given))
         found.export_tensors, found.export_problem = _tensors(found.export, trainer.files.export_prefix)
     return found
-
-
-def _hear(found: Matches, events: Any) -> None:
-    event: Event
-    for event in events:
-        found.events[event.kind] += 1
-        found.telling.hear(event)
 
 
 def _tensors(path: Path, prefix: str) -> tuple[int | None, str]:

@@ -1,4 +1,4 @@
-"""From judgments to a verdict: what became of each mutant, and whether the subject's PASS means anything."""
+"""From judgments to a verdict: the fate of each mutant, and whether the subject's PASS means anything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ClaimVerdict", "MutantOutcome", "claim_verdict", "fate_of", "interru
 
 @dataclass(frozen=True)
 class MutantOutcome:
-    """What became of one mutant, and why."""
+    """The fate of one mutant, and its reason."""
 
     id: str
     fate: Fate

@@ -67,9 +67,9 @@ def commit(root: Path, *, outputs: Sequence[str] = ("evidence",), seconds: float
     return Commit(oid, dirty)
 
 
-def is_untracked(path: Path, seconds: float = 10.0) -> bool:
+def is_untracked(path: Path) -> bool:
     """Whether a file lies in a git checkout that neither tracks nor ignores it; False if git cannot tell."""
-    answer = _status(path.parent, ["--", f":(literal){path.name}"], seconds)
+    answer = _status(path.parent, ["--", f":(literal){path.name}"], 10.0)
     return answer.value is not None and answer.value.startswith("? ")
 
 

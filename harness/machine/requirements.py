@@ -80,9 +80,7 @@ def shortfalls(requires: Requirements, host: Host) -> list[str]:
     """Every reason why this host cannot meet these requirements; empty where it can.
 
     Args:
-        requires: of a profile or a mutant: device ("cuda" or "any"), memory_gib (of the GPU for cuda, else of the
-            system), compute_capability (at least), gpus (how many that meet the rest), modules, disk_gib, vulkan
-            ("gpu" or "any" adapter; a machine is asked for its adapters when first one is required).
+        requires: of a profile or a mutant. The machine is asked for its Vulkan adapters when first one is required.
         host: what `harness.machine.host.probe` found.
     """
     try:

@@ -199,9 +199,9 @@ def vulkan(seconds: float = 10.0) -> tuple[Tool, ...]:
     return (Tool("vulkan", reason="; ".join(reasons)),)
 
 
-def vulkan_gpu(seconds: float = 10.0) -> str | None:
+def vulkan_gpu() -> str | None:
     """Return the uuid of the GPU that Vulkan lists first, as NVML writes it; None if vulkaninfo does not tell it."""
-    answer = timebox.run(["vulkaninfo", "--summary"], seconds) if shutil.which("vulkaninfo") else None
+    answer = timebox.run(["vulkaninfo", "--summary"], 10.0) if shutil.which("vulkaninfo") else None
     adapters = _summary_adapters(answer.value or "") if answer else ()
     uuids = [str(one.details["uuid"]) for one in adapters if "uuid" in one.details and one.details["type"] != "CPU"]
     return f"GPU-{uuids[0]}" if uuids else None

@@ -1,4 +1,4 @@
-"""What the probe predicts for a step: peaks, who holds the memory then, and where."""
+"""A predicted step: its peaks, and the owners and the place of the memory at the peak."""
 
 from __future__ import annotations
 

@@ -251,6 +251,6 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _why(reason: Reason | None) -> str:
-    """Return a reason in words, and who stated what follows from no measurement."""
+    """Return a reason in words, with the source of words that follow from no measurement."""
     by = reason_text.stated(reason)
     return f"{markdown(cut(reason_text.of(reason), _LONGEST))}{f' _({by})_' if by else ''}"

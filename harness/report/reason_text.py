@@ -17,12 +17,12 @@ def of(reason: Reason | None) -> str:
 
 
 def marked(reason: Reason | None) -> str:
-    """Return a reason in words, and in brackets who stated what `harness verify` cannot derive; empty for None."""
+    """Return a reason in words, with the source of words that `harness verify` cannot derive in brackets."""
     return " ".join(filter(None, (of(reason), f"[{stated(reason)}]" if stated(reason) else "")))
 
 
 def stated(reason: Reason | None) -> str:
-    """Return who stated the words of a reason that follow from no measurement; empty if there are no such words."""
+    """Return the source of words that follow from no measurement, such as the run; empty without such words."""
     root = None if reason is None else reason.root
     return "" if root is None or not root.text else _STATED.get(root.code, "")
 

@@ -75,7 +75,7 @@ def plan_text(event: ClaimPlanned) -> str:
 
 
 def waiting_text(holders: Sequence[str]) -> str:
-    """For whom a trial waits: the first two holders of the device, and how many more there are."""
+    """Return the first two holders of the device that a trial waits for, and how many more there are."""
     return f"waiting for {first(holders, 2)}"
 
 

@@ -14,7 +14,7 @@ _GIB = 1024.0**3
 
 
 def probe_page(document: JsonObject) -> str:
-    """Return the page: the cases, and for each the memory over time, its peak, and who holds it."""
+    """Return the page: the cases, and for each the memory over time, its peak, and what holds it."""
     cases = [
         {
             "title": parameters(case["parameters"]) or document["target"],

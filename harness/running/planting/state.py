@@ -1,4 +1,4 @@
-"""What planting has found so far, a line of JSON per defect, so that an interrupted run goes on where it ended.
+"""What planting has found so far, a line of JSON per defect, so that an interrupted run continues where it ended.
 
 The file is named by a digest of everything that decides a fate: contract, sources, harness, profile, device and seed.
 """
