@@ -65,6 +65,7 @@ def falsify_growth(trial: Trial[Tables]) -> None:
         watch.model.train(early)
         watch.compare(early, rows.detach())
         watch.train(keys[BUCKET // 4 :])
+        watch.train(early)
         slopes = torch.randint(-256, 257, rows.shape, generator=torch.Generator().manual_seed(trial.seed)) / 256.0
         with watch.fault():
             (rows * slopes.to(watch.device)).sum().backward()

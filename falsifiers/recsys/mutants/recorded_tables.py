@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import torch
 from torch import Tensor
 
 from falsifiers.recsys.reference.dynamic_table import Batch
 from falsifiers.recsys.reference.recorded_table import Record, RecordedTable
 from falsifiers.recsys.reference.tables import TritonTables
 
-__all__ = ["BatchRecorded", "KeysOverwritten", "KeysRecorded", "ScoreRecorded"]
+__all__ = ["BatchRecorded", "CacheNotRecorded", "KeysOverwritten", "KeysRecorded", "ScoreRecorded"]
 
 
 class BatchRecorded(TritonTables):
@@ -23,6 +26,23 @@ class BatchRecorded(TritonTables):
             """Keep the first number."""
             self.first = batch if self.index.batch == 1 else self.first
             super().note(self.first, score)
+
+
+class CacheNotRecorded(TritonTables):
+    """A record has the rows of the host's memory, though newer ones are on the device."""
+
+    class kind(RecordedTable):  # noqa: N801
+        """Forgets its cache when it records."""
+
+        def touch(self, keys: Tensor, score: int | None = None, weights: Tensor | None = None) -> Batch:
+            """Look up without it, once the table has its most buckets."""
+            cache = self.cache
+            self.cache = None if self.index.buckets == self.recipe.most_buckets else cache
+            batch = super().touch(keys, score, weights)
+            if cache is not None and self.cache is None:
+                batch = replace(batch, places=torch.where(batch.places < 0, -1, -2 - batch.places))
+            self.cache = cache
+            return batch
 
 
 class ScoreRecorded(TritonTables):
