@@ -48,8 +48,10 @@ def _question(trial: Trial[MaybeCompiled], number: int, ignored: float) -> Quest
     weight = torch.randn(vocabulary, width, generator=generator) / width**0.5  # logits vary by about 1
     targets = torch.randint(vocabulary, (rows,), generator=generator)
     targets[: round(ignored * rows)] = IGNORED
-    inputs = (one.to(trial.device) for one in (hidden, weight, targets))
-    return Question(*inputs, IGNORED, 0.0, 0.0, 0.0, "sum" if ignored == 1.0 else "mean", True, torch.tensor(1.0))
+    hidden, weight, targets, one = (one.to(trial.device) for one in (hidden, weight, targets, torch.tensor(1.0)))
+    return Question(
+        hidden, weight, targets, IGNORED, 0.0, 0.0, 0.0, "sum" if ignored == 1.0 else "mean", True, upstream=one
+    )
 
 
 def _answer(loss: object, asked: Question) -> tuple[float, tuple[Tensor, Tensor]]:
