@@ -1,4 +1,4 @@
-"""What came of planted defects, as lines for a terminal: a table an operator, then the survivors with their patches."""
+"""The fates of planted defects, as lines for a terminal: tables by operator and file, then the survivors."""
 
 from __future__ import annotations
 
@@ -19,14 +19,11 @@ def planting_lines(summary: Summary, width: int | None) -> Iterator[str]:
     tables = (("operator", list(summary.operators())), ("file", list(summary.files())))
     for head, rows in tables if summary.planting.planted else ():
         yield from aligned(_without_zeros([(head, *_HEAD), *map(_cells, [*rows, summary.total])]), width)
-    for one in summary.of(DefectFate.SURVIVED):
-        yield ""
-        yield f"survived: {one.defect.id}"
-        yield from _details(one)
-    for one in summary.of(DefectFate.NOT_MEASURED):
-        yield ""
-        yield f"not measured: {one.defect.id}"
-        yield from _details(one)
+    for fate, word in ((DefectFate.SURVIVED, "survived"), (DefectFate.NOT_MEASURED, "not measured")):
+        for one in summary.of(fate):
+            yield ""
+            yield f"{word}: {one.defect.id}"
+            yield from _details(one)
     yield ""
     yield from _remarks(summary.planting)
     if untried := summary.total.untried:

@@ -1,4 +1,4 @@
-"""What came of planted defects: a row an operator, a row a file, and one JSON document."""
+"""The fates of planted defects: a row for each operator and each file, and one JSON document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Row:
-    """How many defects of an operator, in a file, or in all, came to what."""
+    """The numbers of defects by fate: of an operator, in a file, or in all."""
 
     name: str
     killed: int
