@@ -135,8 +135,8 @@ def falsify_growth(trial: Trial[Tables]) -> None:
     _run(
         trial,
         [
-            lambda: grown(scoring="lfu", optimizer="adam"),
-            lambda: grown(scoring="step", optimizer="adagrad", cached_buckets=1),
+            lambda: grown(scoring="step", optimizer="adam"),
+            lambda: grown(scoring="lfu", optimizer="adagrad", cached_buckets=1),
         ],
         {
             "wrong_capacities": "capacities", "wrong_sizes": "sizes", "value_errors": "value_error",
