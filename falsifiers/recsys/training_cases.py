@@ -34,7 +34,8 @@ class Case:
         slow: the stream that sleeps, as in `streams_on`. LONG is for the CPU, also where others are on a GPU.
         contextual: how many contextual features there are.
         candidates: the mean number of candidates of a user; 0 if the history itself is ranked.
-        tables: "static", "dynamic", or "distinct": static, and no batch has a row twice.
+        tables: "static", "dynamic", or "distinct": static, and no batch has a row twice. Then the first and
+            each second batch has rows of the lower half only, so that those after them have rows above all of theirs.
     """
 
     slow: str
@@ -103,13 +104,13 @@ def weights(of: Recipe, seed: int) -> dict[str, Tensor]:
 def batches(of: Recipe, case: Case, parameters: Mapping[str, Any], count: int, device: str) -> list[Batch]:
     """Draw batches, in page-locked memory if the device is a GPU."""
     chance = torch.Generator().manual_seed(case.seed)
-    drawn = [_batch(of, case, parameters, chance) for _ in range(count)]
+    drawn = [_batch(of, case, parameters, chance, number) for number in range(count)]
     if torch.device(device).type != "cuda":
         return drawn
     return [Batch({name: one.pin_memory() for name, one in batch.tensors.items()}, batch.longest) for batch in drawn]
 
 
-def _batch(of: Recipe, case: Case, parameters: Mapping[str, Any], chance: torch.Generator) -> Batch:
+def _batch(of: Recipe, case: Case, parameters: Mapping[str, Any], chance: torch.Generator, number: int) -> Batch:
     users, tables = parameters["users"], len(of.rows)
     history = _split(parameters["history"], users, chance)
     targets = _split(case.candidates * users, users, chance) if case.candidates else torch.zeros(users).long()
@@ -126,10 +127,13 @@ def _batch(of: Recipe, case: Case, parameters: Mapping[str, Any], chance: torch.
     candidate = torch.cat([torch.arange(n) >= n - t for n, t in zip(lengths, targets, strict=True)])
     is_history = (table == tables - 1) & ~candidate
     ids = torch.empty_like(table)
-    for number, rows in enumerate(of.rows):
-        count = int((table == number).sum())
-        once = case.tables == "distinct"
-        ids[table == number] = torch.randperm(rows, generator=chance)[:count] if once else _zipf(count, rows, chance)
+    for place, rows in enumerate(of.rows):
+        count = int((table == place).sum())
+        if case.tables == "distinct":
+            drawn = torch.randperm(rows if number % 2 else rows // 2, generator=chance)[:count]
+        else:
+            drawn = _zipf(count, rows, chance)
+        ids[table == place] = drawn
     actions = torch.randint(1, ACTIONS, table.shape, generator=chance) * is_history
     ranked = (candidate if ranked_kind else is_history).nonzero()[:, 0]
     liked = 0.2 + 0.6 * (ids[ranked] % 2)[:, None].expand(-1, TASKS)
