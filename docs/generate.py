@@ -198,7 +198,8 @@ def _survivor(one: dict[str, Any]) -> tuple[str, ...]:
 
 def _code(text: str) -> str:
     """Text as code in a cell of a table."""
-    return f"<code>{html.escape(' '.join(text.split())).replace('|', '&#124;')}</code>"
+    escaped = html.escape(" ".join(text.split()))
+    return f"<code>{escaped.replace('|', '&#124;').replace('[', '&#91;')}</code>"  # neither a cell's end nor a link
 
 
 _COUNTS = ("killed", "crashed", "survived", "not_measured", "not_started", "equivalent", "untried")
