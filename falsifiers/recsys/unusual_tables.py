@@ -13,7 +13,7 @@ from falsifiers.recsys.dynamic_embeddings import falsify_dumps as falsify_usual_
 from falsifiers.recsys.dynamic_embeddings import falsify_evictions as falsify_usual_evictions
 from falsifiers.recsys.dynamic_embeddings import falsify_growth as falsify_usual_growth
 from falsifiers.recsys.dynamic_tables import Recipe, Tables
-from falsifiers.recsys.oracle.dynamic_table import BUCKET, turned
+from falsifiers.recsys.oracle.dynamic_table import BUCKET, keys_in_bucket, mixed, turned
 from falsifiers.recsys.table_watch import Found, Watch, chance_of, drawn_keys
 from harness import Trial
 
@@ -51,7 +51,7 @@ def falsify_evictions(trial: Trial[Tables]) -> None:
 
 
 def falsify_growth(trial: Trial[Tables]) -> None:
-    """Fill tables until they have grown to their most; then double one between a lookup and its step."""
+    """Fill tables until they have grown to their most; then double one before a step, and a lopsided one."""
     falsify_usual_growth(trial)
     found = Found()
     for cached in (0, 1):
@@ -73,6 +73,13 @@ def falsify_growth(trial: Trial[Tables]) -> None:
         watch.evaluate(keys)
         watch.dump(trial.workspace / "table.safetensors")
         found.add(watch.found)
+    watch = Watch.of(trial, Recipe(trial.parameters["dim"], 2, 4, "lfu"), chance_of(trial.seed, "lopsided"))
+    full = keys_in_bucket(0, 4, BUCKET + 1, trial.seed)  # a bucket of two that is one of four, too
+    watch.train(full[:BUCKET])
+    watch.train([key for key in range(20) if mixed(key) % 4][:1])
+    watch.evaluate(full)
+    watch.dump(trial.workspace / "table.safetensors")
+    found.add(watch.found)
     trial.measure(behind_error=max(found.value_error, found.state_error), behind_wrong=_wrong(found))
 
 
