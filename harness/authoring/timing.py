@@ -41,11 +41,6 @@ class Interval:
     low: float
     high: float
 
-    @property
-    def half_width(self) -> float:
-        """The larger distance from the estimate to a bound."""
-        return max(self.high - self.estimate, self.estimate - self.low)
-
     def settles(self, limit: float) -> bool:
         """Whether the whole interval lies on one side of a limit, and so decides it."""
         return self.high <= limit or self.low > limit

@@ -47,6 +47,7 @@ class TrialRequest:
     case: JsonObject | None = None
     """The only case to try, for a falsifier that searches; None for a whole search."""
     search_end: SearchEnd = SearchEnd.SIMPLEST
+    """When a falsifier that searches stops."""
     root: Path | None = None
     """The project, or a copy of it, whose code the trial imports itself; None if the fork server has imported it."""
     cache: Path | None = None

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from harness.external.linear_regex import compiled
 
 __all__ = ["LONGEST_LINE", "Event", "EventKind", "LineRule", "LogReader"]
 
@@ -91,11 +90,6 @@ class LineRule:
     pattern: Any = None
     """A compiled RE2 expression."""
     keys: Mapping[str, str] | None = None
-
-    @classmethod
-    def of_pattern(cls, kind: EventKind, expression: str) -> LineRule:
-        """A rule with a regular expression. Raises PatternRefused if it does not run in linear time."""
-        return cls(kind, pattern=compiled(expression))
 
     def read(self, line: str, document: Any) -> Event | None:
         """The event of a line by this rule, or None. `document` is the line as JSON, if it is JSON."""

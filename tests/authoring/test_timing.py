@@ -84,8 +84,7 @@ def test_a_difference_is_found_through_scatter_and_drift() -> None:
 def test_an_exact_difference_has_no_width() -> None:
     timing = a_timing({"plain": 1.0, "slow": 1.25})
     assert timing.ratio("slow", "plain") == Interval(pytest.approx(1.25), pytest.approx(1.25), pytest.approx(1.25))
-    assert timing.difference("slow", "plain").estimate == pytest.approx(0.25)
-    assert timing.difference("slow", "plain").half_width == pytest.approx(0.0)
+    assert timing.difference("slow", "plain") == Interval(pytest.approx(0.25), pytest.approx(0.25), pytest.approx(0.25))
 
 
 def test_a_neighbour_who_works_now_and_then_is_trimmed_away() -> None:
@@ -167,12 +166,6 @@ def test_all_of_a_timing_is_kept() -> None:
     timing = Timing({"a": (1.0, 2.0), "b": (3.0, 4.0)}, (("a", "b"), ("b", "a")), 7)
     expected = {"seconds": {"a": (1.0, 2.0), "b": (3.0, 4.0)}, "orders": (("a", "b"), ("b", "a")), "seed": 7}
     assert timing.as_json() == expected
-
-
-@pytest.mark.parametrize(("bounds", "half"), [((0.5, 1.25), 0.5), ((0.75, 1.5), 0.5), ((1.0, 1.0), 0.0)])
-def test_half_a_width_is_the_larger_distance(bounds: tuple[float, float], half: float) -> None:
-    """The estimate lies off the middle."""
-    assert Interval(1.0, *bounds).half_width == half
 
 
 @pytest.mark.parametrize(

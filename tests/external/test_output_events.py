@@ -163,7 +163,7 @@ def test_expressions_that_could_run_away_are_refused(expression: str) -> None:
 
 def test_an_expression_that_runs_away_elsewhere_does_not() -> None:
     """Python's own engine would not end in any useful time."""
-    rule = LineRule.of_pattern(EventKind.OUT_OF_MEMORY, r"^(a+)+$")
+    rule = LineRule(EventKind.OUT_OF_MEMORY, compiled(r"^(a+)+$"))
     assert events(b"a" * (LONGEST_LINE - 1) + b"b\n", rules=[rule]) == []
 
 
@@ -245,14 +245,14 @@ def test_a_loss_that_only_the_summary_calls_not_finite(line: bytes, losses: list
 @pytest.mark.parametrize(
     ("rule", "line", "why"),
     [
-        (LineRule.of_pattern(EventKind.STEP, r"at (?P<step>\S+) (?P<loss>\S+)"), b"at 1 -", "tells of loss '-', which"),
-        (LineRule.of_pattern(EventKind.STEP, r"at (?P<step>\S+) (?P<loss>\S+)"), b"at 1.5 3", "tells of step '1.5'"),
+        (LineRule(EventKind.STEP, compiled(r"at (?P<step>\S+) (?P<loss>\S+)")), b"at 1 -", "tells of loss '-', which"),
+        (LineRule(EventKind.STEP, compiled(r"at (?P<step>\S+) (?P<loss>\S+)")), b"at 1.5 3", "tells of step '1.5'"),
         (
-            LineRule.of_pattern(EventKind.SUMMARY, r"end (?P<final_loss>\S+)"),
+            LineRule(EventKind.SUMMARY, compiled(r"end (?P<final_loss>\S+)")),
             b"end 7.2.",
             "final_loss '7.2.', which is",
         ),
-        (LineRule.of_pattern(EventKind.SUMMARY, r"made (?P<steps>\S+)"), b"made " + b"9" * 90, "steps '9999"),
+        (LineRule(EventKind.SUMMARY, compiled(r"made (?P<steps>\S+)")), b"made " + b"9" * 90, "steps '9999"),
     ],
 )
 def test_a_value_that_is_no_number_is_told(rule: LineRule, line: bytes, why: str) -> None:

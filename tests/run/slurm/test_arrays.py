@@ -195,7 +195,7 @@ def test_what_a_task_tells(clients: Clients, tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("leave", ["interrupt", "cancel"])
 def test_a_task_that_is_left(clients: Clients, tmp_path: Path, leave: str) -> None:
-    """It goes on, and nobody follows it."""
+    """The task continues in Slurm. The harness no longer follows it."""
     calls = clients(squeue=squeue(("RUNNING", "")))
     task = Task("F-A", "7", 3, tmp_path)
     getattr(task, leave)()

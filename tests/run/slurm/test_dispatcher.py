@@ -185,7 +185,7 @@ def test_a_bundle_that_is_not_seen_here(
 
 
 def test_a_claim_without_a_bundle(contract: Contract) -> None:
-    """Its record says why nothing was sealed, so nobody waits for a folder."""
+    """The record says why there is no bundle. The dispatcher does not wait for one."""
     finished = events.ClaimFinished(record(contract), None, unsealed="a scaffold")
     heard = dispatched(lambda one, request: Told([wire.encode(finished)]), contract)
     assert heard.events[-2] == finished

@@ -41,7 +41,7 @@ def followed(job: Job) -> tuple[int, list[str], list[str]]:
 
 
 def test_what_a_job_says(clients: Clients, tmp_path: Path) -> None:
-    """Lines of the command and words of Slurm are told apart. The options come before the command."""
+    """The command's output and Slurm's messages are kept apart. The options come before the command."""
     calls = clients(srun=TELLS + "echo one; echo two; echo word >&2; exit 3", squeue=queued("FAILED"))
     job = Job(["--time=7"], ["work", "hard"], tmp_path)
     assert followed(job) == (3, ["one\n", "two\n"], ["word"])
@@ -139,7 +139,7 @@ def test_a_job_is_asked_to_end(clients: Clients, tmp_path: Path, states: list[st
 
 
 def test_a_job_whose_number_srun_told_is_asked_to_end(clients: Clients, tmp_path: Path) -> None:
-    """It waited in the queue, and nobody asked for its state since."""
+    """The job was in the queue at the last query, and runs now."""
     calls = clients(srun=WAITS, squeue=queued("RUNNING"))
     job = Job([], ["work"], tmp_path)
     assert job._process.stderr is not None
