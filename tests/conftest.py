@@ -15,7 +15,7 @@ from tests.contracts import contract_of, document, write_project
 
 pytest_plugins = ["pytester"]
 
-# What a job in the background ignores, its children ignore, too, and tests send them these; a handler is not inherited.
+# Children of a job in the background inherit that it ignores signals, but not a handler; tests send these signals.
 # Tests send SIGINT to this process, too.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
@@ -25,7 +25,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Tensors of tests are small: a second thread for one operation costs more than it saves.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Machines that run these tests are shared; how long one example takes says nothing.
+# Machines that run these tests are shared, so the time of one example says nothing.
 hypothesis.settings.register_profile("harness", deadline=None)
 # `make fuzz`: each round takes minutes, and begins with what earlier rounds found.
 hypothesis.settings.register_profile(

@@ -100,7 +100,7 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 def contract_of(content: dict[str, Any]) -> Contract:
-    """The contract of parsed JSON, its entry points not looked up."""
+    """The contract of parsed JSON. Its entry points are not looked up."""
     return parse(content, Path("contracts/demo/F-DEMO-SORT-001.json"), b"")
 
 
@@ -116,7 +116,7 @@ def healthy(**changes: Any) -> dict[str, Any]:
 
 
 def observe(measurements: Any, **changes: Any) -> Observation:
-    """An observation of these measurements whose circumstances are as requested; other fields as given."""
+    """An observation of these measurements. Its circumstances are as requested, and its other fields as given."""
     given: dict[str, Any] = {
         "subject": "falsifiers.demo.sorting:Sorter",
         "profile": "reduced",
@@ -130,7 +130,7 @@ def observe(measurements: Any, **changes: Any) -> Observation:
 
 
 def write_project(root: Path, *contents: dict[str, Any]) -> Path:
-    """Write a project with these contracts (the valid one, where none is given) and the falsifier; return its root."""
+    """Write a project with these contracts (by default the valid one) and the falsifier; return its root."""
     root.mkdir(parents=True, exist_ok=True)
     (root / "pyproject.toml").write_text("[tool.harness]\n", encoding="utf-8")
     falsifiers = root / "falsifiers" / "demo"

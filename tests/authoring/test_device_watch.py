@@ -31,7 +31,10 @@ def test_an_h200_tells_its_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_a_gb10_tells_of_its_processes_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """NVML reports no device memory on a GB10. Processes that ran before the watch began are not part of the engine."""
+    """On a GB10, NVML reports processes but no device memory.
+
+    Processes from before the watch are not part of the engine.
+    """
     replay("gb10", monkeypatch, tmp_path)
     listed(monkeypatch, [nvml.Process(7, 2**20)], [nvml.Process(7, 2**20), nvml.Process(8, 2**30)])
     with DeviceWatch() as watch:

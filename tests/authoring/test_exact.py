@@ -1,4 +1,4 @@
-"""What a subject returns is measured as what it holds, whatever its methods answer."""
+"""A measurement is the value that the subject's object holds, not what its methods return."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Colour(IntEnum):
 
 
 class LyingFloat(float):
-    """Is 9.0 and answers 0.0."""
+    """Holds 9.0 and answers 0.0."""
 
     def __float__(self) -> float:
         return 0.0
@@ -40,7 +40,7 @@ class LyingFloat(float):
 
 
 class LyingInt(int):
-    """Is 9 and answers 0."""
+    """Holds 9 and answers 0."""
 
     def __int__(self) -> int:
         return 0
@@ -49,28 +49,28 @@ class LyingInt(int):
 
 
 class LyingText(str):
-    """Is "float64" and answers "float32"."""
+    """Holds "float64" and answers "float32"."""
 
     def __str__(self) -> str:
         return "float32"
 
 
 class LyingList(list[Any]):
-    """Has an item and shows none."""
+    """Holds one item and shows none."""
 
     def __iter__(self) -> Any:
         return iter(())
 
 
 class LyingMap(dict[str, Any]):
-    """Has an item and shows none."""
+    """Holds one item and shows none."""
 
     def items(self) -> Any:
         return ()
 
 
 class LyingArray(np.ndarray[Any, Any]):
-    """Answers zeros."""
+    """Answers zeros to every conversion."""
 
     def tolist(self) -> Any:
         return [0.0]
@@ -94,7 +94,7 @@ class LyingTensor(torch.Tensor):
 
 
 def lying_instance() -> torch.Tensor:
-    """A plain tensor with a method of its own."""
+    """A plain tensor with an overridden method."""
     tensor = torch.tensor([9.0])
     tensor.tolist = lambda: [0.0]  # type: ignore[method-assign]
     return tensor
@@ -135,14 +135,14 @@ HELD: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("value", "held"), HELD, ids=lambda one: type(one).__name__)
 def test_what_a_value_holds_is_measured(value: Any, held: Any) -> None:
-    """By its type's own functions, as exactly the types of JSON."""
+    """Each value is read by the functions of its own type, and becomes exactly a type of JSON."""
     found = plain(value)
     assert found == held
     assert type(found) in (type(None), bool, int, float, str, list, dict)
 
 
 class Anything:
-    """Answers whatever it is asked with what would pass."""
+    """Answers every question with a value that would pass."""
 
     def tolist(self) -> list[float]:
         return [0.0]
@@ -162,21 +162,21 @@ REFUSED = [
 
 @pytest.mark.parametrize("value", REFUSED, ids=lambda one: type(one).__name__)
 def test_other_types_are_refused(value: Any) -> None:
-    """Also where they answer as a number or an array does."""
+    """Other types are refused, even if they behave like a number or an array."""
     for read in (plain, number, whole):
         with pytest.raises(TypeError):
             read(value)
 
 
 def test_a_hidden_value_is_not_shown() -> None:
-    """Wherever it is."""
+    """A hidden value is recorded as not shown, at any depth of a measurement."""
     for value in (Hidden("no"), [Hidden("no")], {"a": (Hidden("no"),)}):
         with pytest.raises(NotShown):
             plain(value)
 
 
 def test_steps_are_whole_numbers() -> None:
-    """A float that is one, too, and a number of numpy's or torch's."""
+    """A step is a whole number: an int, a float without a fraction, or such a number of numpy or torch."""
     assert [whole(one) for one in (3, 3.0, LyingInt(3), np.int32(3), torch.tensor(3))] == [3] * 5
     for value in (2.5, True, math.nan, "3", None, [3]):
         with pytest.raises(TypeError):
@@ -185,7 +185,7 @@ def test_steps_are_whole_numbers() -> None:
 
 @pytest.mark.parametrize("how", ["measure", "step", "number", "resolve"])
 def test_a_trial_records_what_values_hold(tmp_path: Path, how: str) -> None:
-    """Each of its methods."""
+    """Each method of a trial records the value that an object holds."""
     told: list[Any] = []
     setting = Setting({}, "cpu", 0, tmp_path, tmp_path)
     trial = Trial(None, setting, tmp_path, Recorder(frozenset({"error"}), told.append))

@@ -22,7 +22,7 @@ class InProcess:
     """A subject in this process."""
 
     def __init__(self, setting: Setting) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Outside(InProcess, Elsewhere):
@@ -61,13 +61,16 @@ def test_a_hidden_measurement_is_unseen_and_the_others_are_made(value: Any, tmp_
     ids=["bool", "list", "len", "int", "float", "range", "==", "in"],
 )
 def test_nothing_is_decided_by_a_hidden_value(use: Callable[[Any], Any]) -> None:
-    """Neither a condition nor a loop takes it for false or empty."""
+    """A hidden value in a condition or a loop raises; it is not taken for false or empty."""
     with pytest.raises(NotShown):
         use(HIDDEN)
 
 
 def test_what_looks_at_a_hidden_value_is_hidden() -> None:
-    """The value can be an argument or can be raised on the way. Other exceptions are unchanged."""
+    """A function with `@look` returns a hidden value if an argument is hidden or hides something.
+
+    Other exceptions are unchanged.
+    """
     assert isinstance(look(len)(HIDDEN), Hidden)
     assert isinstance(look(lambda: [one for one in HIDDEN])(), Hidden)  # noqa: C416
     assert look(len)([1]) == 1
@@ -76,7 +79,7 @@ def test_what_looks_at_a_hidden_value_is_hidden() -> None:
 
 
 def test_a_value_that_depends_on_a_hidden_one() -> None:
-    """Of several values, the first that is shown counts."""
+    """`first_shown` returns the first value that is shown."""
     assert isinstance(provided(HIDDEN, 3), Hidden)
     assert provided([], 3) == 3
     assert first_shown(HIDDEN, {}, {"a": 1}) == {}
@@ -91,14 +94,14 @@ def test_a_tensor_and_a_hidden_value() -> None:
 
 
 def test_what_ran_elsewhere_is_what_the_subject_says(tmp_path: Path) -> None:
-    """What the falsifier read in this process does not count."""
+    """The resolved values come from the subject. What the falsifier read in this process does not count."""
     read_back = {"device": "cpu", "steps": 3}
     assert Resolved(read_back) in run(tmp_path, lambda trial: trial.resolve(**read_back))
     assert Resolved({"device": "cuda", "steps": 7}) in run(tmp_path, lambda trial: trial.resolve(**read_back), Outside)
 
 
 def test_a_falsifier_may_leave_a_subject_elsewhere_to_another(tmp_path: Path) -> None:
-    """The decorator chooses by the subject."""
+    """The decorator chooses the function by the kind of subject."""
 
     @elsewhere(lambda trial: trial.measure(one=2))
     def falsify(trial: Trial[Any]) -> None:

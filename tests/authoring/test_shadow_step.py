@@ -1,4 +1,4 @@
-"""Which steps a shadow checks, and how far tensors are from what they should be."""
+"""The choice of the steps that a shadow checks, and the difference of tensors from their expected values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_difference_is_relative_to_the_scale_and_to_its_own_tensor() -> None:
 
 
 def test_what_cannot_be_compared_is_infinitely_far() -> None:
-    """A missing tensor, an extra tensor, another shape, a transposition and a NaN."""
+    """A missing tensor, an extra tensor, another shape, a transposition and a NaN are infinitely far."""
     expected = {"missing": torch.ones(2), "shape": torch.ones(2, 3), "nan": torch.ones(2), "same": torch.ones(2)}
     seen = {"foreign": torch.ones(2), "shape": torch.ones(3, 2), "nan": torch.tensor([1.0, math.nan])}
     found = {one.tensor: one.ratio for one in differences("slot", {**seen, "same": torch.ones(2)}, expected)}

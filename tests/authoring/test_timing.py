@@ -59,7 +59,7 @@ def test_warming_up_is_not_kept() -> None:
 
 
 def test_launched_work_counts_for_the_arm_that_launched_it() -> None:
-    """The clock stops after the synchronisation, and starts after the synchronisation of the arm before."""
+    """The clock stops after the synchronisation of the arm, and starts after the synchronisation of the arm before."""
     clock, pending = Clock(), []
 
     def synchronize() -> None:
@@ -88,7 +88,7 @@ def test_an_exact_difference_has_no_width() -> None:
 
 
 def test_a_neighbour_who_works_now_and_then_is_trimmed_away() -> None:
-    """One round in twenty takes ten times as long."""
+    """One round in twenty takes ten times as long; the estimate does not change."""
     samples = [1.0] * 40
     disturbed = [10.0 if number % 20 == 7 else 1.0 for number in range(40)]
     timing = Timing({"plain": tuple(samples), "disturbed": tuple(disturbed)}, (), 0)
@@ -108,7 +108,7 @@ def test_intervals_hold_their_estimate_and_repeat_from_their_seed(samples: list[
 
 
 def test_ninety_nine_in_a_hundred_intervals_hold_the_truth() -> None:
-    """Of 200 comparisons of an arm with itself at 90 %, about 20 may miss 1."""
+    """In 200 comparisons of an arm with itself at 90 %, about 20 intervals may miss 1."""
     missed = 0
     for seed in range(200):
         chance = random.Random(seed)
@@ -120,12 +120,12 @@ def test_ninety_nine_in_a_hundred_intervals_hold_the_truth() -> None:
 
 @pytest.mark.parametrize(("interval", "settled"), [((0.9, 1.0), True), ((1.06, 1.2), True), ((1.0, 1.06), False)])
 def test_an_interval_settles_a_limit_or_does_not(interval: tuple[float, float], settled: bool) -> None:
-    """It does only if the whole interval is on one side."""
+    """A limit is decided only if the whole interval is on one side."""
     assert Interval(sum(interval) / 2, *interval).settles(1.05) is settled
 
 
 def test_nothing_to_compare_is_refused() -> None:
-    """One arm, one round, or an impossible confidence."""
+    """One arm, one round or an impossible confidence is refused."""
     with pytest.raises(ValueError, match=r"^1 .* 10 "):
         interleave({"a": lambda: None}, rounds=10, warmup=0, seed=0)
     with pytest.raises(ValueError, match=r"^2 .* 1 "):
@@ -173,14 +173,17 @@ def test_all_of_a_timing_is_kept() -> None:
     [((1.05, 1.05), True), ((1.05, 1.06), False), ((1.0, 1.05), True), ((1.05001, 2.0), True), ((0.0, 2.0), False)],
 )
 def test_on_the_limit_is_within_it(interval: tuple[float, float], settled: bool) -> None:
-    """An interval that begins at the limit settles nothing."""
+    """An interval that begins at the limit decides nothing."""
     assert Interval(interval[0], *interval).settles(1.05) is settled
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.floats(-8, 8), min_size=2, max_size=45))
 def test_the_estimate_is_the_mean_without_the_outer_tenths(samples: list[float]) -> None:
-    """The tenth is rounded down: nine samples are all kept, of ten the smallest and the largest are left out."""
+    """The number of trimmed samples is rounded down:
+
+    nine samples are all kept; of ten, the smallest and the largest are left out.
+    """
     cut = len(samples) // 10
     kept = sorted(samples)[cut : len(samples) - cut]
     timing = Timing({"a": tuple(samples), "b": (0.0,) * len(samples)}, (), 0)
@@ -220,7 +223,7 @@ def test_work_that_was_launched_before_counts_for_no_arm() -> None:
 
 
 def test_an_interval_leaves_out_as_many_resamples_above_as_below() -> None:
-    """Of 2000 means at 99 %, ten on each side: the percentile bootstrap, drawn from the seed."""
+    """At 99 %, ten of 2000 means are left out on each side: the percentile bootstrap, drawn from the seed."""
     samples = tuple(float(number**2) for number in range(20))
     chance = random.Random(7)
     resamples = [sorted(chance.choices(samples, k=20))[2:-2] for _ in range(2000)]
@@ -231,7 +234,7 @@ def test_an_interval_leaves_out_as_many_resamples_above_as_below() -> None:
 
 @pytest.mark.parametrize(("slow", "spread"), [(5, 1.0), (15, 2.0), (50, 2.0), (95, 1.0)])
 def test_the_spread_shows_work_that_comes_and_goes(slow: int, spread: float) -> None:
-    """A few samples take twice as long; fewer than a tenth of 100 do not count."""
+    """A few samples take twice as long. They do not count if they are fewer than a tenth of 100."""
     samples = (1.0,) * (100 - slow) + (2.0,) * slow
     assert Timing({"a": samples, "b": samples}, (), 0).spread("a") == spread
 
@@ -252,7 +255,7 @@ def test_an_interval_is_widened_by_how_much_equal_arms_differ() -> None:
     [(0.4, 0.001, True), (1.1, 0.001, True), (0.4, 0.2, True), (3.0, 0.2, True), (1.0, 0.2, False), (1.1, 0.2, False)],
 )
 def test_noise_turns_no_slow_arm_into_a_fast_one(slower: float, scatter: float, decides: bool) -> None:
-    """Of ten machines with this noise none decides wrongly, and all decide what is far from the limit of 1.05."""
+    """On ten machines with this noise no decision is wrong, and each decides a ratio far from the limit of 1.05."""
     for seed in range(10):
         chance = random.Random(seed)
         costs = {"old": 1.0, "again": 1.0, "new": slower}

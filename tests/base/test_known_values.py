@@ -1,4 +1,7 @@
-"""Known values: every form in which a secret can reach a log, every way to split it, and what must stay readable."""
+"""Known values:
+
+every form in which a secret can reach a log, every way to split it, and texts that must stay readable.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ secrets = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), m
 
 
 def seal(redactor: Redactor, chunks: list[bytes]) -> str:
-    """The text that a bundle holds of a stream that arrived in these chunks."""
+    """The text that a bundle has of a stream that arrived in these chunks."""
     log = BoundedLog(400, 800)
     for chunk in chunks:
         log.feed(chunk)
@@ -66,13 +69,13 @@ def seal(redactor: Redactor, chunks: list[bytes]) -> str:
 
 
 def visible(text: str) -> str:
-    """The text without what splits it."""
+    """The text without the characters that split it."""
     return re.sub("\x1b\\[[0-9;]*[A-Za-z]|[\r\n\x08]", "", text)
 
 
 @given(st.data(), secrets)
 def test_no_form_of_a_secret_is_sealed(data: st.DataObject, secret: str) -> None:
-    """The secret can be split by any text, at any place of a long stream, over any writes."""
+    """A secret is masked even if text splits it, at any place of a long stream and over any writes."""
     name = data.draw(st.sampled_from(sorted(FORMS)))
     # A log in which UTF-16 is read as UTF-8 has signs of replacement for all but ASCII.
     assume(not name.startswith("UTF-16") or sum(map(str.isascii, secret)) >= 8)
@@ -106,7 +109,7 @@ REDACTOR = Redactor({"DEPLOY_TOKEN": SECRET})
 
 @pytest.mark.parametrize("name", FORMS)
 def test_only_the_secret_is_masked(name: str) -> None:
-    """The words around it stay."""
+    """The words around the secret stay."""
     text = FORMS[name](SECRET).decode(errors="replace")
     masked = REDACTOR.mask(f"the value {text} was read")
     assert masked.startswith("the value ")
@@ -116,7 +119,7 @@ def test_only_the_secret_is_masked(name: str) -> None:
 
 @pytest.mark.parametrize("cut", range(0, 60, 7))
 def test_a_secret_across_the_cut_of_a_log(cut: int) -> None:
-    """A log is shortened where a line break splits a secret; neither half stays."""
+    """If a log is cut where a line break splits a secret, neither half of the secret stays."""
     half = f"{SECRET[:12]}\n{SECRET[12:]}\n".encode()
     stream = b"." * (350 + cut) + b"\n" + half + b"-\n" * 2000 + half + b"." * (750 + cut) + b"\n"
     text = seal(REDACTOR, [stream])

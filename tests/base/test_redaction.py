@@ -56,7 +56,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES.keys())
 def test_shapes(text: str) -> None:
-    """Nothing of the secret remains."""
+    """No part of the secret remains."""
     assert BODY not in REDACTOR.mask(text)
     assert MASK in REDACTOR.mask(text)
 
@@ -119,7 +119,7 @@ def test_how_long_a_token_is(prefix: str, letters: str, fewest: int) -> None:
     ],
 )
 def test_what_is_left_of_a_text(text: str, masked: str) -> None:
-    """Everything but the secret stays."""
+    """Everything except the secret stays."""
     assert REDACTOR.mask(text) == masked
 
 
@@ -192,7 +192,10 @@ def test_no_text_takes_long(piece: str) -> None:
 
 
 def test_the_environment_of_trials() -> None:
-    """Names that only look like a secret's are passed. Other names are not, even if they begin like an allowed one."""
+    """Variables whose names only resemble a secret's are passed.
+
+    Other names are not, even if they begin like an allowed one.
+    """
     given = {"TOKENIZERS_PARALLELISM": "false", "HF_TOKEN": "x", "TORCH_HUB_TOKEN": "x", "PATH": "/bin", "OTHER": "x"}
     assert allowed_environment(given) == {"PATH": "/bin", "TOKENIZERS_PARALLELISM": "false"}
 
@@ -212,7 +215,7 @@ ALLOWED = """
 
 @pytest.mark.parametrize("name", SECRET.split())
 def test_names_of_secrets(name: str) -> None:
-    """Their values are masked, and no trial receives them."""
+    """The values of these variables are masked, and no trial receives them."""
     assert looks_secret(name)
     assert allowed_environment({f"CUDA_{name}": "x"}) == {}
 
@@ -221,12 +224,12 @@ def test_names_of_secrets(name: str) -> None:
     "name", ["TOKENIZERS_PARALLELISM", "PATH", "PWD", "KEYBOARD", "HF_KEY_SIZE", "PAT", "CUDA_PATH"]
 )
 def test_names_that_are_none(name: str) -> None:
-    """A part of each name looks like a secret's."""
+    """A part of each of these names resembles a secret's, but none is masked."""
     assert not looks_secret(name)
 
 
 def test_every_variable_that_decides_how_code_runs_is_passed() -> None:
-    """The names are sorted. A name that only begins or ends like one of them is not passed."""
+    """The variables are sorted. A name that only begins or ends like one of them is not passed."""
     names = ALLOWED.split()
     others = [*(f"MY_{name}" for name in names), "HOMES", "LC_", "HF_HUB", "SLURM", "DISPLAY", "cuda_x"]
     assert list(allowed_environment(dict.fromkeys([*others, *reversed(names)], "x"))) == sorted(names)

@@ -1,4 +1,4 @@
-"""Whole files that others wrote: regular files of bounded size."""
+"""Whole files from outside: only regular files of bounded size are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.base import regular_file
 
 
 def test_a_file_and_a_link_to_it(tmp_path: Path) -> None:
-    """Contracts of a copied project are links."""
+    """A regular file is read, and so is a link to one: contracts of a copied project are links."""
     (tmp_path / "file").write_bytes(b"12345")
     (tmp_path / "link").symlink_to("file")
     assert regular_file.read(tmp_path / "link", 5) == b"12345"
@@ -43,7 +43,7 @@ def test_everything_else_is_refused_at_once(tmp_path: Path, name: str, code: int
 
 @pytest.mark.parametrize("package", [harness.contract, harness.external], ids=lambda package: package.__name__)
 def test_some_packages_read_in_no_other_way(package: ModuleType) -> None:
-    """No module of theirs reads a file by itself."""
+    """No module of these packages reads a file by itself."""
     (folder,) = package.__path__
     for path in Path(folder).glob("*.py"):
         called = {node.attr for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Attribute)}

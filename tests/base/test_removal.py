@@ -1,4 +1,4 @@
-"""Removing what hostile code leaves."""
+"""The removal of what hostile code leaves."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def open_to_all() -> Iterator[Path]:
 
 
 def test_any_depth_with_few_descriptors(tmp_path: Path) -> None:
-    """Depth uses neither stack nor open files. A second removal finds nothing."""
+    """Neither the stack nor the number of open files grows with the depth. A second removal finds nothing."""
     (tmp_path / "maze").mkdir()
     nest(tmp_path / "maze", 1_100)
     assert remove(Beneath(tmp_path, "maze")) == []

@@ -63,7 +63,7 @@ nonsense = st.one_of(
 @pytest.mark.parametrize("name", FILES)
 @given(data=st.data())
 def test_what_the_quick_validator_accepts_the_other_accepts(name: str, documents: dict[str, Any], data: Any) -> None:
-    """A document that the fast validator refuses gets a reason from the other, or was valid for it."""
+    """A document that the fast validator refuses is refused by the other one with a reason, or is valid there too."""
     document = copy.deepcopy(documents[name])
     for _ in range(data.draw(st.integers(1, 2))):
         *steps, last = data.draw(st.sampled_from(places(document)))

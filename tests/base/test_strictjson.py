@@ -1,4 +1,4 @@
-"""Strict JSON: what is refused, with place and remedy; everything else is kept."""
+"""Strict JSON: invalid documents are refused with place and remedy; everything else is kept."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from tests.strategies import json_values
     ],
 )
 def test_refusals(text: str, pointer: str, message: str | None, remedy: str) -> None:
-    """What is not strict JSON is refused with the place, the cause and the remedy."""
+    """A document that is not strict JSON is refused with the place, the cause and the remedy."""
     with pytest.raises(JsonError) as refused:
         strictjson.loads(text)
     assert pointer == refused.value.pointer
@@ -91,7 +91,7 @@ def test_tags_are_undone(number: float) -> None:
 
 
 def test_how_what_is_not_finite_is_written() -> None:
-    """An integer that a double cannot hold is tagged too; a tuple becomes a list."""
+    """An integer that a double cannot hold is tagged too. A tuple becomes a list."""
     beyond = strictjson.LARGEST + 1
     given = (math.nan, math.inf, -math.inf, beyond, -beyond, True, {"a": (1, "NaN")})
     names = ("NaN", "Infinity", "-Infinity", "Infinity", "-Infinity")
@@ -108,14 +108,14 @@ def test_what_is_no_tag(value: dict[str, Any]) -> None:
 
 
 def test_what_an_error_says() -> None:
-    """The place if it is known, the cause, and the remedy."""
+    """An error has the place if it is known, the cause, and the remedy."""
     assert str(JsonError("it is wrong", "right it", "/a")) == "/a: it is wrong (right it)"
     assert str(JsonError("it is wrong", "right it")) == "it is wrong (right it)"
     assert str(JsonError("it is wrong")) == "it is wrong (write strict JSON)"
 
 
 def test_the_form_of_a_file(tmp_path: Path) -> None:
-    """Indented UTF-8 with a newline at the end; a single text is one line."""
+    """A document is indented UTF-8 with a newline at the end. A single text is one line."""
     strictjson.dump({"é": [1]}, tmp_path / "a.json")
     assert (tmp_path / "a.json").read_bytes() == '{\n  "é": [\n    1\n  ]\n}\n'.encode()
     assert strictjson.dumps({"é": [1]}) == '{"é": [1]}'

@@ -1,4 +1,4 @@
-"""The scripts of the GitHub actions, run as a runner runs them, on a project with a real claim or a fake harness."""
+"""The scripts of the GitHub actions, run as a runner runs them. The harness is the real one or a stand-in."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def await_(condition: Callable[[], bool]) -> None:
 
 
 def test_a_claim_that_holds_leaves_evidence_and_reports(job: Job) -> None:
-    """They are in one folder, for one artifact; the job's summary has the report too."""
+    """Evidence and reports are in one folder, for one artifact. The job's summary has the report too."""
     assert job.claims() == (0, 1), job.log
     assert sorted(path.name for path in job.results.iterdir()) == REPORTS
     assert any(name.endswith("record.json") for name in ZipFile(job.results / "bundles.zip").namelist())
@@ -169,7 +169,7 @@ def test_a_claim_that_holds_leaves_evidence_and_reports(job: Job) -> None:
 
 
 def test_a_claim_that_fails_is_reported_and_fails_the_step(job: Job) -> None:
-    """The exit status is that of the run."""
+    """The exit status of the step is that of the run."""
     assert job.claims(options="-P how=raises") == (1, 1)
     assert sorted(path.name for path in job.results.iterdir()) == REPORTS
     assert "1 FAIL" in job.comment
@@ -198,7 +198,7 @@ def test_the_gate_fails_a_run_that_passed_and_the_next_run_has_nothing_to_do(job
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_cancelled_run_seals_and_is_reported(fake: Job, number: signal.Signals) -> None:
-    """The runner signals the script alone."""
+    """The runner signals the script alone; the run seals what it measured, and the report is made."""
     script = fake.start("harness-run/run.sh")
     await_((fake.folder / "began").exists)
     script.send_signal(number)
@@ -220,7 +220,7 @@ def test_a_run_whose_script_was_killed_is_told_to_seal(fake: Job) -> None:
 
 
 def test_a_run_ends_before_its_job_does(fake: Job) -> None:
-    """The time left is what the job has left, without the time for reports."""
+    """The run gets the time that the job has left, without the time for reports."""
     fake.command("timeout", TIMEOUT)
     fake.variables["PATH"] = f"{fake.folder}{os.pathsep}{fake.variables['PATH']}"
     assert fake.run("harness-run/run.sh", MINUTES="60", HARNESS=str(fake.folder / "harness")) == 124
@@ -233,14 +233,17 @@ def test_a_run_ends_before_its_job_does(fake: Job) -> None:
 
 
 def test_a_job_that_never_ran_a_claim_says_so(fake: Job) -> None:
-    """The installation failed."""
+    """If the installation failed, the report says that no claim ran."""
     assert fake.run("harness-run/install.sh", INSTALL="false") == 1
     assert fake.report() == 0
     assert "**Nothing ran**" in fake.comment
 
 
 def test_a_virtual_environment_outlives_the_checkout(fake: Job) -> None:
-    """The commands run each time. Other requirements begin a new environment, and the checkout is not changed."""
+    """The commands of `install` run each time.
+
+    Changed requirements begin a new environment, and the checkout is not changed.
+    """
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
     (fake.folder / ".gitignore").write_text(".venv/\nlog\n")
     for command in (["init", "-q"], ["add", ".gitignore", "harness"], ["commit", "-qm", "one"]):
@@ -259,7 +262,10 @@ def test_a_virtual_environment_outlives_the_checkout(fake: Job) -> None:
 
 
 def test_kept_evidence_is_signed_and_restored(job: Job, tmp_path: Path) -> None:
-    """One night's bundle is in the branch, signed; the next night reads it. Evidence by another key is refused."""
+    """One night's bundle is in the branch, signed, and the next night reads it.
+
+    Evidence signed by another key is refused.
+    """
     remote = tmp_path / "remote.git"
     subprocess.run(["git", "init", "-q", "--bare", str(remote)], check=True)
     harness = str(job.folder / "harness")
@@ -291,6 +297,6 @@ def test_kept_evidence_is_signed_and_restored(job: Job, tmp_path: Path) -> None:
 
 
 def test_without_a_key_nothing_is_kept(fake: Job) -> None:
-    """The job fails, and says how to make one."""
+    """Without a key the job fails, and the message says how to make one."""
     assert fake.run("harness-keep/keep.sh", SIGNING_KEY="", BRANCH="b", RECEIVED="r", REMOTE="x", KEPT="k") == 1
     assert "harness keygen" in fake.log

@@ -1,4 +1,4 @@
-"""What the workflows must never do, read from their files, and what their shell code does when it runs."""
+"""What the workflows must never do, by their files, and what their shell code does when it runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def steps() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_the_files_are_of_the_published_schemas() -> None:
-    """The schemas are those of check-jsonschema."""
+    """The workflow files follow the published schemas that check-jsonschema has."""
     assert WORKFLOWS
     assert ACTIONS
     dependabot = [ROOT / "dependabot.yml"]
@@ -65,7 +65,7 @@ def test_the_files_are_of_the_published_schemas() -> None:
 
 
 def test_the_code_of_a_fork_never_reaches_a_machine_of_ours() -> None:
-    """Every job on a runner that is not GitHub's has the guard; exactly one such job exists."""
+    """Every job on a runner other than GitHub's has the guard. Exactly one such job exists."""
     guarded = []
     for name, job in jobs():
         runner = job.get("runs-on")
@@ -79,7 +79,7 @@ def test_the_code_of_a_fork_never_reaches_a_machine_of_ours() -> None:
 
 
 def test_no_workflow_is_started_by_strangers_with_our_rights() -> None:
-    """Nor is one started by the end of another run."""
+    """No workflow is started by the end of another run, either."""
     for path in WORKFLOWS:
         assert not {"pull_request_target", "workflow_run", "issue_comment"} & triggers(load(path)).keys(), path.name
 
@@ -109,10 +109,10 @@ def test_the_guard_fails_loudly_where_the_job_would_be_skipped(event: str, head:
 
 
 def test_rights_are_the_least() -> None:
-    """Workflows have no rights by default. A job that may write runs no code of a run.
+    """Workflows have no rights by default, and a job that may write runs no code of a run.
 
-    Those that write comments and alerts check nothing out. The one that keeps evidence runs on GitHub's machine, checks
-    out the default branch, and treats what it received as an untrusted archive.
+    The jobs that write comments and alerts check nothing out. The job that keeps evidence runs on GitHub's machine,
+    checks out the default branch, and treats what it received as an untrusted archive.
     """
     reading = {("contents", "read"), ("actions", "read")}
     writing = {("pull-requests", "write"), ("security-events", "write"), ("contents", "write")}
@@ -165,7 +165,7 @@ def test_pinned_actions_are_updated() -> None:
 
 
 def test_every_run_asks_for_the_full_profile_on_a_gpu() -> None:
-    """A fallback to the reduced profile on the CPU would be green. Only the machine of GitHub asks for that profile."""
+    """A fallback to the reduced profile on the CPU would be green. Only GitHub's own machine asks for that profile."""
     full = "--profile full --require-gpu"
     falsify = triggers(load(ROOT / "workflows" / "falsify.yml"))["workflow_call"]["inputs"]
     assert falsify["options"]["default"] == full
@@ -179,7 +179,7 @@ def test_every_run_asks_for_the_full_profile_on_a_gpu() -> None:
 
 
 def test_another_label_cancels_no_run() -> None:
-    """A workflow's group is joined by every event. A job's group is joined after its `if`."""
+    """Every event joins a workflow's group. A job's group is joined only after its `if`."""
     workflow = load(ROOT / "workflows" / "pull-request.yml")
     assert "concurrency" not in workflow
     job = workflow["jobs"]["falsify"]
@@ -197,7 +197,7 @@ def test_what_was_sealed_is_uploaded_however_the_run_ended() -> None:
 
 
 def test_what_a_night_keeps_the_next_run_reads() -> None:
-    """One branch, written by one job and read by all runs, which trust the key that signs."""
+    """One job writes the branch, and all runs read it. They trust only the key that signs."""
     nightly, pull = (load(ROOT / "workflows" / f"{name}.yml")["jobs"] for name in ("nightly", "pull-request"))
     (keep,) = [step for step in nightly["keep"]["steps"] if "SIGNING_KEY" in step.get("env", {})]
     for job in (nightly["falsify"], pull["falsify"]):
@@ -206,7 +206,7 @@ def test_what_a_night_keeps_the_next_run_reads() -> None:
 
 
 def test_the_virtual_environment_is_cached() -> None:
-    """By Python's version and all requirements. On a runner of one's own, install.sh keeps it."""
+    """The key is Python's version and all requirements. On a self-hosted runner, install.sh keeps the environment."""
     (cache,) = [
         step for step in load(ROOT / "workflows" / "ci.yml")["jobs"]["check"]["steps"] if "/cache@" in str(step)
     ]
@@ -233,13 +233,13 @@ def test_an_auditor_of_workflows_finds_nothing() -> None:
 
 
 def test_no_script_has_values_pasted_into_it() -> None:
-    """The name of a branch, or an input, would become code; variables do not."""
+    """The name of a branch, or an input, could become code. Variables cannot."""
     for name, step in steps():
         assert "${{" not in step.get("run", ""), name
 
 
 def test_checkouts_leave_no_token_behind() -> None:
-    """The code that runs next was written by others."""
+    """No token stays in a checkout, because the code that runs next comes from outside."""
     for name, step in steps():
         if "checkout" in str(step.get("uses")):
             assert step["with"]["persist-credentials"] is False, name
@@ -283,7 +283,7 @@ def test_a_comment_replaces_the_one_before_it(
 def test_a_run_without_a_report_has_a_comment_too(
     tmp_path: Path, comment: Callable[[], subprocess.CompletedProcess[str]]
 ) -> None:
-    """Otherwise the comment on an older commit would stay."""
+    """Without a new comment, the one on an older commit would stay."""
     (tmp_path / "report").rmdir()
     assert comment().returncode == 0
     body = (tmp_path / "body.md").read_text()

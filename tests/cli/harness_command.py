@@ -46,7 +46,7 @@ def complaint(done: subprocess.CompletedProcess[str], folder: Path) -> str:
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start `harness` in a folder, in a process group of its own, as a shell does."""
+    """Start `harness` in a folder, in its own process group, as a shell does."""
     return subprocess.Popen(
         [*COMMAND, *arguments],
         cwd=folder,
@@ -59,7 +59,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def imported(folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], set[str]]:
-    """Run `harness` in a folder; return the result and the top-level modules that it had imported at its end."""
+    """Run `harness` in a folder; return the result and the top-level modules that it has imported at its end."""
     script = (
         "import sys\n"
         "from harness.cli import main\n"

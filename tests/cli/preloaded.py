@@ -114,7 +114,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def _import_everything() -> None:
-    """Import all of harness but what needs numpy; a module whose extra is not installed is left out."""
+    """Import all of harness except the modules that need numpy. A module whose extra is not installed is left out."""
     import importlib
     import pkgutil
 

@@ -69,7 +69,10 @@ def doctor(folder: Path, recording: str, *arguments: str) -> str:
 
 @pytest.mark.parametrize("recording", ["h200", "gb10", "none"])
 def test_gpus_and_claims(recording: str, project: Path, snapshot: SnapshotAssertion) -> None:
-    """NVML's values with their sources, and what each claim can run here. The tools and the host are this machine's."""
+    """NVML's values have their sources.
+
+    Each claim has the profile that can run here. The tools and the host are this machine's.
+    """
     lines = doctor(project, recording).replace(str(project), "PROJECT").splitlines()
     shown = [line for line in lines if re.match(r"(driver|cuda|gpus?( \d)?|total|\[\d\]|F-[A-Z0-9-]+): ", line)]
     if recording == "gb10":  # its memory is that of the host, which decides whether F-BIG-001 can run
@@ -79,7 +82,7 @@ def test_gpus_and_claims(recording: str, project: Path, snapshot: SnapshotAssert
 
 
 def test_memory_that_nvml_does_not_support_is_never_0(project: Path) -> None:
-    """It is shown with its source."""
+    """The system's memory is shown with its source."""
     (gpu,) = [line for line in doctor(project, "gb10").splitlines() if line.startswith("gpu 0: ")]
     assert re.search(r" [1-9][\d.]+ GiB \(system memory, unified; ", gpu)
 

@@ -1,4 +1,4 @@
-"""`harness falsify-tests`: what it refuses, and what it lists after a FAIL."""
+"""`harness falsify-tests`: its refusals, and its list after a FAIL."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from harness.cli.falsify_tests import _entries, command
 
 
 def test_a_share_of_survivors_needs_mutants() -> None:
-    """Without --mutate there are none."""
+    """--most-survivors without --mutate is refused."""
     assert CliRunner().invoke(command, ["tests", "--most-survivors", "0.2"]).exit_code == 2
 
 
 def test_each_entry_of_what_refutes_a_suite_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to twenty of a list; numbers, and lists that are empty, are not."""
+    """Up to twenty entries of a list are shown. Numbers and empty lists are not."""
     found = {"checks": 5, "skipped": [], "deaf": ["one"], "missing": [f"cell {number}" for number in range(23)]}
     observation = SimpleNamespace(measurements=found)
     monkeypatch.setattr("harness.cli.falsify_tests.Bundle", lambda path: SimpleNamespace(observation=observation))

@@ -11,7 +11,7 @@ from tests.contracts import IDENTIFIER, document, write_project
 
 
 def test_contracts_are_laid_out_once(tmp_path: Path) -> None:
-    """--check changes nothing. A second run has nothing to change."""
+    """--check changes nothing. A second run changes nothing either."""
     write_project(tmp_path)
     path = tmp_path / "contracts" / "demo" / f"{IDENTIFIER}.json"
     before = path.read_bytes()

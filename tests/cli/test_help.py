@@ -15,7 +15,7 @@ from tests.cli.harness_command import COMMAND, complaint, environment, harness
 
 
 def test_every_command_has_a_line_of_its_own(tmp_path: Path) -> None:
-    """No line is cut."""
+    """No line of the overview is cut."""
     lines = harness(tmp_path, "--help").stdout.splitlines()
     assert not [line for line in lines if line.endswith("...") and "Usage" not in line]
     assert max(map(len, lines)) <= 80
@@ -27,7 +27,7 @@ def test_every_command_has_a_line_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_an_output_that_cannot_be_written(tmp_path: Path, unbuffered: str, snapshot: SnapshotAssertion) -> None:
-    """A full disk is not a defect of the harness: one line, and neither PASS nor FAIL."""
+    """A full disk is not a defect of the harness: the output is one line, and the status is neither PASS nor FAIL."""
     with open("/dev/full", "wb") as full:
         for arguments in (["--help"], ["list", "--help"], ["--version"]):
             done = subprocess.run(
@@ -42,7 +42,7 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, unbuffered: str, snaps
 
 
 def test_a_command_that_is_mistyped(tmp_path: Path) -> None:
-    """The message suggests the nearest name if one is near."""
+    """The message suggests the nearest name, if one is near."""
     for name, near in (("veriy", "No such command 'veriy'. Did you mean 'verify'?"), ("xyzzy", "command 'xyzzy'.\n")):
         done = harness(tmp_path, name)
         assert done.returncode == ExitStatus.REFUSED

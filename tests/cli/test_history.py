@@ -84,7 +84,7 @@ def test_for_machines(project: Path) -> None:
 
 
 def test_runs_in_which_nothing_ran(project: Path, snapshot: SnapshotAssertion) -> None:
-    """They are counted, but are neither a value nor a side of a comparison."""
+    """Such runs are counted, but they are neither a value nor a side of a comparison."""
     idle = {"measurements": {}, "trial_seconds": 0.0, "started": "2026-11-20T20:15:03+00:00"}
     sealed(project, run="run-idle", **idle)
     done = harness(project, "history", CLAIM)
@@ -124,7 +124,7 @@ def test_the_newest_run_against_the_one_before(project: Path) -> None:
 def test_bundles_from_elsewhere(
     project: Path, tmp_path_factory: pytest.TempPathFactory, snapshot: SnapshotAssertion
 ) -> None:
-    """No project is needed. The runs beside B are then the earlier ones."""
+    """No project is needed. The runs in the folder of B are then the earlier ones."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     place = project / PLACE
     done = harness(elsewhere, "diff", str(place / "run-0"), str(place / "run-6"))
@@ -141,14 +141,14 @@ def test_bundles_from_elsewhere(
     ids=" ".join,
 )
 def test_what_cannot_be_compared(project: Path, arguments: tuple[str, ...], snapshot: SnapshotAssertion) -> None:
-    """It is refused with the remedy."""
+    """Runs that cannot be compared are refused with the remedy."""
     done = harness(project, "diff", *arguments)
     assert done.returncode == ExitStatus.REFUSED
     assert complaint(done, project) == snapshot
 
 
 def test_different_claims_are_not_compared(project: Path, snapshot: SnapshotAssertion) -> None:
-    """A run and nothing are not compared either."""
+    """Runs of different claims are not compared, and neither are a run and nothing."""
     other = {"id": "F-DEMO-OTHER-001", "run": "other"}
     bundle = sealed(project, **other)
     done = harness(project, "diff", f"{PLACE}/run-1", str(bundle))
@@ -158,7 +158,7 @@ def test_different_claims_are_not_compared(project: Path, snapshot: SnapshotAsse
 
 @pytest.mark.parametrize("arguments", [["history", CLAIM], ["diff", CLAIM]])
 def test_without_pandas(project: Path, arguments: list[str]) -> None:
-    """Both say what to install; other commands do not need it."""
+    """Both commands say what to install. Other commands do not need pandas."""
     hide = (
         "import sys, importlib.util\n"
         "find = importlib.util.find_spec\n"

@@ -1,4 +1,4 @@
-"""Which libraries the commands import: each only where it is needed, so that commands start fast."""
+"""Each command imports only the libraries that it needs, so that it starts fast."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMANDS = {
     ("pack", "evidence", "-o", "all.zip"): {"junitparser", "rich", "hypothesis", *HEAVY},
     ("doctor",): {"junitparser", "rich", "hypothesis", *HEAVY},
 }
-"""What each command, with its output in a pipe, must not import."""
+"""Modules that each command, with its output in a pipe, must not import."""
 
 
 def test_commands_import_only_what_they_need(tmp_path: Path) -> None:

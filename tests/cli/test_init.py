@@ -24,7 +24,7 @@ def settings(folder: Path) -> dict[str, object]:
 
 
 def test_an_empty_folder(tmp_path: Path) -> None:
-    """It makes and names everything that a project needs, and says what comes next."""
+    """It makes and names everything that a project needs, and prints the next steps."""
     done = harness(tmp_path, "init")
     assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
     files = [path for path, content in contents(tmp_path).items() if content is not None]
@@ -131,7 +131,7 @@ def test_nothing_is_overwritten(tmp_path: Path, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["contracts", "falsifiers", "evidence"])
 def test_a_failure_half_way_leaves_nothing(tmp_path: Path, path: str) -> None:
-    """A file stands where a folder is needed."""
+    """A failure half way leaves nothing: here a file stands where a folder is needed."""
     (tmp_path / "pyproject.toml").write_bytes(THEIRS)
     (tmp_path / path).write_text("not a folder\n")
     before = contents(tmp_path)

@@ -36,7 +36,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_a_checkpoint_in_a_pipe(tmp_path: Path, model: Path) -> None:
-    """The format, the findings, the metadata, and one line per tensor."""
+    """The output has the format, the findings, the metadata, and one line per tensor."""
     done = harness(tmp_path, "inspect", model.name)
     assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
     lines = done.stdout.splitlines()
@@ -50,7 +50,7 @@ def test_a_checkpoint_in_a_pipe(tmp_path: Path, model: Path) -> None:
 
 
 def test_the_file_without_weights_is_told_at_once(tmp_path: Path) -> None:
-    """The file of 200 bytes that every loader opens."""
+    """The file of 200 bytes that every loader opens has a finding."""
     (tmp_path / "model.safetensors").write_bytes(zero_tensors())
     done = harness(tmp_path, "inspect", "model.safetensors")
     assert done.returncode == ExitStatus.PASS
@@ -92,7 +92,7 @@ def test_against_another_checkpoint(tmp_path: Path, model: Path) -> None:
 
 
 def test_json(tmp_path: Path, model: Path) -> None:
-    """Everything, with whole digests; strict JSON even if a number is not finite."""
+    """The JSON has everything, with whole digests. It is strict JSON even if a number is not finite."""
     shown = json.loads(harness(tmp_path, "inspect", model.name, "--json", "--against", model.name).stdout)
     assert_follows_schema("inspect", shown)
     assert (shown["format"], shown["elements"]) == ("safetensors", 12)
@@ -187,7 +187,7 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path: Path, model: Path, 
 
 
 def test_a_program_is_asked_for_its_device_code(tmp_path: Path) -> None:
-    """One line per kernel, and JSON."""
+    """The output has one line per kernel. The JSON has the same."""
     cubin = tmp_path / "kernels.bin"
     cubin.write_bytes((RECORDED / "sm_121.cubin").read_bytes())
     done = harness(tmp_path, "inspect", cubin.name)
@@ -205,7 +205,7 @@ def test_a_program_without_device_code_is_no_mistake_of_the_user(tmp_path: Path)
 
 
 def test_a_program_that_is_cut_short_is_refused(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """The kernels that were found are listed. The command does not claim that there is no other code."""
+    """The kernels that were found are listed. The command does not claim that the file has no other code."""
     (tmp_path / "cut").write_bytes((RECORDED / "sm_121.cubin").read_bytes()[:300])
     done = harness(tmp_path, "inspect", "cut")
     assert done.returncode == ExitStatus.REFUSED

@@ -1,4 +1,4 @@
-"""`harness run --isolate`: what runs says so, and what cannot run is refused before anything does."""
+"""`harness run --isolate`: the record and the output say so, and a claim that cannot be isolated is refused at once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_an_isolated_run_says_so(folder: Path) -> None:
-    """Its record, its command and the terminal; its mutant is isolated and killed, and its bundle is sound."""
+    """The record, the command and the terminal say so. The mutant is isolated and killed, and the bundle is sound."""
     done = harness(folder, "run", CLAIM, "--isolate")
     assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
     assert "subjects isolated" in done.stdout
@@ -79,7 +79,7 @@ METHODS = [
 
 @pytest.mark.parametrize(("method", "named"), METHODS, ids=[row[1] for row in METHODS])
 def test_a_method_that_cannot_be_carried_is_named(folder: Path, method: str, named: str) -> None:
-    """Before anything runs."""
+    """The refusal comes before anything runs."""
     (folder / "toy" / "protocol.py").write_text(f"from collections.abc import Callable\n{PROTOCOL}\n{method}\n")
     done = harness(folder, "run", CLAIM, "--isolate")
     assert done.returncode == ExitStatus.REFUSED
@@ -88,7 +88,7 @@ def test_a_method_that_cannot_be_carried_is_named(folder: Path, method: str, nam
 
 
 def test_other_reasons_against_it(folder: Path) -> None:
-    """A claim that measures time; a falsifier without a Protocol, or with the subject in its module; a trainer."""
+    """A claim that measures time, a falsifier that needs the subject's module, and a trainer are refused."""
     contract = folder / "contracts" / f"{CLAIM}.json"
     falsifier, healthy = folder / "toy" / "sorting.py", contract.read_text()
     for changed, named in (
@@ -114,7 +114,7 @@ def test_other_reasons_against_it(folder: Path) -> None:
 
 
 def test_the_documentation_lists_the_claims_that_can_be_isolated() -> None:
-    """Those of this repository, and no others."""
+    """The page lists exactly the claims of this repository that can be isolated."""
     project = Project.find(Path(__file__).parents[2])
     contracts, _ = project.load_all()
     able = {name for name, why in obstacles(project, contracts).items() if not why}

@@ -89,7 +89,7 @@ def test_paths(inside: Project) -> None:
 
 
 def test_nothing_to_lint(inside: Project, tmp_path: Path) -> None:
-    """Without a contract nothing is measured, and the exit status says so."""
+    """Without a contract, the exit status says that nothing was checked."""
     empty = tmp_path / "empty"
     empty.mkdir()
     assert reports(str(empty)) == (ExitStatus.NOT_MEASURED, [])

@@ -31,7 +31,7 @@ def lists(count: int) -> dict[str, Any]:
 
 
 ENDLESS = lists(1000)
-"""Judging one observation takes less than a second. Lint judges thousands."""
+"""Judging one observation takes less than a second, but lint judges thousands."""
 
 
 SLOW = "self.a.all(x, self.b.all(y, y < x + 1e300))"
@@ -146,7 +146,7 @@ HUGE = {**LONG, "items": LONG}
 
 
 def test_beyond_the_budget_a_contract_is_undecided(inside: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither sound nor wrong: exit status 3. The other checks of the contract still run."""
+    """The contract is neither sound nor wrong: exit status 3. The other checks of the contract still run."""
     monkeypatch.setattr("harness.cli.lint.LIMITS", Limits(seconds=2.0, elapsed=4.0, memory_bytes=256 << 20))
     write_contract(inside.root, contract(SLOW, **ENDLESS))
     status, ((_, state, findings),) = reports()
@@ -170,7 +170,7 @@ def test_what_is_slow_to_judge_is_refused(inside: Project, content: dict[str, An
 
 
 def test_ctrl_c_ends_lint(inside: Project) -> None:
-    """It works while a contract is examined in a process of its own, and no process is left."""
+    """Ctrl-C works while a contract is examined in its own process, and no process is left."""
     write_contract(inside.root, contract(SLOW, **ENDLESS))
     process = subprocess.Popen(
         [*COMMAND, "lint"], cwd=inside.root, env=environment(inside.root), stderr=subprocess.PIPE, process_group=0

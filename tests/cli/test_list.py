@@ -26,7 +26,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_a_line_a_claim_in_columns(project: Path) -> None:
-    """By spec and issue, from any folder of the project, with each status and the number of claims."""
+    """Claims are listed by spec and issue, with their status and number, from any folder of the project."""
     done = harness(project / "falsifiers" / "demo", "list")
     assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
     assert done.stdout.splitlines() == [
@@ -39,7 +39,7 @@ def test_a_line_a_claim_in_columns(project: Path) -> None:
 
 
 def test_json_for_machines(project: Path) -> None:
-    """The same content."""
+    """The JSON has the same content."""
     rows = json.loads(harness(project, "list", "--json").stdout)["claims"]
     assert [row["id"] for row in rows] == ["F-DEMO-A-LONGER-NAME-002", "F-DEMO-SORT-001"]
     assert rows[1] == {
@@ -53,7 +53,7 @@ def test_json_for_machines(project: Path) -> None:
 
 
 def test_installed_claims_that_never_ran(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """They are UNRUN, as the project's own are, also where the statuses are remembered."""
+    """Installed claims that never ran are UNRUN, also if the statuses are remembered."""
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
     write_project(tmp_path / "site" / "harness_claims" / "theirs", document(id="F-THEIRS-ONE-001"))
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
@@ -80,14 +80,14 @@ def test_a_file_that_is_no_contract(project: Path, text: str) -> None:
 
 
 def test_a_project_without_claims(tmp_path: Path) -> None:
-    """An empty list is not success."""
+    """An empty list is not success: the exit status is not 0."""
     (tmp_path / "pyproject.toml").write_text("[tool.harness]\n")
     done = harness(tmp_path, "list")
     assert (done.returncode, done.stdout) == (ExitStatus.NOT_MEASURED, f"0 claims under {tmp_path / 'contracts'}\n")
 
 
 def test_outside_a_project(tmp_path: Path) -> None:
-    """It says how to make one."""
+    """The message says how to make a project."""
     done = harness(tmp_path, "list")
     assert done.returncode == ExitStatus.REFUSED
     assert "`harness init` makes one" in done.stderr

@@ -87,7 +87,7 @@ LONGEST = "F-" + "A" * 38 + "-" + "B" * 39
 
 @pytest.mark.parametrize("identifier", [CLAIM, "F-ADD", LONGEST])
 def test_the_code_is_clean_and_its_test_passes(project: Path, identifier: str) -> None:
-    """It passes our own settings even with long names. A title is text, whatever it contains."""
+    """The code passes our own settings, even with long names. A title is text, whatever it contains."""
     done = harness(project, "new", identifier, "--title", 'it\'s "quoted", \\n $id \u00d7 2')
     assert done.returncode == ExitStatus.PASS, done.stderr
     tool(project, "ruff", "check", "--no-cache", ".")
@@ -125,7 +125,7 @@ def test_nothing_is_overwritten(project: Path, path: str) -> None:
 
 
 def test_a_dangling_link_is_not_followed(project: Path) -> None:
-    """A link to nothing still occupies the place."""
+    """A link to nothing still occupies the place, so the file is refused."""
     (project / "falsifiers" / "kernel").mkdir(parents=True)
     (project / "falsifiers" / "kernel" / "add.py").symlink_to(project / "elsewhere.py")
     assert harness(project, "new", CLAIM).returncode == ExitStatus.REFUSED
@@ -133,7 +133,7 @@ def test_a_dangling_link_is_not_followed(project: Path) -> None:
 
 
 def test_a_claim_has_one_contract(project: Path, snapshot: SnapshotAssertion) -> None:
-    """Another folder makes no difference."""
+    """A second contract of a claim is refused, also in another folder."""
     harness(project, "new", CLAIM)
     before = contents(project)
     done = harness(project, "new", CLAIM, "--folder", "other")
@@ -153,7 +153,7 @@ def test_a_package_of_the_same_name(project: Path) -> None:
 
 
 def test_a_failure_half_way_leaves_nothing(project: Path) -> None:
-    """The last file cannot be written: tests is not a folder."""
+    """A failure half way leaves nothing: here the last file cannot be written, because tests is not a folder."""
     (project / "tests").write_text("not a folder\n")
     before = contents(project)
     assert harness(project, "new", CLAIM).returncode == ExitStatus.REFUSED
@@ -161,7 +161,7 @@ def test_a_failure_half_way_leaves_nothing(project: Path) -> None:
 
 
 def test_no_other_name_is_recommended_where_none_helps(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The filesystem is read-only."""
+    """On a read-only filesystem, no other name is recommended."""
 
     def refuse(*_: object) -> NoReturn:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), "contracts")
@@ -194,7 +194,7 @@ def test_no_other_name_is_recommended_where_none_helps(project: Path, monkeypatc
     ],
 )
 def test_what_is_refused(project: Path, arguments: list[str], complaint: str) -> None:
-    """Exit status 2, a reason, and nothing written."""
+    """The refusal has exit status 2 and a reason, and writes nothing."""
     before = contents(project)
     done = harness(project, "new", *arguments)
     assert done.returncode == ExitStatus.REFUSED
@@ -203,7 +203,7 @@ def test_what_is_refused(project: Path, arguments: list[str], complaint: str) ->
 
 
 def test_packages_that_live_elsewhere(tmp_path: Path) -> None:
-    """Falsifiers go where the project imports from; contracts go where the project keeps them."""
+    """Falsifiers go where the project imports from, and contracts go to the project's folder of contracts."""
     (tmp_path / "pyproject.toml").write_text(
         '[tool.harness]\ncontracts = "claims"\npythonpath = ["src", "lib/python"]\n'
     )
@@ -225,7 +225,7 @@ def test_tests_that_are_a_package(project: Path) -> None:
 
 
 def test_outside_a_project(tmp_path: Path) -> None:
-    """It says how to make one."""
+    """The message says how to make a project."""
     done = harness(tmp_path, "new", CLAIM)
     assert done.returncode == ExitStatus.REFUSED
     assert "`harness init` makes one" in done.stderr

@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_refused(folder: Path, given: str, said: str) -> None:
-    """Exit status 2, and no evidence."""
+    """The exit status is 2, and there is no evidence."""
     done = harness(folder, "run", CLAIM, "-P", given)
     assert done.returncode == ExitStatus.REFUSED
     assert said in " ".join(done.stderr.split())
@@ -59,6 +59,6 @@ def test_refused(folder: Path, given: str, said: str) -> None:
 
 @pytest.mark.parametrize("given", ["items=50", "how=slowly", "order=up", "order=null"])
 def test_allowed(folder: Path, given: str) -> None:
-    """A value within the bounds runs. A mutant may still have a value that a user may not choose."""
+    """A value within the bounds runs. A mutant may have a value that a user may not choose."""
     done = harness(folder, "run", CLAIM, "-P", given)
     assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr

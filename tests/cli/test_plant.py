@@ -143,7 +143,7 @@ def plant(folder: Path, *options: str) -> tuple[int, dict[str, Any], list[str]]:
 
 
 def fates(document: dict[str, Any]) -> dict[str, set[str]]:
-    """By fate, the changed lines."""
+    """The changed lines, by fate."""
     found: dict[str, set[str]] = {}
     for one in document["defects"]:
         found.setdefault(one["fate"], set()).add(one["after"])
@@ -151,7 +151,10 @@ def fates(document: dict[str, Any]) -> dict[str, set[str]]:
 
 
 def test_two_survive(folder: Path) -> None:
-    """The others die; one cannot be imported. A second run tries only what is left, until a source changes."""
+    """Two defects survive, the others are killed, and one cannot be imported.
+
+    A second run tries only the rest, until a source changes.
+    """
     done = harness(folder, "plant", CLAIM, "--json", "planted.json")
     document = json.loads((folder / "planted.json").read_text())
     assert problems("planting", document) == []
@@ -187,7 +190,7 @@ def test_two_survive(folder: Path) -> None:
 
 
 def test_equivalent_defects_are_not_counted(folder: Path) -> None:
-    """An entry without a match is named. A file that is not ours is refused."""
+    """An entry without a match is named. A file with an invalid entry is refused."""
     path = folder / "contracts" / f"{CLAIM}.equivalent.json"
     entries = [
         {"file": "toy/summing.py", "within": "Sum.total", "before": "if len(items) > 1000:", "after": after,
@@ -211,7 +214,7 @@ def test_equivalent_defects_are_not_counted(folder: Path) -> None:
 
 
 def test_a_defect_that_hangs_is_ended(tmp_path: Path) -> None:
-    """The limit of the trial ends it."""
+    """The limit of the trial ends a defect that hangs."""
     _, document, _ = plant(write(tmp_path, HANGS, seconds=1.5), "--jobs", "4")
     tried = [(one["after"], one["attempts"][-1]) for one in document["defects"]]
     hung = {after: one["clauses"] for after, one in tried if one["seconds"] > 1.4}
@@ -287,7 +290,7 @@ def test_two_claims_share_what_they_kill(folder: Path) -> None:
 
 
 def test_what_one_claim_calls_equivalent_another_may_kill(folder: Path) -> None:
-    """The claim with the entry does not try the defect. A missed defect is tried and has its reason."""
+    """The claim with the entry does not try the defect. A defect under `missed` is tried, and has its reason."""
     other = second_claim(folder)
     about = {"file": "toy/summing.py", "before": "if len(items) > 1000:", "reason": "the claim is about short lists"}
     marks = {"equivalent": [{**about, "after": "if len(items) > 1001:"}]}
@@ -302,14 +305,14 @@ def test_what_one_claim_calls_equivalent_another_may_kill(folder: Path) -> None:
 
 
 def test_a_claim_that_does_not_pass_is_not_planted(tmp_path: Path) -> None:
-    """Its falsifier would kill everything."""
+    """A claim that does not pass is not planted, because its falsifier would kill everything."""
     code, document, tried = plant(write(tmp_path, SUBJECT.replace("result += item", "result += 2 * item")))
     assert (code, document["claims"][0]["defects"], tried) == (ExitStatus.NOT_MEASURED, 0, [])
     assert "inversions.maximum" in document["claims"][0]["obstacle"]
 
 
 def test_a_parameter_may_differ(folder: Path) -> None:
-    """With another one the claim does not pass. The document says which one was changed."""
+    """With another parameter the claim does not pass. The document says which one was changed."""
     _, document, _ = plant(folder, "-P", "last=5")
     assert problems("planting", document) == []
     assert document["overrides"] == {"last": 5}

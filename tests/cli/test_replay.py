@@ -157,7 +157,10 @@ def test_a_counterexample_of_another_subject(folder: Path, snapshot: SnapshotAss
     [("raises", "ArithmeticError: token=[masked] too large"), ("dies", ""), ("hangs", ""), ("nan", "")],
 )
 def test_cases_on_which_the_subject_fails(folder: Path, how: str, error: str) -> None:
-    """The subject causes an exception, a crash, a hang and a NaN. The case is kept; the one that raises is minimal."""
+    """The subject raises, crashes, hangs or returns NaN.
+
+    The case is kept. If the subject raises, the case is minimal.
+    """
     (profile,) = CONTRACT["profiles"].values()
     write_searching_project(folder, profiles={"reduced": {**profile, "limits": {"seconds": 5}}})
     status, bundle = run(folder, "-P", f"how={how}", "--no-mutants")
@@ -223,7 +226,7 @@ def test_a_claim_that_has_changed_too_much(
 
 
 def test_a_changed_threshold_alone_is_allowed(refuted: tuple[Path, Path]) -> None:
-    """The case is judged by the new one."""
+    """The case is judged by the new threshold."""
     folder, bundle = refuted
     observation = copy.deepcopy(CONTRACT["observation"])
     observation["properties"]["errors"]["items"]["maximum"] = 1000
@@ -252,7 +255,7 @@ def test_a_folder_of_bundles(refuted: tuple[Path, Path], snapshot: SnapshotAsser
 
 
 def test_where_the_case_cannot_be_run(refuted: tuple[Path, Path], snapshot: SnapshotAssertion) -> None:
-    """The device does not exist: nothing is known, exit status 3."""
+    """If the device does not exist, nothing is known: exit status 3."""
     folder, bundle = refuted
     done = harness(folder, "replay", str(bundle), "--device", "cuda:77")
     assert done.returncode == ExitStatus.NOT_MEASURED

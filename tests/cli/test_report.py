@@ -22,7 +22,7 @@ def evidence(tmp_path: Path) -> Path:
 
 
 def test_a_site_is_written_for_the_bundles_below_a_path(tmp_path: Path, evidence: Path) -> None:
-    """An index, and a page for each claim and each bundle."""
+    """The site has an index, and a page for each claim and each bundle."""
     run = harness(tmp_path, "report", str(evidence), "--html", "site")
     assert run.returncode == 0, run.stderr
     assert run.stdout == "1 bundle, 0 unsound: site/index.html\n"
@@ -67,7 +67,10 @@ def test_where_there_is_nothing_to_report_it_says_so(tmp_path: Path, evidence: P
 
 
 def test_what_others_wrote_is_left_alone(tmp_path: Path, evidence: Path) -> None:
-    """An index that is not ours refuses the report. Other files stay; pages of removed bundles are removed."""
+    """An index that the harness did not write refuses the report.
+
+    Other files stay; pages of removed bundles are removed.
+    """
     site = tmp_path / "site"
     site.mkdir()
     (site / "index.html").write_text("mine")
@@ -105,7 +108,7 @@ def test_reports_for_machines_are_written_in_one_go(tmp_path: Path, evidence: Pa
 
 
 def test_standard_output_holds_the_report_alone(tmp_path: Path, evidence: Path) -> None:
-    """A pipe receives nothing else."""
+    """Standard output has the report and nothing else."""
     run = harness(tmp_path, "report", str(evidence), "--ctrf", "-", "--junit", "a.xml", "--html", "site")
     assert json.loads(run.stdout)["reportFormat"] == "CTRF"
     assert run.stderr.splitlines() == ["1 bundle, 0 unsound: site/index.html", "1 bundle, 0 unsound: a.xml"]

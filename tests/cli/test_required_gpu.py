@@ -1,4 +1,4 @@
-"""A machine that should have a GPU, and whose driver does not work, must be red."""
+"""If a machine should have a GPU and its driver does not work, the run fails."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_required_gpu_that_does_not_work_refuses_the_run(changes: Any) -> None
 def test_a_gpu_of_slurm_that_does_not_work_refuses_the_run(
     variables: dict[str, str], promised: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Except if the run asks for no GPU, or is a job of --executor slurm, which seals the reason."""
+    """Two runs are not refused: one that asks for no GPU, and a job of --executor slurm, which seals the reason."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert bool(promised_gpu()) == promised
@@ -90,7 +90,7 @@ def test_the_command_refuses_before_anything_runs(tmp_path: Path, monkeypatch: p
 def test_a_profile_that_is_asked_for_by_name_is_due_although_it_cannot_run(
     tmp_path: Path, profile: str, due_here: bool
 ) -> None:
-    """So `run --stale --profile full` on a runner without a driver is NOT_MEASURED, and not "nothing is stale"."""
+    """`run --stale --profile full` on a runner without a driver is NOT_MEASURED, not "nothing is stale"."""
     assert found(tmp_path, profile, {"device": "cuda"}, "full") == due_here
 
 

@@ -104,7 +104,7 @@ def test_skipped_mutants_are_said_everywhere(folder: Path) -> None:
 
 
 def test_a_mutant_that_cannot_run_here_is_not_counted_as_killed(folder: Path) -> None:
-    """It is listed as not run. Without others, nothing is proven."""
+    """Such a mutant is listed as not run. Without another one, nothing is proven."""
     with changed(folder) as contract:
         contract["mutants"][0]["requires"] = {"device": "cuda", "gpus": 64}
     done = harness(folder, "run", CLAIM)
@@ -160,7 +160,7 @@ def test_a_subject_named_by_its_file_is_told_how_to_name_it(folder: Path, snapsh
 
 
 def test_where_nothing_runs_there_is_no_table(folder: Path) -> None:
-    """The output says why, and which option would run it. There is no table of clauses."""
+    """The output says why, and which option would run the claim. There is no table of clauses."""
     with changed(folder) as contract:
         reduced = contract["profiles"]["reduced"]
         contract["profiles"]["full"] = {**reduced, "requires": {"device": "cuda", "memory_gib": 4000}}
@@ -190,7 +190,7 @@ def test_a_device_that_is_not_there(folder: Path) -> None:
     ],
 )
 def test_what_was_meant(folder: Path, arguments: tuple[str, ...], hint: str) -> None:
-    """The case of letters does not matter."""
+    """An id is found in any case of its letters."""
     assert hint in " ".join(harness(folder, "run", CLAIM, *arguments).stderr.split())
     assert f"did you mean {CLAIM}?" in harness(folder, "show", CLAIM.lower()).stderr
 
@@ -213,7 +213,7 @@ def test_outside_a_project(tmp_path: Path) -> None:
 
 
 def test_running_nothing_says_what_there_is_to_run(folder: Path, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """In a project without claims, `harness list` would be no help."""
+    """In a project without claims, the message does not recommend `harness list`."""
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "pyproject.toml").write_text("[tool.harness]\n")
     done = harness(tmp_path / "new", "run", "--all")
@@ -224,7 +224,7 @@ def test_running_nothing_says_what_there_is_to_run(folder: Path, tmp_path: Path,
 
 
 def test_json_and_junit(folder: Path) -> None:
-    """Standard output is one JSON document, progress goes to standard error, and JUnit is written beside."""
+    """Standard output is one JSON document, progress goes to standard error, and JUnit goes to its file."""
     done = harness(folder, "run", CLAIM, "--json", "-", "--junit", "junit.xml")
     document = json.loads(done.stdout)
     assert_follows_schema("run", document)
@@ -235,7 +235,7 @@ def test_json_and_junit(folder: Path) -> None:
 
 
 def test_junit_wants_a_file(folder: Path) -> None:
-    """Standard output could not be taken back, so "-" is refused and is not a file name either."""
+    """"-" is refused, because a report on standard output could not be replaced at the end."""
     done = harness(folder, "run", CLAIM, "--junit", "-")
     assert done.returncode == ExitStatus.REFUSED
     assert "--json -" in done.stderr
@@ -243,7 +243,7 @@ def test_junit_wants_a_file(folder: Path) -> None:
 
 
 def test_every_contract_that_is_refused_is_named(folder: Path) -> None:
-    """Not only the first."""
+    """Every refused contract is named, not only the first."""
     for name in ("F-TOY-SORT-001", "F-TOY-BROKEN-001"):
         path = folder / "contracts" / f"{name}.json"
         path.write_text(path.read_text().replace('"title"', '"titel"'))
@@ -285,7 +285,7 @@ def test_the_project_of_a_subfolder_is_found(folder: Path) -> None:
 
 
 def test_a_terminal_that_knows_no_other_letters(folder: Path) -> None:
-    """A locale without our punctuation ends no run, and JSON stays JSON."""
+    """A locale without our punctuation ends no run, and JSON stays valid."""
     path = folder / "contracts" / f"{CLAIM}.json"
     path.write_text(path.read_text().replace("Sorting sorts", "Sortieren \\ud83d\\ude00 …"))
     done = subprocess.run(
@@ -308,14 +308,14 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(folder:
 
 
 def test_a_secret_is_no_parameter(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """Parameters become evidence."""
+    """A secret in a parameter is refused, because parameters become evidence."""
     done = harness(folder, "run", CLAIM, "-P", "how=hf_" + "a" * 30)
     assert done.returncode == ExitStatus.REFUSED
     assert complaint(done, folder) == snapshot
 
 
 def test_another_subject_is_said(folder: Path) -> None:
-    """A PASS of --subject looks different from the claim's own."""
+    """A PASS of --subject is marked, so that it differs from the claim's own."""
     done = harness(folder, "run", CLAIM, "--subject", "toy.sorting:Sorter")
     lines = done.stdout.splitlines()
     verdict = next(index for index, line in enumerate(lines) if line.startswith("PASS  "))

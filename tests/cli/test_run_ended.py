@@ -1,4 +1,4 @@
-"""`harness run` ended by its user, scheduler, reader or terminal: measurements are kept, and nothing keeps running."""
+"""If its user, scheduler, reader or terminal ends `harness run`, measurements are kept and no process remains."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_asked_twice_what_was_measured_is_still_kept(folder: Path, number: signa
 
 
 def test_a_scheduler_that_ends_every_process_of_a_job(folder: Path) -> None:
-    """SIGTERM reaches the trial too. That the trial ends is not a defect of the subject."""
+    """SIGTERM reaches the trial too. The end of the trial is not a defect of the subject."""
     process = start(folder, "run", CLAIM, "-v", "-P", "how=hangs")
     _wait_for_trial(process)
     for pid in sorted(processes_in(folder), reverse=True):  # the trial first
@@ -135,7 +135,7 @@ def test_ctrl_c_while_a_module_is_imported(folder: Path) -> None:
 
 
 def test_a_killed_harness_leaves_nothing_behind(folder: Path) -> None:
-    """kill -9: within five seconds nothing runs, no bundle looks complete, and the next run works."""
+    """After kill -9 no process runs for longer than five seconds, no bundle looks complete, and the next run works."""
     process = start(folder, "run", CLAIM, "-v", "-P", "how=hangs")
     _wait_for_trial(process)
     assert len(processes_in(folder)) > 3
@@ -150,7 +150,7 @@ def test_a_killed_harness_leaves_nothing_behind(folder: Path) -> None:
 
 
 def test_a_reader_who_leaves_costs_no_evidence(folder: Path) -> None:
-    """`harness run … | head -0`: the claim is sealed, and the exit status is the verdict's."""
+    """With `harness run … | head -0` the claim is sealed, and the exit status is the verdict's."""
     process = start(folder, "run", CLAIM, "-v")
     assert process.stdout is not None
     process.stdout.close()
@@ -179,7 +179,7 @@ def test_a_terminal_that_goes_away(folder: Path) -> None:
 
 
 def test_a_user_without_a_home(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """Some containers have users without names. Each command that needs a home says what to set."""
+    """Some containers have users without names. Each command that needs a home says which variable to set."""
     write_project(tmp_path)
     known = {
         name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME", "HARNESS_CACHE_DIR")
@@ -194,7 +194,10 @@ def test_a_user_without_a_home(tmp_path: Path, snapshot: SnapshotAssertion) -> N
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_run_without_standard_streams(folder: Path, closed: str) -> None:
-    """Some schedulers start it so. The bundle is sound, and the exit status is the verdict's."""
+    """Some schedulers start a run without standard streams.
+
+    The bundle is sound, and the exit status is the verdict's.
+    """
     for arguments in (["run", CLAIM], ["status"], ["verify", "evidence"]):
         line = ["sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, *arguments]
         assert subprocess.run(line, cwd=folder, env=environment(folder), timeout=120).returncode == ExitStatus.PASS

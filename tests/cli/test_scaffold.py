@@ -10,7 +10,7 @@ from harness.cli.scaffold import render, write_all
 
 
 def test_everything_is_taken_back(tmp_path: Path) -> None:
-    """New files are gone, and extended files have their old end."""
+    """After a failure, new files are gone and extended files have their old end."""
     old = tmp_path / "old.toml"
     old.write_bytes(b"first\r\n")
     additions = {old: "second\n", tmp_path / "missing.toml": "third\n"}
@@ -21,7 +21,7 @@ def test_everything_is_taken_back(tmp_path: Path) -> None:
 
 
 def test_every_file_in_the_way_is_named(tmp_path: Path) -> None:
-    """A user need not repeat the command for each."""
+    """Every file that is in the way is named, so a user need not repeat the command for each."""
     for name in ("one", "two"):
         (tmp_path / name).write_text("mine\n")
     with pytest.raises(FileExistsError, match=r"already .*one, .*two$"):

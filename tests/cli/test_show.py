@@ -27,7 +27,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_the_page(project: Path, snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The claim and its sources, what runs, what would refute it, the mutants, and how to run it."""
+    """The page has the claim, its sources, what runs, what would refute it, the mutants, and how to run it."""
     monkeypatch.setenv("COLUMNS", "100")
     done = harness(project, "show", IDENTIFIER)
     assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
@@ -49,7 +49,7 @@ def test_how_long_it_took_the_last_time(tmp_path: Path) -> None:
 
 
 def test_what_a_smaller_run_took_says_nothing_of_the_claim(tmp_path: Path) -> None:
-    """Nor does a run without mutants say how long the claim takes."""
+    """A smaller run, or a run without mutants, does not say how long the claim takes."""
     projects.write_project(tmp_path)
     harness(tmp_path, "run", CLAIM, "--no-mutants", "-P", "items=2")
     assert "the subject's took" not in harness(tmp_path, "show", CLAIM).stdout
@@ -59,7 +59,7 @@ def test_what_a_smaller_run_took_says_nothing_of_the_claim(tmp_path: Path) -> No
 
 
 def test_what_a_measurement_means(tmp_path: Path) -> None:
-    """A reader who does not know the falsifier needs more than a bound."""
+    """The page describes each measurement, because a bound alone does not explain it."""
     contract = document()
     contract["observation"]["properties"]["values"]["description"] = "What the sorter returned."
     write_project(tmp_path, contract)
@@ -69,7 +69,7 @@ def test_what_a_measurement_means(tmp_path: Path) -> None:
 
 
 def test_by_what_margin_a_mutant_dies(tmp_path: Path) -> None:
-    """The ratios of the calibration, by profile."""
+    """The page has the ratios of the calibration, by profile."""
     mutant = {**document()["mutants"][0], "violates": ["ordered"]}
     write_project(tmp_path)
     write_calibrated(tmp_path, document(mutants=[mutant]), {"reduced": {mutant["id"]: {"ordered": 37.25}}})
@@ -79,7 +79,7 @@ def test_by_what_margin_a_mutant_dies(tmp_path: Path) -> None:
 
 
 def test_notes_stand_below_the_claim(project: Path) -> None:
-    """The Markdown file next to the contract, unchanged."""
+    """The page ends with the Markdown file next to the contract, unchanged."""
     notes = project / "contracts" / "demo" / f"{IDENTIFIER}.md"
     assert "Notes" not in harness(project, "show", IDENTIFIER).stdout.splitlines()
     notes.write_text("# Sorting\n\nWhy *three* items.\n", encoding="utf-8")
@@ -101,7 +101,7 @@ def test_a_claim_without_rules_is_refuted_by_its_bounds(tmp_path: Path) -> None:
 
 
 def test_json_is_the_contract(project: Path) -> None:
-    """The text of the file."""
+    """The JSON is the text of the contract's file."""
     shown = json.loads(harness(project, "show", IDENTIFIER, "--json").stdout)
     assert shown == json.loads((project / "contracts" / "demo" / f"{IDENTIFIER}.json").read_text())
 
@@ -132,7 +132,7 @@ def test_the_code_of_the_claim_is_not_run(project: Path) -> None:
 
 
 def test_ids_are_not_cut_at_their_hyphens(project: Path) -> None:
-    """A narrow terminal shows whole ids, which can be copied."""
+    """A narrow terminal shows whole ids, so that they can be copied."""
     done = subprocess.run(
         [sys.executable, "-m", "harness", "show", IDENTIFIER],
         cwd=project,

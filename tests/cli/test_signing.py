@@ -61,7 +61,7 @@ def test_a_key_is_made_for_its_owner_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ignored", ["", "*.key*\n"])
 def test_a_key_that_a_commit_could_take_along_is_told(tmp_path: Path, ignored: str) -> None:
-    """It also makes the checkout dirty, so a signature there names no commit."""
+    """`keygen` warns of a key in a checkout. The key also makes the checkout dirty, so a signature names no commit."""
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / ".gitignore").write_text(ignored)
     (tmp_path / "a folder").mkdir()
@@ -116,7 +116,7 @@ def test_a_signed_run_keeps_its_key_to_itself(folder: Path, how: str) -> None:
     verified = harness(folder, "verify", "evidence", "--trusted-key", "ci.key.pub")
     assert verified.returncode == ExitStatus.PASS
     assert f"signed by {key_id(folder)[:12]}" in verified.stdout
-    # Whose staleness is asked stands in the project that the evidence is of.
+    # Staleness is checked against the project of the evidence.
     assert "STALE" not in verified.stdout
 
 
@@ -188,7 +188,7 @@ def test_bundles_are_signed_later_and_by_several(folder: Path) -> None:
 
 
 def test_a_key_that_others_can_read(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """It signs with a warning, as ssh warns. An empty option is not the current folder."""
+    """The key signs with a warning, as ssh warns. An empty option does not mean the current folder."""
     sealed(folder)
     (folder / "ci.key").chmod(0o644)
     done = harness(folder, "attest", "evidence", "--key", "ci.key")
@@ -198,7 +198,7 @@ def test_a_key_that_others_can_read(folder: Path, snapshot: SnapshotAssertion) -
 
 
 def test_a_bundle_that_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named, and the temporary file is removed."""
+    """The bundle is named, and the temporary file is removed."""
     bundle = sealed(folder)
 
     def refused(*arguments: object) -> None:
@@ -210,7 +210,7 @@ def test_a_bundle_that_cannot_be_written(folder: Path, monkeypatch: pytest.Monke
 
 
 def test_what_is_unsound_is_not_signed(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """The others are signed, and the exit status is 2."""
+    """An unsound bundle is not signed. The others are signed, and the exit status is 2."""
     sealed(folder, run="a-good")
     rewrite(sealed(folder, run="b-bad"), "record.json", set_at("verdict", "FAIL"))
     done = harness(folder, "attest", "evidence", "--key", "ci.key")
@@ -222,7 +222,7 @@ def test_what_is_unsound_is_not_signed(folder: Path, snapshot: SnapshotAssertion
 
 
 def test_unsigned_is_sound_until_a_key_is_trusted(folder: Path) -> None:
-    """A user who names a key requires a signature. A missing signature must not bypass that."""
+    """With --trusted-key a signature is required, so removing the attestation must not help an attacker."""
     sealed(folder)
     alone = harness(folder, "verify", "evidence")
     assert (alone.returncode, "  UNSIGNED " in alone.stdout) == (0, True)
@@ -252,7 +252,7 @@ def test_remarks_fail_where_they_are_named(folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_failed_on(folder: Path, codes: str, snapshot: SnapshotAssertion) -> None:
-    """A gate that cannot close is refused. `any` means every remark that can be asked for here."""
+    """`--fail-on` refuses a code that no bundle can have. `any` means every remark that can occur here."""
     sealed(folder)
     done = harness(folder, "verify", "evidence", "--fail-on", codes)
     assert done.returncode == ExitStatus.REFUSED
@@ -275,7 +275,7 @@ def test_a_changed_project_makes_evidence_stale(folder: Path) -> None:
 
 
 def test_without_the_libraries_the_remedy_is_told(folder: Path) -> None:
-    """Commands that need no key still work, also on signed bundles."""
+    """Commands that need no key still work, also on signed bundles. The others name the remedy."""
     sealed(folder)
     assert harness(folder, "attest", "evidence", "--key", "ci.key").returncode == ExitStatus.PASS
     hidden = folder / "hidden"

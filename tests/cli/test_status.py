@@ -50,7 +50,7 @@ def edit(project: Path, old: str, new: str, file: str = "falsifiers/demo/sorting
 
 
 def told(done: subprocess.CompletedProcess[str]) -> str:
-    """The output of a command without what differs between runs and machines."""
+    """The output of a command, without the parts that differ between runs and machines."""
     text = re.sub(r"\d{4}-\d\d-\d\dT\d{6}Z-\S+-[0-9a-f]{6}", "RUN", done.stdout)
     return text.replace(MACHINE.replace("_", "\\_"), "MACHINE").replace(MACHINE, "MACHINE")
 
@@ -76,7 +76,7 @@ def test_from_unrun_to_discharged_to_stale(project: Path) -> None:
 
 
 def test_the_text(project: Path, snapshot: SnapshotAssertion) -> None:
-    """A claim that is UNRUN, then DISCHARGED with a FAIL set aside, then STALE; gaps; the same as Markdown."""
+    """A claim is UNRUN, then DISCHARGED with a FAIL set aside, then STALE, with gaps. Markdown has the same."""
     texts = {"unrun": told(harness(project, "status"))}
     assert harness(project, "run", CLAIM).returncode == 0
     edit(project, "return sorted(items)", "return sorted(items)[1:]")
@@ -114,7 +114,7 @@ def test_gates(project: Path, words: str, unrun: int, passed: int, failed: int) 
 
 
 def test_only_what_is_wrong(project: Path) -> None:
-    """The others are hidden, but the last line and gates still count them."""
+    """Other claims are hidden, but the last line and gates still count them."""
     write_contract(project, document(id="F-DEMO-OTHER-001"))
     harness(project, "run", CLAIM)
     done = harness(project, "status", "--only", "unrun,falsified", "--fail-on", "discharged")
@@ -137,7 +137,7 @@ def test_a_gate_says_what_it_found(project: Path, snapshot: SnapshotAssertion) -
 
 
 def test_what_no_contract_covers(project: Path) -> None:
-    """Ids in documents and sources, contracts that cannot run, and evidence without a contract."""
+    """Gaps are ids in documents and sources, contracts that cannot run, and evidence without a contract."""
     harness(project, "run", CLAIM, "--no-mutants", "--profile", "reduced")
     shutil.copytree(project / "evidence", project / "old")
     (project / "SPEC.md").write_text(f"{CLAIM} and F-DEMO-LOST-002 hold.\nF-DEMO-LOST-002, not XF-DEMO-LOST-003.\n")
@@ -167,7 +167,7 @@ def test_what_no_contract_covers(project: Path) -> None:
 
 
 def test_only_some_claims(project: Path) -> None:
-    """By id, by issue, by spec, and by device."""
+    """Claims can be chosen by id, issue, spec and device."""
     write_contract(project, document(id="F-DEMO-OTHER-001", issue="DEMO-2"))
     harness(project, "run", CLAIM)
     for arguments in ((CLAIM,), ("--issue", "DEMO-1")):
@@ -208,7 +208,7 @@ def test_a_fail_with_other_parameters_is_no_silence(project: Path) -> None:
 
 
 def test_a_record_that_cannot_be_read_is_no_silence(project: Path) -> None:
-    """It is named, and the exit status is not 0."""
+    """An unreadable record is named, and the exit status is not 0."""
     harness(project, "run", CLAIM)
     (bundle,) = (project / "evidence" / "DEMO-1" / CLAIM).iterdir()
     (bundle / "record.json").write_text("{}")
@@ -251,7 +251,7 @@ def test_evidence_that_is_not_there(project: Path, command: list[str]) -> None:
 
 
 def test_a_project_without_claims(tmp_path: Path) -> None:
-    """An empty result is not success."""
+    """Without claims the exit status is not 0."""
     (tmp_path / "pyproject.toml").write_text("[tool.harness]\n")
     done = harness(tmp_path, "status")
     assert (done.returncode, done.stdout) == (
@@ -302,7 +302,7 @@ def test_a_falsified_claim_is_not_run_again_and_not_forgotten(project: Path) -> 
 
 
 def test_evidence_that_does_not_count_leaves_a_claim_due(project: Path) -> None:
-    """An unproven PASS, a reduced run where the full one can run, and changed parameters."""
+    """An unproven PASS, changed parameters, and a reduced run if the full one can run leave a claim due."""
     harness(project, "run", CLAIM, "--no-mutants")
     harness(project, "run", CLAIM, "--profile", "reduced")
     harness(project, "run", CLAIM, "-P", "steps=3", "--subject", "falsifiers.demo.sorting:Sorter")
@@ -314,7 +314,7 @@ def test_evidence_that_does_not_count_leaves_a_claim_due(project: Path) -> None:
 
 
 def test_what_cannot_run_here_is_not_due_here(project: Path) -> None:
-    """The output says so. If nothing can run at all, the exit status is not 0."""
+    """The output says so. If no claim can run at all, the exit status is not 0."""
     full = {"requires": {"device": "any", "gpus": 9999}, "parameters": {"steps": 3}, "limits": {"seconds": 60}}
     write_contract(project, document(id="F-DEMO-HUGE-001", profiles={"full": full}))
     shown = harness(project, "run", "--stale")
@@ -329,14 +329,17 @@ def test_what_cannot_run_here_is_not_due_here(project: Path) -> None:
     "option", [["--no-mutants"], ["-P", "steps=3"], ["--subject", "falsifiers.demo.sorting:Sorter"]]
 )
 def test_stale_with_what_would_make_no_evidence(project: Path, option: list[str]) -> None:
-    """It is refused with the remedy."""
+    """`--stale` is refused with options that would make no evidence, with the remedy."""
     done = harness(project, "run", "--stale", *option)
     assert done.returncode == ExitStatus.REFUSED
     assert "leave out" in done.stderr
 
 
 def test_a_quarantine_is_marked_and_hides_nothing(project: Path) -> None:
-    """Beside the status, in every form, also when its last day is over. Of other claims nothing is said."""
+    """The quarantine stands beside the status, in every format, also after its last day.
+
+    Other claims have no such mark.
+    """
     edit(project, "return sorted(items)", "return sorted(items)[1:]")
     assert harness(project, "run", CLAIM, "--no-mutants").returncode == ExitStatus.FAIL
     write_contract(project, document(id="F-DEMO-OTHER-001"))

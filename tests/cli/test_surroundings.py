@@ -57,14 +57,14 @@ def test_a_report_that_is_missing_is_no_pass(tmp_path: Path) -> None:
     ids=["usage", "project"],
 )
 def test_a_full_stderr_is_not_a_fail(tmp_path: Path, arguments: list[str], status: ExitStatus) -> None:
-    """Python's status for an error that cannot be printed is 1, which means FAIL."""
+    """Python's status for an error that cannot be printed is 1, which would mean FAIL."""
     write_project(tmp_path)
     with open("/dev/full", "w") as full:
         assert run(tmp_path, *arguments, stderr=full).returncode == status
 
 
 def test_ctrl_c_at_any_moment(tmp_path: Path) -> None:
-    """It works while Python imports the command line: no traceback, and the status of an interruption."""
+    """Ctrl-C while Python imports the command line gives no traceback, and the status of an interruption."""
     write_project(tmp_path)
     for delay in (0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2):
         process = subprocess.Popen(
@@ -91,7 +91,7 @@ def test_ctrl_c_at_any_moment(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_while_a_library_imports(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library in Rust panics then. It is an interruption all the same, and no defect of the harness."""
+    """A library in Rust then panics. The harness reports an interruption, not a defect of its own."""
 
     class PanicException(BaseException):
         pass
@@ -107,7 +107,7 @@ def test_ctrl_c_while_a_library_imports(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("size", [100_000, 20_000_000])
 def test_a_text_of_any_length_does_not_flood(tmp_path: Path, size: int) -> None:
-    """A contract whose id, or whose unknown key, has megabytes."""
+    """A contract whose id or unknown key has megabytes gives a short message."""
     write_project(tmp_path)
     path = tmp_path / "contracts" / f"{CLAIM}.json"
     whole = json.loads(path.read_text())

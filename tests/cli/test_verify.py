@@ -90,7 +90,7 @@ def test_what_was_forged_is_told_by_clause(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_folder_exits_2(tmp_path: Path) -> None:
-    """It is reported."""
+    """An unfinished folder is reported, and the exit status is 2."""
     (sealed(tmp_path).parent / ".unfinished-x").mkdir()
     ended = harness(tmp_path, "verify", "evidence")
     assert ended.returncode == 2
@@ -109,7 +109,7 @@ def test_nothing_to_verify_exits_3(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_no_folder_exits_2(tmp_path: Path) -> None:
-    """A file, or nothing at all. At least one PATH is required."""
+    """A file, and a path that does not exist, are refused. At least one PATH is required."""
     (tmp_path / "file").write_text("")
     for path in ("file", "nowhere"):
         ended = harness(tmp_path, "verify", path)
@@ -127,7 +127,7 @@ def test_a_bundle_named_twice_is_counted_once(tmp_path: Path) -> None:
 
 
 def test_json_tells_all_of_it(tmp_path: Path) -> None:
-    """The exit status is the same."""
+    """The JSON has everything, with the same exit status."""
     sealed(tmp_path, run="a-good")
     (sealed(tmp_path, run="b-bad") / "record.json").unlink()
     (tmp_path / "empty").mkdir()
@@ -171,7 +171,7 @@ def test_verifying_needs_no_project(tmp_path: Path) -> None:
 
 
 def test_a_project_that_is_set_up_wrong_is_no_missing_one(tmp_path: Path) -> None:
-    """Otherwise `verify` would silently skip the check for staleness."""
+    """If pyproject.toml is wrong, `verify` says so. Otherwise it would silently skip the check for staleness."""
     sealed(tmp_path)
     (tmp_path / "pyproject.toml").write_text('[tool.harness]\ncontracts = "../elsewhere"\n')
     for arguments in (["verify", "evidence"], ["report", "evidence", "--markdown", "-"]):

@@ -1,4 +1,4 @@
-"""Every command on terminals of 60 to 200 columns: no word is broken, and only single words are too wide."""
+"""Each command on terminals of 60 to 200 columns: no word is broken, and a line is too wide only for a single word."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ COMMANDS: list[tuple[str, ...]] = [
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 def test_no_word_is_broken(arguments: tuple[str, ...], inside: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    """Every word of the output on a terminal is one of the output in a pipe."""
+    """Every word that a terminal shows is a word of the output in a pipe."""
     if arguments[0] in ("history", "diff"):
         pytest.importorskip("pandas")
     if arguments[-1] == "--help":
@@ -125,7 +125,7 @@ def check(shown: str, width: int, words: set[str] | None) -> None:
 
 
 def test_a_run(tmp_path: Path) -> None:
-    """Of one claim and of several; `harness run` takes its lines from here."""
+    """The lines of a run of one claim and of several fit. `harness run` prints exactly these lines."""
     done = finished(tmp_path)
     runs: Iterator[list[Any]] = iter([story(done[0].record), [*done]])
     for told in runs:
@@ -212,7 +212,7 @@ def test_colours(
     ],
 )
 def test_completion(shell: str, words: str, expected: str, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Claims, bundles, profiles and commands, in three shells."""
+    """Three shells complete claims, bundles, profiles and commands."""
     *_, last = words.split()
     place = last if shell == "fish" else str(len(words.split()) - 1)
     monkeypatch.setenv("COMP_WORDS", words.rpartition(" ")[0] if shell == "fish" else words)

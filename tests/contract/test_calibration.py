@@ -57,7 +57,7 @@ def test_no_calibration_has_no_ratios(project: Path) -> None:
 
 
 def test_every_byte_is_bound(project: Path) -> None:
-    """A changed, a missing and an unnamed calibration are refused."""
+    """A changed, a missing and an unnamed calibration file are refused."""
     path = write_calibrated(project, content(), _RATIOS)
     path.write_bytes(path.read_bytes() + b"\n")
     assert places(project) == ["/calibration"]
@@ -111,7 +111,7 @@ def test_notes_are_the_markdown_file_next_to_the_contract(project: Path) -> None
 
 
 def test_a_calibration_that_cannot_be_read(project: Path) -> None:
-    """A folder is in its place."""
+    """A folder in place of the calibration is refused."""
     path = write_calibrated(project, content(), _RATIOS)
     path.unlink()
     path.mkdir()
@@ -119,7 +119,7 @@ def test_a_calibration_that_cannot_be_read(project: Path) -> None:
 
 
 def test_a_calibration_that_is_no_json(project: Path) -> None:
-    """The contract names its digest."""
+    """The contract names the digest of the file, so the file is read and refused."""
     content_of_file = b'{"id": 1, "id": 2}'
     contract = write_contract(project, {**content(), "calibration": hashlib.sha256(content_of_file).hexdigest()})
     contract.with_suffix(".calibration.json").write_bytes(content_of_file)

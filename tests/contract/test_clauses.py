@@ -66,7 +66,7 @@ def test_a_value_within_its_bounds_passes(value: Any) -> None:
 
 @pytest.mark.parametrize("value", ["1", None, [], {}, True, [1.0], {"a": 1.0}])
 def test_a_value_of_the_wrong_type_fails_every_keyword(value: Any) -> None:
-    """JSON Schema would let a text pass a minimum."""
+    """A value of the wrong type fails every keyword. In JSON Schema, a text would pass a minimum."""
     expected = {"x.type": Outcome.FAIL, "x.minimum": Outcome.FAIL}
     assert expected == {name: one.outcome for name, one in outcomes({"x": _NUMBER}, {"x": value}).items()}
 
@@ -75,14 +75,14 @@ def test_a_value_of_the_wrong_type_fails_every_keyword(value: Any) -> None:
     "value", [math.nan, math.inf, -math.inf, 10**400, -(10**400), {"nonfinite": "NaN"}, [1.0, math.nan]]
 )
 def test_a_number_that_is_not_finite_fails_every_keyword(value: Any) -> None:
-    """NaN is neither above nor below a bound, so it is refused before it is compared."""
+    """NaN is neither above nor below a bound, so it is refused before any comparison."""
     found = outcomes({"x": _NUMBER}, {"x": value})
     assert {Reason(ReasonCode.NOT_FINITE, "x")} == {one.reason for one in found.values()}
     assert {Outcome.FAIL} == {one.outcome for one in found.values()}
 
 
 def test_a_broken_number_fails_only_what_looks_at_it() -> None:
-    """A NaN among the losses does not concern the count beside it."""
+    """A NaN among the losses does not change the outcome of the count beside it."""
     found = outcomes({"x": _TENSORS}, {"x": {"count": 1, "losses": [1.0, math.nan]}})
     expected = {"x.count.type": None, "x.losses[].type": Reason(ReasonCode.NOT_FINITE, "x.losses[1]")}
     assert expected == {name: found[name].reason for name in expected}
@@ -100,7 +100,7 @@ def test_a_broken_number_fails_only_what_looks_at_it() -> None:
     ],
 )
 def test_what_is_missing_is_not_measured(measurements: dict[str, Any], clause: str, reason: Reason) -> None:
-    """A missing value, or an empty list for clauses of its items, leaves the clause undecided."""
+    """A missing value, or an empty list for clauses on its items, makes the clause NOT_MEASURED."""
     found = outcomes({"x": _TENSORS}, measurements)[clause]
     assert (Outcome.NOT_MEASURED, reason) == (found.outcome, found.reason)
 
@@ -114,7 +114,7 @@ def test_what_is_missing_is_not_measured(measurements: dict[str, Any], clause: s
     ],
 )
 def test_what_nothing_satisfies_is_not_measured(schema: dict[str, Any], empty: Any) -> None:
-    """An absent value does not satisfy "at most two". An empty list satisfies "no items"."""
+    """A missing value does not satisfy "at most two". An empty list satisfies "no items"."""
     keyword = list(schema)[-1]
     found = outcomes({"x": schema}, {"x": empty})[f"x.{keyword}"]
     assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, Reason(ReasonCode.EMPTY, "x"))
@@ -134,13 +134,13 @@ _NEGATIVE = Reason(ReasonCode.VIOLATED, "x['b'].norm", bound=Bound("minimum", 0)
     ],
 )
 def test_a_value_that_fails_outranks_one_that_is_missing(value: dict[str, Any], reason: Reason) -> None:
-    """The value that violates the clause decides, wherever it is."""
+    """If one value fails and another is missing, the clause FAILs, in any order."""
     found = outcomes({"x": _MAP}, {"x": value})["x{}.norm.minimum"]
     assert (Outcome.FAIL, reason) == (found.outcome, found.reason)
 
 
 def test_one_missing_value_among_many_is_not_measured() -> None:
-    """The other values do not speak for it."""
+    """The other values do not replace the missing one."""
     found = outcomes({"x": _MAP}, {"x": {"a": {"norm": 1.0}, "b": {}}})["x{}.norm.minimum"]
     expected = (Outcome.NOT_MEASURED, Reason(ReasonCode.MISSING, "x['b'].norm"))
     assert expected == (found.outcome, found.reason)
@@ -182,7 +182,7 @@ def test_the_nearest_of_many_values_is_shown(keyword: str, nearest: float) -> No
     ],
 )
 def test_finiteness(value: Any, expected: bool) -> None:
-    """A value is finite if every number in it is."""
+    """A value is finite if every number in it is finite."""
     assert expected == is_finite(value)
 
 
@@ -220,12 +220,12 @@ def shown(value: Any) -> Any:
     ],
 )
 def test_what_is_long_is_shown_by_its_size(value: Any, expected: Any) -> None:
-    """A short value is shown whole. The observation has all of a long one."""
+    """A short value is shown whole, a long one by its size. The observation has all of it."""
     assert repr(expected) == repr(shown(value))
 
 
 def test_an_outcome_of_every_kind_says_bound_and_unit() -> None:
-    """Passed, failed, not measured and not finite; of the values that fail, the worst is shown."""
+    """Each kind of outcome shows bound and unit. If several values fail, the worst is shown."""
     schema = {"type": "array", "items": {"type": "number", "maximum": 2, "x-unit": "nat", "x-source": "a paper"}}
     bound = {"id": "x[].maximum", "bound": Bound("maximum", 2), "unit": "nat"}
     expected = {
@@ -254,7 +254,7 @@ def test_the_nearest_to_an_exclusive_bound_is_shown(keyword: str, nearest: float
 
 @pytest.mark.parametrize("keyword", ["maxItems", "uniqueItems"])
 def test_one_empty_list_among_many_is_not_measured(keyword: str) -> None:
-    """The other items do not hide it, and the reason names its place."""
+    """The clause is NOT_MEASURED, although other lists have items. The reason names the place of the empty list."""
     schema = {"type": "array", "items": {"type": "array", keyword: {"maxItems": 2, "uniqueItems": True}[keyword]}}
     found = outcomes({"x": schema}, {"x": [[1], [], [2]]})[f"x[].{keyword}"]
     assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, Reason(ReasonCode.EMPTY, "x[1]"))
@@ -265,7 +265,7 @@ def test_one_empty_list_among_many_is_not_measured(keyword: str) -> None:
 
 @pytest.mark.parametrize("value", ["losses", "count", None, 1.0, [], [{"count": 1}], [["count"]], {"counts": 1}, {}])
 def test_inside_a_value_of_another_kind_nothing_was_measured(value: Any) -> None:
-    """If a value is not the object, list or map that it should be, clauses on its inside are NOT_MEASURED."""
+    """If a value is not the object, list or map that it should be, clauses on values inside it are NOT_MEASURED."""
     nested = {"type": "object", "properties": {"y": _TENSORS, "m": _MAP}}
     for measured in ({"x": value}, {"x": {"y": value, "m": value}}):
         found = outcomes({"x": nested}, measured)
@@ -274,7 +274,7 @@ def test_inside_a_value_of_another_kind_nothing_was_measured(value: Any) -> None
 
 
 def test_a_map_is_no_list_and_a_list_is_no_map() -> None:
-    """Clauses of map values do not read list items, and the reverse."""
+    """Clauses on map values do not read list items, and clauses on items do not read map values."""
     items, values = {"type": "array", "items": _NUMBER}, {"type": "object", "additionalProperties": _NUMBER}
     for schema, value, clause in ((items, {"a": 1.0}, "x[].type"), (values, [1.0], "x{}.type")):
         found = outcomes({"x": schema}, {"x": value})[clause]
@@ -284,7 +284,7 @@ def test_a_map_is_no_list_and_a_list_is_no_map() -> None:
 
 
 def test_the_observation_as_a_whole_is_held_against_its_keywords() -> None:
-    """All its keywords but `type` are clauses too. They do not look at a NaN inside."""
+    """All keywords of the observation itself, except `type`, are clauses too. They ignore a NaN inside."""
     schema = {"type": "object", "minProperties": 2, "properties": {"x": _NUMBER, "y": _NUMBER}}
     clauses = tuple(clauses_of(schema))
     assert [clause.id for clause in clauses][:2] == ["minProperties", "x.type"]
@@ -338,12 +338,12 @@ def test_what_a_double_just_holds_is_finite() -> None:
         ([], "", ""),
         ({}, "a", ""),
         ((), "", ""),
-        ([[]], "", None),  # nothing is read of the items
+        ([[]], "", None),  # nothing reads the items
         ([[]], "a", "[0]"),
         ([{"a": [1]}, {"a": []}], "a", "[1].a"),
-        ([{"a": [1], "b": []}], "a", None),  # b is not read
+        ([{"a": [1], "b": []}], "a", None),  # nothing reads b
         ([{"a": [1], "b": []}], "b", "[0].b"),
-        ({"p": {"a": []}}, "a", ".p.a"),  # p is none of the names, so a key like any
+        ({"p": {"a": []}}, "a", ".p.a"),  # p is none of the names, so it is a key like any
         ({"p": [1], "q": []}, "a", ".q"),
         ({"a": [1], "q": []}, "a", None),
         ([1.0, "", None], "a", None),
@@ -352,5 +352,5 @@ def test_what_a_double_just_holds_is_finite() -> None:
     ],
 )
 def test_where_a_value_is_empty(value: Any, read: str, expected: str | None) -> None:
-    """A list or map can be empty, and so can one inside it. The place follows the value's name."""
+    """A list or map can be empty, and so can one inside it. The place follows the name of the value."""
     assert expected == empty_place(value, frozenset(read))

@@ -1,4 +1,4 @@
-"""Parts of a contract that do not fit together are refused at their place; a snapshot holds the messages."""
+"""Parts of a contract that do not fit together are refused at their place. A snapshot has the messages."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_parameters_are_those_that_are_declared(snapshot: Any) -> None:
 
 
 def test_the_target_is_hardware_on_which_the_full_profile_can_run(snapshot: Any) -> None:
-    """A CPU has no compute capability and cannot run a profile that requires CUDA."""
+    """A CPU target must have no compute capability, and its full profile must not require CUDA."""
     assert problems(
         snapshot,
         target={"type": "cpu", "compute_capability": "9.0"},
@@ -72,7 +72,7 @@ def test_the_target_is_hardware_on_which_the_full_profile_can_run(snapshot: Any)
 
 
 def test_omissions_are_measurements_and_leave_some(snapshot: Any) -> None:
-    """The full profile omits nothing, and the reduced one keeps a clause."""
+    """The full profile omits nothing, and the reduced one keeps at least one clause."""
     assert problems(
         snapshot, profiles=with_profiles({"omits": ["values"]}, {"omits": ["zeal", "ardour", "values"]})
     ) == [
@@ -156,7 +156,10 @@ def test_examples_are_of_measurements(snapshot: Any) -> None:
 
 
 def test_the_costliest_clauses_are_refused(snapshot: Any) -> None:
-    """As many as bring the cost of all clauses within the limit, the costliest first, and five at most."""
+    """The message names the costliest clauses:
+
+    as many as must change to bring the cost within the limit, at most five.
+    """
     nested = "self.values.all(one, self.values.exists(other, other == one))"
     observed = document()["observation"]
     texts = {"type": "string", "maxLength": 1000, "pattern": r"^\w{100}$"}
@@ -172,7 +175,7 @@ def test_the_costliest_clauses_are_refused(snapshot: Any) -> None:
 
 
 def test_a_rule_that_reads_what_is_missing_is_told_by_its_first_step(snapshot: Any) -> None:
-    """A parameter that no profile has, and a field that no device has."""
+    """A parameter that no profile has, and a field that no device has, are named by the first step of their path."""
     more = rules("self.given > parameters.none.of_it", "self.given > device.none.name")
     first = len(document()["rules"])
     assert problems(snapshot, rules=more) == [f"/rules/{first}/rule", f"/rules/{first + 1}/rule"]

@@ -1,4 +1,4 @@
-"""What judging costs: computed from sizes, never too little, and refused before it is paid."""
+"""The cost of judging follows from sizes, is never too low, and is refused in advance if it is too high."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_rule_that_can_take_minutes_is_refused_when_it_is_loaded(rule: str) ->
 
 
 def test_the_clauses_of_a_schema_cost_too() -> None:
-    """A large expression on many texts is refused at its own pointer."""
+    """A large regular expression on many texts is refused at its own pointer."""
     changed = document()
     texts = {"type": "string", "maxLength": 1000, "pattern": r"^\w{100}$"}
     changed["observation"]["properties"]["texts"] = {"type": "array", "minItems": 1, "maxItems": 5000, "items": texts}
@@ -68,7 +68,7 @@ def test_the_clauses_of_a_schema_cost_too() -> None:
 
 
 def test_the_limit_is_shared_by_all_trials() -> None:
-    """A contract with many mutants may spend less on each, because verify judges them all."""
+    """A contract with many mutants may spend less on each, because `verify` judges all of them."""
     rule = "self.values.all(one, self.values.exists(other, other == one))"
     contract_of(with_rule(rule, maxItems=1000))
     crowded = with_rule(rule, maxItems=1000)
@@ -79,7 +79,7 @@ def test_the_limit_is_shared_by_all_trials() -> None:
 
 
 def test_more_than_was_declared_is_not_judged_by_a_costly_rule() -> None:
-    """The rule is NOT_MEASURED at once; clauses that cost little are judged."""
+    """The costly rule is NOT_MEASURED at once. Clauses that cost little are judged."""
     contract = contract_of(with_rule(NESTED, maxItems=20))
     begun = time.process_time()
     judgment = judge(contract, observe(healthy(values=[float(number) for number in range(20_000)])))
@@ -160,7 +160,7 @@ MORE_RULES = [
 
 @pytest.mark.parametrize("rule", RULES)
 def test_no_rule_takes_longer_than_its_cost(rule: str) -> None:
-    """Otherwise a contract that was accepted could be slow to judge."""
+    """No rule takes longer than its cost, so a contract that the loader accepts is never slow to judge."""
     values = {"numbers": NUMBERS, "table": TABLE, "rows": ROWS, "text": "y" * 10_000}
     compiled = compile_rule("slow", rule, "slow")
     finite = {name: is_finite(value) for name, value in values.items()}
@@ -208,7 +208,7 @@ MORE_PATTERNS = [
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_no_pattern_takes_longer_than_its_cost(pattern: str) -> None:
-    """The engine compiles an expression again for every text, which takes longer than to match it."""
+    """The engine compiles an expression again for every text, which takes longer than matching."""
     check = check_of("pattern", pattern)
     begun = time.process_time()
     check("a" * 100)
@@ -217,7 +217,7 @@ def test_no_pattern_takes_longer_than_its_cost(pattern: str) -> None:
 
 @pytest.mark.parametrize("characters", ["[ab]", "[a[bc]d]", r"[\]]", "(?:[ab])"])
 def test_what_is_repeated_is_compiled_as_often(characters: str) -> None:
-    """A class of characters ends at its own bracket, so that what stands behind it repeats the whole class."""
+    """A class of characters ends at its own bracket, so a repetition after it repeats the whole class."""
     assert matching(f"{characters}{{400}}", 1) > 20 * matching(f"{characters}{{4}}", 1)
 
 
@@ -230,13 +230,13 @@ def test_an_ordinary_pattern_is_cheap() -> None:
     "rule", ["self.text.matches(self.pattern)", "matches(self.text, 'a')", "self.text.matches('a' + 'b')"]
 )
 def test_matches_needs_a_literal(rule: str) -> None:
-    """The cost of an expression that a subject chooses cannot be known."""
+    """A pattern that a subject chooses is refused, because its cost cannot be known."""
     with pytest.raises(RuleError):
         compile_rule("slow", rule, "slow")
 
 
 def test_the_shape_of_a_value_is_within_that_of_its_schema() -> None:
-    """So what the loader accepted is judged."""
+    """The shape of a valid value is within that of its schema, so an observation within the limits is judged."""
     schema = {
         "type": "array",
         "maxItems": 3,
@@ -247,7 +247,7 @@ def test_the_shape_of_a_value_is_within_that_of_its_schema() -> None:
 
 
 def test_a_few_long_lists_among_many_short_ones_cost_little() -> None:
-    """The clauses on the lists themselves read each list's length alone, however long the longest is."""
+    """A clause on a list itself reads only that list's length, however long the longest list is."""
     changed = document()
     inner = {"type": "array", "maxItems": 0, "items": {"type": "string"}}
     changed["observation"]["properties"]["wrong"] = {"type": "array", "minItems": 1, "items": inner}
@@ -273,7 +273,7 @@ def told(cost: int, shape: Shape) -> str:
 
 
 def test_every_cost_is_the_same_on_every_version(snapshot: SnapshotAssertion) -> None:
-    """A cost decides which clauses of a sealed bundle are judged, so another cost is a deliberate change."""
+    """Each cost stays the same in every version. A cost decides which clauses of a sealed bundle are judged."""
     values = {"numbers": NUMBERS, "table": TABLE, "rows": ROWS, "text": "y" * 10_000, "limits": {"low": 1.0}}
     shapes = {
         "self": {name: of_value(value) for name, value in values.items()},
@@ -352,7 +352,7 @@ def test_every_size_is_the_same_on_every_version(value: Any, snapshot: SnapshotA
 
 
 def test_an_allowance_is_spent_to_the_last_step() -> None:
-    """All trials share one limit. What cannot be ended has less."""
+    """All trials share one limit. Judging that cannot be ended has a smaller one."""
     allowance = Allowance(3)
     assert (allowance.left, Allowance(3, quick=True).left, Allowance(999, quick=True).left) == (
         LIMIT // 4,
@@ -364,7 +364,7 @@ def test_an_allowance_is_spent_to_the_last_step() -> None:
 
 
 def test_what_is_nested_deeper_than_any_value_that_is_judged_does_not_count() -> None:
-    """A list in a list, and so on. The loader and the judge read no deeper."""
+    """Values nested deeper than the judge reads do not count. The loader reads no deeper either."""
     value: Any = "x" * 640
     for _ in range(DEEPEST + 1):
         value = [value]

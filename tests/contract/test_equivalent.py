@@ -22,7 +22,7 @@ def read(folder: Path, document: Any) -> tuple[Equivalent, ...]:
 
 
 def test_entries_in_the_order_of_the_file(tmp_path: Path) -> None:
-    """Those that are equivalent, and then those that are missed."""
+    """The equivalent entries come first, then the missed ones, each in the order of the file."""
     assert equivalents(tmp_path / "F-A-001.json") == ()
     document = {"id": "F-A-001", "equivalent": [ONE, {**ONE, "within": "f"}], "missed": [{**ONE, "after": "x = 3"}]}
     assert read(tmp_path, document) == (
@@ -33,7 +33,7 @@ def test_entries_in_the_order_of_the_file(tmp_path: Path) -> None:
 
 
 def test_an_entry_names_a_defect() -> None:
-    """By all that it states."""
+    """An entry names a defect only if all of its fields agree."""
     anywhere, inside = (Equivalent("a.py", within, "x", "y", "") for within in (None, "f"))
     assert (anywhere.names("a.py", "f", "x", "y"), anywhere.names("a.py", "g", "x", "y")) == (True, True)
     assert (inside.names("a.py", "f", "x", "y"), inside.names("a.py", "g", "x", "y")) == (True, False)

@@ -1,4 +1,4 @@
-"""The parse tree of a rule. The engine keeps its own tree private and reads every expression the same way."""
+"""The parse tree of a rule. The engine's own tree is private, so tests compare how both read an expression."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_engine_reads_it_the_same_way(text: str) -> None:
 
 @given(_RULES)
 def test_every_part_stands_where_it_says(text: str) -> None:
-    """The text of a part, with its brackets, is an expression with the same tree."""
+    """The text of each part, with its brackets, is an expression with the same tree."""
     for node in parse(text).walk():
         assert shape(parse(text[node.start : node.end])) == shape(node)
 
@@ -116,7 +116,10 @@ def test_trees(text: str, expected: Any) -> None:
     [*zip("-+/*<*-", "--*%>-<", strict=True), ("==", "<="), ("&&", "&&"), ("||", "||"), ("<", "&&"), ("&&", "||")],
 )
 def test_operators_group_to_the_left(one: str, other: str) -> None:
-    """Of one level, and if the first binds more strongly. If the second does, it has the operand between them."""
+    """Operators of one level group to the left.
+
+    If the second binds more strongly, it takes the operand between them.
+    """
     a, b, c = ((Kind.NAME, name) for name in "abc")
     assert shape(parse(f"a {one} b {other} c")) == (Kind.OPERATOR, other, (Kind.OPERATOR, one, a, b), c)
     if (one, other) in (("*", "-"), ("-", "<"), ("<", "&&"), ("&&", "||")):
@@ -201,5 +204,5 @@ def test_deep_nesting_is_refused() -> None:
     ],
 )
 def test_the_comparisons_of_a_rule(text: str, expected: list[str]) -> None:
-    """One comparison, or several that must all hold. Other rules have none."""
+    """The comparisons of a rule are one, or several that must all hold. Other rules have none."""
     assert [node.text for node in comparisons(parse(text))] == expected

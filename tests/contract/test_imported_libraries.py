@@ -28,7 +28,10 @@ class Late:
 
 
 def test_what_an_import_runs(tmp_path: Path) -> None:
-    """Imports in functions and for type checkers do not count, nor does what belongs to the project or to Python."""
+    """Imports in functions and for type checkers do not count.
+
+    Modules of the project and of Python do not count either.
+    """
     (tmp_path / "toy").mkdir()
     (tmp_path / "data").mkdir()  # a package without __init__.py
     (tmp_path / "toy" / "__init__.py").write_text("import attrs\n")

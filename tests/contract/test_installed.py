@@ -11,7 +11,7 @@ from harness.contract.installed import claims_roots, or_installed, root_of
 
 
 def test_folders_with_contracts_are_found_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order of `sys.path` and then by name, each once. The empty entry is not the present folder."""
+    """Folders are in the order of `sys.path` and then by name, each once. The empty entry is not the current folder."""
     for name in ("late/harness_claims/a", "early/harness_claims/z", "early/harness_claims/b", "harness_claims/here"):
         (tmp_path / name / "contracts").mkdir(parents=True)
     (tmp_path / "early/harness_claims/none").mkdir()
@@ -31,7 +31,7 @@ def test_folders_with_contracts_are_found_on_the_path(tmp_path: Path, monkeypatc
 
 
 def test_a_file_that_is_missing_here_is_the_installed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of the present folder goes before it."""
+    """If both folders have a file, the one of the current folder is taken."""
     root, name = tmp_path / "site/harness_claims/a", Path("trainers/some.toml")
     (root / "contracts").mkdir(parents=True)
     (root / name).parent.mkdir()

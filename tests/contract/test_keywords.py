@@ -1,4 +1,4 @@
-"""For their type, the keywords agree with jsonschema; they refuse every other type."""
+"""For values of their type, the keywords agree with jsonschema. They refuse every other type."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _BOTH = st.sampled_from(sorted(_ARGUMENTS)).flatmap(lambda name: st.tuples(st.ju
 
 @given(_BOTH, json_values.filter(is_finite))
 def test_agrees_with_jsonschema(keyword: tuple[str, Any], value: Any) -> None:
-    """For a value of the keyword's type the answer is JSON Schema's; for others it is no."""
+    """For a value of the keyword's type, the answer is JSON Schema's. For other values it is no."""
     name, argument = keyword
     assume(not (name == "multipleOf" and isinstance(value, float)))  # jsonschema divides doubles; see the next test
     spoken_of = type(value) in _ARGUMENTS[name][1]
@@ -54,7 +54,7 @@ _SMALL: tuple[Any, ...] = (
     *([], [0], [1], [1.0], [True], [None], ["a"], [[]], [[1]], [1, 2], [2, 1], [1, True], [1, 1.0], ["list", 1]),
     *({}, {"a": 1}, {"a": 1.0}, {"a": True}, {"b": 1}, {"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": [1]}, {"a": {}}),
 )
-"""Values of every type next to each other: what Python takes for equal, and what stands on a bound."""
+"""The comparison has values that Python takes for equal, and values on a bound, next to each other."""
 _STEPS = (-1, 0, 1, 2, -1.0, 0.0, 1.0, 1.5)
 _SMALL_ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "type": ("object", "array", "string", "number", "integer", "boolean", "null"),
@@ -70,7 +70,7 @@ _SMALL_ARGUMENTS: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize("keyword", sorted(_ARGUMENTS))
 def test_agrees_with_jsonschema_on_every_small_value(keyword: str) -> None:
-    """The same without chance: each keyword at its bounds, and true beside 1 at every depth."""
+    """The comparison is exhaustive: each keyword at its bounds, and true beside 1 at every depth."""
     spoken_of = {*_ARGUMENTS[keyword][1], *((float,) if keyword == "multipleOf" else ())}
     for argument in _SMALL_ARGUMENTS[keyword]:
         check, validator = check_of(keyword, argument), Draft202012Validator({keyword: argument})
@@ -87,7 +87,7 @@ def test_what_a_trial_holds_as_a_tuple_is_a_list() -> None:
 
 
 def test_a_number_may_be_of_a_kind_of_its_own() -> None:
-    """Enumerations and numpy have such types. A truth value is no number."""
+    """Enumerations and numpy have their own types of numbers. A truth value is not a number."""
     whole, broken = IntEnum("Count", ["ONE"]), type("Seconds", (float,), {})
     for value in (whole(1), broken(1.0)):
         assert all(check_of(keyword, 1)(value) for keyword in ("minimum", "maximum", "multipleOf", "const"))
@@ -110,7 +110,7 @@ def test_a_closed_object_has_no_other_names() -> None:
     [(0.3, 0.1, True), (0.35, 0.1, False), (1e300, 0.5, True), (0.0, 1, True), (1, 0.1, True), (1e23, 10, True)],
 )
 def test_multiples_are_decimal(value: float, step: float, expected: bool) -> None:
-    """The decimal numbers as written count, not the nearest doubles."""
+    """A multiple counts by the decimal digits as written, not by the nearest doubles."""
     assert expected == check_of("multipleOf", step)(value)
 
 
@@ -126,7 +126,7 @@ def test_multiples_are_decimal(value: float, step: float, expected: bool) -> Non
     ],
 )
 def test_patterns_that_are_not_linear_or_too_large_are_refused(pattern: str, is_too_large: bool) -> None:
-    """The error says which, because the remedies differ."""
+    """The error says whether a pattern is not linear or too large, because the remedies differ."""
     with pytest.raises(PatternError) as refused:
         check_of("pattern", pattern)
     assert refused.value.is_too_large == is_too_large

@@ -1,4 +1,4 @@
-"""How a contract is laid out as text."""
+"""The layout of a contract as text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _VALUES: st.SearchStrategy[Any] = st.recursive(
 
 @given(_VALUES)
 def test_only_the_layout_changes(value: Any) -> None:
-    """Keys keep their order. Laying out a second time changes nothing."""
+    """Keys keep their order. A second layout changes nothing."""
     text = laid_out(value)
     assert json.dumps(json.loads(text)) == json.dumps(value)
     assert laid_out(json.loads(text)) == text
@@ -39,7 +39,7 @@ def test_only_a_long_text_makes_a_long_line(value: Any) -> None:
 
 
 def test_blocks(snapshot: Any) -> None:
-    """A block that fits a line has one line. Each measurement, rule and mutant begins a line."""
+    """A block that fits on one line has one line. Each measurement, rule and mutant begins a line."""
     number = {"type": "number", "minimum": 0.5, "maximum": 1.5, "x-unit": "nats"}
     long = {**number, "description": "Far too long to stand on the same line as all the rest.", "x-source": "a test"}
     rule = {"id": "falls", "rule": "self.a < self.b", "message": "it does not fall"}
@@ -55,7 +55,7 @@ def test_blocks(snapshot: Any) -> None:
 
 @pytest.mark.parametrize("path", Project.find(Path(__file__).parent).files(), ids=lambda path: str(path.stem))
 def test_every_contract_of_this_project_is_laid_out_so(path: Path) -> None:
-    """Calibrations are laid out too."""
+    """Every contract and every calibration has this layout."""
     for file in (path, path.with_suffix(".calibration.json")):
         if file.exists():
             assert file.read_text(encoding="utf-8") == laid_out(json.loads(file.read_text(encoding="utf-8"))), (
@@ -65,6 +65,6 @@ def test_every_contract_of_this_project_is_laid_out_so(path: Path) -> None:
 
 @pytest.mark.parametrize("width", range(1, 13))
 def test_what_stands_beside_a_block_fills_its_lines(width: int) -> None:
-    """In an inner container too, and to the last column at most."""
+    """The parts beside a block fill their lines up to the last column, in an inner container too."""
     text = laid_out({"a": {"properties": {"b": 1, "c": 2}, **{f"{index:0{width}}": 0 for index in range(9)}}})
     assert max(map(len, text.splitlines())) <= WIDTH

@@ -38,7 +38,7 @@ TEXT = """{
     [
         ("loss.type", 5),
         ("loss.maximum", 6),
-        ("loss.minimum", 5),  # the contract has changed since
+        ("loss.minimum", 5),  # the contract has changed since then
         ("rows[].type", 8),
         ("rows[].b.minimum", 9),
         ("again.maximum", 10),
@@ -49,7 +49,10 @@ TEXT = """{
     ],
 )
 def test_a_clause(name: str, line: int) -> None:
-    """A keyword has its own line, one behind a reference that of its measurement, a built-in clause the subject's."""
+    """A keyword has its own line.
+
+    A keyword in a definition has the line of its measurement, and a built-in clause that of the subject.
+    """
     assert Lines(TEXT).clause(name) == line
 
 
@@ -74,7 +77,7 @@ _VALUES: st.SearchStrategy[Any] = st.recursive(
 
 @given(st.dictionaries(_KEYS, _VALUES, min_size=1, max_size=4))
 def test_each_member_is_on_the_line_that_begins_with_it(document: dict[str, Any]) -> None:
-    """Indented JSON has one member or item a line, in the order of the document."""
+    """Indented JSON has one member or item on each line, in the order of the document."""
     lines = Lines(json.dumps(document, indent=1))
     expected = [line.strip() for line in json.dumps(document, indent=1).splitlines()]
     for place, line in lines._places.items():
@@ -85,7 +88,7 @@ def test_each_member_is_on_the_line_that_begins_with_it(document: dict[str, Any]
 
 
 def test_every_clause_of_our_contracts_has_a_line_that_names_it() -> None:
-    """The keyword, or the measurement if its schema is a reference."""
+    """The line has the keyword, or the measurement if its schema is a reference."""
     contracts, _ = Project.find(ROOT).load_all()
     for contract in contracts[::4]:
         text = contract.content.decode()
@@ -98,7 +101,7 @@ def test_every_clause_of_our_contracts_has_a_line_that_names_it() -> None:
 
 
 def test_the_line_of_each_member_and_item() -> None:
-    """Also of items of lists in lists, and of empty ones."""
+    """Each member and item has its line, also in lists of lists and beside empty lists."""
     text = '{"a": [1,\n {"b": []},\n [2,\n 3]],\n "c": {}, "d": "[,"\n}'
     assert Lines(text)._places == {
         ("a",): 1, ("a", 0): 1, ("a", 1): 2, ("a", 1, "b"): 2, ("a", 2): 3, ("a", 2, 0): 3, ("a", 2, 1): 4,

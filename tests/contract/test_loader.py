@@ -114,7 +114,7 @@ def test_keys_and_values(project: Project, content: dict[str, Any], pointer: str
 
 
 def test_what_a_refusal_says(project: Project, snapshot: Any) -> None:
-    """Place, fault and remedy of every refusal above."""
+    """Each refusal has place, fault and remedy."""
     assert [str(problem) for content, _ in _REFUSED for problem in refused(project, content)] == snapshot
 
 
@@ -141,7 +141,7 @@ def test_what_a_refusal_says(project: Project, snapshot: Any) -> None:
     ],
 )
 def test_strict_json(project: Project, old: str, new: str, pointer: str, message: str) -> None:
-    """It is refused at its place, although Python would read it."""
+    """JSON that Python accepts but that is not strict is refused at its place."""
     text = json.dumps(document())
     assert old in text
     (problem,) = refused(project, text.replace(old, new, 1))
@@ -184,7 +184,7 @@ def test_an_error_counts_its_problems(count: int, words: str) -> None:
 
 
 def test_a_mutant_can_use_less_than_the_subject() -> None:
-    """Without a word of its own it needs what the profile requires."""
+    """A mutant that states no memory needs as much as the profile requires."""
     content = document()
     plain = content["mutants"][0]
     content["mutants"] = [plain, plain | {"id": "small", "memory_gib": 2.5, "lease": "shared"}]

@@ -1,4 +1,4 @@
-"""Names in a contract must not lead elsewhere: ids, and entry points, which are looked up and never run."""
+"""Names in a contract cannot lead to other places: ids, and entry points, which are found without running code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def test_a_mutants_id_cannot_leave_its_folder(project: Project) -> None:
 
 @pytest.mark.parametrize("steps", [("observation", "properties"), ("profiles", "full", "parameters")])
 def test_no_name_makes_a_map_a_number(project: Project, steps: tuple[str, ...]) -> None:
-    """A bundle writes NaN as `{"nonfinite": "NaN"}`. A map with one such name would be read as a number."""
+    """A map key `nonfinite` is refused.
+
+    A bundle writes NaN as `{"nonfinite": "NaN"}`, so such a map would be read as a number.
+    """
     content = document()
     holder = content
     for step in steps:
@@ -105,7 +108,7 @@ def _linked_folder(root: Path) -> str:
 def test_entry_points(
     project: Project, entry_point: Callable[[Path], str], name: str, steps: tuple[str | int, ...], pointer: str
 ) -> None:
-    """An entry point that does not resolve, or lies outside the project's root, is refused without importing it."""
+    """An entry point that does not exist, or lies outside the project's root, is refused without an import."""
     (problem,) = refused(project, changed(*steps, to=entry_point(project.root)))
     assert pointer == problem.pointer
     assert name in problem.message

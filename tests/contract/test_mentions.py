@@ -15,7 +15,10 @@ from tests.contracts import write_project
 
 
 def test_in_a_repository_git_lists_the_files(project: Project) -> None:
-    """Each file once, tracked or not; what git ignores is left out, and so is a name that git quotes."""
+    """Each file is listed once, tracked or not.
+
+    Files that git ignores are left out, and so are names that git quotes.
+    """
     subprocess.run(["git", "init", "-q"], cwd=project.root, check=True)
     (project.root / "SPEC.md").write_text("F-DEMO-LOST-002")
     subprocess.run(["git", "add", "SPEC.md"], cwd=project.root, check=True)
@@ -40,7 +43,7 @@ def test_without_git_all_files_are_searched(project: Project) -> None:
 
 
 def test_only_text_of_a_hand_is_searched(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of the greatest size counts. A larger one, a binary and a link do not."""
+    """Text files up to the largest size are searched. A larger file, a binary and a link are not."""
     monkeypatch.setattr(_mentions, "_LARGEST", 9_000)
     text = b"F-DEMO-LOST-002"
     contents = {
@@ -57,7 +60,7 @@ def test_only_text_of_a_hand_is_searched(project: Project, monkeypatch: pytest.M
 
 
 def test_what_is_excluded_hides_no_other(tmp_path: Path) -> None:
-    """Files and folders by pattern, and ids."""
+    """An exclusion applies to files and folders by pattern, and to ids. It hides no other mention."""
     root = write_project(tmp_path)
     (root / "pyproject.toml").write_text('[tool.harness.mentions]\nexclude = ["A*", "docs", "F-DEMO-X-*"]\n')
     (root / "docs/more").mkdir(parents=True)
@@ -69,7 +72,7 @@ def test_what_is_excluded_hides_no_other(tmp_path: Path) -> None:
 
 
 def test_an_id_is_a_whole_word(project: Project) -> None:
-    """Ids are sorted."""
+    """Only whole words are ids. The ids are sorted."""
     words = "F-DEMO-LOST-003 F-DEMO-LOST-002, xF-DEMO-LOST-004 F-DEMO-LOST-005_ F-DEMO-LOST-006-1 (F-DEMO-LOST-007)"
     (project.root / "SPEC.md").write_text(words)
     lost = [identifier for identifier in mentions(project) if "LOST" in identifier]

@@ -40,7 +40,7 @@ def omitting(*names: str, mutants: list[dict[str, Any]] | None = None) -> dict[s
 
 @given(st.sets(st.sampled_from(_NAMES), min_size=1, max_size=3), st.sampled_from(["full", "reduced"]))
 def test_each_clause_is_judged_or_named_as_not_judged(names: set[str], profile: str) -> None:
-    """Every clause is listed once. A clause on an omitted measurement has no outcome."""
+    """Each clause is in one of two lists: judged or not judged. A clause on an omitted measurement has no outcome."""
     contract = contract_of(omitting(*names))
     left = {name: value for name, value in healthy().items() if profile == "full" or name not in names}
     judgment = judge(contract, observe(left, profile=profile))
@@ -53,7 +53,7 @@ def test_each_clause_is_judged_or_named_as_not_judged(names: set[str], profile: 
 
 
 def test_what_is_omitted_and_was_measured_all_the_same_is_judged() -> None:
-    """For example a profile that needs no GPU, on a machine with one."""
+    """An omitted measurement is judged if it was measured, for example on a machine with a GPU."""
     contract = contract_of(omitting("largest"))
     assert judge(contract, observe(healthy())).unjudged == ()
     judgment = judge(contract, observe(healthy(largest=0.5)))
@@ -61,7 +61,7 @@ def test_what_is_omitted_and_was_measured_all_the_same_is_judged() -> None:
 
 
 def test_the_full_profile_misses_what_the_reduced_one_omits() -> None:
-    """A measurement that the profile does not omit and that is missing is NOT_MEASURED."""
+    """If a measurement that the profile does not omit is missing, its clauses are NOT_MEASURED."""
     judgment = judge(contract_of(omitting("largest")), observe(healthy(largest=...), profile="full"))
     assert {clause.id for clause in judgment.with_outcome(Outcome.NOT_MEASURED)} == set(_UNJUDGED)
 
@@ -76,14 +76,14 @@ def test_the_full_profile_misses_what_the_reduced_one_omits() -> None:
     ],
 )
 def test_refusals(project: Project, content: dict[str, Any], pointer: str, snapshot: Any) -> None:
-    """The full profile omits nothing, and the reduced one keeps a clause; a snapshot holds the messages."""
+    """The full profile must omit nothing, and the reduced one must keep a clause. A snapshot has the messages."""
     (found,) = refused(project, content)
     assert found.pointer == pointer
     assert str(found) == snapshot
 
 
 def test_lint_knows_what_a_profile_omits() -> None:
-    """Each profile can be satisfied, and violated in what it judges. Its mutants concern its measurements."""
+    """Lint finds a profile in which every mutant violates only omitted clauses."""
     assert [finding.rule for finding in lint(contract_of(omitting("largest")))] == []
     found = lint(contract_of(omitting("largest", mutants=[_LATE])))
     assert [finding.rule for finding in found] == ["mutants-omitted"]
@@ -106,7 +106,7 @@ def record_of(folder: Path, contract: Contract) -> Record:
 
 
 def test_every_view_says_what_was_not_judged(tmp_path: Path, contract: Contract) -> None:
-    """The terminal, the cases for CI, and the remarks on a bundle."""
+    """The terminal, the cases for CI, and the remarks on a bundle name the clauses that were not judged."""
     record = record_of(tmp_path, contract)
     assert record.verdict is Verdict.PASS
     assert record.unjudged == _UNJUDGED
@@ -122,7 +122,7 @@ def test_every_view_says_what_was_not_judged(tmp_path: Path, contract: Contract)
 
 
 def test_a_record_cannot_hide_it(tmp_path: Path, contract: Contract) -> None:
-    """The bundle names the omissions, and is unsound if they differ from the contract's."""
+    """The record names the omissions. If they differ from the contract's, the bundle is unsound."""
     healthy_one = {name: value for name, value in healthy().items() if name != "largest"}
     defective: dict[str, dict[str, Any]] = {
         "forgets-one": {"returned": 2, "largest": ...},
@@ -146,7 +146,7 @@ def test_a_run_leaves_out_what_the_profile_omits(tmp_path: Path) -> None:
     content = omitting("largest", mutants=[document()["mutants"][0], {**_LATE, "subject": MUTANTS[0]["subject"]}])
     for name, profile in content["profiles"].items():
         profile["parameters"]["time"] = name == "full"
-    # This repository's own `falsifiers` is imported rather than that of a project of the test.
+    # The test must import this repository's own `falsifiers`, not that of a project of the test.
     elsewhere: dict[str, Any] = json.loads(json.dumps(content).replace("falsifiers.demo.sorting", "sorting_in_time"))
     root = write_project(tmp_path, elsewhere)
     (root / "sorting_in_time.py").write_text(_RUNNABLE, encoding="utf-8")

@@ -21,12 +21,12 @@ def declaring(properties: dict[str, Any], **profile: Any) -> Contract:
 
 
 def test_a_contract_may_leave_them_out(contract: Contract) -> None:
-    """Its parameters then have the types of the profiles' values."""
+    """Without declarations, parameters have the types of the profiles' values."""
     assert contract.parameters is None
 
 
 def test_values_are_held_against_them() -> None:
-    """Every violated bound is named, and only for the given names."""
+    """Every violated bound is named, but only for the given names."""
     declared = declaring({"steps": STEPS}).parameters
     assert declared is not None
     assert [clause.id for clause in declared.violations({"steps": "3"})] == [
@@ -39,7 +39,7 @@ def test_values_are_held_against_them() -> None:
 
 
 def test_the_bounds_of_one_parameter_are_its_own() -> None:
-    """They are in the contract's order."""
+    """Each parameter has its own bounds, in the contract's order."""
     declared = declaring({"steps": STEPS, "model": {"type": "string"}}, model="tiny").parameters
     assert declared is not None
     assert declared.names == ("steps", "model")
@@ -54,7 +54,7 @@ def test_the_bounds_of_one_parameter_are_its_own() -> None:
 
 
 def test_null_is_allowed_where_a_profile_has_it() -> None:
-    """It means that nothing was chosen. Elsewhere it is a value of the wrong type."""
+    """Null means that nothing was chosen. It is allowed only if a profile has it."""
     declared = declaring({"steps": STEPS, "corpus": {"type": "string"}}, corpus=None).parameters
     assert declared is not None
     assert list(declared.violations({"corpus": None})) == []
@@ -83,7 +83,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("properties", "profile", "place"), REFUSED)
 def test_refusals(properties: dict[str, Any], profile: dict[str, Any], place: str) -> None:
-    """Each has its place in the contract."""
+    """Each refusal has its place in the contract."""
     with pytest.raises(ContractError) as refused:
         declaring(properties, **profile)
     assert place in [problem.pointer for problem in refused.value.problems]

@@ -19,7 +19,7 @@ def scores() -> Any:
 
 
 def test_the_digests_of_every_campaign(tmp_path: Path) -> None:
-    """Of this claim alone. A broken file, and a claim that had an obstacle, count as none."""
+    """Each campaign of this claim has its digests. A broken file, and a claim with an obstacle, count as none."""
     document = scores()
     (one, *_) = (claim for claim in document["claims"] if claim["obstacle"] is None)
     claim = one["id"]

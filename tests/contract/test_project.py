@@ -16,7 +16,7 @@ from tests.contracts import IDENTIFIER, document, write_contract, write_project
 
 
 def test_found_from_a_folder_inside(project: Project) -> None:
-    """A project is the nearest folder upwards that says that it is one."""
+    """A project is the nearest folder upwards whose pyproject.toml has the table."""
     inner = project.root / "contracts" / "demo"
     assert project == Project.find(inner)
 
@@ -149,7 +149,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_installed_claims_are_known_beside_the_project_s(project: Project, installed: Path) -> None:
-    """The project's own contract goes first. The code of an installed claim is found beside it."""
+    """The project's own contract replaces an installed one.
+
+    The code of an installed claim is found beside its contract.
+    """
     theirs = installed / "contracts/demo/F-DEMO-THEIRS-001.json"
     own = project.contracts / "demo" / f"{IDENTIFIER}.json"
     assert project.known() == [own, theirs]
@@ -172,7 +175,7 @@ def test_within_installed_claims_none_is_known_twice(installed: Path) -> None:
 
 @pytest.mark.parametrize("mark", _MARKS)
 def test_with_installed_claims_a_repository_needs_no_settings(tmp_path: Path, installed: Path, mark: str) -> None:
-    """The nearest folder that has a mark of a repository is the project, from any folder inside."""
+    """The project is the nearest folder with the mark of a repository, from any folder inside."""
     inside = tmp_path / "repository" / "a" / "b"
     inside.mkdir(parents=True)
     assert Project.around(inside) is None
@@ -214,7 +217,7 @@ def test_without_installed_claims_a_repository_is_no_project(tmp_path: Path, mon
     ],
 )
 def test_settings_of_mentions_and_lint(tmp_path: Path, settings: str, found: Any) -> None:
-    """A wrong one is named."""
+    """A setting that is wrong is named."""
     (tmp_path / "pyproject.toml").write_text(f"[tool.harness]\n{settings}\n")
     if isinstance(found, str):
         with pytest.raises(ProjectError) as refused:
@@ -233,7 +236,7 @@ def test_settings_that_are_no_table(tmp_path: Path, text: str) -> None:
 
 
 def test_a_claim_unlike_any_other_has_no_suggestion(project: Project) -> None:
-    """The case of letters does not matter."""
+    """There is no suggestion if no id is near. The case of letters does not matter."""
     with pytest.raises(ProjectError) as refused:
         project.contract("quite something else")
     assert str(refused.value) == (

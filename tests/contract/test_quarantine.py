@@ -1,4 +1,4 @@
-"""A quarantine hides no FAIL: it excuses a NOT_MEASURED, for a while."""
+"""A quarantine excuses a NOT_MEASURED for a limited time, and never a FAIL."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_it_is_about_one_claim_on_one_class_of_device(tmp_path: Path) -> None:
     ],
 )
 def test_an_entry_that_says_too_little_is_refused(tmp_path: Path, entry: str) -> None:
-    """A quarantine without an end or a reason would stay for ever."""
+    """A quarantine must have an end and a reason, because it would stay for ever otherwise."""
     (tmp_path / "pyproject.toml").write_text(f"[tool.harness]\n[[tool.harness.quarantine]]\n{entry}")
     with pytest.raises(ProjectError, match="quarantine"):
         Project.find(tmp_path)

@@ -1,4 +1,4 @@
-"""How far measurements are beyond their thresholds."""
+"""The ratio of a measurement to its threshold."""
 
 from __future__ import annotations
 
@@ -60,15 +60,17 @@ def of(clause: Clause, **measurements: Any) -> float | None:
     ],
 )
 def test_bounds(keywords: dict[str, Any], value: float, expected: float | None) -> None:
-    """A value is divided by an upper bound; a lower bound is divided by the value. A value that is not finite is
-    infinite."""
+    """A value is divided by an upper bound, and a lower bound by the value.
+
+    For a value that is not finite, the ratio is infinite.
+    """
     clause = a_clause({"type": "number", **keywords})
     assert has_ratio(clause) is (expected is not None)
     assert of(clause, x=value) == (None if expected is None else pytest.approx(expected))
 
 
 def test_the_worst_item_counts() -> None:
-    """Of a list, the item farthest beyond. An empty list has no ratio."""
+    """In a list, the item farthest beyond the bound counts. An empty list has no ratio."""
     clause = a_clause({"type": "array", "minItems": 1, "items": {"type": "number", "maximum": 2.0}})
     assert of(clause, x=[1.0, 6.0, 2.0]) == 3.0
     assert of(clause, x=[]) is None
@@ -90,7 +92,7 @@ def test_the_worst_item_counts() -> None:
     ],
 )
 def test_rules_that_compare(rule: str, expected: float) -> None:
-    """x is 3 and y is 1: the factor by which the smaller side exceeds the larger one; the worst of all comparisons."""
+    """The ratio is the factor by which the side that must be smaller exceeds the other. The worst comparison counts."""
     clause = a_clause(rule=rule)
     assert has_ratio(clause)
     assert of(clause, x=3.0, y=1.0) == pytest.approx(expected)
@@ -108,7 +110,7 @@ def test_rules_that_compare(rule: str, expected: float) -> None:
     ],
 )
 def test_rules_that_are_no_conjunction_of_comparisons(rule: str) -> None:
-    """They have no threshold."""
+    """Such rules have no threshold, so they have no ratio."""
     assert not has_ratio(a_clause(rule=rule))
 
 
@@ -141,7 +143,7 @@ def test_above_one_is_violated_and_below_one_holds(value: float, bound: float, k
     ],
 )
 def test_only_numbers_have_a_ratio(keywords: dict[str, Any], value: Any, expected: float | None) -> None:
-    """Integers and numbers that are not finite too. Other clauses concern values that are not numbers."""
+    """Integers and numbers that are not finite have a ratio. Clauses on other values have none."""
     assert of(a_clause({"type": "number", **keywords}), x=value) == expected
 
 
@@ -159,23 +161,26 @@ def test_only_numbers_have_a_ratio(keywords: dict[str, Any], value: Any, expecte
     ],
 )
 def test_a_bound_that_is_not_positive_is_held_met_or_broken(small: float, large: float, expected: float) -> None:
-    """No factor exists: on the bound is 1, below it 0, above it infinite."""
+    """No factor exists for such a bound:
+
+    a value on it has the ratio 1, one that holds has 0, and one beyond has infinity.
+    """
     assert of(a_clause(rule="self.x <= self.y"), x=small, y=large) == expected
 
 
 def test_a_clause_of_no_schema_and_no_rule_has_no_ratio() -> None:
-    """The words of the bound make no difference."""
+    """The clause has no ratio, whatever its bound says."""
     assert not has_ratio(Clause("subject.completes", "a < b"))
     assert ratio(Clause("subject.completes", "a < b"), {}, {}, CPU) is None
 
 
 def test_a_comparison_that_is_looked_up_has_no_ratio() -> None:
-    """Such a comparison asks whether the value exists."""
+    """A comparison that asks whether a value exists has no ratio."""
     assert not has_ratio(a_clause(rule="self.x < self.y in [true]"))
 
 
 def test_what_cannot_be_compared_has_no_ratio() -> None:
-    """A missing measurement or parameter, a missing one beside a broken one, and text."""
+    """A missing measurement or parameter, a missing one beside a broken one, and text have no ratio."""
     against = a_clause(rule="self.x < parameters.steps")
     assert ratio(against, {"x": 1.0, "steps": 4.0}, {"steps": 2.0}, CPU) == 0.5
     assert ratio(against, {"x": 1.0, "steps": 4.0}, {}, CPU) is None

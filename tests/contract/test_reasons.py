@@ -38,7 +38,7 @@ CASES = [
 
 @pytest.mark.parametrize(("reason", "document", "line"), CASES)
 def test_a_reason_keeps_what_applies(reason: Reason, document: dict[str, object], line: str) -> None:
-    """As JSON, from JSON, and on one line."""
+    """A reason keeps the fields that apply: as JSON, from JSON, and on one line."""
     assert reason.to_json() == document
     assert Reason.from_json(document) == reason
     assert str(reason) == line
@@ -49,7 +49,7 @@ def test_no_reason_is_none() -> None:
 
 
 def test_the_causes_of_a_reason() -> None:
-    """The innermost is the root."""
+    """The innermost cause is the root."""
     outer = Reason(ReasonCode.CLAUSE, cause=FULL)
     assert (outer.root, FULL.root, CAUSE.root) == (CAUSE, CAUSE, CAUSE)
     assert outer.codes == (ReasonCode.CLAUSE, ReasonCode.MUTANT, ReasonCode.VIOLATED)

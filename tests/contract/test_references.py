@@ -1,4 +1,4 @@
-"""What a contract refers to: definitions of its own, measurements and parameters in rules, patterns."""
+"""References in a contract: its own definitions, measurements and parameters in rules, and patterns."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from tests.refusals import observed, refused, ruled
 def test_references(
     project: Project, schema: dict[str, Any], definitions: dict[str, Any], pointer: str, snapshot: Any
 ) -> None:
-    """A remote, recursive, dangling, contradicted or too large reference is refused; a snapshot holds the messages."""
+    """A remote, recursive, dangling, contradicted or too large reference is refused. A snapshot has the messages."""
     content = observed(added=schema)
     content["observation"]["$defs"] = definitions
     problem = refused(project, content)[0]
@@ -113,7 +113,7 @@ NUMBER = {"type": "number"}
 
 @pytest.mark.parametrize("annotation", ["title", "description", "examples", "x-unit", "x-source"])
 def test_what_is_said_beside_a_reference_outranks_what_it_says(annotation: str) -> None:
-    """This holds for words. A clause is stated only once."""
+    """Annotations beside a reference replace those of the definition. A clause may be stated only once."""
     definitions = {"loss": {**NUMBER, annotation: "any loss"}}
     schema = {"properties": {"a": {"$ref": "#/$defs/loss", annotation: "this loss"}}, "$defs": definitions}
     assert inline(schema, "observation") == ({"properties": {"a": {**NUMBER, annotation: "this loss"}}}, [])
@@ -121,13 +121,13 @@ def test_what_is_said_beside_a_reference_outranks_what_it_says(annotation: str) 
 
 @pytest.mark.parametrize(("many", "refused"), [(1_999, 0), (2_000, 1)])
 def test_how_many_schemas_a_schema_may_hold(many: int, refused: int) -> None:
-    """The schema itself counts. Too many give one problem, not one for each."""
+    """The schema itself counts. Too many schemas give one problem, not one each."""
     _, problems = inline({"properties": {f"p{n}": NUMBER for n in range(many)}}, "parameters")
     assert [problem.pointer for problem in problems] == ["/parameters/$defs"] * refused
 
 
 def test_a_problem_of_a_definition_is_told_once() -> None:
-    """The number of references makes no difference, and every problem is reported."""
+    """A problem of a definition is reported once, however many references there are."""
     schema = {
         "properties": {"a": {"$ref": "#/$defs/list"}, "b": {"$ref": "#/$defs/list"}, "c": {"$ref": "#/$defs/none"}},
         "$defs": {"list": {"type": "array", "items": {"$ref": "#/$defs/lost"}}},
@@ -171,12 +171,15 @@ _SCHEMA = {
     ],
 )
 def test_where_a_clause_stands(path: tuple[str, ...], keyword: str, expected: str) -> None:
-    """In the definition if the keyword is there. A keyword that the contract lacks points to its schema."""
+    """The place of a clause is in the definition, if the keyword is there.
+
+    A keyword that the contract lacks points to its schema.
+    """
     assert pointer_of(_SCHEMA, "observation", path, keyword) == expected
 
 
 def test_where_a_schema_stands_is_told_without_a_keyword() -> None:
-    """The place is that of the reference, where the name is."""
+    """Without a keyword, the place is that of the reference."""
     assert pointer_of(_SCHEMA, "observation", ("rows", ITEM)) == "/observation/properties/rows/items"
 
 

@@ -1,4 +1,4 @@
-"""CEL rules: what is refused; only a plain `true` passes."""
+"""CEL rules: which are refused, and that only a plain `true` passes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def judged(rule: str, parameters: dict[str, Any] | None = None, **measurements: 
     ],
 )
 def test_refusals(rule: str, snapshot: Any) -> None:
-    """A rule that cannot be evaluated, or reads no measurement, does not compile; a snapshot holds the messages."""
+    """A rule that cannot be evaluated, or reads no measurement, does not compile. A snapshot has the messages."""
     with pytest.raises(RuleError) as refused:
         compile_rule("the-rule", rule, "the message")
     assert str(refused.value) == snapshot
@@ -151,7 +151,7 @@ def test_what_is_missing_is_not_measured(rule: str, measurements: dict[str, Any]
     ],
 )
 def test_of_nothing_nothing_is_true(rule: str, measurements: dict[str, Any], place: str) -> None:
-    """A rule that is true only because a list is empty has measured nothing, and names the list."""
+    """A rule that is true only because a list is empty is NOT_MEASURED, and the reason names the list."""
     found = judged(rule, **measurements)
     assert (Outcome.NOT_MEASURED, Reason(ReasonCode.EMPTY, place)) == (found.outcome, found.reason)
 
@@ -163,13 +163,13 @@ def test_an_empty_list_saves_no_rule_that_is_violated() -> None:
 
 
 def test_an_empty_parameter_is_nothing_to_hold_against() -> None:
-    """No requested targets and no found ones do not count as agreement."""
+    """An empty parameter beside an empty measurement does not count as agreement."""
     found = judged("self.a == double(size(parameters.targets))", {"targets": []}, a=0)
     assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, Reason(ReasonCode.EMPTY, "parameters.targets"))
 
 
 def test_what_a_rule_does_not_read_may_be_empty() -> None:
-    """A row may have a list that the schema requires to be empty."""
+    """A list that the rule does not read may be empty, for example if the schema requires that."""
     rows = [{"time": 0.5, "wrong": []}]
     assert Outcome.PASS is judged("self.a.all(row, row.time < 1.0)", a=rows).outcome
     assert Outcome.PASS is judged("double(size(self.a)) == self.b", a=[[]], b=1).outcome
@@ -198,13 +198,13 @@ def test_the_values_read_are_shown() -> None:
 
 
 def test_the_value_that_keeps_a_rule_from_being_read_is_shown() -> None:
-    """Without such a value none is shown."""
+    """If a value prevents the evaluation, it is shown. Otherwise none is shown."""
     assert judged("self.a < self.b", a=1.0, b=math.inf).value == {"b": math.inf}
     assert judged("self.a < self.b", a=1.0).value is None
 
 
 def test_what_a_rule_reads_is_told_step_by_step() -> None:
-    """Without a last step that is a method. Equal first steps occur once."""
+    """The paths that a rule reads have no method as their last step. Equal first steps occur once."""
     rule = compile_rule(
         "the-rule", "self.a.b.c.contains('x') && self.a.d == device.name && self.e > 1.0", "the message"
     )
@@ -244,7 +244,7 @@ def test_the_engine_comes_without_its_command_line() -> None:
 
 
 def test_what_the_engine_says_is_cut() -> None:
-    """At its first sentence, and at 200 characters."""
+    """The engine's message is cut at its first sentence, and at 200 characters."""
     compiled = compile_rule("the-rule", "self.a < 1.0", "the message")
     scope = Scope((compiled,), {"a": 0.0}, {}, Device("cpu", "a CPU"), {"a": True})
     for said, kept in (("a" * 201, "a" * 200), ("a" * 200, "a" * 200), ("First. Second", "First")):

@@ -1,4 +1,4 @@
-"""What an author has not written yet."""
+"""Parts of a claim that still begin with TODO."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.contracts import contract_of, document
 
 
 def test_texts_that_begin_with_todo_have_their_place() -> None:
-    """At any depth, after spaces; not within a text, nor as a key."""
+    """Texts at any depth that begin with TODO after spaces are found. TODO within a text or in a key is not."""
     value = {"a": "TODO: say", "b": [1, " \nTODO", {"TODO": "a TODO", "c/d": "TODO"}], "e": None}
     assert list(unwritten_texts(value)) == [("/a", "TODO: say"), ("/b/1", " \nTODO"), ("/b/2/c~1d", "TODO")]
     assert list(unwritten_texts("TODO", "x", 1)) == [("/x/1", "TODO")]

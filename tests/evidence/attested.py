@@ -53,7 +53,7 @@ def forge(bundle: Path, statement: Any, *signers: CryptoSigner, payload_type: st
 
 
 def told(verification: Verification) -> list[str]:
-    """The findings with their fields, without digests, and without what Python says of JSON and base64."""
+    """The findings with their fields, without digests, and without Python's messages about JSON and base64."""
     lines = []
     for one in verification.findings:
         fields = {**one.fields, **({"text": one.fields["text"].partition(": ")[0]} if "text" in one.fields else {})}

@@ -44,7 +44,7 @@ def bundle(pristine: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Verify in the test's process, in a seventh of the time. What forks are for, test_hostile.py tests."""
+    """Verify in the test's process, which takes a seventh of the time. test_hostile.py tests the forks."""
     monkeypatch.setattr("harness.evidence.verification.isolated_all", lambda works, *_: (work() for work in works))
 
 

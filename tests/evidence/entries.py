@@ -24,7 +24,7 @@ STALE = "0" * 64
 """The contract digest of entries that no longer cover the project."""
 _CURRENT = contract_of(document()).digest
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
-"""After all runs but those that say they are from the future."""
+"""After all runs except those whose records are from the future."""
 
 FAIL = {"verdict": Verdict.FAIL, "reason": Reason(ReasonCode.CLAUSE, clauses=("nothing-lost",))}
 VOID = {

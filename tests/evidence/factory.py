@@ -71,7 +71,7 @@ MUTANTS: list[dict[str, Any]] = [
     },
 ]
 DEFECTIVE: dict[str, dict[str, Any]] = {"forgets-one": {"returned": 2}, "stops-early": {"given": 2, "returned": 2}}
-"""What a mutant's trial measures otherwise than the subject's."""
+"""The measurements of a mutant's trial that differ from the subject's."""
 _FROM_CONTRACT = ("id", "issue", "spec", "title", "claim", "falsifier", "subject", "target")
 ENVIRONMENT = {
     "host": {"hostname": "box", "machine": "x86_64", "kernel": "Linux 6.1", "cpu_count": 2, "gpus": [], "driver": None},
@@ -120,16 +120,7 @@ def claim_result(
     contract: Contract | None = None,
     **changes: Any,
 ) -> ClaimResult:
-    """A claim's result, judged and settled as the engine does.
-
-    Args:
-        folder: where the contract's file is written.
-        measurements: of the subject, instead of healthy ones.
-        mutants: what each mutant that ran measured otherwise than a healthy subject; DEFECTIVE by default.
-        obstacle: why the others did not run.
-        cut_short: the others did not run because the run was interrupted.
-        changes: fields of the record that are to be otherwise than they follow from the rest.
-    """
+    """A claim's result, judged and settled as the engine does it."""
     contract = contract or contract_in(folder)
     parameters = {**contract.profiles["reduced"].parameters, **(overrides or {})}
     resolved = {"device": "cpu", "steps": parameters["steps"]}

@@ -70,12 +70,12 @@ def refusal(names: list[str]) -> str:
     ],
 )
 def test_names_that_are_one_on_some_filesystem_are_refused(names: list[str], snapshot: SnapshotAssertion) -> None:
-    """A filesystem may ignore case or composition. In either order, the text names both."""
+    """A filesystem may ignore case or composition. In either order, the message has both names."""
     assert [refusal([f"{PLACE}/{name}" for name in order]) for order in (names, names[::-1])] == snapshot
 
 
 def test_places_that_are_one_on_some_filesystem_are_refused(snapshot: SnapshotAssertion) -> None:
-    """Otherwise two bundles would become one."""
+    """Two such places are refused, because two bundles would become one."""
     assert refusal(["DEMO-1/F-X-001/run/a", "demo-1/F-X-001/run/b"]) == snapshot
 
 
@@ -107,7 +107,7 @@ def test_more_bytes_than_a_bundle_has_are_refused(monkeypatch: pytest.MonkeyPatc
 
 @given(st.lists(st.lists(st.text("aAbB\u00e9e\u0301\u00df./\\\0 ", max_size=4), min_size=1, max_size=3), max_size=6))
 def test_what_is_accepted_has_a_file_each_whatever_the_filesystem(parts: list[list[str]]) -> None:
-    """Modelled as one that folds case and composes letters; and nothing of it lies outside the bundle's folder."""
+    """Each accepted entry has its own file in the bundle's folder, even if case and composition do not count."""
     names = [f"{PLACE}/{'/'.join(some)}" for some in parts]
     try:
         bundles = files_by_bundle(names)

@@ -1,4 +1,4 @@
-"""Secrets in what a falsifier leaves."""
+"""Secrets in the artifacts that a falsifier leaves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOKEN = "hf_" + "a" * 30
 
 
 def test_secrets_in_text_are_masked(tmp_path: Path) -> None:
-    """The index says so, and names what was masked by digest."""
+    """The index says that the artifact is masked, and has the digest of the original."""
     folder = tmp_path / "artifacts"
     folder.mkdir()
     texts = {"notes.txt": f"logged in with {TOKEN}\n"}
@@ -47,7 +47,7 @@ def test_secrets_in_text_are_masked(tmp_path: Path) -> None:
 
 
 def test_no_encoded_value_of_a_variable_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In text it is masked; a file of UTF-16 that holds it is listed and not copied."""
+    """In text the value is masked. A file in UTF-16 that has it is listed and not copied."""
     value = "correct horse battery"
     monkeypatch.setenv("DEPLOY_TOKEN", value)
     folder = tmp_path / "artifacts"
@@ -61,7 +61,7 @@ def test_no_encoded_value_of_a_variable_is_copied(tmp_path: Path, monkeypatch: p
 
 
 def test_what_holds_a_secret_and_cannot_be_masked_is_not_copied(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """A file that is not text, and one whose name is a secret, are listed by digest; no byte of it is sealed."""
+    """A file that is not text, and one whose name is a secret, are listed by digest. No byte of them is sealed."""
     folder = tmp_path / "artifacts"
     (folder / TOKEN).mkdir(parents=True)
     blob = b"\x00\xff" + TOKEN.encode()
@@ -83,7 +83,7 @@ def test_what_holds_a_secret_and_cannot_be_masked_is_not_copied(tmp_path: Path, 
 
 @pytest.mark.parametrize(("size", "copied"), [(4, True), (5, True), (6, False)])
 def test_an_artifact_is_as_large_as_its_limit_and_no_larger(tmp_path: Path, size: int, copied: bool) -> None:
-    """A larger one is listed with its size."""
+    """An artifact of exactly the limit is copied. A larger one is listed with its size."""
     (tmp_path / "one").write_bytes(b"x" * size)
     place = Beneath(tmp_path, "one")
     artifact, content = artifacts._artifact("one", place, "", artifacts._Limits(read=100, copied=5), Redactor(), "")
@@ -92,7 +92,7 @@ def test_an_artifact_is_as_large_as_its_limit_and_no_larger(tmp_path: Path, size
 
 
 def test_what_is_beyond_the_most_is_counted_ten_times_as_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two are listed. Of the others, 19 are counted; those after them are not even looked for."""
+    """Two more are listed, and the next 19 are counted. The rest is not even read."""
     monkeypatch.setattr(artifacts, "MOST", 2)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -111,7 +111,7 @@ def test_of_one_folder_ten_times_as_many_are_looked_at(tmp_path: Path, monkeypat
 
 
 def test_artifacts_lie_at_most_so_deep(tmp_path: Path) -> None:
-    """A file in seven folders is listed like any other. The eighth folder is named instead of what is in it."""
+    """A file in seven folders is listed like any other. Instead of its files, the eighth folder is named."""
     deep = tmp_path.joinpath(*"1234567")
     (deep / "8").mkdir(parents=True)
     (deep / "file").write_text("x")
@@ -122,7 +122,7 @@ def test_artifacts_lie_at_most_so_deep(tmp_path: Path) -> None:
 
 
 def test_a_counterexample_is_read_from_its_file(tmp_path: Path) -> None:
-    """None if a search left none."""
+    """The file is read if the search left one."""
     case = Counterexample({"n": 1}, ("ordered",), {"values": [2.0]})
     assert artifacts.counterexample(Beneath(tmp_path), Redactor()) is None
     (tmp_path / "counterexample.json").write_text(json.dumps(case.to_json()))
@@ -130,7 +130,10 @@ def test_a_counterexample_is_read_from_its_file(tmp_path: Path) -> None:
 
 
 def told(*folder: Path | str) -> list[tuple[str, bool, int | None, bool, str, bytes]]:
-    """What is told of each artifact below a folder: name, whether copied, size, whether digested, reason, content."""
+    """The index of a folder:
+
+    for each artifact its name, size, reason and content, and whether it was copied and digested.
+    """
     collected = artifacts.collect(Beneath(*folder), Redactor())
     found = [(entry, content) for entry, content in collected if entry is not None]
     return [(one.name, one.copied, one.size, one.sha256 is not None, one.reason, content) for one, content in found]
@@ -145,7 +148,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_artifacts_share_room(tmp_path: Path) -> None:
-    """What is copied takes room of the later ones. A file that is only digested takes none."""
+    """A copied artifact takes room from the later ones. One that is only digested takes none."""
     for name, size in {"a": 4, "b": 5, "c": 4, "d": 2, "e": 1, "f": 0}.items():
         (tmp_path / name).write_bytes(b"x" * size)
     assert told(tmp_path) == [
@@ -160,7 +163,7 @@ def test_artifacts_share_room(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_the_counterexample_is_not_one_of_the_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is copied beside them, before and after them."""
+    """The counterexample is copied in addition to the limited number, whether it comes first or last."""
     monkeypatch.setattr(artifacts, "LARGEST", 1000)
     monkeypatch.setattr(artifacts, "LARGEST_TOGETHER", 1000)
     monkeypatch.setattr(artifacts, "LARGEST_READ", 1000)
@@ -178,7 +181,7 @@ def test_the_counterexample_is_not_one_of_the_most(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.usefixtures("small")
 def test_what_was_read_for_a_digest_is_not_read_again(tmp_path: Path) -> None:
-    """An empty file, a link and a file that is too large take nothing of what is still read."""
+    """An empty file, a link and a file that is too large use nothing of the bytes that may still be read."""
     for name, size in {"a": 0, "c": 12, "d": 9, "e": 8, "f": 1}.items():
         (tmp_path / name).write_bytes(b"x" * size)
     (tmp_path / "b").symlink_to("a")
@@ -193,7 +196,7 @@ def test_what_was_read_for_a_digest_is_not_read_again(tmp_path: Path) -> None:
 
 
 class Growing(io.BytesIO):
-    """A file that had five bytes when it was opened, and has ten."""
+    """A file that had five bytes when it was opened, and has ten now."""
 
     def __init__(self, place: Path) -> None:
         super().__init__(b"0123456789")
@@ -209,7 +212,7 @@ class Growing(io.BytesIO):
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 100])
 def test_a_file_that_grows_is_read_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
-    """Its size is that of the moment in which it was opened."""
+    """The size of a file is that of the moment in which it was opened."""
     monkeypatch.setattr(artifacts, "CHUNK", piece)
     place = cast(Beneath, Growing(tmp_path / "one"))
     artifact, content = artifacts._artifact("one", place, "", artifacts._Limits(10, 10), Redactor(), "")
@@ -217,7 +220,7 @@ def test_a_file_that_grows_is_read_no_further(tmp_path: Path, monkeypatch: pytes
 
 
 def test_what_is_no_file_is_named(tmp_path: Path) -> None:
-    """A pipe does not block. A folder that is missing has no artifacts; one that is a link is named."""
+    """A pipe does not block. A missing folder has no artifacts, and a link in place of the folder is named."""
     os.mkfifo(tmp_path / "pipe")
     assert told(tmp_path) == [("pipe", False, None, False, "neither a file nor a folder", b"")]
     assert told(tmp_path / "missing") == []
@@ -226,7 +229,7 @@ def test_what_is_no_file_is_named(tmp_path: Path) -> None:
 
 
 def test_some_names_are_not_copied(tmp_path: Path) -> None:
-    """What stands in no manifest, the index itself, and what git takes for its own."""
+    """Names that a manifest cannot have, the index itself, and git's own names are not copied."""
     for name in ("INDEX.json", ".gitignore", "a/.git/b", "new\nline", "a.git", "INDEX.json.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()

@@ -1,4 +1,4 @@
-"""Attestations from an attacker: an attestation must say what its bundle says, and only keys show its signers."""
+"""Attestations from an attacker: an attestation must agree with its bundle, and only keys show who signed it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def stranger() -> CryptoSigner:
 
 
 def test_an_unsigned_bundle_says_so_and_is_sound(bundle: Path, signer: CryptoSigner) -> None:
-    """A trusted key makes no difference."""
+    """The bundle is sound and unsigned, also if a key is trusted."""
     for verification in (known(bundle), known(bundle, signer)):
         assert verification.sound
         assert (signing(verification), verification.signed_by) == ({Code.UNSIGNED}, ())
@@ -49,7 +49,7 @@ def test_an_unsigned_bundle_says_so_and_is_sound(bundle: Path, signer: CryptoSig
 def test_a_signed_bundle_is_signed_by_whom_we_trust(
     attested: Path, signer: CryptoSigner, stranger: CryptoSigner
 ) -> None:
-    """Without a key, or with another key, the signer stays unknown."""
+    """The signer is known with the right trusted key, and unknown without a key or with another one."""
     assert (signing(known(attested, stranger, signer)), known(attested, signer).signed_by) == (
         set(),
         (signer.public_key.keyid,),
@@ -86,7 +86,7 @@ def test_several_may_sign_one_statement(attested: Path, signer: CryptoSigner, st
 
 
 def test_who_sign_at_the_same_moment_all_have_signed(bundle: Path) -> None:
-    """Each adds a signature to the existing ones, and none is lost."""
+    """Each signer adds a signature to the existing ones, and none is lost."""
     signers = [CryptoSigner.generate_ed25519() for _ in range(4)]
     with ThreadPoolExecutor(len(signers)) as pool:
         list(pool.map(lambda one: sign(bundle, one), signers))
@@ -139,7 +139,7 @@ def test_a_signed_bundle_can_be_moved(attested: Path, tmp_path: Path, signer: Cr
 def test_a_record_changed_under_its_signature_is_forged(
     attested: Path, signer: CryptoSigner, change: Callable[[Any], None]
 ) -> None:
-    """Judging again would not notice the change, and the manifest agrees with it."""
+    """Judging again would not notice the change, and the manifest agrees with it. The attestation shows it."""
     path, content = attested / ATTESTATION, (attested / ATTESTATION).read_bytes()
     path.unlink()
     rewrite(attested, RECORD, change)
@@ -185,7 +185,7 @@ def test_a_re_signed_bundle_is_of_an_unknown_key(attested: Path, signer: CryptoS
 def test_a_statement_that_says_otherwise_is_forged(
     attested: Path, signer: CryptoSigner, change: Callable[[Any], Any], snapshot: SnapshotAssertion
 ) -> None:
-    """A signature by the trusted key does not help. Verification takes nothing from the statement."""
+    """The attestation is forged, although the trusted key signed it. Verification takes nothing from the statement."""
     said = statement_of(attested)
     before = copy.deepcopy(said)
     change(said)
@@ -198,9 +198,9 @@ def test_a_statement_that_says_otherwise_is_forged(
 
 
 def test_no_key_is_waited_for(tmp_path: Path) -> None:
-    """A pipe that no process writes to holds no key."""
+    """A pipe that no process writes to is no key, and is not read."""
     os.mkfifo(tmp_path / "key.pub")
-    signal.alarm(20)  # its default action ends a test that waits
+    signal.alarm(20)  # the default action of the alarm ends a test that waits
     try:
         with pytest.raises(KeyRefused):
             load_public(tmp_path / "key.pub")
@@ -209,7 +209,7 @@ def test_no_key_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_long_name_of_a_forged_statement_is_cut(attested: Path, signer: CryptoSigner) -> None:
-    """At 80 characters."""
+    """A long name is cut at 80 characters."""
     forge(attested, {**statement_of(attested), "n" * 200: 0}, signer)
     (finding,) = known(attested, signer).findings
     assert finding.fields["name"] == "n" * 80
@@ -221,7 +221,7 @@ def test_a_long_name_of_a_forged_statement_is_cut(attested: Path, signer: Crypto
 def test_a_payload_that_is_no_statement_is_unsound(
     attested: Path, signer: CryptoSigner, payload: bytes, snapshot: SnapshotAssertion
 ) -> None:
-    """A signature makes no difference."""
+    """The bundle is unsound, although the payload is signed."""
     envelope = Envelope(payload, PAYLOAD_TYPE, {})
     envelope.sign(signer)
     put(attested, envelope.to_dict())
@@ -242,7 +242,10 @@ def test_a_signature_over_another_payload_type_is_forged(attested: Path, signer:
 
 
 def test_the_name_of_a_key_is_a_hint(attested: Path, signer: CryptoSigner, stranger: CryptoSigner) -> None:
-    """The name is missing, null or of another scheme. The key that verifies a signature is its owner."""
+    """A name that is missing, null or of another scheme changes nothing.
+
+    The key that verifies a signature is the signer.
+    """
     envelope = envelope_of(attested)
     for name in (None, "", "SHA256:abc", stranger.public_key.keyid):
         envelope["signatures"][0]["keyid"] = name
@@ -255,7 +258,7 @@ def test_the_name_of_a_key_is_a_hint(attested: Path, signer: CryptoSigner, stran
 
 
 def test_a_false_signature_beside_a_true_one(attested: Path, signer: CryptoSigner, stranger: CryptoSigner) -> None:
-    """In the name of a trusted key it is forged; in the name of another key it is only unknown."""
+    """A false signature in the name of a trusted key is forged. One in the name of another key is only unknown."""
     envelope = envelope_of(attested)
     false = {"keyid": signer.public_key.keyid, "sig": base64.b64encode(bytes(64)).decode()}
     put(attested, {**envelope, "signatures": [*envelope["signatures"], false]})
@@ -266,7 +269,7 @@ def test_a_false_signature_beside_a_true_one(attested: Path, signer: CryptoSigne
 
 
 def test_a_signer_that_is_not_trusted_is_named(attested: Path, signer: CryptoSigner, stranger: CryptoSigner) -> None:
-    """By the id that the signature states, cut to 80 characters, each once."""
+    """An untrusted signer is named once, by the id that the signature states, cut to 80 characters."""
     envelope = envelope_of(attested)
     one = envelope["signatures"][0]
     envelope["signatures"] = [{**one, "keyid": "b" * 90}, {**one, "keyid": "a"}, {**one, "keyid": "a"}]
@@ -277,7 +280,7 @@ def test_a_signer_that_is_not_trusted_is_named(attested: Path, signer: CryptoSig
 
 
 def test_of_many_differences_the_first_are_found(attested: Path, signer: CryptoSigner) -> None:
-    """And that there are more."""
+    """The first differences are findings, and one more says that there are others."""
     said = statement_of(attested)
     for count, more in ((attestation._MOST_DIFFERENCES, 0), (attestation._MOST_DIFFERENCES + 1, 1)):
         forge(attested, {**said, **{f"n{number}": 0 for number in range(count)}}, signer)
@@ -314,7 +317,7 @@ json_values = st.recursive(
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_change_of_the_statement_is_forged(attested: Path, signer: CryptoSigner, data: st.DataObject) -> None:
-    """Any value changes at any place. The trusted key's signature does not count for it."""
+    """A change of any value is found. The trusted key's signature does not help."""
     content = (attested / ATTESTATION).read_bytes()
     said = statement_of(attested)
     before = copy.deepcopy(said)
@@ -333,7 +336,7 @@ def test_any_change_of_the_statement_is_forged(attested: Path, signer: CryptoSig
 
 
 def test_an_attestation_copied_with_its_bundle_stays_good(attested: Path, tmp_path: Path, signer: CryptoSigner) -> None:
-    """A new manifest of the same files is the same."""
+    """A new manifest of the same files is the same, so the attestation stays valid."""
     twin = copy_of(attested, tmp_path / "twin")
     names = {path.name for path in twin.iterdir()}
     content = (twin / ATTESTATION).read_bytes()
@@ -347,7 +350,7 @@ def test_an_attestation_copied_with_its_bundle_stays_good(attested: Path, tmp_pa
 def test_a_bundle_that_changes_after_it_was_verified_is_not_signed(
     bundle: Path, signer: CryptoSigner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its record vanishes."""
+    """The signer notices that the record has vanished."""
     sound = verify(bundle)
     (bundle / RECORD).unlink()
     monkeypatch.setattr(signing_of_bundles, "verify", lambda _: sound)

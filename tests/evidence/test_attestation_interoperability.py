@@ -1,4 +1,4 @@
-"""Attestations and other people's tools: sigstore reads ours, and we read sigstore's."""
+"""Attestations and other tools: sigstore reads ours, and we read sigstore's."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.evidence.factory import sealed
 
 
 def p256() -> tuple[CryptoSigner, Any]:
-    """A key of the kind that sigstore signs with, for us and for them."""
+    """A key of the kind that sigstore signs with, for both sides."""
     private = ec.generate_private_key(ec.SECP256R1())
     return CryptoSigner(private), private
 
 
 def test_sigstore_verifies_ours(bundle: Path) -> None:
-    """Its implementation of DSSE shares no code with ours; it takes P-256 alone."""
+    """sigstore's implementation of DSSE shares no code with ours. It takes only P-256."""
     signer, private = p256()
     sign(bundle, signer)
     theirs = sigstore_dsse.Envelope._from_json((bundle / ATTESTATION).read_bytes())
@@ -35,14 +35,14 @@ def test_sigstore_verifies_ours(bundle: Path) -> None:
 
 
 def test_sigstores_encoding_is_what_our_ed25519_signatures_are_over(attested: Path, signer: CryptoSigner) -> None:
-    """`cryptography` alone verifies them, over the bytes that sigstore defines."""
+    """`cryptography` alone verifies our Ed25519 signatures over the bytes that sigstore defines."""
     theirs = sigstore_dsse.Envelope._from_json((attested / ATTESTATION).read_bytes())
     signer.public_key._crypto_key().verify(theirs.signature, theirs.pae())  # raises InvalidSignature
 
 
 def test_we_verify_sigstores(tmp_path: Path) -> None:
-    """Sigstore has its own spelling of the envelope, and of a missing key."""
-    # sigstore's statements know no gitCommit, which a dirty tree does not have either.
+    """sigstore spells the envelope differently, and writes a missing key differently."""
+    # sigstore's statements have no gitCommit, and neither has a statement of a dirty tree.
     bundle = sealed(tmp_path, commit={"revision": "c" * 40, "dirty": True, "reason": None})
     signer, private = p256()
     sign(bundle, signer)

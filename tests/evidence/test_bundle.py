@@ -1,4 +1,4 @@
-"""The reader of bundles: parts are read alone, within limits, and without following anything."""
+"""The reader of bundles: each part is read alone, within limits, and no link is followed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_part_is_read(tmp_path: Path) -> None:
 
 
 def test_mutants_are_judged_by_the_reader(pristine: Path) -> None:
-    """The mutants are judged once for all readers."""
+    """The reader judges the mutants once, for all its users."""
     judgments = Bundle(pristine).mutant_judgments
     failed = {name: [one.id for one in judged.with_outcome(Outcome.FAIL)] for name, judged in judgments.items()}
     assert failed["forgets-one"] == ["nothing-lost"]
@@ -67,7 +67,7 @@ def test_mutants_are_judged_by_the_reader(pristine: Path) -> None:
      (("counterexample",), "/forgets-one/counterexample"), (("id",), "/0/id")],
 )  # fmt: skip
 def test_a_defect_of_a_mutants_line_has_its_place(bundle: Path, steps: tuple[str, ...], place: str) -> None:
-    """The mutant's id, or the number of the line if that is none."""
+    """The place is the mutant's id, or the number of the line if there is no valid id."""
     rewrite(bundle, MUTANTS, set_at("forgets-one", *steps, -1))
     with pytest.raises(BundleError) as refused:
         _ = Bundle(bundle).mutants
@@ -76,7 +76,7 @@ def test_a_defect_of_a_mutants_line_has_its_place(bundle: Path, steps: tuple[str
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_that_cannot_be_read_leaves_the_others(bundle: Path, name: str) -> None:
-    """The error names the file. Links are not followed, pipes not waited for, holes not read."""
+    """The error names the file. Links are not followed, pipes are not waited for, and sparse files are not read."""
 
     def absent(path: Path) -> None:
         path.unlink()
@@ -111,13 +111,13 @@ def test_a_part_that_cannot_be_read_leaves_the_others(bundle: Path, name: str) -
 
 
 def test_a_part_that_is_broken_can_be_left_out(bundle: Path) -> None:
-    """Its default is used."""
+    """A part that is broken is replaced by its default."""
     (bundle / "metrics.csv").write_text("")
     assert Bundle(bundle).attempt(lambda one: one.metrics, None) is None
 
 
 def test_an_error_tells_five_problems_and_600_characters() -> None:
-    """All of them are kept."""
+    """The error has five problems and 600 characters. The exception keeps all problems."""
     problems = [schemas.Problem(f"/{number}", "x" * 20) for number in range(6)]
     error = BundleError("a.json", problems)
     assert str(error) == "a.json: " + "; ".join(map(str, problems[:5]))
@@ -142,7 +142,7 @@ streams = st.text(st.characters(codec="utf-8"), max_size=60) | st.just(
 
 @given(stdout=streams, stderr=streams)
 def test_no_output_passes_for_that_of_another_trial(stdout: str, stderr: str) -> None:
-    """No output of a trial can break the log's format."""
+    """No output of a trial can be read as the heading of another trial."""
     result = trial(observe({}))
     told = {"stdout": stdout, "stderr": stderr}
     logs = {name: Log(text, len(text.encode()), "a" * 64) for name, text in told.items()}
@@ -155,7 +155,7 @@ def test_no_output_passes_for_that_of_another_trial(stdout: str, stderr: str) ->
 
 
 def test_a_line_that_is_no_json_has_its_number(bundle: Path) -> None:
-    """The other lines are read all the same."""
+    """The finding has the number of the line. All other lines are read."""
     content = (bundle / MUTANTS).read_bytes()
     (bundle / MUTANTS).write_bytes(content + b"{\n" + content.splitlines()[0][:-1] + b"\n")
     with pytest.raises(BundleError) as refused:
@@ -166,7 +166,7 @@ def test_a_line_that_is_no_json_has_its_number(bundle: Path) -> None:
 
 @pytest.mark.parametrize("text", ["step,seconds,a,a\n0,0,1,2\n", "step,seconds,a\n0,0\n", "step,seconds\n0,0,1\n"])
 def test_a_series_with_a_column_twice_or_a_row_of_another_length(bundle: Path, text: str) -> None:
-    """It is refused, because it is not clear which value is where."""
+    """Such a series is refused, because it is not clear which value belongs to which column."""
     (bundle / "metrics.csv").write_text(text)
     with pytest.raises(BundleError):
         _ = Bundle(bundle).metrics
@@ -176,7 +176,7 @@ def test_a_series_with_a_column_twice_or_a_row_of_another_length(bundle: Path, t
     ("format_", "is_newer"), [(1, False), (10**9, True), ("10", False), (None, False), (True, False), ("x" * 50, False)]
 )
 def test_a_record_of_another_format_says_what_to_do(bundle: Path, format_: Any, is_newer: bool) -> None:
-    """A later version of the harness reads a later format. An earlier one is not read any more."""
+    """A record of a later format asks for a later version of the harness. An earlier format is no longer read."""
     rewrite(bundle, "record.json", set_at("format", format_))
     with pytest.raises(BundleError) as refused:
         _ = Bundle(bundle).record
@@ -203,7 +203,7 @@ def test_a_record_of_another_format_says_what_to_do(bundle: Path, format_: Any, 
     ],
 )
 def test_a_series_is_read_to_the_cell(bundle: Path, text: str, columns: Any) -> None:
-    """The first columns have numbers or nothing. Of other columns, what is no number is none."""
+    """The first columns have numbers or nothing. In the other columns, a text is read as a missing value."""
     (bundle / "metrics.csv").write_text(text)
     if isinstance(columns, str):
         with pytest.raises(BundleError) as refused:
@@ -224,7 +224,7 @@ def test_a_judging_that_was_ended_is_a_problem_of_its_file(bundle: Path, monkeyp
 
 
 def test_a_trial_that_is_there_twice_has_its_line(bundle: Path) -> None:
-    """So has a file that was cut short."""
+    """The finding has the line of the second trial. A file that was cut short has one too."""
     content = (bundle / MUTANTS).read_bytes()
     lines = content.splitlines(keepends=True)
     (bundle / MUTANTS).write_bytes(content + lines[0])

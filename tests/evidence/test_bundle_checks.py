@@ -1,4 +1,4 @@
-"""Records that disagree with the files beside them about the machine or the trial."""
+"""Records that disagree with the other files about the machine or the trial."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRIAL = {"seconds": 1.2504, "logs": {"stdout": {"size": 0, "sha256": "0"}, "stde
 
 
 def test_a_device_that_the_machine_does_not_have(tmp_path: Path) -> None:
-    """The device is renamed in the record and in every observation, which would discharge a claim about that device."""
+    """A bundle is unsound if the record and all observations name a device that the machine does not have."""
     bundle = sealed(tmp_path)
     assert verify(bundle).sound
     for name in ("record.json", "observation.json"):
@@ -50,14 +50,14 @@ def test_a_device_that_the_machine_does_not_have(tmp_path: Path) -> None:
 def test_a_gpu_is_one_of_the_machine_s(
     tmp_path: Path, host: Mapping[str, Any], changes: Mapping[str, Any], agrees: bool
 ) -> None:
-    """Every recorded field belongs to one GPU of the machine."""
+    """All recorded fields must belong to one GPU of the machine."""
     record = replace(claim_result(tmp_path).record, device=Device("cuda", **{**GPU, **changes}))
     environment = {"host": {"machine": "x86_64", **host}}
     assert [one.pointer for one in _machine(record, environment)] == ([] if agrees else ["/device"])
 
 
 def test_a_processor_is_the_machine_s(tmp_path: Path) -> None:
-    """The architecture is its name. All other recorded fields must agree too."""
+    """The architecture must be the machine's. All other recorded fields must agree too."""
     host = {"machine": "aarch64", "memory_bytes": 1 << 30, "gpus": [GPU]}
     plain = claim_result(tmp_path).record
     for device, agrees in (
@@ -74,7 +74,7 @@ def test_a_processor_is_the_machine_s(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("started", ["2026-99-99T99:99:99Z", "0000-01-01T00:00:00Z", "2026-02-30T00:00:00+00:00"])
 def test_a_time_that_is_none(tmp_path: Path, started: str) -> None:
-    """It has the schema's form, but cannot be compared with the time of another run."""
+    """A time can have the schema's form and still be no time. It is a finding."""
     bundle = sealed(tmp_path)
     rewrite(bundle, "record.json", set_at("started", started))
     assert found(verify(bundle)) == {(Code.INVALID, "record.json")}
@@ -89,7 +89,7 @@ def test_what_killed_a_mutant_is_what_the_record_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("subject", ["a.b:First", "z.y:Last"])
 def test_a_subject_of_another_contract_is_named(tmp_path: Path, subject: str) -> None:
-    """However its name compares with the contract's."""
+    """A subject other than the contract's is named, wherever its name sorts."""
     bundle = sealed(tmp_path)
     assert verify(bundle).subject is None
     rewrite(bundle, "record.json", set_at("subject", subject))
@@ -97,7 +97,10 @@ def test_a_subject_of_another_contract_is_named(tmp_path: Path, subject: str) ->
 
 
 def test_findings_beyond_the_most_are_counted(bundle: Path) -> None:
-    """Each added file has two: the manifest does not list it, and a bundle has no such file. Remarks count too."""
+    """Each added file has two findings:
+
+    the manifest does not list it, and a bundle has no such file. Remarks count too.
+    """
     remarks = len(verify(bundle).remarks)
     for number in range(130):
         (bundle / f"{number}.txt").touch()
@@ -130,7 +133,7 @@ def test_a_copy_that_is_gone_and_one_that_is_not_listed(tmp_path: Path) -> None:
 def test_a_counterexample_violates_what_it_names(
     tmp_path: Path, clauses: tuple[str, ...], details: list[Detail]
 ) -> None:
-    """No more, and no less. That the subject did not complete is nothing that a measurement shows."""
+    """The named clauses must be exactly the violated ones. A subject that did not complete counts for neither."""
     left = tmp_path / "left"
     left.mkdir()
     case = Counterexample({"n": 1}, clauses, {"values": "no number"})
@@ -174,12 +177,12 @@ def many_copies(bundle: Path, count: int) -> None:
 
 
 def forget_and_lie(bundle: Path) -> None:
-    """A mutant without its trial, and another that failed on other clauses."""
+    """Remove a mutant's trial, and let another mutant fail on other clauses."""
     rewrite(bundle, "mutants.jsonl", lambda lines: {"stops-early": {**lines["stops-early"], "failed": ["ordered"]}})
 
 
 def broken(bundle: Path, places: int) -> None:
-    """So many clauses of the record have no outcome."""
+    """Remove the outcome of so many clauses of the record."""
     clauses = json.loads((bundle / "record.json").read_text())["clauses"]
     assert len(clauses) < places
     change(bundle, "record.json", "clauses", [{**clauses[0], "outcome": 1}] * places)
@@ -231,14 +234,14 @@ SPOILT: dict[str, Callable[[Path], Any]] = {
 
 
 def line(one: Finding) -> str:
-    """A finding without the texts of other libraries and the present time."""
+    """A finding without the texts of other libraries and without the present time."""
     fields = {name: value for name, value in one.fields.items() if name != "text" and one.code is not Code.CLOCK_AHEAD}
     return f"{one} {one.detail} {json.dumps(fields, default=str)}"
 
 
 @pytest.mark.parametrize("name", SPOILT)
 def test_all_that_is_found(bundle: Path, name: str, snapshot: SnapshotAssertion) -> None:
-    """Each finding and remark with its fields, but for the texts of a schema, and what is known of the bundle."""
+    """Each finding and remark has its fields. The snapshot leaves out the texts of a schema."""
     SPOILT[name](bundle)
     known, origin = check(bundle, {})
     told = [line(one) for one in (*known.findings, *known.remarks)]
@@ -250,7 +253,7 @@ def test_all_that_is_found(bundle: Path, name: str, snapshot: SnapshotAssertion)
 
 
 def test_the_name_of_a_folder_says_what_it_is(bundle: Path, snapshot: SnapshotAssertion) -> None:
-    """Outside a folder of a claim, names are not compared."""
+    """Outside the folders of an issue and a claim, names are not compared."""
     above = bundle.parent.parent.parent
     places = (".unfinished-a", ".unpacking-a", "missing", ".unfinished-a/b/run", "G-A/run", "a/F-A/run")
     found = {}

@@ -1,4 +1,4 @@
-"""What every version of the harness must agree on, so that one reads what another has sealed."""
+"""Limits that every version of the harness must share, so that each version reads the bundles of the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.evidence.bundle_layout import is_folder_name
 
 
 def test_the_limits_are_part_of_the_format() -> None:
-    """A smaller one makes sealed evidence unsound, and older readers refuse what a larger one lets through."""
+    """A smaller limit would make sealed evidence unsound. Older readers would refuse bundles within a larger one."""
     limits = {name: value for name, value in vars(bundle_layout).items() if type(value) is int}
     assert limits == {
         "MOST_FILES": 15,

@@ -1,4 +1,4 @@
-"""The status of claims: which bundle decides, and what no bundle can hide."""
+"""The status of claims: which bundle decides it, and which failures stay visible."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ CASES: list[tuple[str, list[dict[str, Any]], Status]] = [
 
 @pytest.mark.parametrize("said", [FAIL, VOID, UNMEASURED])
 def test_a_stale_verdict_that_proves_nothing_is_named(said: dict[str, Any]) -> None:
-    """A reader sees why the claim is not discharged."""
+    """The cell shows why the claim is not discharged."""
     cell = only_cell(entry(1, **{**said, "contract_digest": STALE}))
     if cell.status is Status.UNRUN:
         assert cell.notes == (Note(Why.VERDICT, said["verdict"]),)
@@ -109,12 +109,12 @@ def test_one_class_of_device(runs: list[dict[str, Any]], expected: Status) -> No
 
 
 def test_runs_of_one_second() -> None:
-    """The worst verdict counts as the newest."""
+    """The run with the worst verdict counts as the newest."""
     assert only_cell(entry(3, run="a"), entry(3, run="b", **FAIL), entry(3, run="c")).status is Status.FALSIFIED
 
 
 def test_a_pass_of_the_same_second_hides_no_failure_of_less() -> None:
-    """Only a newer PASS shows that the defect is gone."""
+    """A failure of a smaller profile stays, because only a newer PASS shows that the defect is gone."""
     failed = entry(3, run="a", **FAIL, **REDUCED)
     for found in ((failed, entry(3, run="b")), (entry(3, run="b"), failed)):
         cell = only_cell(*found)
@@ -138,7 +138,7 @@ def test_a_pass_of_the_same_second_hides_no_failure_of_less() -> None:
     ],
 )
 def test_a_run_from_the_future_hides_nothing(runs: list[dict[str, Any]], expected: Status) -> None:
-    """Its clock was ahead by an unknown time: a PASS counts as the oldest run, a FAIL or VOID as the newest."""
+    """The clock was ahead by an unknown time. So a PASS counts as the oldest run, and a FAIL or VOID as the newest."""
     cell = only_cell(*(entry(second, **changes) for second, changes in enumerate(runs)))
     assert cell.status is expected
     blocked = any("2036" in run.get("started", "") and run.get("verdict") for run in runs)
@@ -146,7 +146,7 @@ def test_a_run_from_the_future_hides_nothing(runs: list[dict[str, Any]], expecte
 
 
 def test_a_claim_without_hardware_is_never_discharged() -> None:
-    """Lint warns of it."""
+    """A claim without a target is never DISCHARGED. Lint warns of it."""
     cell = only_cell(entry(), target=...)
     assert (cell.status, cell.notes) == (Status.PARTIAL, (Note(Why.NO_HARDWARE),))
 
@@ -215,7 +215,7 @@ def test_a_cell_in_full(
 
 
 def test_a_device_without_evidence_of_the_claim_has_an_empty_cell() -> None:
-    """It never gives the claim its status if there is other evidence."""
+    """An empty cell never gives the claim its status if there is other evidence."""
     status = status_of(entry(device=CPU, **UNMEASURED), entry(id="F-OTHER-001", device=GPU))
     cells = {device.name: cell for device, cell in status.cells.items()}
     assert list(cells) == ["x86_64", "NVIDIA H200"]
@@ -228,7 +228,7 @@ def test_a_device_without_evidence_of_the_claim_has_an_empty_cell() -> None:
 
 
 def test_devices_are_listed_in_order() -> None:
-    """Evidence of every claim counts, in any order."""
+    """The devices have a fixed order, whatever the order of the evidence, and include those of other claims."""
     devices = [TARGET, CPU, GPU]
     for found in (devices, devices[::-1]):
         status = status_of(*(entry(device=device) for device in found))
@@ -236,7 +236,7 @@ def test_devices_are_listed_in_order() -> None:
 
 
 def test_the_newest_bundle_is_of_any_device_and_verdict() -> None:
-    """In whichever order they are read."""
+    """The newest bundle is found, in whichever order the bundles are read."""
     found = [entry(3, device=CPU, **UNMEASURED), entry(1), entry(5, device=GPU, **FAIL), entry(4, device=CPU)]
     for several in (found, found[::-1]):
         assert status_of(*several).newest == found[2]
@@ -244,7 +244,7 @@ def test_the_newest_bundle_is_of_any_device_and_verdict() -> None:
 
 
 def test_of_runs_that_say_nothing_the_newest_is_told() -> None:
-    """Its verdict is why the claim is UNRUN."""
+    """If no run counts, the newest one's verdict is the reason why the claim is UNRUN."""
     void, unmeasured = entry(1, **UNPROVEN), entry(2, **UNMEASURED)
     for several in ((void, unmeasured), (unmeasured, void)):
         cell = only_cell(*several)
@@ -253,14 +253,14 @@ def test_of_runs_that_say_nothing_the_newest_is_told() -> None:
 
 
 def test_of_no_evidence_nothing_is_newest() -> None:
-    """There is neither a bundle nor a deciding cell."""
+    """Without evidence there is neither a bundle nor a deciding cell."""
     (status,) = statuses([claim()], [], stale, NOW)
     assert (status.newest, status.deciding, status.cells) == (None, None, {})
     assert (status.target, status.id) == (_HARDWARE, "F-DEMO-SORT-001")
 
 
 def test_a_command_that_no_shell_would_read_is_read_all_the_same() -> None:
-    """A record may have any text. The option for another subject is found word by word."""
+    """A record may have any text as its command. The option for another subject is found word by word."""
     old = {"contract_digest": STALE, "subject": "mine:Old"}
     assert speaks_for(claim(), entry(**old, command="harness run 'F-DEMO"))
     assert not speaks_for(claim(), entry(**old, command="harness run --subject mine:Old 'F-DEMO"))
@@ -328,12 +328,15 @@ def test_a_claim_as_a_whole(runs: list[dict[str, Any]], expected: Status) -> Non
     ],
 )
 def test_hardware_that_a_claim_speaks_of(device: Device, target: dict[str, Any], meets: bool) -> None:
-    """The target's name and compute capability must match, where it has them."""
+    """The target's name and compute capability must match, if the target states them."""
     assert DeviceClass.of(device).meets(target) is meets
 
 
 def test_a_fail_that_does_not_speak_for_the_claim_is_set_aside_and_named() -> None:
-    """A FAIL with other parameters or another subject is set aside; a FAIL that counts and other verdicts are not."""
+    """A FAIL with other parameters or another subject is set aside and named.
+
+    A FAIL that counts and other verdicts are not.
+    """
     aside = [entry(3, **FAIL, overrides={"steps": 4}), entry(2, **FAIL, subject="falsifiers.demo.sorting:Other")]
     cell = only_cell(entry(1), entry(4, overrides={"steps": 4}), *aside)
     assert (cell.status, cell.set_aside) == (Status.DISCHARGED, tuple(aside))

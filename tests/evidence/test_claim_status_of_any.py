@@ -1,4 +1,4 @@
-"""What holds of the status of a claim, whatever its evidence is."""
+"""Properties of the status of a claim that hold for any evidence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from tests.evidence.entries import FAIL, STALE, TARGET, UNMEASURED, UNPROVEN, cl
 
 @given(entries)
 def test_a_discharge_has_a_bundle_that_shows_it(found: list[Entry]) -> None:
-    """The bundle is proven, full, on the target, covering, and has the contract's subject and parameters."""
+    """The bundle is proven, full and on the target.
+
+    It covers the present code, and has the contract's subject and parameters.
+    """
     for cell in status_of(*found).cells.values():
         one = cell.decided_by
         if cell.status is Status.DISCHARGED:
@@ -51,7 +54,7 @@ def test_the_order_of_the_evidence_does_not_matter(found: list[Entry], random: A
 
 @given(entries, st.integers(0, 20))
 def test_what_says_nothing_changes_nothing(found: list[Entry], second: int) -> None:
-    """A run that is NOT_MEASURED, unproven, overridden or of another subject changes nothing."""
+    """A run that is NOT_MEASURED, unproven, overridden or of another subject does not change the status."""
     before = {device: (cell.status, cell.decided_by) for device, cell in status_of(*found).cells.items()}
     for silent in (UNMEASURED, UNPROVEN, {**FAIL, "overrides": {"steps": 9}}, {**FAIL, "subject": "mine:Other"}):
         for device, (status, decided_by) in before.items():
@@ -62,7 +65,7 @@ def test_what_says_nothing_changes_nothing(found: list[Entry], second: int) -> N
 
 @given(entries)
 def test_once_everything_changed_nothing_covers(found: list[Entry]) -> None:
-    """Each cell is STALE or UNRUN. It is STALE if and only if a run counted before."""
+    """After a change of everything, each cell is STALE or UNRUN. It is STALE if and only if a run counted before."""
     for cell in status_of(*(replace(one, contract_digest=STALE) for one in found)).cells.values():
         assert cell.status in (Status.STALE, Status.UNRUN)
         assert (cell.status is Status.STALE) is (cell.decided_by is not None)

@@ -1,4 +1,4 @@
-"""A bundle that says it was measured in the future."""
+"""A bundle whose record is dated in the future."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def test_it_is_sound_and_says_so(tmp_path: Path) -> None:
-    """The files do not show which clock was wrong, so this is a remark."""
+    """The bundle is sound with a remark, because the files do not show which clock was wrong."""
     bundle = sealed(tmp_path)
     assert Code.CLOCK_AHEAD not in {one.code for one in verify(bundle).remarks}
     rewrite(bundle, "record.json", set_at("started", (datetime.now(UTC) + timedelta(days=3650)).isoformat()))
@@ -38,7 +38,7 @@ def test_it_is_sound_and_says_so(tmp_path: Path) -> None:
         ("2026-11-21T13:00:01Z", True),
         ("9999-12-31T23:59:59Z", True),
         ("2026-11-20T12:00:00+00:00", False),
-        ("2036-99-99T99:99:99Z", False),  # not a time: that is a finding of its own
+        ("2036-99-99T99:99:99Z", False),  # not a time: that has its own finding
     ],
 )
 def test_clocks_may_differ_by_an_hour(tmp_path: Path, started: str, ahead: bool) -> None:

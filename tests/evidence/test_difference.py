@@ -71,7 +71,7 @@ def test_every_part(tmp_path: Path) -> None:
 
 
 def test_series_of_unequal_length_and_columns(tmp_path: Path) -> None:
-    """Rows and columns of one side only are named, and the common ones are compared."""
+    """Rows and columns of only one side are named. The common ones are compared."""
     before, after = sealed(tmp_path, run="a", rows=3), sealed(tmp_path, run="b", rows=5)
     (series,) = compare(before, after, {}).series
     assert (series.steps, series.first, series.last_after) == (3, None, 0.6)
@@ -81,7 +81,7 @@ def test_series_of_unequal_length_and_columns(tmp_path: Path) -> None:
 
 
 def test_what_is_not_finite(tmp_path: Path) -> None:
-    """NaN equals NaN and counts as no noise."""
+    """NaN equals NaN, and a value that is not finite is not compared with the noise."""
     before = sealed(tmp_path, run="a", measurements=healthy(largest=math.nan))
     after = sealed(tmp_path, run="b", measurements=healthy(largest=math.nan))
     assert compare(before, after, {}).measurements == ()
@@ -110,7 +110,7 @@ def test_a_bundle_that_is_none(tmp_path: Path, spoil: Any, why: str) -> None:
 
 
 def test_a_folder_above_a_bundle_is_no_bundle(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """It is refused, and the bundle below it is named."""
+    """The folder is refused, and the bundle below it is named."""
     bundle = sealed(tmp_path)
     with pytest.raises(DifferenceError) as refused:
         compare(bundle.parent, bundle, {})
@@ -126,14 +126,14 @@ def test_a_bundle_with_a_broken_record_is_not_named_as_another(tmp_path: Path) -
 
 
 def test_items_are_matched_by_id_if_each_has_its_own() -> None:
-    """Otherwise the lists are compared as they are."""
+    """Items are matched by id if every item has its own. Otherwise the lists are compared as they are."""
     assert difference._by_id([{"id": "a"}, {"id": "b", "c": 1}]) == {"a": {"id": "a"}, "b": {"id": "b", "c": 1}}
     for value in ([{"id": "a"}, {"id": "a"}], [{"id": "a"}, {}], [{"id": "a"}, 1], [], {"id": "a"}, "id"):
         assert difference._by_id(value) is value
 
 
 def test_runs_of_two_claims_have_no_difference(tmp_path: Path) -> None:
-    """In either order."""
+    """Two bundles of different claims are refused, in either order."""
     first = sealed(tmp_path)
     second = sealed(tmp_path / "other")
     rewrite(second, "record.json", set_at("id", "F-DEMO-AAA-001"))
@@ -143,5 +143,5 @@ def test_runs_of_two_claims_have_no_difference(tmp_path: Path) -> None:
 
 
 def test_pandas_is_loaded_for_series_only() -> None:
-    """It takes most of a second."""
+    """pandas takes most of a second to load, so only a comparison of series loads it."""
     assert "pd" not in vars(difference)

@@ -1,4 +1,4 @@
-"""Judging that can be ended."""
+"""Judging that a signal can end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.contracts import contract_of, document, healthy, observe
 
 @pytest.fixture(scope="module")
 def costly() -> tuple[Contract, Observation]:
-    """A contract with a rule that takes too long to be judged where nothing can end it, and an observation."""
+    """A contract with a rule that takes too long for a process that cannot be ended, and an observation."""
     changed = document()
     changed["observation"]["properties"]["values"] |= {"maxItems": 700}
     nested = "self.values.all(one, self.values.exists(other, other == one))"
@@ -33,7 +33,7 @@ def test_what_is_quick_is_judged_in_this_process(contract: Contract, monkeypatch
 
 
 def test_what_is_costly_is_judged_in_another(costly: tuple[Contract, Observation]) -> None:
-    """With the same result as here."""
+    """Costly judging runs in another process, with the same result as in this one."""
     assert not judge(*costly, quick=True).is_whole
     here = judge(*costly)
     assert here.is_whole
@@ -42,7 +42,7 @@ def test_what_is_costly_is_judged_in_another(costly: tuple[Contract, Observation
 
 
 def test_it_can_be_ended(costly: tuple[Contract, Observation], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its process can also die."""
+    """A signal ends the judging. The death of its process ends it too."""
 
     def dies(*_: Any, **options: Any) -> Any:
         return judge(*costly, quick=True) if options else os._exit(3)

@@ -1,4 +1,4 @@
-"""What speaks against a bundle."""
+"""Findings that make a bundle unsound, and remarks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_finding_makes_a_bundle_unsound() -> None:
 
 
 def test_a_remark_is_an_objection_only_where_it_is_refused() -> None:
-    """Findings that make a bundle unsound come before it."""
+    """The findings that make a bundle unsound come first, then the refused remarks."""
     one = Verification(Path("bundle"), (), remarks=(UNSIGNED, OLD), verdict=Verdict.PASS)
     assert (one.accepted, one.objections, one.standing) == (True, (), "PASS")
     strict = replace(one, refused=(Code.STALE_SUBJECT,))

@@ -1,4 +1,4 @@
-"""Hostile bundles: each becomes a finding, in bounded time and memory."""
+"""Hostile bundles: each gives a finding, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_link_is_not_followed(bundle: Path) -> None:
-    """Not even to a copy of the file."""
+    """A link is not followed, not even to a copy of the file."""
     outside = bundle.parent / "outside.json"
     shutil.move(bundle / "observation.json", outside)
     (bundle / "observation.json").symlink_to(outside)
@@ -31,7 +31,7 @@ def test_a_link_is_not_followed(bundle: Path) -> None:
 
 
 def test_a_link_to_a_folder_is_not_followed(bundle: Path) -> None:
-    """A cycle would never end."""
+    """A link to a folder is not followed, because a cycle would never end."""
     (bundle / "artifacts" / "again").symlink_to(bundle)
     assert found(verify(bundle)) == {(Code.TAMPERED, "artifacts/again")}
 
@@ -66,14 +66,14 @@ def test_a_terabyte_is_not_read(bundle: Path, name: str) -> None:
 
 @pytest.mark.parametrize("opening", ["[", '{"a":', '{"measurements":[{"a":'])
 def test_deep_json_is_refused(bundle: Path, opening: str) -> None:
-    """Even if it overflows a parser's stack."""
+    """Deep JSON is refused, even if it would overflow a parser's stack."""
     (bundle / "observation.json").write_text(opening * 200_000)
     reseal(bundle)
     assert (Code.INVALID, "observation.json") in found(verify(bundle))
 
 
 def test_many_files_are_refused(bundle: Path) -> None:
-    """Looking stops early."""
+    """The search stops early."""
     for number in range(500):
         (bundle / "artifacts" / str(number)).touch()
     (finding,) = verify(bundle).findings
@@ -95,7 +95,7 @@ def test_deep_folders_are_refused(bundle: Path) -> None:
 
 
 def test_a_million_problems_are_counted_not_listed(bundle: Path) -> None:
-    """A reader gets the first of them."""
+    """The reader gets the first findings, and the number of the others."""
 
     def change(document: Any) -> None:
         document["clauses"] = [{"id": str(number)} for number in range(2000)]
@@ -111,7 +111,7 @@ def test_a_million_problems_are_counted_not_listed(bundle: Path) -> None:
 
 @pytest.mark.parametrize("name", ["\x1b[31mred", "half\udcff", "two\nlines", "right\u202eleft"])
 def test_names_that_steer_terminals_are_findings(bundle: Path, name: str) -> None:
-    """The findings can be sent to another process."""
+    """Such names become findings that can be sent to another process."""
     (bundle / os.fsencode(name).decode(errors="surrogateescape")).touch()
     verification = verify(bundle)
     assert (Code.TAMPERED, name) in found(verification)
@@ -119,7 +119,7 @@ def test_names_that_steer_terminals_are_findings(bundle: Path, name: str) -> Non
 
 
 def test_a_manifest_cannot_name_what_lies_outside(bundle: Path) -> None:
-    """The file outside is not read."""
+    """The manifest is refused, and the file outside is not read."""
     text = (bundle / "MANIFEST.sha256").read_text()
     (bundle / "MANIFEST.sha256").write_text(f"{'0' * 64}  ../../../../../../../etc/passwd\n" + text)
     assert (Code.INVALID, "MANIFEST.sha256") in found(verify(bundle))
@@ -128,7 +128,7 @@ def test_a_manifest_cannot_name_what_lies_outside(bundle: Path) -> None:
 def test_a_judgment_that_never_ends_is_stopped(
     bundle: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
-    """A rule, pattern or keyword may take a year to evaluate. Its process is killed."""
+    """A rule, pattern or keyword that would take a year is stopped: its process is killed."""
     monkeypatch.setattr("harness.evidence.bundle_checks.rejudge", lambda *_: sum(iter(int, 1)))
     (finding,) = verify(bundle, Limits(seconds=1)).findings
     assert finding.code is Code.INVALID
@@ -136,7 +136,7 @@ def test_a_judgment_that_never_ends_is_stopped(
 
 
 def test_a_document_that_eats_all_memory_is_stopped(bundle: Path) -> None:
-    """Sixteen megabytes of brackets are half a gigabyte of lists."""
+    """Sixteen megabytes of brackets are half a gigabyte of lists. The process that reads them is stopped."""
     (bundle / "observation.json").write_text("[" + "[]," * 5_000_000 + "[]]")
     reseal(bundle)
     verification = verify(bundle, Limits(memory_bytes=200 << 20))
@@ -144,7 +144,7 @@ def test_a_document_that_eats_all_memory_is_stopped(bundle: Path) -> None:
 
 
 def test_references_that_multiply_are_refused(bundle: Path) -> None:
-    """Thirty definitions, each twice the one before."""
+    """Thirty definitions, each twice as large as the one before, are refused."""
 
     def change(document: Any) -> None:
         definitions: dict[str, Any] = {"d0": {"type": "number"}}
@@ -160,7 +160,7 @@ def test_references_that_multiply_are_refused(bundle: Path) -> None:
 
 
 def test_an_observation_that_is_none_is_told_of_once(bundle: Path) -> None:
-    """It is reported as invalid, and not as missing too."""
+    """The observation is reported as invalid, and not as missing too."""
     rewrite(bundle, "mutants.jsonl", set_at("forgets-one", "observation", {}))
     codes = {code for code, file in found(verify(bundle)) if file == "mutants.jsonl"}
     assert codes == {Code.INVALID}

@@ -1,4 +1,4 @@
-"""The index: what it says of records. Its cache never overrides the files."""
+"""The index of records. Its cache never replaces the files."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_an_entry_says_what_the_record_says(tmp_path: Path) -> None:
 
 
 def test_the_second_time_nothing_is_read_again(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer is the same."""
+    """The answer is the same, and no record is read."""
     for run in ("a", "b", "c"):
         sealed(tmp_path, run=run)
     first = read(tmp_path / "evidence", cache=cache)
@@ -76,7 +76,7 @@ def test_the_second_time_nothing_is_read_again(tmp_path: Path, cache: Path, monk
 
 
 def test_what_appears_changes_and_vanishes(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next call sees each change, and reads only that bundle."""
+    """The next call sees each change, and reads only the changed bundle."""
     evidence = tmp_path / "evidence"
     first, second = sealed(tmp_path, run="a"), sealed(tmp_path, run="b")
     read(evidence, cache=cache)
@@ -87,7 +87,7 @@ def test_what_appears_changes_and_vanishes(tmp_path: Path, cache: Path, monkeypa
     record = second / "record.json"
     before = record.stat()
     record.write_text(record.read_text().replace('"PASS"', '"FAIL"', 1))  # of the same size,
-    os.utime(record, ns=(before.st_atime_ns, before.st_mtime_ns))  # and as if it were as old
+    os.utime(record, ns=(before.st_atime_ns, before.st_mtime_ns))  # and with the same time
     (unbelieved,) = read(evidence, cache=cache).unreadable
     assert (unbelieved.path, "MANIFEST.sha256 seals" in unbelieved.reason) == (second, True)
     reseal(second)
@@ -109,7 +109,10 @@ def test_only_one_claim(tmp_path: Path, cache: Path) -> None:
 
 
 def test_what_is_no_bundle_yet_or_no_more(tmp_path: Path) -> None:
-    """Unfinished folders are skipped. A bundle without its record is named; folders inside a bundle are not bundles."""
+    """Unfinished folders are skipped.
+
+    A bundle without its record is named. A folder inside a bundle is not a bundle.
+    """
     bundle = sealed(tmp_path, run="a")
     shutil.copytree(bundle, bundle.with_name(".unfinished-b~1-2-abcdef01"))
     shutil.copytree(bundle, bundle.with_name("c"))
@@ -153,7 +156,7 @@ SPOILERS: list[tuple[Callable[[Path], object], str]] = [
 
 @pytest.mark.parametrize(("spoil", "reason"), SPOILERS, ids=range(len(SPOILERS)))
 def test_a_record_that_is_none(tmp_path: Path, cache: Path, spoil: Callable[[Path], object], reason: str) -> None:
-    """It is reported as unreadable and hides no other bundle."""
+    """An invalid record is reported as unreadable, and other bundles stay visible."""
     sealed(tmp_path, run="a")
     spoil(sealed(tmp_path, run="b") / "record.json")
     for _ in range(2):
@@ -164,7 +167,7 @@ def test_a_record_that_is_none(tmp_path: Path, cache: Path, spoil: Callable[[Pat
 
 
 def test_a_record_that_is_not_the_sealed_one_is_unreadable(tmp_path: Path) -> None:
-    """Whatever its digest."""
+    """A record that the manifest does not seal is unreadable, whatever its own digest."""
     record = sealed(tmp_path) / "record.json"
     text = record.read_text()
     for spaces in range(1, 7):
@@ -176,7 +179,7 @@ def test_a_record_that_is_not_the_sealed_one_is_unreadable(tmp_path: Path) -> No
 
 
 def test_a_folder_that_cannot_be_entered_hides_no_other(not_root: Path) -> None:
-    """Each is reported."""
+    """Each folder that cannot be entered is reported, and the others are read."""
     bundle = sealed(not_root, run="a")
     for name in ("b", "c", "d"):
         bundle.with_name(name).mkdir(mode=0)
@@ -197,7 +200,7 @@ def _spoil_documents(path: Path) -> None:
 
 
 def _poison(path: Path) -> None:
-    """A FAIL where a PASS was: nothing that SQLite or JSON would notice."""
+    """Put a FAIL in the place of a PASS, so that neither SQLite nor JSON is damaged."""
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE bundles SET document = replace(document, 'PASS', 'FAIL')")
 
@@ -273,7 +276,7 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_many_at_once(tmp_path: Path, cache: Path) -> None:
-    """Each gets the whole answer while bundles come and go."""
+    """Each caller gets the whole answer while bundles come and go."""
     for number in range(12):
         sealed(tmp_path, run=f"run-{number:02}")
     results: list[Contents | BaseException] = []
@@ -294,8 +297,11 @@ def test_many_at_once(tmp_path: Path, cache: Path) -> None:
 
 
 def test_measurements_are_the_numbers_that_clauses_looked_at(tmp_path: Path, cache: Path) -> None:
-    """By name. A list counts with its item nearest to the bound. Values that are not finite are kept; others are left
-    out."""
+    """The measurements are the numbers that clauses compare, by name.
+
+    In a list, the item nearest to its bound counts. Values that are not finite are kept, and values that are not
+    numbers are left out.
+    """
     bundle = sealed(tmp_path, run="a", measurements=healthy(largest=math.nan))
     (found,) = index.measurements(tmp_path / "evidence", "F-DEMO-SORT-001", cache).items()
     assert found[0] == bundle
@@ -316,7 +322,7 @@ def test_names_that_are_no_utf8(tmp_path: Path, cache: Path) -> None:
 
 
 def test_no_link_is_followed(tmp_path: Path) -> None:
-    """A link to a bundle and a cycle."""
+    """A link to a bundle and a cycle of links are not followed."""
     bundle = sealed(tmp_path, run="a")
     (bundle.parent / "b").symlink_to(bundle)
     (bundle.parent / "circle").symlink_to(tmp_path / "evidence")
@@ -327,7 +333,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
 def test_interrupted_it_keeps_what_it_read(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    """Ctrl-C in the middle: the next call continues there, and gives the same answer."""
+    """After Ctrl-C, the next call continues from there and gives the same answer."""
     monkeypatch.setattr(index_cache, "_AT_ONCE", 3)
     for number in range(20):
         sealed(tmp_path, run=f"run-{number:02}")
@@ -358,7 +364,7 @@ def test_the_primary_code_of_an_error(code: int | None, primary: int | None) -> 
 
 
 def test_a_bundle_too_deep_is_not_looked_for(tmp_path: Path, cache: Path) -> None:
-    """Folders without end do not hide the bundle beside them."""
+    """A folder of any depth does not hide the bundle beside it."""
     bundle = sealed(tmp_path)
     deep = tmp_path / "evidence" / Path(*"x" * (DEEPEST + 3))
     deep.mkdir(parents=True)
@@ -367,7 +373,7 @@ def test_a_bundle_too_deep_is_not_looked_for(tmp_path: Path, cache: Path) -> Non
 
 
 def test_only_a_rule_names_what_it_reads() -> None:
-    """The values of another clause are one measurement, which is a map."""
+    """A rule has the names that it reads. The values of any other clause are one measurement."""
     rule = ClauseResult("rule", Outcome.PASS, {"a": 1.0, "text": "x"}, Bound(RULE, "self.a > 0.0"))
     bounds = {"m.x": None, "m.y": Bound("type", "object")}
     others = [ClauseResult(name, Outcome.PASS, {"b": 2.0}, bound) for name, bound in bounds.items()]

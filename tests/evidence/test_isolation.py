@@ -33,7 +33,7 @@ def isolated(work: Callable[[], bytes], limits: Limits) -> bytes:
 
 
 def test_the_answer_comes_back_whole() -> None:
-    """It is larger than the buffer of a pipe."""
+    """The answer is complete, although it is larger than the buffer of a pipe."""
     assert isolated(lambda: b"x" * 1_000_000, LIMITS) == b"x" * 1_000_000
 
 
@@ -43,7 +43,7 @@ def crash() -> bytes:
 
 
 def sleep_inside_a_library() -> bytes:
-    """Sleep where neither an exception nor a signal handler of Python can interrupt."""
+    """Sleep in a library, so that neither an exception nor a signal handler of Python can interrupt."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGTERM})
     ctypes.PyDLL(None).sleep(60)  # with the interpreter's lock held
     return b""
@@ -72,13 +72,13 @@ def test_work_that_fails_is_a_reason(work: Callable[[], bytes], snapshot: Snapsh
 
 
 def test_ctrl_c_ends_all_works() -> None:
-    """So it ends verify and lint, whatever they judge. A user does not wait for a limit."""
+    """Ctrl-C ends verify and lint at once, whatever they judge."""
     caller = os.getpid()
     before = set(psutil.Process().children())
     reading, writing = os.pipe()
 
     def work() -> bytes:
-        os.read(reading, 1)  # until the caller is past os.fork(), in which Python drops a KeyboardInterrupt
+        os.read(reading, 1)  # until the caller is past os.fork(), where Python drops a KeyboardInterrupt
         os.kill(caller, signal.SIGINT)
         return sleep_inside_a_library()
 
@@ -90,21 +90,24 @@ def test_ctrl_c_ends_all_works() -> None:
 
 
 def test_works_can_be_ended() -> None:
-    """A caller that remembers signals says when. Those that wait do not begin to work."""
+    """A caller that handles signals can end all work. Work that waits does not begin."""
     asked = itertools.count()
     outcomes = list(isolated_all([sleep_inside_a_library] * 3, Limits(), 2, lambda: next(asked) > 1))
     assert [str(outcome) for outcome in outcomes] == ["was ended"] * 3
 
 
 def test_work_that_waits_for_what_never_comes_is_stopped(snapshot: SnapshotAssertion) -> None:
-    """It takes no processor's time, and no signal handler of Python can interrupt it."""
+    """Such work uses no processor time, and no signal handler of Python can interrupt it.
+
+    It is stopped all the same.
+    """
     with pytest.raises(Stopped) as stopped:
         isolated(sleep_inside_a_library, replace(LIMITS, elapsed=1.0))
     assert str(stopped.value) == snapshot
 
 
 def test_a_busy_machine_stops_no_work() -> None:
-    """Only a processor's time counts, so a work that gets little of it may take long."""
+    """Only processor time counts against the limit, so work on a busy machine may take long."""
 
     def work() -> bytes:
         time.sleep(3 * LIMITS.seconds)
@@ -114,7 +117,7 @@ def test_a_busy_machine_stops_no_work() -> None:
 
 
 class Waiting:
-    """Garbage whose finalizer needs a thread of the process that made it, as objects of wgpu do."""
+    """Garbage whose finalizer needs a thread of the process that made it, like objects of wgpu."""
 
     def __init__(self) -> None:
         self.itself = self
@@ -126,7 +129,7 @@ class Waiting:
 
 
 def test_work_does_not_finalize_the_garbage_of_its_caller() -> None:
-    """A collection that the work triggers would wait for ever."""
+    """The garbage of the caller is not finalized, because that would wait for ever."""
     gc.disable()
     try:
         Waiting()
@@ -136,7 +139,7 @@ def test_work_does_not_finalize_the_garbage_of_its_caller() -> None:
 
 
 def test_what_a_library_prints_is_not_shown(capfd: pytest.CaptureFixture[str]) -> None:
-    """A panic does not reach the terminal."""
+    """The output of a library, such as a panic, does not reach the terminal."""
 
     def work() -> bytes:
         os.write(1, b"noise")
@@ -148,7 +151,7 @@ def test_what_a_library_prints_is_not_shown(capfd: pytest.CaptureFixture[str]) -
 
 
 def test_works_run_side_by_side_and_answer_in_order() -> None:
-    """Slow ones run beside quick ones. Each failure belongs to its own work."""
+    """Slow work runs beside quick work. Each failure belongs to its own work."""
 
     def work(number: int) -> Callable[[], bytes]:
         def run() -> bytes:
@@ -166,7 +169,7 @@ def test_works_run_side_by_side_and_answer_in_order() -> None:
 
 
 def test_a_work_that_hangs_holds_up_no_other() -> None:
-    """Each has its own time limit; the others finish meanwhile."""
+    """Each work has its own time limit. The others finish meanwhile."""
     works = [lambda: sum(iter(int, 1)).to_bytes(), *[lambda: b"done"] * 10]
     outcomes = list(isolated_all(works, LIMITS, 2))
     assert isinstance(outcomes[0], Stopped)
@@ -174,7 +177,7 @@ def test_a_work_that_hangs_holds_up_no_other() -> None:
 
 
 def test_a_caller_who_pauses_stops_no_work() -> None:
-    """The printed lines may go to a pager. Meanwhile no answer is read, and an answer fills its pipe."""
+    """If the caller pauses, for example for a pager, answers are not read and fill their pipes. No work is stopped."""
     works = [lambda: b"x" * 200_000] * 3
     outcomes = isolated_all(works, replace(LIMITS, elapsed=2.0), 2)
     assert next(outcomes) == b"x" * 200_000
@@ -183,7 +186,7 @@ def test_a_caller_who_pauses_stops_no_work() -> None:
 
 
 def test_what_one_work_leaves_behind_the_next_does_not_find() -> None:
-    """Memory, limits, modules, the working folder: each work starts from this process's state."""
+    """Each work starts from the state of this process: memory, limits, modules and working folder."""
     here = os.getcwd()
 
     def spoil() -> bytes:
@@ -203,7 +206,7 @@ def test_what_one_work_leaves_behind_the_next_does_not_find() -> None:
 
 
 def test_who_stops_listening_leaves_no_process() -> None:
-    """The number of started processes makes no difference."""
+    """No process is left if the caller stops reading, however many were started."""
     before = set(psutil.Process().children())
     works: list[Callable[[], bytes]] = [lambda: b"first", *[sleep_inside_a_library] * 3]
     outcomes = isolated_all(works, LIMITS, 4)
@@ -213,7 +216,7 @@ def test_who_stops_listening_leaves_no_process() -> None:
 
 
 def test_a_work_that_closes_its_pipe_and_goes_on_is_ended(snapshot: SnapshotAssertion) -> None:
-    """An answer counts only after its process has ended with status 0."""
+    """An answer counts only if its process then ends with status 0. A process that continues is ended."""
 
     def work() -> bytes:
         os.closerange(3, 256)
@@ -226,7 +229,10 @@ def test_a_work_that_closes_its_pipe_and_goes_on_is_ended(snapshot: SnapshotAsse
 
 
 def test_a_work_has_the_limits_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CPU time by a timer, and five seconds later by the kernel; no core; memory beside what the caller has."""
+    """CPU time is limited by a timer and, five seconds later, by the kernel.
+
+    There is no core file. Memory is limited to what the caller has and the work's own share.
+    """
 
     def work() -> bytes:
         told = {name: resource.getrlimit(getattr(resource, f"RLIMIT_{name}")) for name in ("CPU", "CORE", "AS")}
@@ -253,7 +259,7 @@ def test_a_work_has_the_limits_of_its_process(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_few_works_are_started_ahead_of_the_first_answer() -> None:
-    """Answers that wait for an earlier one stay in memory."""
+    """Few works start before the first answer is read, because later answers stay in memory."""
     begun = []
     reading, writing = os.pipe()
 
@@ -277,7 +283,7 @@ def test_few_works_are_started_ahead_of_the_first_answer() -> None:
 
 
 def test_a_work_has_no_signal_handler_of_its_caller() -> None:
-    """Its limits of CPU time would not end it."""
+    """A work has the default signal handlers. Otherwise its limit of CPU time could not end it."""
     numbers = (signal.SIGPROF, signal.SIGXCPU)
     before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
     try:
@@ -289,19 +295,22 @@ def test_a_work_has_no_signal_handler_of_its_caller() -> None:
 
 
 def test_a_machine_may_have_been_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its clock then shows many seconds."""
+    """On a machine that has been up for long, the clock has a large value. The limits still hold."""
     clock = time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: clock() + 1e6)
     assert list(isolated_all([lambda: b"a"] * 3, LIMITS, 2)) == [b"a"] * 3
 
 
 def test_no_fork_collects_before_it_freezes() -> None:
-    """A finalizer of the caller's garbage could wait for a thread that no fork has."""
+    """A fork disables the collector at once.
+
+    A finalizer of the caller's garbage could wait for a thread that no fork has.
+    """
     caller, threshold = os.getpid(), gc.get_threshold()
 
     def look(phase: str, info: dict[str, int]) -> None:
         if os.getpid() != caller:
-            gc.set_threshold(*threshold)  # the first collection tells; counting a large process's objects takes long
+            gc.set_threshold(*threshold)  # the first collection shows it; counting a large process's objects takes long
             if not gc.get_freeze_count():
                 os._exit(9)
 
@@ -315,7 +324,7 @@ def test_no_fork_collects_before_it_freezes() -> None:
 
 
 def test_a_fork_that_fails_leaves_the_collector_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user may have as many processes as the system allows."""
+    """If the system allows no more processes, the collector is on again after the error."""
 
     def refuse() -> int:
         raise BlockingIOError

@@ -23,7 +23,7 @@ from harness.evidence.keys import KeyRefused, exposure, generate, load_private, 
 
 
 def test_a_key_has_two_files(tmp_path: Path) -> None:
-    """Only the owner can read the private half, whatever the process would allow others."""
+    """Only the owner can read the private half, whatever the umask is."""
     before = os.umask(0)
     try:
         key, public = generate(tmp_path / "ci.key")
@@ -39,7 +39,7 @@ def test_a_key_has_two_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("taken", ["a.key", "a.key.pub"])
 def test_a_file_that_is_there_stays(tmp_path: Path, taken: str) -> None:
-    """The other half is not left behind."""
+    """An existing file is not replaced, and no other half is left."""
     (tmp_path / taken).write_text("mine")
     with pytest.raises(KeyRefused) as refused:
         generate(tmp_path / "a.key")
@@ -67,7 +67,7 @@ def test_a_key_that_others_can_read_is_told(tmp_path: Path, mode: int, is_expose
 
 
 def contents() -> dict[str, bytes]:
-    """Files that are not the key that is looked for."""
+    """Files that are not the expected key."""
     form = (Encoding.PEM, PrivateFormat.PKCS8)
     own = ed25519.Ed25519PrivateKey.generate()
     public = (Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -86,7 +86,7 @@ def contents() -> dict[str, bytes]:
 
 
 def test_what_is_no_key_says_so(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """Each file as a private and as a public key; no message quotes the file."""
+    """Each file is refused as a private and as a public key. No message quotes the file."""
     told: dict[str, list[str]] = {}
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
@@ -117,7 +117,7 @@ def test_a_key_over_p256_is_taken(tmp_path: Path) -> None:
 
 
 def test_signers_are_those_whose_key_verifies(tmp_path: Path) -> None:
-    """For each signature, whatever key it names. Without trusted keys there are none."""
+    """The signer of each signature is found by verification, whatever key the signature names."""
     halves = [generate(tmp_path / name)[0] for name in ("a", "b", "c")]
     trusted = {key.keyid: key for key in halves[:2]}
     made = [signed(b"payload", "type", load_private(tmp_path / name)) for name in ("a", "b", "c")]
@@ -130,7 +130,7 @@ def test_signers_are_those_whose_key_verifies(tmp_path: Path) -> None:
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the remedy. Each of them is tried."""
+    """A missing package is named with the remedy, for each of the packages."""
     asked: list[str] = []
     monkeypatch.setattr(keys, "import_module", asked.append)
     keys.require()

@@ -1,4 +1,4 @@
-"""Statuses are remembered until something changes on which they depend."""
+"""Remembered statuses are valid until a file changes on which they depend."""
 
 from __future__ import annotations
 
@@ -32,12 +32,15 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 def is_known(project: Project) -> bool:
-    """Whether the statuses are those that were remembered."""
+    """Whether the statuses are the remembered ones."""
     return known_statuses(project, dict) == STATUSES
 
 
 def test_what_was_remembered_is_known(project: Project) -> None:
-    """By this project alone. It stands in one file, with the digits of the project's path."""
+    """Only the same project reads the remembered statuses.
+
+    They are in one file, whose name has the digest of the project's path.
+    """
     assert is_known(project)
     (file,) = cache_folder().iterdir()
     assert file.name.removeprefix("statuses-").removesuffix(".json").isalnum()
@@ -81,7 +84,7 @@ def test_a_file_that_nothing_depends_on_may_change(project: Project) -> None:
 
 
 def test_the_code_that_decides_is_a_dependency(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of its modules is there, and their list decides too."""
+    """Each module that decides a status is a dependency, and so is their list."""
     for name in module._CODE:
         assert Path(module.__file__).with_name(name).is_file()
     monkeypatch.setattr(module, "_CODE", module._CODE[:-1])
@@ -96,7 +99,7 @@ def test_a_broken_file_is_worked_out_anew(project: Project, text: str) -> None:
 
 
 def test_without_a_cache_nothing_is_remembered(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is no error."""
+    """Without a cache nothing is remembered, and there is no error."""
     (project.root / "file").touch()
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(project.root / "file"))
     remember(project, project.known(), [], STATUSES, state_of(dict(walk(project.evidence))))

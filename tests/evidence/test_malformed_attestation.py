@@ -1,4 +1,4 @@
-"""Attestations that are none: damaged envelopes, files of another kind or in another place, signatures of any bytes."""
+"""Malformed attestations: damaged envelopes, files of another kind or in another place, signatures of any bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("in_this_process")
 
 @pytest.mark.parametrize("signature", [b"\0" * 64, b"\0", b"\xff" * 64, b"x" * 3000])
 def test_a_signature_of_any_bytes_is_nobodys(attested: Path, signer: CryptoSigner, signature: bytes) -> None:
-    """The bytes have any length."""
+    """A signature of any bytes and length is of no known key."""
     envelope = envelope_of(attested)
     envelope["signatures"] = [{"sig": base64.b64encode(signature).decode()}]
     put(attested, envelope)
@@ -67,7 +67,7 @@ def test_an_envelope_that_is_none_is_invalid(
 def test_a_file_that_is_no_attestation_is_invalid(
     attested: Path, signer: CryptoSigner, content: bytes, snapshot: SnapshotAssertion
 ) -> None:
-    """The file has any size."""
+    """The file is invalid, whatever its size."""
     (attested / ATTESTATION).write_bytes(content)
     verification = known(attested, signer)
     assert signing(verification) == {Code.INVALID}
@@ -75,14 +75,14 @@ def test_a_file_that_is_no_attestation_is_invalid(
 
 
 def test_two_attestations_are_none(attested: Path, signer: CryptoSigner) -> None:
-    """It is not clear which of them counts."""
+    """With two attestations it is not clear which one counts, so neither does."""
     (attested / ATTESTATION).write_bytes((attested / ATTESTATION).read_bytes() * 2)
     assert signing(known(attested, signer)) == {Code.INVALID}
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
 def test_what_is_no_file_is_no_attestation(attested: Path, tmp_path: Path, signer: CryptoSigner, kind: str) -> None:
-    """A link could lead to a file that changes."""
+    """A link in its place is refused, because its target could change."""
     place = attested / ATTESTATION
     moved = place.rename(tmp_path / "moved")
     {"link": lambda: place.symlink_to(moved), "pipe": lambda: os.mkfifo(place), "folder": place.mkdir}[kind]()
@@ -92,7 +92,7 @@ def test_what_is_no_file_is_no_attestation(attested: Path, tmp_path: Path, signe
 
 
 def test_a_manifest_that_lists_the_attestation_is_none(attested: Path, signer: CryptoSigner) -> None:
-    """Neither file could be written after the other."""
+    """Neither the manifest nor the attestation could be written after the other."""
     with (attested / MANIFEST).open("a") as file:
         file.write(f"{'0' * 64}  {ATTESTATION}\n")
     assert Code.INVALID in signing(known(attested, signer))
@@ -111,7 +111,7 @@ def test_an_attestation_is_only_in_its_place(attested: Path, signer: CryptoSigne
 def test_any_flipped_byte_is_noticed_or_was_never_signed(
     attested: Path, signer: CryptoSigner, data: st.DataObject
 ) -> None:
-    """What still counts as signed says the same in every byte; only the hint at the key may differ."""
+    """A flipped byte is a finding, or it changes only the hint at the key, which is not signed."""
     path = attested / ATTESTATION
     content = path.read_bytes()
     before = json.loads(content)

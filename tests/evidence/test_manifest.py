@@ -1,4 +1,4 @@
-"""The manifest: one spelling for one set of files, and nothing that `sha256sum -c` reads otherwise."""
+"""The manifest: one spelling for one set of files, and `sha256sum -c` reads it in the same way."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ names = st.text(min_size=1, max_size=20)
 
 @given(st.dictionaries(names, st.binary(max_size=4), min_size=1, max_size=5))
 def test_what_is_written_is_read_back(contents: dict[str, bytes]) -> None:
-    """Every manifest that can be written is read as what was written."""
+    """Every manifest that can be written is read back equal."""
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     try:
         written = render(digests)
@@ -66,7 +66,7 @@ def test_a_changed_byte_is_another_manifest_or_none(digests: dict[str, str], dat
     ],
 )  # fmt: skip
 def test_names_that_lead_elsewhere_or_need_escaping_are_refused(name: str) -> None:
-    """Refused when written, and when read."""
+    """Such a name is refused when it is written and when it is read."""
     with pytest.raises(ManifestError):
         check_name(name)
     with pytest.raises(ManifestError):
@@ -106,7 +106,7 @@ def test_bytes_that_are_no_utf8_are_refused() -> None:
 
 
 def test_sha256sum_accepts_names_with_spaces_and_letters_of_any_script(tmp_path: Path) -> None:
-    """The tool itself reads our files."""
+    """`sha256sum` itself reads our files."""
     contents = {" leading": b"1", "with  two": b"2", "größe/日本": b"3", "*star": b"4", "#hash": b"5"}
     for name, content in contents.items():
         path = tmp_path / name

@@ -13,12 +13,12 @@ STEADY = [1.00, 1.01, 0.99, 1.02, 0.98, 1.00]
 
 
 def told(entries: list[Entry], losses: list[float]) -> dict[Any, dict[str, Measurement]]:
-    """A loss for each entry."""
+    """Measurements with a loss for each entry."""
     return {one.path: {"loss": Measurement(loss, "nats")} for one, loss in zip(entries, losses, strict=True)}
 
 
 def test_a_row_a_measurement_and_run_oldest_first() -> None:
-    """The order of the entries makes no difference. Every run has the time of its trial as a measurement."""
+    """There is a row for each measurement and run, oldest first. The time of the trial is a measurement too."""
     runs = [entry(2, device=CPU), entry(1, device=CPU)]
     table = measured(runs, told(runs, [5.0, 6.0]))
     assert list(table["measurement"]) == ["loss", TRIAL_SECONDS] * 2
@@ -30,7 +30,7 @@ def test_a_row_a_measurement_and_run_oldest_first() -> None:
 
 
 def test_a_jump_is_judged_against_the_runs_before_it() -> None:
-    """Later runs do not count. The unit is the scatter of the earlier ones."""
+    """A later run does not count. The unit is the scatter of the earlier runs."""
     runs = [entry(second) for second in range(8)]
     table = measured(runs, told(runs, [*STEADY, 1.5, 1.0]))
     losses = table[table["measurement"] == "loss"]
@@ -61,7 +61,7 @@ def test_only_comparable_runs_are_noise() -> None:
 
 
 def test_a_trainer_is_a_subject_of_its_own() -> None:
-    """Each choice of its own parameters is another subject. The directory of a run makes no difference."""
+    """Each choice of the trainer's own parameters is another subject. The directory of a run makes no difference."""
 
     def of(number: int, **parameters: str) -> Entry:
         own = {"trainer": "trainers/mine.toml", "dir": f"/runs/{number}", "teacher": "1.5b", "notes": "", **parameters}
@@ -74,7 +74,7 @@ def test_a_trainer_is_a_subject_of_its_own() -> None:
 
 
 def test_the_newest_of_each_series() -> None:
-    """One row per measurement and series."""
+    """There is one row per measurement and series."""
     runs = [entry(0), entry(1, device=GPU), entry(2), entry(3, device=GPU)]
     newest = newest_of_series(measured(runs, told(runs, [1.0, 2.0, 3.0, 4.0])))
     assert sorted(newest[newest["measurement"] == "loss"]["value"]) == [3.0, 4.0]
@@ -87,7 +87,7 @@ def test_no_run_is_an_empty_table() -> None:
 
 
 def test_every_column_of_a_row() -> None:
-    """In the order of the table. A run whose trial never started has no row."""
+    """Each row has every column, in the order of the table. A run whose trial never started has no row."""
     started, never = entry(1, device=CPU, commit={"revision": None}, verdict=Verdict.FAIL), entry(2, trial_seconds=0.0)
     brief = entry(3, trial_seconds=0.5)
     table = measured([brief, never, started], told([started, never], [5.0, 6.0]))
@@ -103,7 +103,7 @@ def test_every_column_of_a_row() -> None:
 
 
 def test_runs_of_other_claims_are_no_noise() -> None:
-    """Whatever their names, and however soon before they ran."""
+    """Runs of another claim are not compared, whatever its name and the time of the run."""
     of = entry(9)
     others = [
         entry(1, id="F-AAA-ONE-001"),

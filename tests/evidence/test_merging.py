@@ -30,7 +30,7 @@ def merged(folder: Path, *hosts: str) -> Merged:
 
 @pytest.fixture
 def hosts(pristine: Path, tmp_path: Path) -> Path:
-    """Two hosts: `a` has one bundle, `b` has the same and another that says FAIL."""
+    """Two hosts: `a` has one bundle, and `b` has the same and another one that FAILs."""
     copy_of(pristine, tmp_path / "a")
     copy_of(pristine, tmp_path / "b")
     copy_of(sealed(tmp_path / "made", run="b-fail", measurements=healthy(returned=2)), tmp_path / "b")
@@ -49,7 +49,10 @@ def test_bundles_come_together_byte_for_byte(hosts: Path) -> None:
 
 
 def test_of_two_contents_of_one_run_none_is_merged(hosts: Path, pristine: Path) -> None:
-    """Both are sound. The order of the hosts decides nothing, and a third host that agrees with one neither."""
+    """Neither of two sound contents is merged.
+
+    Neither the order of the hosts nor a third host that agrees with one decides.
+    """
     other = hosts.joinpath("a", *pristine.parts[-3:])
     rewrite(other, "record.json", set_at("seconds", 9.5))
     assert verify(other).sound
@@ -66,7 +69,7 @@ def test_of_two_contents_of_one_run_none_is_merged(hosts: Path, pristine: Path) 
 
 @pytest.mark.parametrize("obstacle", ["other bytes", "file", "link to the same", "added folder"])
 def test_what_is_there_stays(hosts: Path, pristine: Path, obstacle: str) -> None:
-    """A sound bundle does not replace what has its place, not even what is unsound."""
+    """A bundle at the place of another does not replace it, even if the existing one is unsound."""
     place = copy_of(pristine, hosts / "evidence")
     match obstacle:
         case "other bytes":
@@ -85,7 +88,10 @@ def test_what_is_there_stays(hosts: Path, pristine: Path, obstacle: str) -> None
 
 
 def test_unsound_bundles_are_left_out_and_named(hosts: Path, pristine: Path) -> None:
-    """Changed, with a link or a pipe, unfinished, or with an end before its start. The others are merged."""
+    """A bundle is left out if it is changed, unfinished, has a link or a pipe, or ends before its start.
+
+    The others are merged.
+    """
     run = Path(*pristine.parts[-3:])
     tamper(copy_of(pristine, hosts / "c"))
     (copy_of(pristine, hosts / "d") / "artifacts" / "link").symlink_to("/etc/passwd")
@@ -105,7 +111,7 @@ def test_unsound_bundles_are_left_out_and_named(hosts: Path, pristine: Path) -> 
 
 
 def test_no_link_on_the_way_is_followed(hosts: Path, pristine: Path) -> None:
-    """Neither below a host nor below the evidence."""
+    """No link is followed below a host or below the evidence."""
     (hosts / "elsewhere").mkdir()
     (hosts / "c").mkdir()
     (hosts / "c" / "link").symlink_to(hosts / "a")
@@ -120,7 +126,7 @@ def test_no_link_on_the_way_is_followed(hosts: Path, pristine: Path) -> None:
 
 @pytest.mark.parametrize("failing", ["_copy", "sync_tree", "move"])
 def test_after_an_error_nothing_is_left(hosts: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
-    """Not even the folder of evidence, if it is new."""
+    """After an error, not even the folder of evidence is left, if it is new."""
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -134,7 +140,7 @@ def test_after_an_error_nothing_is_left(hosts: Path, monkeypatch: pytest.MonkeyP
 def test_a_bundle_that_changes_after_it_was_verified_is_not_merged(
     hosts: Path, pristine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is merged is what was verified."""
+    """Only the verified bytes are merged."""
     source = hosts.joinpath("a", *pristine.parts[-3:])
     for name, moment in (("_sealed", "_sealed"), ("made", "made")):
         original = getattr(merging, name)
@@ -159,7 +165,7 @@ def test_a_bundle_that_changes_after_it_was_verified_is_not_merged(
 def test_a_run_of_the_future_is_merged_with_a_remark(
     tmp_path: Path, ago: int, seconds: float, places: list[str]
 ) -> None:
-    """It starts or ends more than an hour later than now, by this machine's clock."""
+    """The run starts or ends more than an hour later than now, by this machine's clock."""
     source = sealed(tmp_path / "a")
     started = (datetime.now(UTC) - timedelta(hours=ago)).isoformat(timespec="seconds")
     rewrite(source, "record.json", lambda record: {**record, "started": started, "seconds": seconds})
@@ -176,7 +182,7 @@ def _cut(file: Path) -> None:
 
 
 def _poisoned(file: Path) -> None:
-    """Every row says that the bundle `a` has the files of the one that FAILs."""
+    """Change the cache: every row says that the bundle `a` has the files of the bundle that FAILs."""
     key = harness_identity()["sha256"]
     rows = recall("merged", file.parents[1] / "evidence", key)
     text = json.dumps({name: [*next(iter(rows.values()))] for name in rows})
@@ -187,7 +193,7 @@ def _poisoned(file: Path) -> None:
 def test_what_an_earlier_merge_read_is_not_read_again(
     hosts: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], None] | None
 ) -> None:
-    """Unless the cache is not what was written; the answer is the same."""
+    """A second merge reads no bundle again, unless the cache was changed. The answer is the same."""
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(hosts / "cache"))
     read: list[Path] = []
     original = merging.verify_all
@@ -206,7 +212,7 @@ def test_what_an_earlier_merge_read_is_not_read_again(
 
 @pytest.mark.parametrize("where", ["source", "place", "file more", "link to the place", "link to its claim"])
 def test_a_change_after_a_merge_is_noticed(hosts: Path, pristine: Path, where: str) -> None:
-    """At both places. The times of the file are put back."""
+    """A change at either place is noticed, although the times of the file are put back."""
     merged(hosts, "a", "b")
     assert len(merged(hosts, "a", "b").there) == 3
     place = hosts.joinpath("evidence", *pristine.parts[-3:])

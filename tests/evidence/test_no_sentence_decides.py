@@ -56,7 +56,7 @@ def reworded(value: Any, key: str = "") -> Any:
 
 
 def rewrite_every_sentence(bundle: Path) -> int:
-    """Reword every JSON file and line of a bundle, name the contract's new digest in the record, and seal it again."""
+    """Reword each JSON file and line of a bundle, correct the contract's digest in the record, and seal it again."""
     changed = 0
     for path in sorted([*bundle.rglob("*.json"), *bundle.rglob("*.jsonl")]):
         lines = path.suffix == ".jsonl"

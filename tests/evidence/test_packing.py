@@ -1,4 +1,4 @@
-"""Archives of bundles: equal bytes for equal content, and nothing that could not be unpacked."""
+"""Archives of bundles: equal bytes for equal content, and only names that can be unpacked."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ def test_the_bytes_are_those_of_every_version_of_python(tmp_path: Path) -> None:
 
 
 def test_a_selection_is_packed_once_each_in_the_order_of_places(tmp_path: Path) -> None:
-    """Several paths may lead to one bundle. The verdicts make no difference."""
+    """Each bundle is packed once, in the order of places, although several paths lead to it.
+
+    Verdicts make no difference.
+    """
     late = sealed(tmp_path, run="b-fail", measurements=healthy(returned=2))
     early = sealed(tmp_path, run="a-pass")
     sealed(tmp_path, run="c-left-out")
@@ -76,7 +79,7 @@ def test_a_selection_is_packed_once_each_in_the_order_of_places(tmp_path: Path) 
 
 
 def test_an_unsound_bundle_is_not_packed(bundle: Path, tmp_path: Path) -> None:
-    """No file is left."""
+    """An unsound bundle is refused, and no file is left."""
     tamper(bundle)
     with pytest.raises(ArchiveError, match=r"is unsound \(TAMPERED environment.json"):
         pack([bundle], tmp_path / "a.zip")
@@ -86,7 +89,7 @@ def test_an_unsound_bundle_is_not_packed(bundle: Path, tmp_path: Path) -> None:
 def test_a_bundle_that_changes_after_it_was_verified_is_not_packed(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
-    """An archive contains exactly what was verified."""
+    """The archive has exactly the verified bytes."""
     write = packing._write
 
     def change_then_write(*arguments: Any) -> None:
@@ -101,7 +104,7 @@ def test_a_bundle_that_changes_after_it_was_verified_is_not_packed(
 
 
 def test_an_existing_file_is_not_replaced(pristine: Path, tmp_path: Path) -> None:
-    """The same holds for a file that appears during packing, and for a dangling link."""
+    """An existing file is not replaced, even if it appears during packing or is a dangling link."""
     target = tmp_path / "a.zip"
     target.write_text("mine")
     with pytest.raises(FileExistsError):
@@ -117,7 +120,10 @@ def test_an_existing_file_is_not_replaced(pristine: Path, tmp_path: Path) -> Non
 def test_a_filesystem_that_is_read_only_is_told_by_the_name_that_was_given(
     pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A read-only filesystem also refuses to remove a missing file, and would name our temporary file."""
+    """The message has the given name.
+
+    The filesystem also refuses to remove a missing file, and would name our temporary file.
+    """
 
     def refuse(path: Path, *arguments: object, **options: object) -> NoReturn:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
@@ -136,7 +142,7 @@ def test_a_filesystem_that_is_read_only_is_told_by_the_name_that_was_given(
 def test_a_file_that_comes_meanwhile_is_not_replaced(
     pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This includes filesystems without hard links."""
+    """The file is not replaced, also on filesystems without hard links."""
 
     def no_links(*_: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
@@ -161,7 +167,7 @@ def test_a_file_that_comes_meanwhile_is_not_replaced(
 
 
 def test_nothing_to_pack_is_told_apart(tmp_path: Path) -> None:
-    """The message differs from that of a file in the way."""
+    """The message differs from the one for an existing file."""
     with pytest.raises(NothingToPack):
         pack([tmp_path], tmp_path / "a.zip")
     with pytest.raises(ArchiveError, match="does not exist"):
@@ -169,7 +175,7 @@ def test_nothing_to_pack_is_told_apart(tmp_path: Path) -> None:
 
 
 def test_two_bundles_of_one_run_are_refused(bundle: Path, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """They would have the same place in the archive."""
+    """Two bundles of one run would have the same place in the archive."""
     other = copy_of(bundle, tmp_path / "other")
     with pytest.raises(ArchiveError) as refused:
         pack([bundle, other], tmp_path / "a.zip")
@@ -234,7 +240,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_files_of_each_bundle(names: list[str], bundles: Any) -> None:
-    """Each limit is the largest that is accepted."""
+    """Exactly the limit of files is accepted, for each kind."""
     places = [f"{SOUND}/{name}".replace("run/../", "") for name in names]
     if isinstance(bundles, dict):
         expected = {("D-1", "F-A-001", run): files for run, files in bundles.items()}
@@ -252,7 +258,7 @@ def test_a_name_that_is_none_is_refused() -> None:
 
 @pytest.mark.usefixtures("small")
 def test_the_sizes_of_bundles_and_archives() -> None:
-    """All files of a bundle count together, and all bundles."""
+    """The limits of sizes hold for all files of a bundle together, and for all bundles."""
     packing.check_sizes([(f"{SOUND}/a", 4), (f"{SOUND}/b/c", 6), ("D-1/F-A-001/other/a", 5)])
     for sizes, why in (
         ([("run/a", 4), ("other/a", 1), ("run/b", 7)], f"{SOUND} has more than 10 bytes, the most a bundle has"),
@@ -264,7 +270,7 @@ def test_the_sizes_of_bundles_and_archives() -> None:
 
 
 def test_a_target_with_a_name_too_long_is_told_by_the_name_that_was_given(pristine: Path, tmp_path: Path) -> None:
-    """The temporary file beside it has a longer name, which the user does not know."""
+    """The message has the given name, not the longer one of the temporary file."""
     target = tmp_path / f"{'a' * 246}.zip"
     with pytest.raises(OSError, match="too long") as refused:
         pack([pristine], target)

@@ -1,4 +1,4 @@
-"""How long earlier runs took."""
+"""The time that earlier runs took."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.evidence.entries import CPU, TARGET, entry
 
 
 def test_runs_that_measured_something_oldest_first() -> None:
-    """Each other run lacks one thing."""
+    """Runs that measured something are listed, oldest first. Each of the other runs lacks one condition."""
     late, early, brief = entry(9), entry(1, verdict=Verdict.FAIL), entry(5, trial_seconds=0.001)
     others = [
         entry(2, trial_seconds=0.0),
@@ -19,7 +19,7 @@ def test_runs_that_measured_something_oldest_first() -> None:
 
 
 def test_the_newest_run_of_each_kind() -> None:
-    """By claim, profile, class of device and subject. Runs whose mutants were skipped took less."""
+    """The newest run counts for each claim, profile, class of device and subject. Runs without mutants are left out."""
     found = past_runs(
         [
             entry(2, seconds=2.0),

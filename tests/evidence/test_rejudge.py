@@ -93,7 +93,7 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
 
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_forgery_is_judged_differently(bundle: Path, forgery: str) -> None:
-    """Each forgery is at a place that a person reads, and the manifest is true."""
+    """Each forgery is at a place that a person reads, and the manifest is valid."""
     name, change, pointer = FORGERIES[forgery]
     rewrite(bundle, name, change)
     findings = verify(bundle).findings
@@ -117,7 +117,7 @@ def test_what_is_shown_of_a_bundle_is_judged_again(bundle: Path) -> None:
 
 
 def test_a_finding_names_then_and_now(bundle: Path) -> None:
-    """A person can act on it without opening a file."""
+    """A reader can act on the finding without opening a file."""
     rewrite(bundle, "observation.json", set_at("measurements", "returned", 2))
     verification = verify(bundle)
     (outcome,) = (one for one in verification.findings if one.pointer == "/clauses/12/outcome")
@@ -148,7 +148,7 @@ def test_a_finding_names_then_and_now(bundle: Path) -> None:
 def test_every_verdict_can_be_sound(tmp_path: Path, changes: dict[str, Any], verdict: Any, proven: Any) -> None:
     """Verification asks whether a bundle is true, not which verdict it has."""
     verification = verify(sealed(tmp_path, **changes))
-    if verdict is None:  # the record's subject alone was changed: the observation is another's
+    if verdict is None:  # only the record's subject was changed: the observation is of another one
         assert not verification.sound
         return
     assert verification.findings == ()
@@ -157,7 +157,7 @@ def test_every_verdict_can_be_sound(tmp_path: Path, changes: dict[str, Any], ver
 
 
 def without_mutant(bundle: Path, mutant: str) -> None:
-    """Hide a mutant's trial: no line, no output, and a record that says it was not run."""
+    """Hide a mutant's trial: remove its line and output, and change the record to say that it was not run."""
     rewrite(bundle, MUTANTS_FILE, lambda lines: {name: line for name, line in lines.items() if name != mutant})
     streams = (bundle / "trials.log").read_text().split("==> ")[1:]
     kept = [stream for stream in streams if not stream.startswith(f"mutant {mutant} ")]
@@ -174,7 +174,7 @@ def without_mutant(bundle: Path, mutant: str) -> None:
 
 
 def test_a_mutant_that_could_have_run_cannot_be_hidden(bundle: Path) -> None:
-    """Otherwise a surviving mutant could be left out, and the claim would count as proven."""
+    """A surviving mutant that is left out would leave the claim proven. So the bundle is unsound."""
     without_mutant(bundle, "stops-early")
     findings = verify(bundle).findings
     assert [(one.code, one.pointer) for one in findings] == [(Code.REJUDGED_DIFFERENTLY, "/mutants/1/fate")]
@@ -192,7 +192,7 @@ def test_a_mutant_that_could_have_run_cannot_be_hidden(bundle: Path) -> None:
     ],
 )
 def test_only_what_the_device_lacks_excuses_a_mutant(tmp_path: Path, requires: dict[str, Any], sound: bool) -> None:
-    """As far as a bundle can tell."""
+    """A mutant is excused only by what the device lacks, as far as a bundle shows it."""
     contract = contract_in(tmp_path, mutants=[*MUTANTS[:2], {**MUTANTS[2], "requires": requires}])
     bundle = sealed(tmp_path, contract=contract)
     device = Device("cpu", "a CPU", memory_bytes=2 << 30)
@@ -212,7 +212,7 @@ def test_a_trial_the_record_does_not_list_is_noticed(bundle: Path) -> None:
 
 
 def test_a_listed_trial_without_its_line_is_noticed(bundle: Path) -> None:
-    """There are more mutants than lines. Then the output belongs to no trial."""
+    """There are more mutants than lines. The output then belongs to no trial."""
     rewrite(bundle, "mutants.jsonl", lambda lines: {"stops-early": lines["stops-early"]})
     codes = found(verify(bundle))
     assert {(Code.INCOMPLETE, "mutants.jsonl"), (Code.REJUDGED_DIFFERENTLY, "trials.log")} <= codes
@@ -241,7 +241,7 @@ TOLD: dict[str, tuple[dict[str, Any], tuple[Any, ...], str]] = {
 
 @pytest.mark.parametrize("forgery", TOLD)
 def test_a_forged_reason_is_found(tmp_path: Path, forgery: str) -> None:
-    """Its words count too, because every view prints them."""
+    """A changed word of a reason is found too, because every view prints it."""
     made, (first, *steps), value = TOLD[forgery]
     bundle = sealed(tmp_path, **made)
     assert verify(bundle).findings == ()
@@ -256,7 +256,7 @@ def test_a_forged_reason_is_found(tmp_path: Path, forgery: str) -> None:
 
 @pytest.mark.parametrize("stream", ["subject stdout", "mutant forgets-one stderr"])
 def test_a_forged_log_is_found(bundle: Path, stream: str) -> None:
-    """If nothing in it was masked or cut, its size and digest are known."""
+    """If nothing in the log was masked or cut, its size and digest are known."""
     path = bundle / "trials.log"
     heading = re.compile(rb"(==> " + stream.encode() + rb": .*follow\n)hello\n")
     forged, count = heading.subn(rb"\g<1>HELLO\n", path.read_bytes())
@@ -271,7 +271,7 @@ def test_a_forged_log_is_found(bundle: Path, stream: str) -> None:
     "output", ["a [masked] b", "\N{SYMBOL FOR NULL}", "\N{REPLACEMENT CHARACTER}", "12 bytes left out", "", "é\r\n"]
 )
 def test_a_log_with_any_output_is_sound(tmp_path: Path, output: str) -> None:
-    """This includes the marks of masked and cut output, whose digest cannot be compared."""
+    """Any output is sound, including the marks of masked and cut output, whose digest cannot be compared."""
     result = claim_result(tmp_path)
     bundle = sealer(tmp_path).seal(replace(result, subject=trial(result.subject.observation, output=output)))
     assert not [one for one in verify(bundle).findings if one.file == "trials.log"]

@@ -1,4 +1,4 @@
-"""Judging again without a bundle: each difference alone gives exactly its own finding."""
+"""Judging again without a bundle: each single difference gives exactly its own finding."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def parts(folder: Path, **changes: Any) -> Judged:
 
 
 seen_here: list[str] = []
-"""The findings that a test has seen."""
+"""The findings that a test has made."""
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ def sound(tmp_path: Path) -> Judged:
 
 
 def test_a_sound_bundle_says_again_what_it_said(sound: Judged) -> None:
-    """Verdict, proof and the fate of each mutant."""
+    """Verdict, proof and the fate of each mutant are as recorded."""
     again = rejudge(*sound)
     assert told(again) == []
     assert (again.claim.verdict, again.claim.proven) == (Verdict.PASS, True)
@@ -200,7 +200,7 @@ CHANGES: dict[str, tuple[Callable[[Record], dict[str, Any]], Told]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_record_that_says_otherwise(sound: Judged, change: str) -> None:
-    """The finding has the recorded value, and the value that contract and observations give."""
+    """The finding has the recorded value, and the value that follows from contract and observations."""
     record, contract, *rest = sound
     make, expected = CHANGES[change]
     found = told(rejudge(replace(record, **make(record)), contract, *rest))
@@ -208,7 +208,7 @@ def test_a_record_that_says_otherwise(sound: Judged, change: str) -> None:
 
 
 def test_a_record_of_another_seed_profile_and_device(sound: Judged) -> None:
-    """Both are compared with the subject's observation and with each mutant's."""
+    """Seed, profile and device are compared with the subject's observation and with each mutant's."""
     record, contract, observation, seen = sound
     others = {name: replace(one, seed=7) for name, one in seen.items()}
     assert told(rejudge(replace(record, seed=7), contract, observation, others)) == [
@@ -241,7 +241,7 @@ def test_a_record_of_another_seed_profile_and_device(sound: Judged) -> None:
     ],
 )
 def test_other_parameters_than_profile_and_overrides_give(sound: Judged, parameters: dict[str, Any]) -> None:
-    """For the subject and for a mutant."""
+    """Other parameters than profile and overrides give are a finding, for the subject and for a mutant."""
     record, contract, observation, seen = sound
     found = told(rejudge(record, contract, replace(observation, parameters=parameters), seen))
     assert (OBSERVATION, "/parameters") in found
@@ -251,7 +251,7 @@ def test_other_parameters_than_profile_and_overrides_give(sound: Judged, paramet
 
 
 def test_parameters_are_the_profiles_the_overrides_and_the_subjects_own(tmp_path: Path) -> None:
-    """Each overrides the one before. A mutant has its own parameters for the subject's, and the same overrides."""
+    """Each source of parameters overrides the one before. A mutant has its own parameters, and the same overrides."""
     record, contract, observation, seen = parts(tmp_path, overrides={"steps": 5})
     assert told(rejudge(record, contract, observation, seen)) == []
     own = replace(record, subject_parameters={"trainer": "t.toml"})
@@ -264,7 +264,7 @@ def test_parameters_are_the_profiles_the_overrides_and_the_subjects_own(tmp_path
 
 @pytest.mark.parametrize("fate", list(Fate))
 def test_a_mutant_without_its_observation(sound: Judged, fate: Fate) -> None:
-    """A mutant that ran has one. Otherwise the record is believed, and the mutant proves nothing."""
+    """A mutant that ran has an observation. A mutant that did not run is believed, and proves nothing."""
     record, contract, observation, seen = sound
     one = replace(record.mutants[0], fate=fate, reason=None, failed=())
     rest = {name: there for name, there in seen.items() if name != "forgets-one"}
@@ -282,7 +282,10 @@ def test_a_mutant_without_its_observation(sound: Judged, fate: Fate) -> None:
 
 
 def test_a_mutant_that_the_record_leaves_out(sound: Judged) -> None:
-    """It is judged from its observation. Without an observation, its fate is unknown."""
+    """A mutant that the record leaves out is judged from its observation.
+
+    Without an observation, its fate is unknown.
+    """
     record, contract, observation, seen = sound
     for position, (one, place) in enumerate((("forgets-one", 1), ("stops-early", 1), ("silent-fallback", 2))):
         left = tuple(mutant for mutant in record.mutants if mutant.id != one)
@@ -297,7 +300,7 @@ def test_a_mutant_that_the_record_leaves_out(sound: Judged) -> None:
 
 
 def test_what_came_out_worse_is_found_in_every_place(sound: Judged) -> None:
-    """A clause, a mutant and the verdict."""
+    """A clause, a mutant and the verdict each have a finding."""
     record, contract, observation, seen = sound
     worse = replace(observation, measurements={**observation.measurements, "returned": 2})
     healed = {**seen, "forgets-one": replace(seen["forgets-one"], measurements=observation.measurements)}
@@ -338,13 +341,13 @@ def test_what_came_out_worse_is_found_in_every_place(sound: Judged) -> None:
         ({"compute_capability": "0.1"}, {"compute_capability": None}, False),
         ({"compute_capability": "9.0"}, {"compute_capability": "odd"}, False),
         ({"compute_capability": "0.5"}, {"compute_capability": "odd.odd"}, False),
-        ({"compute_capability": "9.0"}, {"compute_capability": "9.²"}, True),  # no digit that int() reads
+        ({"compute_capability": "9.0"}, {"compute_capability": "9.²"}, True),  # not a digit that int() reads
     ],
 )
 def test_what_the_device_could_have_run_is_not_excused(
     sound: Judged, requires: dict[str, Any], device: dict[str, Any], could: bool
 ) -> None:
-    """Only the device's recorded fields count. A mutant on an omitted clause is not required."""
+    """Only the device's recorded fields excuse a mutant. A mutant on an omitted clause need not run."""
     record, contract, observation, seen = sound
     mutants = (*contract.mutants[:2], replace(contract.mutants[2], requires=requires, violates=("ordered",)))
     there = Device(**{"type": "cpu", "name": "a CPU", **device})
@@ -364,7 +367,7 @@ def _without(observation: Observation, name: str) -> Observation:
 
 @pytest.mark.parametrize(("length", "shown"), [(1, 'x"'), (118, "x" * 118 + '"'), (119, "x" * 118 + "…")])
 def test_a_long_value_is_cut_in_a_finding(sound: Judged, length: int, shown: str) -> None:
-    """At 120 characters of its JSON."""
+    """A long value is cut at 120 characters of its JSON."""
     record, *others = sound
     again = rejudge(replace(record, title="x" * length), *others)
     assert told(again) == [(RECORD, "/title")]
@@ -373,7 +376,7 @@ def test_a_long_value_is_cut_in_a_finding(sound: Judged, length: int, shown: str
 
 
 def test_the_order_of_names_does_not_matter(sound: Judged) -> None:
-    """JSON objects have none."""
+    """The order of names is ignored, because JSON objects have none."""
     record, *others = sound
     assert len(record.requested) > 1
     assert rejudge(replace(record, requested=dict(reversed(record.requested.items()))), *others).findings == ()

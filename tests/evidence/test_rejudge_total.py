@@ -25,12 +25,12 @@ DEVICES = st.builds(
     compute_capability=st.none() | st.lists(st.text("19²٣x", max_size=2), max_size=3).map(".".join),
     memory_bytes=st.sampled_from([1 << 40, 1 << 30, 0, None]),
 )
-"""As the schema of an observation lets them be, and no machine has them."""
+"""Devices that the schema of an observation allows and no machine has."""
 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> ClaimResult:
-    """A PASS, proven by two mutants; the third was not run for want of a device."""
+    """A PASS, proven by two mutants. The third one did not run, because the machine lacks its device."""
     folder = tmp_path_factory.mktemp("rejudge")
     contract = contract_in(folder, mutants=[*MUTANTS[:2], {**MUTANTS[2], "requires": REQUIRES}])
     return claim_result(folder, contract=contract)

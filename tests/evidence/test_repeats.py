@@ -1,4 +1,4 @@
-"""How often runs of the same code came out differently."""
+"""The share of runs of the same code that FAIL."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from tests.evidence.entries import CPU, entry
     [(0, 0, 0.0, 1.0), (0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (1, 20, 0.0089, 0.2361), (50, 100, 0.4038, 0.5962)],
 )
 def test_the_interval_of_a_share(count: int, total: int, low: float, high: float) -> None:
-    """Values of Newcombe (1998) and of R's prop.test without correction."""
+    """The values are those of Newcombe (1998) and of R's prop.test without correction."""
     assert wilson(count, total) == pytest.approx((low, high), abs=1e-4)
 
 
 def test_the_interval_to_the_last_digit() -> None:
-    """The formula of Wilson, solved for the two shares that are a quantile from what was counted."""
+    """The interval has both solutions of Wilson's formula:
+
+    the shares whose distance from the counted share is a quantile.
+    """
     for count, total in ((1, 20), (3, 7), (50, 100)):
         for share in wilson(count, total):
             deviation = 1.959963984540054 * math.sqrt(share * (1 - share) / total)
@@ -31,7 +34,7 @@ def test_the_interval_to_the_last_digit() -> None:
 
 
 def test_runs_of_the_same_code_that_passed_and_failed_are_flaky() -> None:
-    """One of each is enough."""
+    """One PASS and one FAIL are enough."""
     verdicts = {name: Verdict[name] for name in ("PASS", "FAIL", "VOID")}
     for names, is_flaky in (
         ("PASS FAIL", True),
@@ -55,7 +58,10 @@ def test_the_interval_holds_the_share(total: int, data: st.DataObject) -> None:
 
 
 def test_only_runs_of_the_same_code_on_the_same_class_of_device_are_repeats() -> None:
-    """Another contract, source, device, profile or parameter is another thing. Runs without a trial do not count."""
+    """A change of contract, source, device, profile or parameter makes other code.
+
+    Runs without a trial do not count.
+    """
     same = [entry(second, verdict=Verdict.FAIL if second == 2 else Verdict.PASS) for second in range(4)]
     void = entry(4, verdict=Verdict.VOID)
     others = [

@@ -1,4 +1,4 @@
-"""The schemas of the documents in a bundle, against what the code writes."""
+"""The schemas of the documents in a bundle agree with the code that writes them."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def everything_below(folder: Path) -> set[str]:
 
 
 def test_a_bundle_lies_at_its_place_with_all_its_files(tmp_path: Path) -> None:
-    """evidence/<issue>/<claim>/<run>/, and nothing beside it."""
+    """The place is evidence/<issue>/<claim>/<run>/, and there is nothing beside it."""
     bundle = sealed(tmp_path)
     assert bundle == tmp_path / "evidence/DEMO-1/F-DEMO-SORT-001/2026-11-20T201503Z-cpu-3f2a9c"
     assert [path.name for path in bundle.parent.iterdir()] == [bundle.name]
@@ -55,7 +55,7 @@ def test_sha256sum_accepts_the_manifest(tmp_path: Path) -> None:
 
 
 def test_what_is_sealed_is_what_was_measured(tmp_path: Path) -> None:
-    """Records and observations come back from their files, numbers that are not finite among them."""
+    """Records and observations come back from their files, with numbers that are not finite."""
     measured = healthy(smallest=math.nan, largest=math.inf, values=[0.1, 1e-300, -math.inf])
     result = claim_result(tmp_path, measurements=measured)
     bundle = sealer(tmp_path).seal(result)
@@ -84,7 +84,10 @@ def test_texts_that_have_no_utf8_are_sealed_all_the_same(tmp_path: Path) -> None
 
 
 def test_metrics_hold_the_union_of_what_was_recorded(tmp_path: Path) -> None:
-    """Step and seconds first, then every column that any step has; empty where it was not recorded."""
+    """The columns are step and seconds, then every column that any step has.
+
+    A cell is empty if its step lacks the value.
+    """
     result = claim_result(tmp_path)
     steps = (
         {"step": 1, "seconds": 0.5, "loss": 2.0},
@@ -103,7 +106,7 @@ def test_metrics_hold_the_union_of_what_was_recorded(tmp_path: Path) -> None:
 
 
 def test_a_bundle_of_twenty_mutants_and_fifty_steps_stays_under_150_kilobytes(tmp_path: Path) -> None:
-    """It has a log of each trial, and at most fifteen files."""
+    """The bundle has a log of each trial, and at most fifteen files."""
     mutants = [
         {"id": f"mutant-{number}", "subject": "a.b:C", "violates": ["nothing-lost"], "defect": "loses an item"}
         for number in range(20)
@@ -128,7 +131,7 @@ def test_a_bundle_of_twenty_mutants_and_fifty_steps_stays_under_150_kilobytes(tm
 
 
 def test_the_subject_keeps_its_whole_series(tmp_path: Path) -> None:
-    """Ten thousand steps; of the telemetry evenly thinned samples, whose number the record has."""
+    """Ten thousand steps are kept. The telemetry has evenly thinned samples, and the record has their number."""
     bundle = sealed(tmp_path, rows=10_000)
     series = json.loads((bundle / "record.json").read_text())["series"]
     assert len(Bundle(bundle).metrics) == series["metrics"]["kept"] == series["metrics"]["rows"] == 10_000
@@ -168,7 +171,7 @@ def test_the_log_of_a_mutant_is_bounded(tmp_path: Path) -> None:
 
 
 def test_a_reader_with_jq_and_the_record_learns_everything(tmp_path: Path) -> None:
-    """The claim, the verdict, every clause with value and bound, and what killed each mutant."""
+    """The record has the claim, the verdict, every clause with value and bound, and what killed each mutant."""
     record = json.loads((sealed(tmp_path) / "record.json").read_text())
     assert (record["id"], record["verdict"], record["proven"]) == ("F-DEMO-SORT-001", "PASS", True)
     assert (record["title"], record["claim"]) == (document()["title"], document()["claim"])
@@ -183,7 +186,7 @@ def test_a_reader_with_jq_and_the_record_learns_everything(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("count", [0, 1, 2, 9, 10, 11, 19, 20, 101, 1000])
 def test_thinning_keeps_both_ends_and_the_limit(count: int) -> None:
-    """Evenly spaced, except before the last."""
+    """The kept rows are evenly spaced, except before the last one."""
     kept, stride = trial_files.thinned(range(count), 10)
     assert len(kept) <= 10
     assert kept == sorted({*range(0, count, stride), *([count - 1] if count else [])})
@@ -193,7 +196,7 @@ def test_thinning_keeps_both_ends_and_the_limit(count: int) -> None:
 
 
 def test_small_artifacts_are_copied_and_all_are_listed(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """What is large, a link, a pipe, or git's stands in the index only."""
+    """A large file, a link, a pipe and git's own files are only in the index."""
     left = tmp_path / "left"
     (left / "deep").mkdir(parents=True)
     (left / "deep" / "header.bin").write_bytes(b"\0" * 100)
@@ -250,7 +253,7 @@ def test_a_thousand_artifacts_are_listed_and_the_rest_counted(tmp_path: Path) ->
 
 
 def test_the_contract_that_ran_is_sealed(tmp_path: Path) -> None:
-    """If the contract changes during a long run, the bundle keeps the one that ran."""
+    """If the contract changes during a long run, the bundle keeps the contract that ran."""
     result = claim_result(tmp_path)
     before = result.contract.path.read_bytes()
     result.contract.path.write_bytes(before + b" ")
@@ -268,7 +271,10 @@ def test_a_run_cannot_leave_its_folder(tmp_path: Path, run: str) -> None:
 
 
 def test_an_impatient_user_after_the_seal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After sealing, the caller gets the bundle. Before, neither a bundle nor a part of one exists."""
+    """An interruption after sealing does not lose the bundle.
+
+    Before that, neither a bundle nor a part of one exists.
+    """
 
     def interrupted(*arguments: object) -> None:
         raise KeyboardInterrupt
@@ -283,7 +289,7 @@ def test_an_impatient_user_after_the_seal(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
-    """Not even by the same run."""
+    """A run never replaces a bundle, not even its own."""
     bundle = sealed(tmp_path)
     before = (bundle / "MANIFEST.sha256").read_bytes()
     with pytest.raises(SealError, match="exists already"):
@@ -301,7 +307,7 @@ def test_what_nobody_could_verify_is_not_sealed(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_defect_of_ours_is_an_oserror_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine handles one kind of failure."""
+    """The engine handles one kind of failure, so a defect of the harness is an OSError too."""
 
     def broken(*arguments: object) -> None:
         raise KeyError("no such figure")
@@ -313,14 +319,14 @@ def test_a_defect_of_ours_is_an_oserror_too(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_trial_without_artifacts_or_steps_is_sealed(tmp_path: Path) -> None:
-    """This happens if no trial ran."""
+    """If no trial ran, the bundle has neither artifacts nor steps."""
     bundle = sealed(tmp_path, measurements={}, mutants={}, rows=0, output="")
     assert (bundle / "metrics.csv").read_text() == "step,seconds\n"
     assert verify(bundle).findings == ()
 
 
 def test_a_sparse_artifact_is_named_by_its_size(tmp_path: Path) -> None:
-    """A file of enormous size ends no run."""
+    """A sparse file of enormous size does not end the run."""
     folder = tmp_path / "artifacts"
     folder.mkdir()
     (folder / "small.txt").write_text("small")
@@ -344,7 +350,10 @@ def test_thinned_rows_are_as_dense_as_they_can_be() -> None:
 
 
 def test_the_folder_of_evidence_is_made_before_the_run(tmp_path: Path) -> None:
-    """With the folders above it, and again if it is there. Nothing is left in it."""
+    """The folder is made with the folders above it.
+
+    A second call changes nothing, and nothing is left in the folder.
+    """
     folder = tmp_path / "a" / "b"
     for _ in range(2):
         Sealer(folder).prepare()
@@ -352,7 +361,7 @@ def test_the_folder_of_evidence_is_made_before_the_run(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_evidence_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    """Above it is a file."""
+    """The folder is refused, because a file is above it."""
     (tmp_path / "a").write_text("")
     with pytest.raises(SealError):
         Sealer(tmp_path / "a" / "b").prepare()

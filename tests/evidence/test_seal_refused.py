@@ -40,7 +40,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_leaves_nothing_that_looks_like_a_bundle(small_disk: Path, tmp_path: Path) -> None:
-    """The error names the place and what to do, and what was written is removed."""
+    """The error has the place and the remedy, and the written part is removed."""
     result = claim_result(tmp_path, output="x" * 60_000)
     with pytest.raises(SealError, match=r"was not sealed: .*No space left.*--evidence") as caught:
         sealer(small_disk).seal(result)
@@ -71,7 +71,7 @@ except OSError as error:
 
 
 def test_a_bundle_is_as_large_as_its_limits_and_no_larger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `verify` would refuse is not sealed."""
+    """A bundle that `verify` would refuse is not sealed."""
     bundle = sealed(tmp_path)
     sizes = [path.stat().st_size for path in bundle.iterdir() if path.name != MANIFEST]
     for limit, most in (("LARGEST_DOCUMENT", max(sizes)), ("LARGEST_BUNDLE", sum(sizes))):
@@ -88,14 +88,14 @@ def test_a_bundle_is_as_large_as_its_limits_and_no_larger(tmp_path: Path, monkey
 
 
 def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
-    """A file has the name of the evidence folder."""
+    """A file with the name of the evidence folder is named."""
     (tmp_path / "evidence").write_text("")
     with pytest.raises(SealError, match="--evidence"):
         sealed(tmp_path)
 
 
 def test_a_folder_without_permission_is_named(not_root: Path, snapshot: SnapshotAssertion) -> None:
-    """The text has the remedy."""
+    """The message has the remedy."""
     (not_root / "evidence").mkdir(mode=0o500)
     with pytest.raises(SealError) as refused:
         sealed(not_root)

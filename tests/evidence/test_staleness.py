@@ -1,4 +1,4 @@
-"""What a bundle covers follows from digests and history alone."""
+"""A bundle covers what digests and history show, and nothing else."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def digest(path: Path) -> str:
 
 
 def codes(record: Record, root: Path) -> set[Code]:
-    """The codes of everything found."""
+    """The codes of all findings."""
     found = (*coverage(record, ENTRY_POINTS["subject"]), *staleness(record, ProjectState(Project.find(root))))
     assert all(finding.code.severity is Severity.REMARK for finding in found)
     return {finding.code for finding in found}
 
 
 def test_a_run_of_the_project_as_it_is_covers_it(root: Path) -> None:
-    """It still does after every file was touched, and after a commit that changed none of its sources."""
+    """Touching every file changes nothing, nor does a commit that changes none of the sources."""
     record = record_of(root)
     for name in FILES:
         os.utime(root / name, (1, 1))
@@ -123,7 +123,7 @@ def test_a_run_of_the_project_as_it_is_covers_it(root: Path) -> None:
     ],
 )
 def test_a_changed_source_is_stale_for_what_uses_it(root: Path, name: str, expected: set[Code]) -> None:
-    """It is fresh again when the change is undone."""
+    """The bundle is fresh again if the change is undone."""
     record = record_of(root)
     with (root / name).open("a") as file:
         file.write("# more\n")
@@ -135,7 +135,7 @@ def test_a_changed_source_is_stale_for_what_uses_it(root: Path, name: str, expec
 
 
 def test_a_contract_that_was_changed_moved_or_removed(root: Path) -> None:
-    """Its bytes count; its place does not."""
+    """The bytes of the contract count, and its place does not."""
     record, path = record_of(root), root / "contracts" / f"{CLAIM}.json"
     path.write_text("{ }")
     assert codes(record, root) == {Code.STALE_CONTRACT}
@@ -151,7 +151,7 @@ def test_a_contract_that_was_changed_moved_or_removed(root: Path) -> None:
 
 
 def test_a_commit_that_led_nowhere(root: Path) -> None:
-    """A commit of another branch, an unknown one, and none."""
+    """A commit of another branch, an unknown commit and none each have a remark."""
     git(root, "checkout", "-qb", "other")
     git(root, "commit", "-qm", "aside", "--allow-empty")
     record = record_of(root)
@@ -166,7 +166,7 @@ def test_a_commit_that_led_nowhere(root: Path) -> None:
 
 
 def test_what_was_sealed_does_not_make_a_checkout_dirty(root: Path) -> None:
-    """A new bundle in the evidence folder is untracked until it is committed; that makes no checkout dirty."""
+    """A new bundle in the evidence folder is untracked until it is committed. It makes no checkout dirty."""
     (root / "pyproject.toml").write_text('[tool.harness]\nevidence = "proofs"\n')
     git(root, "commit", "-qam", "second")
     (root / "proofs").mkdir()
@@ -178,7 +178,7 @@ def test_what_was_sealed_does_not_make_a_checkout_dirty(root: Path) -> None:
 
 
 def test_a_shallow_clone_cannot_tell(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The remark claims nothing that is unknown, and has the remedy."""
+    """The remark says that history is missing, with the remedy, and claims nothing else."""
     record = record_of(root)
     git(root, "commit", "-qm", "second", "--allow-empty")
     clone = tmp_path_factory.mktemp("clone") / "shallow"
@@ -189,7 +189,7 @@ def test_a_shallow_clone_cannot_tell(root: Path, tmp_path_factory: pytest.TempPa
 
 
 def test_a_repository_without_commits_cannot_tell(root: Path, snapshot: SnapshotAssertion) -> None:
-    """The text is the harness's own, because git's is about its command line."""
+    """The text is the harness's own, because git's message is about git's command line."""
     record = record_of(root)
     shutil.rmtree(root / ".git")
     git(root, "init", "-q")
@@ -199,7 +199,7 @@ def test_a_repository_without_commits_cannot_tell(root: Path, snapshot: Snapshot
 
 
 def test_a_project_without_git_cannot_tell(root: Path) -> None:
-    """The reason quotes git."""
+    """The reason quotes git's message."""
     record = record_of(root)
     (root / ".git").rename(root / "git")
     (finding,) = staleness(record, ProjectState(Project.find(root)))
@@ -221,7 +221,7 @@ def test_a_project_without_git_cannot_tell(root: Path) -> None:
     ],
 )
 def test_every_way_of_covering_less(root: Path, changes: dict[str, Any], expected: Code) -> None:
-    """One per case."""
+    """Each way of covering less has its remark."""
     assert codes(record_of(root, **changes), root) == {expected}
 
 
@@ -242,7 +242,7 @@ def test_a_tree_that_was_not_clean_for_certain_is_dirty(root: Path, dirty: bool 
 
 
 def test_a_record_that_lists_no_sources_shows_nothing(root: Path) -> None:
-    """A run that measured nothing needs none."""
+    """Such a record has a remark, unless the run measured nothing."""
     record = record_of(root, sources={})
     assert codes(record, root) == {Code.STALE_FALSIFIER, Code.STALE_SUBJECT}
     assert codes(replace(record, verdict=Verdict.NOT_MEASURED), root) == set()
@@ -252,7 +252,7 @@ def test_a_record_that_lists_no_sources_shows_nothing(root: Path) -> None:
     "name", ["/etc/hostname", "../outside.py", "falsifiers/../../outside.py", "a\0b", "pipe", ".", "\ud800"]
 )
 def test_a_listed_source_is_looked_for_inside_the_project_alone(root: Path, name: str) -> None:
-    """A record is not trusted; a pipe does not block the check."""
+    """The path of a source can lead out of the project, or to a pipe. Neither is read."""
     (root.parent / "outside.py").write_text("")
     os.mkfifo(root / "pipe")
     assert ProjectState(Project.find(root)).source_digest(name) is None
@@ -262,7 +262,7 @@ def test_a_listed_source_is_looked_for_inside_the_project_alone(root: Path, name
     "name", ["/etc/passwd:x", "..:x", "a/b:x", "\0:x", ":", "falsifiers.demo.gone:x", "a" * 5000, "a." * 10**6]
 )
 def test_an_entry_point_that_leads_nowhere_uses_nothing(root: Path, name: str) -> None:
-    """The source has any content."""
+    """The entry point uses no source, whatever the source contains."""
     assert ProjectState(Project.find(root)).uses(name, IDENTIFIER) <= {
         "falsifiers/__init__.py",
         "falsifiers/demo/__init__.py",
@@ -270,7 +270,7 @@ def test_an_entry_point_that_leads_nowhere_uses_nothing(root: Path, name: str) -
 
 
 def test_a_source_that_is_no_python_any_more_is_stale_and_nothing_worse(root: Path) -> None:
-    """Its imports cannot be read."""
+    """The source is stale, although its imports cannot be read."""
     record = record_of(root)
     (root / "falsifiers/demo/reference/__init__.py").write_text("def (:\n")
     assert codes(record, root) == {Code.STALE_SUBJECT}
@@ -279,7 +279,7 @@ def test_a_source_that_is_no_python_any_more_is_stale_and_nothing_worse(root: Pa
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changed=st.sets(st.sampled_from(sorted(FILES)), min_size=1))
 def test_no_changed_source_goes_unmentioned(root: Path, changed: set[str]) -> None:
-    """Each finding names the files, or how many more there are."""
+    """Each finding names the files, or the number of further ones."""
     record = record_of(root)
     try:
         for name in changed:

@@ -1,4 +1,4 @@
-"""What a bundle does not cover: each remark's code, its place in the record, and its text (in the snapshot)."""
+"""Remarks on what a bundle does not cover: the code, the place in the record, and the text (in the snapshot)."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def texts(found: list[tuple[Code, str, str]]) -> list[str]:
 
 @pytest.fixture
 def record(tmp_path: Path) -> Record:
-    """Of a full run on the target, from a clean checkout."""
+    """A record of a full run on the target, from a clean checkout."""
     commit = {"revision": "c" * 40, "dirty": False, "reason": None}
     made = claim_result(tmp_path / "bundle").record
     return replace(made, profile="full", profile_reason="because", target={}, unjudged=(), commit=commit)
 
 
 def test_what_covers_everything_has_nothing_to_tell(record: Record) -> None:
-    """The record of the other tests, before they change a field."""
+    """The record of the other tests, without their changes, has no remark."""
     assert coverage(record, SUBJECT) == ()
 
 
@@ -79,14 +79,14 @@ def commit(dirty: bool | None, reason: str | None = None) -> dict[str, Any]:
 def test_what_a_record_says_of_itself(
     record: Record, fields: dict[str, Any], code: Code, where: str, snapshot: SnapshotAssertion
 ) -> None:
-    """One remark for each way of covering less."""
+    """Each way of covering less has one remark."""
     found = told(coverage(replace(record, **{"device": Device("cpu", "x86_64"), **fields}), SUBJECT))
     assert places(found) == [(code, where)]
     assert texts(found) == snapshot
 
 
 def test_what_a_profile_left_unjudged_is_named(record: Record) -> None:
-    """The remark on the profile names it."""
+    """The remark on the profile names the clauses that were not judged."""
     reduced = replace(record, profile="reduced")
     ((_, short, _),) = told(coverage(reduced, SUBJECT))
     ((_, message, _),) = told(coverage(replace(reduced, unjudged=("nothing-lost",)), SUBJECT))
@@ -95,7 +95,7 @@ def test_what_a_profile_left_unjudged_is_named(record: Record) -> None:
 
 
 def test_a_remark_is_bounded(record: Record) -> None:
-    """A record is not trusted."""
+    """The remark has a limited length, because a record is not trusted."""
     ((_, message, _),) = told(coverage(replace(record, subject="m:" + "x" * 1000), SUBJECT))
     assert len(message) == 600
 
@@ -112,7 +112,7 @@ def digest(path: Path) -> str:
 
 
 def fresh(root: Path, record: Record, *more: str) -> Record:
-    """The record of a run of the present project, with these sources too."""
+    """The record of a run of the present project, with these additional sources."""
     (contract,) = root.glob("contracts/**/*.json")
     files = [path.relative_to(root).as_posix() for path in imported_files(SUBJECT, Project.find(root).search)]
     sources = {name: digest(root / name) for name in [*files, *more]}
@@ -120,19 +120,19 @@ def fresh(root: Path, record: Record, *more: str) -> Record:
 
 
 def changed(root: Path, record: Record) -> list[tuple[Code, str, str]]:
-    """The findings that make it stale."""
+    """The findings that make the record stale."""
     return told(changes(record, ProjectState(Project.find(root))))
 
 
 def test_the_codes_that_make_evidence_stale() -> None:
-    """Contract, falsifier and subject, and nothing else."""
+    """The codes are those of contract, falsifier and subject."""
     assert {Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT} == STALE
 
 
 def test_a_contract_that_was_changed_is_told_from_one_that_is_gone(
     root: Path, record: Record, snapshot: SnapshotAssertion
 ) -> None:
-    """The record's digest shows both."""
+    """The record's digest shows which of the two happened."""
     one = fresh(root, record)
     assert changed(root, one) == []
     (contract,) = root.glob("contracts/**/*.json")
@@ -148,7 +148,7 @@ def test_a_contract_that_was_changed_is_told_from_one_that_is_gone(
 def test_sources_that_differ_are_told_from_those_that_are_gone(
     root: Path, record: Record, snapshot: SnapshotAssertion
 ) -> None:
-    """One file or several. If only some are gone, the text says that they differ."""
+    """One file or several. If only some of them are gone, the text says that they differ."""
     for name in ("b.toml", "a.toml"):
         (root / name).write_text("")
     one = fresh(root, record, "b.toml", "a.toml")
@@ -167,7 +167,7 @@ def test_sources_that_differ_are_told_from_those_that_are_gone(
 
 
 def test_of_many_sources_the_first_are_named(root: Path, record: Record, snapshot: SnapshotAssertion) -> None:
-    """The text names the first ones in order, and the number of further ones."""
+    """The text names the first sources in order, and the number of further ones."""
     names = [f"{letter}.toml" for letter in "hgfedcba"]
     for name in names:
         (root / name).write_text("")
@@ -180,7 +180,7 @@ def test_of_many_sources_the_first_are_named(root: Path, record: Record, snapsho
 
 
 def test_a_project_is_looked_at_once(root: Path) -> None:
-    """A report sees one state of the project. A new state looks again."""
+    """A report reads the project once, and sees one state of it. A new report reads it again."""
 
     def seen(state: ProjectState) -> tuple[Any, ...]:
         return state.contract_digest(IDENTIFIER), state.source_digest(SOURCE), state.uses(SUBJECT, IDENTIFIER)
@@ -195,7 +195,7 @@ def test_a_project_is_looked_at_once(root: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_none_and_is_closed(root: Path) -> None:
-    """The operating system's error while reading it counts as no file."""
+    """If the operating system cannot read the file, it counts as missing."""
     (root / "unreadable").symlink_to("/proc/self/mem")  # a regular file whose first byte cannot be read
     opened = len(os.listdir("/proc/self/fd"))
     for name in ("unreadable", SOURCE, "falsifiers"):
@@ -214,7 +214,7 @@ def test_a_file_that_cannot_be_read_is_none_and_is_closed(root: Path) -> None:
     ],
 )
 def test_a_file_that_no_entry_point_uses(root: Path, record: Record, name: str, code: Code) -> None:
-    """A file that Python can import belongs to the falsifier; any other describes an external trainer."""
+    """If Python can import the file, it belongs to the falsifier. Any other file describes an external trainer."""
     (root / name).write_text("")
     one = fresh(root, record, name)
     (root / name).write_text("more")
@@ -233,7 +233,7 @@ def test_a_record_that_lists_no_sources_is_told(root: Path, record: Record, snap
 
 
 def test_history_is_told_with_its_place(root: Path, record: Record, snapshot: SnapshotAssertion) -> None:
-    """The remarks say why there is no revision, and that another harness measured it."""
+    """One remark says why there is no revision, another one that another harness measured the run."""
     one = fresh(root, record)
     for recorded, ending in (
         ({"revision": None, "dirty": None, "reason": "no git there"}, ": no git there"),
@@ -250,7 +250,7 @@ def test_history_is_told_with_its_place(root: Path, record: Record, snapshot: Sn
 
 
 def test_of_a_record_its_origin_is_enough(root: Path, record: Record) -> None:
-    """Staleness needs nothing else of it."""
+    """Staleness needs only the origin of a record."""
     state = ProjectState(Project.find(root))
     for one in (record, fresh(root, record)):
         assert staleness(Origin.of(one), state) == staleness(one, state)

@@ -1,4 +1,4 @@
-"""What contracts state is remembered, and looked up again when a file changes on which it depends."""
+"""The claims of a project's contracts are remembered, and read again if a file changes on which they depend."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_changed_contract_is_loaded(claims: Project) -> None:
 
 
 def test_a_contract_whose_module_lost_the_subject_is_refused(claims: Project) -> None:
-    """Also when the contract itself is the same file."""
+    """The contract is refused, although its own file is the same."""
     contract = claims.load(claims.files()[0])
     module = claims.root / (contract.subject.partition(":")[0].replace(".", "/") + ".py")
     module.write_text("")

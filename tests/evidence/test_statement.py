@@ -1,4 +1,4 @@
-"""What an attestation says of each verdict, and that this stays the same."""
+"""The statement of an attestation for each verdict, and that it stays the same."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def document(record: Record) -> dict[str, Any]:
 
 
 def listed(predicate: dict[str, Any]) -> dict[str, set[str]]:
-    """The lists that name the claim and its mutants."""
+    """The lists that have the claim and its mutants."""
     lists = {name: predicate[name] for name in ("passedTests", "warnedTests", "failedTests")}
     wanted = {CLAIM, *(f"{CLAIM}/mutants/{mutant}" for mutant in ("forgets-one", "stops-early", "silent-fallback"))}
     return {name: {one.removeprefix(f"{CLAIM}/mutants/") for one in wanted & set(ids)} for name, ids in lists.items()}
 
 
 def test_a_pass_that_covers_the_claim_has_passed(tmp_path: Path) -> None:
-    """Nothing else has passed: the mutant that could not run is in no list."""
+    """Only what passed is in the list of passed tests. The mutant that could not run is in no list."""
     predicate = said(tmp_path, **COVERED)
     assert predicate["result"] == "PASSED"
     assert predicate["passedTests"][0] == CLAIM
@@ -70,7 +70,7 @@ def test_a_pass_that_covers_the_claim_has_passed(tmp_path: Path) -> None:
     ],
 )
 def test_a_pass_that_covers_less_is_warned_of(tmp_path: Path, changes: dict[str, Any], code: str) -> None:
-    """The remark's code is listed too."""
+    """The result is WARNED, and the remark's code is listed too."""
     predicate = said(tmp_path, **{**COVERED, **changes})
     assert predicate["result"] == "WARNED"
     assert predicate["warnedTests"] == [CLAIM, f"{CLAIM}/remarks/{code}"]
@@ -78,7 +78,7 @@ def test_a_pass_that_covers_less_is_warned_of(tmp_path: Path, changes: dict[str,
 
 
 def test_a_pass_without_proof_is_warned_of(tmp_path: Path) -> None:
-    """No mutant has passed."""
+    """The result is WARNED, and no mutant is in the list of passed tests."""
     predicate = said(tmp_path, skipped=True, **COVERED)
     assert predicate["result"] == "WARNED"
     assert predicate["warnedTests"] == [CLAIM, f"{CLAIM}/remarks/MUTANTS_SKIPPED"]
@@ -86,7 +86,7 @@ def test_a_pass_without_proof_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_a_fail_has_failed(tmp_path: Path) -> None:
-    """The claim has failed, and so have the violated clauses; the others have passed."""
+    """The claim and the violated clauses have failed. The other clauses have passed."""
     predicate = said(tmp_path, measurements=healthy(returned=2), **COVERED)
     assert predicate["result"] == "FAILED"
     assert predicate["failedTests"][0] == CLAIM
@@ -95,7 +95,7 @@ def test_a_fail_has_failed(tmp_path: Path) -> None:
 
 
 def test_what_was_not_measured_is_in_no_list(tmp_path: Path) -> None:
-    """The result is FAILED, so that no policy accepts it."""
+    """The claim is in no list. The result is FAILED, so that no policy accepts it."""
     predicate = said(tmp_path, measurements={}, **COVERED)
     assert predicate["result"] == "FAILED"
     assert listed(predicate)["failedTests"] == set()
@@ -103,7 +103,7 @@ def test_what_was_not_measured_is_in_no_list(tmp_path: Path) -> None:
 
 
 def test_void_is_not_passed(tmp_path: Path) -> None:
-    """The surviving mutant has failed; the claim is in no list."""
+    """The surviving mutant has failed. The claim is in no list."""
     predicate = said(tmp_path, mutants={**DEFECTIVE, "forgets-one": {}}, **COVERED)
     assert predicate["result"] == "FAILED"
     assert listed(predicate) == {"passedTests": {"stops-early"}, "warnedTests": set(), "failedTests": {"forgets-one"}}
@@ -111,7 +111,7 @@ def test_void_is_not_passed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dirty", [True, None])
 def test_a_tree_with_changes_is_not_the_commit(tmp_path: Path, dirty: bool | None) -> None:
-    """A tree that may have had changes is not the commit either."""
+    """The statement names no commit if the tree had changes or may have had some."""
     clean = claim_result(tmp_path).record
     assert [one["name"] for one in document(clean)["subject"]] == ["MANIFEST.sha256", "commit"]
     assert document(clean)["subject"][1]["digest"] == {"gitCommit": "c" * 40}
@@ -120,7 +120,7 @@ def test_a_tree_with_changes_is_not_the_commit(tmp_path: Path, dirty: bool | Non
 
 
 def test_falsifier_subject_and_mutants_are_named_by_digest(tmp_path: Path) -> None:
-    """The place of the modules makes no difference. A file that is none of them has no role."""
+    """The digests do not depend on the place of the modules. A file that is none of them has no role."""
     sources = {"src/falsifiers/demo/sorting.py": "1" * 64, "src/falsifiers/demo/__init__.py": "2" * 64}
     predicate = said(tmp_path, sources=sources)
     configuration = {one["name"]: one for one in predicate["configuration"]}
@@ -135,7 +135,7 @@ def test_falsifier_subject_and_mutants_are_named_by_digest(tmp_path: Path) -> No
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_passed_means_pass(tmp_path: Path, data: st.DataObject) -> None:
-    """For any record, even a contradictory one: no name is in two lists, and PASSED has no remarks."""
+    """For any record, even a contradictory one, no name is in two lists, and PASSED has no remarks."""
     record = claim_result(tmp_path).record
     clauses = tuple(replace(clause, outcome=data.draw(st.sampled_from(list(Outcome)))) for clause in record.clauses[:3])
     record = replace(
@@ -165,7 +165,7 @@ def test_passed_means_pass(tmp_path: Path, data: st.DataObject) -> None:
 
 
 def test_in_totos_own_definitions_take_it(tmp_path: Path) -> None:
-    """Statement, predicate and descriptors; and nothing in it is beyond the predicate's definition."""
+    """Statement, predicate and descriptors are valid, with no field beyond the predicate's definition."""
     whole = document(claim_result(tmp_path).record)
     Statement.copy_from_pb(json_format.ParseDict(whole, StatementMessage())).validate()
     result = json_format.ParseDict(whole["predicate"], test_result_pb2.TestResult())
@@ -175,6 +175,6 @@ def test_in_totos_own_definitions_take_it(tmp_path: Path) -> None:
 
 
 def test_what_was_signed_once_is_said_for_ever() -> None:
-    """A statement that differs from the recorded one makes every attestation of its kind FORGED."""
+    """A statement that differs from the recorded one would make every attestation of its kind FORGED."""
     record = Record.from_json(json.loads((RECORDED / "statement-record.json").read_text()))
     assert document(record) == json.loads((RECORDED / "statement.json").read_text())

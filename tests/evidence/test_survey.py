@@ -20,7 +20,7 @@ from tests.evidence.factory import MUTANTS, sealed
 
 
 def test_gaps_of_every_kind() -> None:
-    """A verdict in the full profile counts whatever it is, and a mutant is killed if one run killed it."""
+    """Any verdict in the full profile counts, and a mutant is killed if one run killed it."""
     identifiers = [f"F-DEMO-{letter}-001" for letter in "CBAD"]
     full, unrun, reduced, void = identifiers
     contracts = [Stated.of(contract_of(document(id=one, mutants=MUTANTS))) for one in identifiers]
@@ -50,7 +50,7 @@ def test_gaps_of_every_kind() -> None:
 
 
 def test_a_refused_contract_has_no_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if its claim never ran."""
+    """A refused contract has no status, also if its claim never ran."""
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
     root = write_project(tmp_path / "project")
     write_contract(root, "{}", "F-DEMO-B-002")
@@ -71,7 +71,10 @@ DAMAGES: list[Callable[[Path], object]] = [
 def test_no_damaged_cache_changes_an_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], object]
 ) -> None:
-    """Each file of the cache, by itself; and a source that changes is noticed although its imports are known."""
+    """Each file of the cache is damaged by itself.
+
+    A source that changes is noticed although its imports are remembered.
+    """
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
     project = Project.find(write_project(tmp_path / "project"))
     sealed(project.root)

@@ -1,4 +1,4 @@
-"""Sizes alone decide what is judged, so a bundle is judged again as it was judged when it was sealed."""
+"""Only sizes decide which clauses are judged, so judging again gives the result of the sealing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SLOW = {
 
 @pytest.mark.parametrize(("count", "verdict"), [(60_000, Verdict.NOT_MEASURED), (300, Verdict.PASS)])
 def test_verify_accepts_what_was_sealed(tmp_path: Path, count: int, verdict: Verdict) -> None:
-    """Two nested macros over 60,000 items would take ten minutes. Nothing begins to evaluate them."""
+    """Two nested macros over 60,000 items would take ten minutes, so they are not evaluated."""
     contract = contract_in(tmp_path, rules=[*document()["rules"], SLOW])
     values = [float(number) for number in range(count)]
     result = claim_result(tmp_path, contract=contract, measurements=healthy(values=values))
@@ -36,7 +36,7 @@ def test_verify_accepts_what_was_sealed(tmp_path: Path, count: int, verdict: Ver
 
 
 def test_what_takes_long_to_judge_again_is_sealed_whole(tmp_path: Path) -> None:
-    """Nothing ends the sealing, so it judges nothing costly. A killed mutant keeps all of its measurements."""
+    """Sealing cannot be ended, so it judges nothing costly. A killed mutant keeps all of its measurements."""
     mutants = [{**mutant, "violates": ["nothing-lost", "slow"]} for mutant in MUTANTS[:1]]
     contract = contract_in(tmp_path, rules=[*document()["rules"], SLOW], mutants=mutants)
     values = [*(float(number) for number in range(500)), 0.5]

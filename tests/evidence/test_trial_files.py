@@ -51,7 +51,7 @@ from tests.evidence.factory import contract_in, trial
     ],
 )
 def test_rows_are_thinned_evenly(count: int, limit: int, kept: list[int], stride: int) -> None:
-    """The first and the last row stay, and there are no more than the limit."""
+    """The first and the last row stay. The number of rows is within the limit."""
     assert thinned(range(count), limit) == (kept, stride)
 
 
@@ -63,7 +63,7 @@ def test_a_long_series_is_thinned_and_says_so(monkeypatch: pytest.MonkeyPatch, s
 
 
 def test_a_step_has_a_cell_for_every_column() -> None:
-    """Columns are in the order in which steps name them, after the step and its seconds."""
+    """After the step and its seconds, the columns are in the order in which steps name them."""
     rows = (
         {"loss": 1.5, "step": 0, "seconds": 0.25},
         {"step": 1, "seconds": 1, "text": 'a, "b"', "none": None, "loss": math.nan},

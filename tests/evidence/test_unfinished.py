@@ -1,4 +1,4 @@
-"""Writers that die while they seal: what they leave never looks like a bundle, and is removed."""
+"""Writers that die while they seal leave nothing that looks like a bundle, and the rest is removed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Sealer(folder / "evidence", slowly).seal(claim_result(folder / "contracts", run=
 
 
 def test_kill_9_in_the_middle_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
-    """What is left says that it is unfinished, and the next seal of the claim removes it."""
+    """The rest is named as unfinished, and the next seal of the claim removes it."""
     command = [sys.executable, "-c", SEALING, str(tmp_path)]
     writer = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None
@@ -45,9 +45,9 @@ def test_kill_9_in_the_middle_leaves_nothing_that_looks_whole(tmp_path: Path) ->
     claim = tmp_path / "evidence/DEMO-1/F-DEMO-SORT-001"
     (left,) = claim.iterdir()
     assert left.name.startswith(f"{UNFINISHED}first~{writer.pid}-")
-    assert (left / "MANIFEST.sha256").exists()  # every file is there, but for the attestation
+    assert (left / "MANIFEST.sha256").exists()  # every file is there, except the attestation
 
-    sealed(tmp_path, run="second")  # meanwhile: the writer lives, and is left alone
+    sealed(tmp_path, run="second")  # the writer is still alive, so its folder is left alone
     assert left.is_dir()
     writer.send_signal(signal.SIGKILL)
     writer.wait()
@@ -92,7 +92,10 @@ def test_killed_at_any_moment_every_bundle_is_whole(tmp_path: Path) -> None:
     "writer", ["", "~1-1-00000000", "~1-1-ffffffff", "~x-1-00000000", "~99999999999999-1-00000000"]
 )
 def test_who_cannot_be_asked_about_is_left_alone_for_an_hour(tmp_path: Path, writer: str) -> None:
-    """A writer on another machine, or with an unknown name, may be alive. Sealing takes seconds."""
+    """A writer on another machine, or with an unknown name, may be alive.
+
+    Sealing takes seconds, so an hour is enough.
+    """
     left = tmp_path / f"evidence/DEMO-1/F-DEMO-SORT-001/{UNFINISHED}left{writer}"
     left.mkdir(parents=True)
     sealed(tmp_path, run="first")
@@ -118,7 +121,7 @@ def test_a_process_id_that_was_used_again_is_not_the_writer(tmp_path: Path) -> N
 
 
 def test_a_link_named_unfinished_is_not_followed(tmp_path: Path) -> None:
-    """Removing what was left must not remove what it leads to."""
+    """A link named like an unfinished bundle is removed, and its target stays."""
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "file").write_text("x")

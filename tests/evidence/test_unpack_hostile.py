@@ -1,4 +1,4 @@
-"""Zip files that a stranger made: each is refused whole, or gives the very bundle that was packed."""
+"""Zip files from strangers: each is refused whole, or gives exactly the bundle that was packed."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def refused(path: Path) -> None:
 
 
 def changed(bundle: Path, folder: Path, change: Callable[[Entry], Entry]) -> Path:
-    """An archive of the bundle, its second file changed."""
+    """An archive of the bundle with a change in its second file."""
     first, second, *rest = entries_of(bundle)
     return write_zip(folder / "a.zip", [first, change(second), *rest])
 
 
 def packed(entry: Entry, **told: object) -> Entry:
-    """The entry, deflated."""
+    """A deflated entry."""
     real = {"method": 8, "size": len(entry.data), "crc": zlib.crc32(entry.data), "data": deflated(entry.data)}
     return replace(entry, **{**real, **told})  # type: ignore[arg-type]
 
@@ -86,7 +86,7 @@ REFUSED: dict[str, Callable[[Entry], Entry]] = {
 
 @pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED)
 def test_an_entry_that_lies_is_refused(pristine: Path, tmp_path: Path, change: Callable[[Entry], Entry]) -> None:
-    """The lie is about its kind, size, content or place."""
+    """The entry states a wrong kind, size, content or place."""
     refused(changed(pristine, tmp_path, change))
 
 
@@ -105,7 +105,7 @@ def test_an_archive_is_as_large_as_its_limit_and_no_larger(
 def test_an_archive_that_grows_too_much_is_refused(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steepest: int, is_refused: bool
 ) -> None:
-    """The bytes of an archive are multiplied. No ratio applies to what is small."""
+    """The archive is refused if its bytes are multiplied. For small contents, no ratio applies."""
     path = write_zip(tmp_path / "a.zip", [packed(one) for one in entries_of(bundle)])
     monkeypatch.setattr(unpacking, "_STEEPEST", steepest)
     assert unpack(path, tmp_path / "small")
@@ -132,7 +132,7 @@ HARMLESS: dict[str, Callable[[Entry], Entry]] = {
 def test_an_entry_that_programs_read_differently_gives_the_packed_bundle(
     pristine: Path, tmp_path: Path, change: Callable[[Entry], Entry]
 ) -> None:
-    """The manifest decides: what was extracted is verified."""
+    """The manifest decides, because the extracted files are verified."""
     (one,) = unpack(changed(pristine, tmp_path, change), tmp_path / "out")
     assert one.bundle.sound
     assert contents(one.bundle.path) == contents(pristine)
@@ -151,7 +151,7 @@ def test_another_name_in_an_extra_field(pristine: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("told", [{"comment": b"built by hand"}, {"gap": b"?" * 9}, {"count": 1}])
 def test_an_end_record_that_programs_read_differently(pristine: Path, tmp_path: Path, told: dict[str, object]) -> None:
-    """A comment, a gap before the directory, or another count."""
+    """A comment, a gap before the directory, or another count is refused or changes nothing."""
     path = write_zip(tmp_path / "a.zip", entries_of(pristine), **told)  # type: ignore[arg-type]
     try:
         (one,) = unpack(path, tmp_path / "out")
@@ -169,28 +169,28 @@ def test_an_archive_that_lost_its_first_byte_is_refused(archive: Path, tmp_path:
 
 
 def test_an_archive_within_the_comment_of_another(bundle: Path, pristine: Path, tmp_path: Path) -> None:
-    """Whichever of the two zipfile reads, a changed bundle does not arrive."""
+    """zipfile may read either of the two. A changed bundle is not unpacked."""
     (bundle / "record.json").write_bytes(b"{}")
     other = write_zip(tmp_path / "b.zip", entries_of(bundle)).read_bytes()[-60_000:]
     refused(write_zip(tmp_path / "a.zip", entries_of(bundle), comment=other))
 
 
 def test_entries_within_entries_are_refused(tmp_path: Path) -> None:
-    """One content under many names."""
+    """Many names for one content are refused."""
     inner = struct.pack("<4s5H3L2H", b"PK\3\4", 20, 0x800, 0, 0, 33, zlib.crc32(b"x"), 1, 1, 1, 0) + b"cx"
     refused(write_zip(tmp_path / "a.zip", [Entry(b"a/b/c/d", inner), Entry(b"a/b/c/c", b"x", offset=37)]))
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\5\6", b"<html>" * 100])
 def test_what_is_no_zip_file_is_refused(tmp_path: Path, content: bytes) -> None:
-    """An empty file, a short one, another one."""
+    """An empty file, a short one and another kind of file are refused."""
     (tmp_path / "a.zip").write_bytes(content)
     refused(tmp_path / "a.zip")
 
 
 @pytest.mark.parametrize("tail", [b"x", b"PK\5\6", bytes(22)])
 def test_data_after_the_end(pristine: Path, tmp_path: Path, tail: bytes) -> None:
-    """It is refused, or changes nothing."""
+    """Such data is refused, or changes nothing."""
     path = write_zip(tmp_path / "a.zip", entries_of(pristine), after=tail)
     try:
         (one,) = unpack(path, tmp_path / "out")
@@ -203,7 +203,7 @@ def test_data_after_the_end(pristine: Path, tmp_path: Path, tail: bytes) -> None
 def test_a_bomb_is_refused_before_it_is_extracted(
     pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """16 MiB of zeros from 16 KiB."""
+    """16 MiB of zeros from 16 KiB are refused."""
     path = tmp_path / "a.zip"
     place = "/".join(pristine.parts[-3:])
     with ZipFile(path, "w", ZIP_DEFLATED) as archive:
@@ -213,7 +213,7 @@ def test_a_bomb_is_refused_before_it_is_extracted(
 
 
 def test_a_bomb_that_declares_little_stops_at_what_it_declares(tmp_path: Path) -> None:
-    """No more than that is extracted."""
+    """Only the declared size is extracted."""
     bomb = packed(Entry(b"DEMO-1/F-X-001/run/record.json", bytes(64 << 20)), size=1000)
     path = write_zip(tmp_path / "a.zip", [bomb])
     given_out: list[int] = []
@@ -231,7 +231,7 @@ def test_an_archive_with_a_hole_is_refused_by_its_size(tmp_path: Path) -> None:
 
 
 def test_a_directory_of_too_many_entries_is_refused(tmp_path: Path) -> None:
-    """zipfile reads all of it at once; that happens in a process with bounded memory."""
+    """zipfile reads the whole directory at once, so this happens in a process with bounded memory."""
     path = tmp_path / "a.zip"
     entry = struct.pack("<4s6H3L5H2L", b"PK\1\2", 0x0314, 20, 0, 0, 0, 33, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) + b"a"
     count = 300_000
@@ -243,7 +243,7 @@ def test_a_directory_of_too_many_entries_is_refused(tmp_path: Path) -> None:
 @SETTINGS
 @given(content=st.binary(max_size=400))
 def test_any_bytes_are_unpacked_or_refused(tmp_path: Path, content: bytes) -> None:
-    """No other exception escapes."""
+    """Any bytes are unpacked, or refused with the documented error."""
     path = tmp_path / "a.zip"
     path.write_bytes(content + b"PK\5\6")
     refused(path)
@@ -268,7 +268,7 @@ def test_a_link_in_the_target_leads_nowhere(tmp_path: Path, bundle: Path, depth:
 
 
 def test_an_archive_has_at_most_so_many_entries(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as the limit, and no more."""
+    """Exactly the limit of entries is accepted."""
     entries = [packed(one) for one in entries_of(bundle)]
     path = write_zip(tmp_path / "a.zip", entries)
     monkeypatch.setattr(unpacking, "MOST_ENTRIES", len(entries) - 1)

@@ -1,4 +1,4 @@
-"""Bundles out of archives, and what hostile archives leave behind, which is nothing."""
+"""Unpacking bundles. A hostile archive leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SETTINGS = settings(max_examples=30, deadline=None, suppress_health_check=[Healt
 
 
 def refused(source: Path, into: Path) -> str:
-    """Why an archive was not unpacked; nothing may be left of it."""
+    """The reason why an archive was refused. Nothing of it may be left."""
     before = contents(into.parent)
     with pytest.raises((ArchiveError, OSError)) as error:
         unpack(source, into)
@@ -40,14 +40,14 @@ def refused(source: Path, into: Path) -> str:
 
 
 def unpacked(source: Path, into: Path) -> Verification:
-    """The only bundle of an archive, which was not there before."""
+    """The only bundle of an archive, whose place was empty before."""
     (one,) = unpack(source, into)
     assert one.is_new
     return one.bundle
 
 
 def test_a_bundle_comes_back_as_it_was(pristine: Path, archive: Path, tmp_path: Path) -> None:
-    """At its place, verified, whole."""
+    """The bundle is at its place, verified and complete."""
     one = unpacked(archive, tmp_path / "evidence")
     assert one.path == tmp_path.joinpath("evidence", *pristine.parts[-3:])
     assert (one.sound, one.id, one.verdict) == (True, "F-DEMO-SORT-001", "PASS")
@@ -57,7 +57,7 @@ def test_a_bundle_comes_back_as_it_was(pristine: Path, archive: Path, tmp_path: 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_the_folder_to_unpack_into_is_made(archive: Path, tmp_path: Path, depth: int) -> None:
-    """After a refusal it is removed."""
+    """The folder is made. After a refusal it is removed."""
     into = tmp_path.joinpath(*"abc"[:depth])
     unpack(archive, into)
     assert refused(
@@ -66,7 +66,7 @@ def test_the_folder_to_unpack_into_is_made(archive: Path, tmp_path: Path, depth:
 
 
 def test_an_archive_of_other_programs_is_unpacked(pristine: Path, tmp_path: Path) -> None:
-    """Compressed, with folders of its own."""
+    """The archive is compressed, and has folders as entries."""
     source = tmp_path / "a.zip"
     with ZipFile(source, "w", ZIP_DEFLATED) as archive:
         root = pristine.parents[2]
@@ -92,7 +92,7 @@ def test_what_is_there_already_is_not_replaced(archive: Path, tmp_path: Path, sn
 
 
 def difference(archive: Path, into: Path) -> str:
-    """Why an archive is not unpacked, with a fixed name for the folder."""
+    """The reason why an archive is not unpacked, with a fixed name for the folder."""
     return refused(archive, into).replace(str(into), "EVIDENCE")
 
 
@@ -114,7 +114,7 @@ def difference(archive: Path, into: Path) -> str:
 def test_a_bundle_that_is_there_and_differs_is_not_replaced(
     archive: Path, tmp_path: Path, change: Callable[[Path], object], snapshot: SnapshotAssertion
 ) -> None:
-    """One file, one byte or one empty folder differs: the bundle stays, and the text names the first difference."""
+    """If one file, one byte or one empty folder differs, the bundle stays, and the text names the first difference."""
     change(unpacked(archive, tmp_path / "out").path)
     assert difference(archive, tmp_path / "out") == snapshot
 
@@ -138,7 +138,7 @@ def test_what_is_there_byte_for_byte_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_an_unsound_bundle_is_not_called_sound_because_it_is_there(pristine: Path, tmp_path: Path) -> None:
-    """Its copy in the archive is equally unsound."""
+    """The existing bundle is unsound, and its equal copy in the archive is refused too."""
     bundle = copy_of(pristine, tmp_path / "evidence")
     (bundle / "observation.json").write_text("{}")
     reseal(bundle)
@@ -184,7 +184,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize(("name", "content"), HOSTILE)
 def test_a_hostile_entry_spoils_the_whole_archive(pristine: Path, tmp_path: Path, name: str, content: bytes) -> None:
-    """Even a sound bundle in the same archive is not unpacked. Nothing is written, inside or outside."""
+    """A sound bundle in the same archive is not unpacked either. Nothing is written, inside or outside."""
     attributes = (0o040755 if name.endswith("/") else 0o100644) << 16
     entries = [
         Entry("/".join([*pristine.parts[-3:], path.relative_to(pristine).as_posix()]).encode(), path.read_bytes())
@@ -198,14 +198,14 @@ def test_a_hostile_entry_spoils_the_whole_archive(pristine: Path, tmp_path: Path
 
 
 def test_an_archive_without_bundles_is_refused(tmp_path: Path) -> None:
-    """Empty, or folders alone."""
+    """An empty archive, and one with only folders, are refused."""
     assert "holds no bundle" in refused(write_zip(tmp_path / "a.zip", []), tmp_path / "out")
     folders = [Entry(b"DEMO-1/", attributes=0o040755 << 16)]
     assert "holds no bundle" in refused(write_zip(tmp_path / "a.zip", folders), tmp_path / "out")
 
 
 def test_an_unsound_bundle_is_not_unpacked(bundle: Path, tmp_path: Path) -> None:
-    """Its packer did not verify it."""
+    """The archive's author did not verify it, so `unpack` does."""
     (bundle / "observation.json").write_text("{}")
     reseal(bundle)
     root = bundle.parents[2]
@@ -216,7 +216,7 @@ def test_an_unsound_bundle_is_not_unpacked(bundle: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("position", [0, 1, 2])
 def test_a_bundle_at_the_place_of_another_is_refused(pristine: Path, tmp_path: Path, position: int) -> None:
-    """It would count for another claim, issue or run."""
+    """At the place of another, it would count for another claim, issue or run."""
     place = list(pristine.parts[-3:])
     place[position] += "X"
     files = [path for path in pristine.rglob("*") if path.is_file()]
@@ -227,7 +227,7 @@ def test_a_bundle_at_the_place_of_another_is_refused(pristine: Path, tmp_path: P
 
 
 def test_a_full_disk_leaves_nothing(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not a part of a bundle."""
+    """No part of a bundle is left."""
 
     def full(*_: object) -> Iterator[bytes]:
         yield b"{"
@@ -266,7 +266,7 @@ def test_what_a_killed_reader_left_is_no_bundle_and_is_removed_by_the_next(
 def test_a_changed_archive_gives_the_same_bundle_or_nothing(
     archive: Path, pristine: Path, tmp_path: Path, data: st.DataObject
 ) -> None:
-    """One stretch of bytes anywhere replaced, cut out or put in."""
+    """One stretch of bytes is replaced, cut out or inserted."""
     content = archive.read_bytes()
     start = data.draw(st.integers(0, len(content)) | st.integers(len(content) - 3000, len(content)))
     length = data.draw(st.integers(0, 4))
@@ -279,7 +279,7 @@ def test_a_changed_archive_gives_the_same_bundle_or_nothing(
     except ArchiveError:
         assert not into.exists()
         return
-    # A time, a version, an owner, or bytes that zipfile skips: what is in the bundle is what it was.
+    # The change hit a time, a version, an owner, or bytes that zipfile skips, so the bundle is the same.
     assert one.sound
     assert contents(one.path) == contents(pristine)
     shutil.rmtree(into)
@@ -288,7 +288,7 @@ def test_a_changed_archive_gives_the_same_bundle_or_nothing(
 def test_a_filesystem_without_locks_is_unpacked_into(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lustre and NFS may have none. Whether a folder was abandoned cannot be told there, so it stays."""
+    """Lustre and NFS may have no locks. Whether a folder was abandoned is unknown there, so it stays."""
 
     def refuse(descriptor: int, kind: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
@@ -306,7 +306,10 @@ def test_a_filesystem_without_locks_is_unpacked_into(
 def test_an_archive_that_would_become_too_large_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, is_refused: bool
 ) -> None:
-    """More than ten bytes for each of its ten. The next test has archives so small that this does not matter."""
+    """The content has more than ten bytes for each byte of the archive.
+
+    The next test has archives that are too small for this limit.
+    """
     monkeypatch.setattr(unpacking, "_STEEPEST", 10)
     monkeypatch.setattr(unpacking, "_FLAT", 50)
     path = tmp_path / "a.zip"

@@ -28,7 +28,7 @@ def test_a_listing_has_files_refused_entries_and_empty_folders(tmp_path: Path) -
 
 
 def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that was replaced by a link is refused by name."""
+    """A folder that was replaced by a link is refused by its name, and the rest is listed."""
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").touch()
@@ -60,7 +60,7 @@ def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path: Path, monkeypatch:
 def test_a_limit_is_the_largest_that_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, says: str
 ) -> None:
-    """Five entries, folders two deep, and 30 bytes in two files."""
+    """The limits are five entries, folders two deep, and 30 bytes in two files."""
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "c").mkdir()
     for name in ("a/b/one", "two"):
@@ -90,7 +90,7 @@ def test_a_document_is_as_large_as_its_limit_and_no_larger(
 
 
 def test_a_file_is_as_large_as_a_bundle_and_no_larger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All pieces count, and each is yielded in its place."""
+    """All pieces count, and each is yielded at its place."""
     monkeypatch.setattr(untrusted, "CHUNK", 4)
     monkeypatch.setattr(untrusted, "LARGEST_BUNDLE", 10)
     (tmp_path / "one").write_bytes(b"0123456789")

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
 def test_a_sound_bundle_says_what_it_said(bundle: Path) -> None:
-    """Its verdict comes from judging again."""
+    """The verdict comes from judging again."""
     verification = verify(bundle)
     assert verification.findings == ()
     assert verification.sound
@@ -41,7 +41,7 @@ def test_a_sound_bundle_says_what_it_said(bundle: Path) -> None:
 
 
 def test_every_removed_file_is_missed(pristine: Path, tmp_path: Path) -> None:
-    """One at a time, each named."""
+    """Each file is removed once, and the finding names it."""
     for number, name in enumerate(files_of(pristine)):
         bundle = copy_of(pristine, tmp_path / str(number))
         (bundle / name).unlink()
@@ -50,7 +50,7 @@ def test_every_removed_file_is_missed(pristine: Path, tmp_path: Path) -> None:
 
 
 def test_every_changed_file_is_noticed(pristine: Path, tmp_path: Path) -> None:
-    """One byte more at its end, one at a time."""
+    """Each file gets one byte more at its end."""
     for number, name in enumerate(files_of(pristine)):
         bundle = copy_of(pristine, tmp_path / str(number))
         with (bundle / name).open("ab") as file:
@@ -78,7 +78,7 @@ def test_any_flipped_byte_of_any_file_is_noticed(pristine: Path, data: st.DataOb
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_damaged_document_escapes_the_finding(pristine: Path, data: st.DataObject) -> None:
-    """Damage that the manifest confirms meets the formats and the judge: a finding at worst, never an exception."""
+    """The manifest confirms the damage, so formats and judge must find it: a finding at worst, never an exception."""
     name = data.draw(
         st.sampled_from([name for name in files_of(pristine) if name.endswith((".json", ".jsonl", ".csv", ".log"))])
     )
@@ -99,21 +99,21 @@ def test_no_damaged_document_escapes_the_finding(pristine: Path, data: st.DataOb
 
 @pytest.mark.parametrize("name", ["notes.txt", "report.html", ".hidden", "artifacts/more.bin", "a\nb"])
 def test_an_added_file_is_noticed(bundle: Path, name: str) -> None:
-    """Wherever it lies."""
+    """An added file is noticed at any place."""
     (bundle / name).write_text("x")
     assert (Code.TAMPERED, name) in found(verify(bundle))
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "report.html", "trial.json", "artifacts/more.bin"])
 def test_an_added_file_in_the_manifest_is_none_of_a_bundle(bundle: Path, name: str) -> None:
-    """A forged manifest does not make it one."""
+    """A forged manifest that lists the file does not make it part of the bundle."""
     (bundle / name).write_text("x")
     reseal(bundle)
     assert {code for code, _ in found(verify(bundle))} == {Code.INVALID}
 
 
 def test_an_empty_folder_is_noticed(bundle: Path) -> None:
-    """A bundle has none."""
+    """An empty folder is a finding, because a bundle has none."""
     (bundle / "artifacts" / "ghost").mkdir()
     assert (Code.TAMPERED, "artifacts/ghost") in found(verify(bundle))
 
@@ -128,7 +128,7 @@ def test_a_bundle_of_which_nothing_is_left_is_no_bundle(bundle: Path) -> None:
 
 @pytest.mark.parametrize("name", bundle_layout.REQUIRED)
 def test_missing_from_the_manifest_too(bundle: Path, name: str) -> None:
-    """What a bundle must have is missed even if no manifest lists it."""
+    """A file that every bundle has is missed, even if no manifest lists it."""
     (bundle / name).unlink()
     reseal(bundle)
     assert found(verify(bundle)) == {(Code.INCOMPLETE, name)}
@@ -196,7 +196,7 @@ def test_every_format_is_checked(bundle: Path, name: str, content: str, pointer:
     ],
 )
 def test_the_record_agrees_with_the_series_and_logs(bundle: Path, steps: tuple[Any, ...], pointer: str) -> None:
-    """In rows, sizes and digests."""
+    """The record has the same rows, sizes and digests as the files."""
     rewrite(bundle, "record.json", set_at(*steps))
     findings = verify(bundle).findings
     assert [(one.code, one.file, one.pointer) for one in findings] == [
@@ -229,7 +229,7 @@ def test_a_bundle_that_lost_its_record_is_still_found(bundle: Path) -> None:
 
 
 def test_unfinished_folders_are_found_and_incomplete(bundle: Path) -> None:
-    """Not skipped in silence."""
+    """Unfinished folders are reported as incomplete."""
     unfinished = bundle.with_name(".unfinished-x")
     unfinished.mkdir()
     assert find_bundles([bundle.parents[2]]) == [unfinished, bundle]
@@ -243,7 +243,7 @@ def test_links_are_not_followed_when_looking(bundle: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_read_is_reported(not_root: Path) -> None:
-    """It might hold a bundle."""
+    """The folder is reported, because it could have a bundle."""
     (bundle,) = find_bundles([not_root])
     assert verify(bundle).sound
     for name in ("record.json", "artifacts", "."):
@@ -254,7 +254,7 @@ def test_a_folder_that_cannot_be_read_is_reported(not_root: Path) -> None:
 
 
 def test_verifying_needs_neither_torch_nor_pandas(pristine: Path) -> None:
-    """On a laptop that has neither."""
+    """`verify` works on a machine without torch and pandas."""
     script = f"""
 import sys
 for name in ("torch", "pandas", "numpy", "transformers", "pynvml", "psutil", "matplotlib"):

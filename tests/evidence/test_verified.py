@@ -15,7 +15,7 @@ from tests.contracts import write_project
 
 
 def test_every_bundle_below_a_path(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sorted by path; none is no error."""
+    """The results are sorted by path. A path without a bundle is not an error."""
     monkeypatch.chdir(tmp_path)
     other = bundle.with_name("2026-11-21T201503Z-cpu-3f2a9c")
     shutil.copytree(bundle, other)
@@ -48,7 +48,7 @@ def test_a_remark_can_be_refused(bundle: Path, tmp_path: Path, monkeypatch: pyte
 
 
 def test_what_bundles_are_checked_against(tmp_path: Path) -> None:
-    """The trusted keys by their ids, the project if there is one, and the remarks that are refused."""
+    """The context has the ids of the trusted keys, the project if there is one, and the refused remarks."""
     none = against([], None)
     assert (none.trusted, none.state, none.refused) == ({}, None, frozenset())
     key, public = generate(tmp_path / "a.key")

@@ -1,4 +1,4 @@
-"""Zip files written byte by byte, so that they can lie; `Entry()` alone tells the truth."""
+"""Zip files written byte by byte, so that they can be false. An `Entry()` without changes is true."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Entry:
 
     name: bytes
     data: bytes = b""
-    """As it lies in the file: deflated already, where `method` says so."""
+    """The content as it lies in the file: already deflated, if `method` says so."""
     method: int = 0
     flags: int = 0x0800
     needed: int = 20
@@ -45,7 +45,7 @@ def write_zip(
     gap: bytes = b"",
     count: int | None = None,
 ) -> Path:
-    """Write the entries, their directory and the end record; all lengths not overridden are true."""
+    """Write the entries, their directory and the end record. All lengths that are not overridden are true."""
     body, directory = b"", b""
     for entry in entries:
         body += entry.before
