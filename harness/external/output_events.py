@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-
 __all__ = ["LONGEST_LINE", "Event", "EventKind", "LineRule", "LogReader"]
 
 LONGEST_LINE = 1 << 16
