@@ -235,7 +235,7 @@ def test_json_and_junit(folder: Path) -> None:
 
 
 def test_junit_wants_a_file(folder: Path) -> None:
-    """"-" is refused, because a report on standard output could not be replaced at the end."""
+    """`-` is refused, because a report on standard output could not be replaced at the end."""
     done = harness(folder, "run", CLAIM, "--junit", "-")
     assert done.returncode == ExitStatus.REFUSED
     assert "--json -" in done.stderr
