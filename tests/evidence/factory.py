@@ -120,7 +120,16 @@ def claim_result(
     contract: Contract | None = None,
     **changes: Any,
 ) -> ClaimResult:
-    """A claim's result, judged and settled as the engine does it."""
+    """A claim's result, judged and settled as the engine does it.
+
+    Args:
+        folder: the folder of the contract's file.
+        measurements: those of the subject; by default, healthy ones.
+        mutants: for each mutant that ran, its differences from a healthy subject's measurements; by default DEFECTIVE.
+        obstacle: the reason why the other mutants did not run.
+        cut_short: an interruption kept the other mutants from running.
+        changes: fields of the record with other values than those that follow from the rest.
+    """
     contract = contract or contract_in(folder)
     parameters = {**contract.profiles["reduced"].parameters, **(overrides or {})}
     resolved = {"device": "cpu", "steps": parameters["steps"]}

@@ -21,7 +21,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture
 def executor(project: Project, tmp_path: Path) -> Iterator[LocalExecutor]:
-    """A running executor. At its end, no process below it may be alive."""
+    """A running executor. When it ends, no process below it may be alive."""
     contract = project.contract("F-TOY-SORT-001")
     others = set(psutil.Process().children(recursive=True))  # such as the browser that other tests share
     with LocalExecutor(project, contract, tmp_path / "cache") as executor:

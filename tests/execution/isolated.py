@@ -1,4 +1,4 @@
-"""A project whose subject is told how to behave, behind a Protocol that can be carried."""
+"""A project with a subject whose behaviour a parameter chooses, behind a Protocol that can be isolated."""
 
 CONTRACT = {
     "id": "F-TOY-APART-001",

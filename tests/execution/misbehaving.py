@@ -1,4 +1,4 @@
-"""A falsifier with subjects that misbehave in every way that a trial must survive; written into its own project."""
+"""A falsifier, and subjects that misbehave in every way that a trial must survive. It is copied into a project."""
 
 CONTRACT = {
     "id": "F-TOY-SORT-001",

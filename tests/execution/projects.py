@@ -38,7 +38,7 @@ def write_project(root: Path, requires: Mapping[str, Any] | None = None) -> Proj
 
 
 def run(executor: LocalExecutor, how: str, seconds: float = 20.0, gpu: Gpu | None = None) -> TrialResult:
-    """Run the subject with this behaviour. It computes on the CPU, also if it gets a GPU."""
+    """Run the subject with this behaviour. It computes on the CPU, even if it gets a GPU."""
     contract = executor._contract
     request = TrialRequest(
         contract=contract,

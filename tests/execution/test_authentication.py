@@ -1,4 +1,4 @@
-"""A line is opened only if its writer has the key, and only once."""
+"""A line is accepted only if its writer has the key, and only once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.execution.authentication import OVERHEAD, Forged, Verifier, new_key
 
 
 def writer(key: bytes) -> Callable[[bytes], bytes]:
-    """What signs with a key that came through a pipe."""
+    """A writer that signs with a key from a pipe."""
     reading, writing = os.pipe()
     os.write(writing, key)
     os.close(writing)
@@ -24,7 +24,7 @@ def writer(key: bytes) -> Callable[[bytes], bytes]:
 
 
 def test_lines_are_opened_in_any_order_and_once() -> None:
-    """One that is missing is seen as soon as a later one comes."""
+    """Lines are accepted in any order, each once. A missing line is noticed when a later one comes."""
     key = new_key()
     sign, verifier = writer(key), Verifier(key)
     texts = [b"one", b"two words", b'["Three", {}]']
@@ -39,7 +39,7 @@ def test_lines_are_opened_in_any_order_and_once() -> None:
 
 
 def test_another_key_does_not_open() -> None:
-    """Nor does the key of the trial's supervisor."""
+    """A line signed with another key is refused, and so is one with the key of the trial's supervisor."""
     line = writer(new_key())(b"text").strip()
     with pytest.raises(Forged):
         Verifier(new_key()).opened(line)
@@ -47,7 +47,7 @@ def test_another_key_does_not_open() -> None:
 
 @given(st.integers(0, 75), st.integers(0, 7))
 def test_no_bit_of_a_line_can_change(place: int, bit: int) -> None:
-    """Of the proof, the number and the text."""
+    """A changed bit of the proof, the number or the text is noticed."""
     key = b"k" * 32
     line = bytearray(writer(key)(b"some text.").strip())
     line[place] ^= 1 << bit
@@ -57,12 +57,12 @@ def test_no_bit_of_a_line_can_change(place: int, bit: int) -> None:
 
 @given(st.binary(max_size=90))
 def test_any_bytes_are_refused(line: bytes) -> None:
-    """Nothing but Forged comes out."""
+    """The only exception is Forged."""
     with pytest.raises(Forged):
         Verifier(new_key()).opened(line)
 
 
 def test_a_line_is_little_longer_than_its_text() -> None:
-    """So the largest message fits into the largest line."""
+    """The largest message therefore fits into the largest line."""
     sign = writer(new_key())
     assert max(len(sign(b"")) for _ in range(1000)) < OVERHEAD - 15

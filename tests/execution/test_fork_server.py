@@ -1,4 +1,4 @@
-"""A fork server on a machine that has no process to give, or whose supervisors fail before they begin."""
+"""A fork server on a machine that cannot fork, or whose supervisors fail before they begin."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from harness.execution.local_executor import LocalExecutor
 from harness.judging.observation import EndingKind
 from tests.execution.projects import run, write_project
 
-# The falsifier's module is imported into the server, so what it does to `os` there is what the server then meets. A
-# file says that it happened once: what a fork remembers is lost with it.
+# The server imports the falsifier's module, so the server meets what the module does to `os`. A file records that it
+# happened once, because the memory of a fork is lost with it.
 FAILS_ONCE = """
 import os, pathlib
 _{name}, _flag = os.{name}, pathlib.Path(__file__).with_name("failed")
@@ -46,7 +46,7 @@ def test_the_next_trial_is_unharmed(tmp_path: Path, name: str) -> None:
         assert (tmp_path / "toy" / "failed").exists()
         assert run(executor, "well").observation.ending.kind is EndingKind.COMPLETED
         server = executor._server._process.pid
-        deadline = time.monotonic() + 10  # a supervisor says its last word just before it is gone
+        deadline = time.monotonic() + 10  # a supervisor writes its last message just before it exits
         while below() - others != {server} and time.monotonic() < deadline:
             time.sleep(0.05)
         assert below() - others == {server}

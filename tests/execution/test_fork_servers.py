@@ -26,7 +26,7 @@ with pathlib.Path(__file__).with_name("imports.txt").open("a") as file:
 
 @pytest.fixture
 def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of libraries, outside of the project, which note each of their imports."""
+    """A folder of libraries outside of the project. Each library notes that it was imported."""
     folder = tmp_path / "libraries"
     folder.mkdir()
     for name in ("common", "rare", "deadly"):
@@ -45,7 +45,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def claims(project: Project) -> Callable[..., list[Contract]]:
-    """Return a function that writes claims: each with a module of its own, which begins with some lines."""
+    """Return a function that writes claims. Each has its own module, which begins with the given lines."""
 
     def write(*beginnings: str) -> list[Contract]:
         healthy = project.contract("F-TOY-SORT-001")
@@ -72,7 +72,7 @@ def trials(executors: LocalExecutors, contracts: list[Contract]) -> Iterator[tup
 def test_claims_share_the_import_of_a_library(
     project: Project, libraries: Path, claims: Callable[..., list[Contract]], tmp_path: Path
 ) -> None:
-    """What several claims import is imported once. What one claim imports is not in the others' processes."""
+    """A library that several claims import is imported once. A library of one claim is not in the others' processes."""
     others = psutil.Process().children(recursive=True)
     contracts = claims("import common", "import common, rare", "import common, sys; assert 'rare' not in sys.modules")
     executors = LocalExecutors(project, contracts, tmp_path / "cache")
@@ -86,7 +86,7 @@ def test_claims_share_the_import_of_a_library(
 def test_a_claim_waits_for_its_own_libraries_only(
     project: Project, libraries: Path, claims: Callable[..., list[Contract]], tmp_path: Path
 ) -> None:
-    """Not for those that take long and that other claims share."""
+    """A claim does not wait for slow libraries that only other claims share."""
     waits = (
         "import time\nend = time.monotonic() + 20\nwhile not file.exists() and time.monotonic() < end: time.sleep(0.01)"
     )
@@ -111,7 +111,7 @@ def test_a_claim_waits_for_its_own_libraries_only(
 def test_each_claim_has_its_own_sources(
     project: Project, libraries: Path, claims: Callable[..., list[Contract]], tmp_path: Path
 ) -> None:
-    """The modules of other claims are no sources, though a server has forked them all."""
+    """Modules of other claims are no sources of a claim, although one server has forked all of them."""
     contracts = claims("import common", "import common")
     executors = LocalExecutors(project, contracts, tmp_path / "cache")
     sources = []
@@ -126,7 +126,10 @@ def test_each_claim_has_its_own_sources(
 def test_a_library_that_spoils_the_shared_server(
     project: Project, libraries: Path, claims: Callable[..., list[Contract]], tmp_path: Path, defect: str, runs: bool
 ) -> None:
-    """Each claim then has a server of its own, which says what happened there; a claim without the library runs."""
+    """Each claim then has its own server, which reports what happened there.
+
+    A claim without the library runs as usual.
+    """
     (libraries / "deadly.py").write_text(f"import os\n{defect}\n")
     contracts = claims("import common, deadly", "import common, deadly", "import common")
     executors = LocalExecutors(project, contracts, tmp_path / "cache")
@@ -140,7 +143,7 @@ def test_a_library_that_spoils_the_shared_server(
 def test_servers_are_closed_for_good(
     project: Project, libraries: Path, claims: Callable[..., list[Contract]], tmp_path: Path
 ) -> None:
-    """A claim that is late, because the run was interrupted, starts nothing."""
+    """A claim that comes after the run was interrupted starts nothing."""
     contracts = claims("import common", "import common")
     executors = LocalExecutors(project, contracts, tmp_path / "cache")
     executors.close()

@@ -1,4 +1,4 @@
-"""What the harness asks of torch in a trial's process."""
+"""What the harness reads from torch in a trial's process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.execution import frameworks
 
 
 def test_the_peak_is_that_of_the_whole_trial_although_code_resets_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The trial of a claim on memory measures one step after another."""
+    """The peak covers the whole trial, although the code resets it: a claim on memory measures several steps."""
     peaks = [300]
     for module in (torch.cuda, torch.cuda.memory):
         monkeypatch.setattr(module, "reset_peak_memory_stats", lambda device=None: peaks.__setitem__(0, 7))

@@ -68,7 +68,7 @@ def test_an_endless_text_of_an_exception_is_cut_after_masking(executor: LocalExe
 
 
 def test_a_nested_measurement_does_not_end_the_harness(executor: LocalExecutor) -> None:
-    """A value too deep for JSON is judged or refused; the harness raises nothing."""
+    """A value that is too deep for JSON is judged or refused. The harness raises nothing."""
     observation = run(executor, "deep").observation
     assert judge(executor._contract, observation).outcome is not Outcome.PASS or observation.measurements == {
         "inversions": 0
@@ -76,7 +76,7 @@ def test_a_nested_measurement_does_not_end_the_harness(executor: LocalExecutor) 
 
 
 def test_threads_may_report_at_once(executor: LocalExecutor) -> None:
-    """Messages larger than a pipe's buffer do not mix."""
+    """Messages that are larger than a pipe's buffer do not mix."""
     result = run(executor, "threads")
     assert result.observation.ending.kind is EndingKind.COMPLETED
     assert result.steps.count == 101
@@ -84,20 +84,20 @@ def test_threads_may_report_at_once(executor: LocalExecutor) -> None:
 
 
 def test_a_signal_handler_may_report(executor: LocalExecutor) -> None:
-    """A handler that interrupts a report and reports itself neither blocks nor garbles."""
+    """A signal handler that reports during a report neither blocks nor garbles a message."""
     result = run(executor, "alarms")
     assert result.observation.ending.kind is EndingKind.COMPLETED, result.observation.ending
     assert len([row for row in result.steps.rows if row["loss"] == 0.5]) == 2000
 
 
 def test_a_trial_that_stops_itself_is_ended(executor: LocalExecutor) -> None:
-    """SIGSTOP counts as a hang."""
+    """A trial that stops itself by SIGSTOP counts as a hang."""
     observation = run(executor, "stops itself", seconds=1.0).observation
     assert (observation.ending.kind, observation.ending.phase) == (EndingKind.TIMED_OUT, Phase.SUBJECT)
 
 
 def test_floods_on_both_streams(executor: LocalExecutor) -> None:
-    """Two threads write two streams at once. Every byte is counted."""
+    """Two threads write to two streams at once. Every byte is counted."""
     result = run(executor, "floods twice", seconds=60)
     assert result.observation.ending.kind is EndingKind.COMPLETED
     assert (result.stdout.size, result.stderr.size) == (50_000_000, 50_000_000)
@@ -128,7 +128,7 @@ def test_steps_cost_the_subject_little(executor: LocalExecutor) -> None:
 
 
 def test_what_was_said_before_an_interruption_counts(executor: LocalExecutor) -> None:
-    """Earlier measurements are kept."""
+    """Measurements before an interruption are kept."""
     threading.Timer(0.7, executor.interrupt).start()
     observation = run(executor, "hangs").observation
     assert observation.ending.kind is EndingKind.INTERRUPTED
@@ -136,7 +136,7 @@ def test_what_was_said_before_an_interruption_counts(executor: LocalExecutor) ->
 
 
 def test_a_folder_that_cannot_be_made_is_the_machines(project: Project, tmp_path: Path) -> None:
-    """Without a cache folder the trial is lost with the reason, and the harness goes on."""
+    """Without a cache folder the trial is lost with the reason, and the harness continues."""
     (tmp_path / "file").touch()
     with LocalExecutor(project, project.contract("F-TOY-SORT-001"), tmp_path / "file" / "cache") as executor:
         observation = run(executor, "well").observation
@@ -145,7 +145,7 @@ def test_a_folder_that_cannot_be_made_is_the_machines(project: Project, tmp_path
 
 
 def test_a_module_that_ends_the_fork_server(tmp_path: Path) -> None:
-    """os._exit() on import ends the server, and the error says how."""
+    """os._exit() during an import ends the server, and the error says how."""
     (tmp_path / "deadly.py").write_text("import os, sys\nprint('last words', flush=True)\nos._exit(7)\n")
     server = ForkServer.started(tmp_path, (tmp_path,))
     try:
@@ -185,7 +185,7 @@ def test_what_ended_the_imports_is_the_reason_of_every_trial(
 
 
 def test_an_import_that_fails_names_the_entry_point(tmp_path: Path) -> None:
-    """The reason names the missing module and the module that imports it."""
+    """The reason has the missing module and the module that imports it."""
     project = write_project(tmp_path)
     (tmp_path / "toy" / "broken.py").write_text("falsify = None\nimport nonexistent\n")
     with LocalExecutor(project, project.contract("F-TOY-BROKEN-001"), tmp_path / "cache") as executor:
@@ -197,7 +197,7 @@ def test_an_import_that_fails_names_the_entry_point(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["import nonexistent", "raise SystemExit(3)", "missing()"])
 def test_a_subject_that_cannot_be_loaded_is_nobodys_fault(tmp_path: Path, line: str) -> None:
-    """It refutes nothing, and does not blame the falsifier. The place of the failure is kept."""
+    """Such a subject refutes nothing, and the falsifier is not blamed. The place of the failure is kept."""
     project = write_project(tmp_path)
     (tmp_path / "toy" / "other.py").write_text(f"{line}\nclass Subject:\n    pass\n")
     contract = project.contract("F-TOY-SORT-001")
@@ -210,7 +210,7 @@ def test_a_subject_that_cannot_be_loaded_is_nobodys_fault(tmp_path: Path, line: 
 
 
 def test_a_module_that_forks_on_import(tmp_path: Path) -> None:
-    """The child that returns is no second server: it ends and removes no folder."""
+    """The child does not act as a second server: it ends and removes no folder."""
     (tmp_path / "forking.py").write_text("import os\nos.fork()\n")
     server = ForkServer.started(tmp_path, (tmp_path,))
     try:
@@ -222,7 +222,7 @@ def test_a_module_that_forks_on_import(tmp_path: Path) -> None:
 
 
 def test_a_project_of_thousands_of_modules(tmp_path: Path) -> None:
-    """The list of sources may be longer than a message of the control socket."""
+    """The list of sources may be larger than a message of the control socket."""
     package = tmp_path / "many"
     package.mkdir()
     for number in range(2500):
@@ -240,7 +240,7 @@ def test_a_project_of_thousands_of_modules(tmp_path: Path) -> None:
 
 
 def test_an_import_that_used_cuda_is_the_falsifiers_defect(tmp_path: Path) -> None:
-    """The check finds a CUDA context, which cannot be forked, before the subject runs."""
+    """A CUDA context cannot be forked. The check finds it before the subject runs."""
     (tmp_path / "torch.py").write_text(
         "class cuda:\n"
         "    _is_in_bad_fork = staticmethod(lambda: True)\n"
@@ -261,7 +261,7 @@ def test_an_import_that_used_cuda_is_the_falsifiers_defect(tmp_path: Path) -> No
 def test_a_stopped_supervisor_does_not_keep_the_harness(
     executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the supervisor does not answer, the trial is given up. The end of the executor ends all processes."""
+    """If the supervisor does not answer, the harness gives up the trial. The end of the executor ends all processes."""
     monkeypatch.setattr("harness.execution.watch.TEARDOWN_SECONDS", 1.0)
 
     def stop() -> None:

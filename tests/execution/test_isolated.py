@@ -1,4 +1,4 @@
-"""A subject in a process of its own can send wrong values, and nothing else."""
+"""A subject in its own process can send wrong values, and nothing else."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def executor_of(project: Project, cache: Path, isolated: bool) -> Iterator[Local
 
 @pytest.fixture(scope="module")
 def apart(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
-    """An executor that isolates."""
+    """An executor that isolates subjects."""
     yield from executor_of(project, tmp_path_factory.mktemp("cache"), True)
 
 
 @pytest.fixture(scope="module")
 def shared(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
-    """An executor that does not."""
+    """An executor that does not isolate subjects."""
     yield from executor_of(project, tmp_path_factory.mktemp("cache"), False)
 
 
@@ -58,7 +58,7 @@ def run(executor: LocalExecutor, how: str, seconds: float = 30.0) -> TrialResult
 
 
 def test_the_subject_has_a_process_of_its_own(apart: LocalExecutor, shared: LocalExecutor) -> None:
-    """Its module is imported there alone, and is a source of the evidence."""
+    """Only that process imports the subject's module, which is still a source of the evidence."""
     results = {executor: run(executor, "well") for executor in (apart, shared)}
     for executor, result in results.items():
         observation = result.observation
@@ -75,7 +75,7 @@ FORGERIES = ["replaces the harness", "replaces a function of Python", "searches 
 
 @pytest.mark.parametrize("how", FORGERIES)
 def test_what_passes_in_a_shared_process_fails_apart(apart: LocalExecutor, shared: LocalExecutor, how: str) -> None:
-    """The documented limit of the shared process, and what isolation is for."""
+    """The forgery is possible in a shared process, as documented, and fails in an isolated one."""
     assert judge(shared._contract, run(shared, how).observation).outcome is Outcome.PASS
     observation = run(apart, how).observation
     assert judge(apart._contract, observation).outcome is Outcome.FAIL
@@ -105,14 +105,14 @@ ENDINGS = [
 def test_defects_are_blamed_on_their_owner(
     apart: LocalExecutor, how: str, kind: EndingKind, phase: Phase, outcome: Outcome
 ) -> None:
-    """As in a shared process, also where the subject's process is gone."""
+    """The blame is as in a shared process, even if the subject's process has died."""
     observation = run(apart, how).observation
     assert (observation.ending.kind, observation.ending.phase) == (kind, phase), observation.ending
     assert judge(apart._contract, observation).outcome is outcome
 
 
 def test_an_exception_is_told_as_it_was_raised(apart: LocalExecutor) -> None:
-    """Its class, its text and its traceback."""
+    """The exception has its class, its text and its traceback."""
     ending = run(apart, "raises").observation.ending
     assert ending.reason == "Stranger: cannot halve"
     assert "apart/subjects.py" in (ending.traceback or "")
@@ -128,7 +128,7 @@ def test_a_hang_ends_with_the_trial(apart: LocalExecutor) -> None:
 
 @pytest.mark.parametrize("line", ["import os; os._exit(7)", "import nonexistent", "raise SystemExit(3)"])
 def test_a_subject_that_cannot_be_loaded_is_not_measured(project: Project, apart: LocalExecutor, line: str) -> None:
-    """It refutes nothing, and the falsifier is not to blame."""
+    """Such a subject refutes nothing, and the falsifier is not blamed."""
     module = project.root / "apart" / "subjects.py"
     module.write_text(f"{line}\n{SUBJECTS}")
     try:
@@ -139,7 +139,7 @@ def test_a_subject_that_cannot_be_loaded_is_not_measured(project: Project, apart
 
 
 def test_a_falsifier_that_imports_the_subject_is_refused(project: Project, tmp_path: Path) -> None:
-    """Its process would run the subject's code."""
+    """The falsifier's process would run the subject's code, so isolation is refused."""
     contract = project.contract("F-TOY-APART-001")
     assert obstacles(project, [contract]) == {contract.id: ""}
     module = project.root / "apart" / "halving.py"

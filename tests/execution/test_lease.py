@@ -115,7 +115,7 @@ def test_a_holder_that_is_killed_frees_its_lease_at_once(held: str, holders: Hol
 
 @pytest.mark.parametrize("held", ["shared", "exclusive"])
 def test_the_name_of_a_killed_holder_stays_until_somebody_looks(held: str, holders: Holders, folder: Path) -> None:
-    """Without a wait: a waiting lease also reads the holders."""
+    """The test reads the holders without a wait, because a waiting lease would read them too."""
     process = holders.start(held)
     (record,) = (folder / "GPU-a").glob("*.holder.json")
     process.kill()
@@ -126,7 +126,7 @@ def test_the_name_of_a_killed_holder_stays_until_somebody_looks(held: str, holde
 
 
 def test_a_stale_name_is_not_blamed(holders: Holders, folder: Path) -> None:
-    """This includes another process with the dead one's id: its start time differs."""
+    """A process with the id of a dead holder is not blamed, because its start time differs."""
     process = holders.start("shared")
     (record,) = (folder / "GPU-a").glob("*.holder.json")
     content = json.loads(record.read_text())
@@ -144,13 +144,13 @@ def test_the_wait_is_told_and_ends_when_the_lease_is_free(holders: Holders, fold
         assert held.waited_seconds > 0.4
         assert [one.text for one in list_holders(folder / "GPU-a")] == ["F-A"]
     assert told[0][0].text == "F-HOLDER-001"
-    assert all(one != other for one, other in pairwise(told))  # only what has changed is told again
+    assert all(one != other for one, other in pairwise(told))  # only changes are reported again
     assert len(told) <= 2
     assert list_holders(folder / "GPU-a") == ()
 
 
 def test_a_wait_that_is_given_up_says_for_whom_it_was(holders: Holders, folder: Path) -> None:
-    """It leaves no lock behind. Without a wait, `interrupted` is not called."""
+    """The message names the holder, and no lock is left. Without a wait, `interrupted` is not called."""
     process = holders.start("exclusive")
     asked: list[None] = []
 
@@ -172,7 +172,7 @@ def test_a_wait_that_is_given_up_says_for_whom_it_was(holders: Holders, folder: 
 
 
 def test_a_wait_for_nobody_known_is_told_in_words(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """A process that waits at the gate holds a lock and has no name."""
+    """A process that waits at the gate has a lock and no name. The message says so in words."""
     with lease("GPU-a", mode="shared", holder="F-A", wait_seconds=0, directory=folder):
         for record in (folder / "GPU-a").glob("*.holder.json"):
             record.unlink()
@@ -210,7 +210,7 @@ def test_threads_of_one_process_wait_for_each_other(folder: Path) -> None:
 
 
 def test_a_stream_of_shared_leases_lets_an_exclusive_one_in(folder: Path) -> None:
-    """Without the gate, an endless series of overlapping shared leases would block it."""
+    """Without the gate, an endless series of overlapping shared leases would keep the exclusive one waiting."""
     over = threading.Event()
 
     def work(delay: float) -> None:
@@ -253,7 +253,7 @@ def test_something_else_than_a_lock_is_refused(folder: Path) -> None:
 
 
 def test_what_strangers_write_beside_the_lock_does_no_harm(holders: Holders, folder: Path) -> None:
-    """A pipe, invalid text, and a name with control characters."""
+    """A pipe, invalid text, and a name with control characters beside the lock do no harm."""
     holders.start("shared")
     place = folder / "GPU-a"
     os.mkfifo(place / "1-1-1.holder.json")
@@ -281,7 +281,7 @@ def common() -> Iterator[Path]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become two users")
 def test_users_share_leases(common: Path, holders: Holders) -> None:
-    """One user holds and another waits, in both orders."""
+    """One user holds a lease and another waits, in both orders."""
     folder = holders.folder = common
     ask("shared", folder, key="GPU-made-by-root")
     first = holders.start("exclusive", user=65534)
@@ -296,7 +296,7 @@ def test_users_share_leases(common: Path, holders: Holders) -> None:
 
 
 def test_locks_can_be_opened_by_every_user(folder: Path) -> None:
-    """Linux with fs.protected_regular refuses this if the owners of a file and its sticky folder differ."""
+    """With fs.protected_regular, Linux refuses this if the owners of a file and of its sticky folder differ."""
     ask("shared", folder)
     place = folder / "GPU-a"
     for name in ("gate.db", "lock.db"):
@@ -306,7 +306,7 @@ def test_locks_can_be_opened_by_every_user(folder: Path) -> None:
 
 
 def test_where_leases_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not under $TMPDIR, because not all users share it."""
+    """The folder is not under $TMPDIR, because not all users share that."""
     monkeypatch.setenv("TMPDIR", "/somewhere")
     monkeypatch.delenv("HARNESS_LEASE_DIR", raising=False)
     assert default_directory() == Path("/tmp/falsifier-harness-leases")
@@ -315,7 +315,7 @@ def test_where_leases_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_leases_survive_the_removal_of_their_folder(folder: Path) -> None:
-    """For example when a service cleans /tmp between two runs."""
+    """The folder is made again, for example after a service has cleaned /tmp between two runs."""
     ask("shared", folder)
     shutil.rmtree(folder)
     assert ask("exclusive", folder) < 1
@@ -325,7 +325,7 @@ def test_leases_survive_the_removal_of_their_folder(folder: Path) -> None:
     ("gib", "is_free"), [(40.0, True), (60.0, False), (0.0, True)], ids=["fits", "too much", "unknown"]
 )
 def test_shared_leases_share_the_memory(folder: Path, gib: float, is_free: bool) -> None:
-    """A lease waits until the others leave it its memory. The only holder may use more than there is."""
+    """A lease waits until the others leave enough memory for it. The only holder may use more than there is."""
 
     def hold(gib: float) -> AbstractContextManager[Lease]:
         memory = Memory(gib, 100.0)
@@ -344,7 +344,7 @@ def test_shared_leases_share_the_memory(folder: Path, gib: float, is_free: bool)
 
 
 def test_a_holder_that_states_no_memory_takes_none(holders: Holders, folder: Path) -> None:
-    """Beside it, the first holder that states some still has as much as it needs."""
+    """A holder that states no memory takes none from the next one that states some."""
     holders.start("shared")
     memory = Memory(200.0, 100.0)
     with lease("GPU-a", mode="shared", holder="F-A", wait_seconds=0, directory=folder, memory=memory):

@@ -1,4 +1,4 @@
-"""Leases and processes that use a GPU without one."""
+"""Leases, and processes that use a GPU without a lease."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ H200 = Gpu(0, "GPU-00000000-0000-0000-0000-000000000200", "NVIDIA H200", "9.0", 
 def test_an_exclusive_lease_waits_for_processes_without_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
-    """The own process and its children do not count. A shared lease waits for none."""
+    """An exclusive lease waits for such processes, except its own process and its children.
+
+    A shared lease waits for none.
+    """
     pynvml = replay("h200", monkeypatch, tmp_path)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     pynvml.running = [(os.getpid(), 1), (child.pid, 1), (os.getppid(), 1)]
     assert [one.pid for one in strangers(H200, folder)] == [os.getppid()]
     with monkeypatch.context() as patch:
         patch.setattr("harness.execution.lease.list_holders", lambda _: (Holder.of_process(os.getppid()),))
-        assert strangers(H200, folder) == ()  # holders of leases are none
+        assert strangers(H200, folder) == ()  # holders of leases are not strangers
     told_of = rf"held by .* \(pid {os.getppid()}, .*, without a lease"
     held = lease(H200, mode="exclusive", holder="F-A", wait_seconds=0.1, directory=folder)
     with pytest.raises(LeaseUnavailable, match=told_of), held:
@@ -53,7 +56,7 @@ def test_an_exclusive_lease_waits_for_processes_without_one(
 def test_a_process_that_has_just_ended_is_no_holder(
     folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The driver lists an ended process for another moment, such as the trial before."""
+    """The driver lists an ended process, such as that of the trial before, for another moment."""
     pynvml = replay("h200", monkeypatch, tmp_path)
     pynvml.running = [(4194999, 1)]
     threading.Timer(0.15, pynvml.running.clear).start()

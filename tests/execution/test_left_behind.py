@@ -31,7 +31,7 @@ def test_a_maze_is_removed(project: Project, tmp_path: Path) -> None:
 def test_links_in_place_of_the_folders_lead_nowhere(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is removed or copied from the folder that the links lead to. The index names the link."""
+    """A link in place of a folder is not followed, so nothing there is removed or copied. The index names the link."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     kept = tmp_path / "elsewhere" / "kept.txt"
     kept.parent.mkdir()
@@ -46,7 +46,7 @@ def test_links_in_place_of_the_folders_lead_nowhere(
 
 
 def test_what_cannot_be_removed_is_remarked(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each path once, after the trials."""
+    """Each path that cannot be removed is remarked once, after the trials."""
     remarks: list[str] = []
     contract = project.contract("F-TOY-SORT-001")
     monkeypatch.setattr(fork_server, "remove", lambda place: [f"{place}/mount: Device or resource busy"])
@@ -59,7 +59,7 @@ def test_what_cannot_be_removed_is_remarked(project: Project, tmp_path: Path, mo
 
 @pytest.mark.parametrize("answer", [b"{\n", b'["Imports", {"failures": {}, "sources": {"late.py": 5}}]\n'])
 def test_a_module_that_forges_the_answer_to_its_import(tmp_path: Path, answer: bytes) -> None:
-    """The trials do not run, and the run goes on."""
+    """The trials do not run, and the run continues."""
     project = write_project(tmp_path)
     forging = f"""
 import os

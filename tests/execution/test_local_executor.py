@@ -1,4 +1,4 @@
-"""Trials with real processes: each way to end is distinguished, and no process is left."""
+"""Trials in real processes: each way to end is distinguished, and no process is left."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.recorded import replay
 
 
 def command_lines(processes: list[psutil.Process]) -> list[list[str]]:
-    """The command lines of those that still run; a zombie has none."""
+    """The command lines of the processes that still run. A zombie has none."""
     found = []
     for process in processes:
         with suppress(psutil.Error):
@@ -67,14 +67,14 @@ ENDINGS = [
 def test_endings_are_told_apart(
     executor: LocalExecutor, how: str, kind: EndingKind, phase: Phase, outcome: Outcome
 ) -> None:
-    """A defect of the subject fails. A defect of the falsifier or the machine is NOT_MEASURED. None passes."""
+    """A defect of the subject is FAIL. A defect of the falsifier or the machine is NOT_MEASURED. None is PASS."""
     observation = run(executor, how).observation
     assert (observation.ending.kind, observation.ending.phase) == (kind, phase)
     assert judge(executor._contract, observation).outcome is outcome
 
 
 def test_what_was_measured_before_a_crash_is_kept(executor: LocalExecutor) -> None:
-    """A segmentation fault costs no earlier measurement."""
+    """A segmentation fault loses no earlier measurement."""
     result = run(executor, "segfaults")
     assert result.observation.measurements == {"inversions": 0}
     assert result.observation.ending.signal == "SIGSEGV"
@@ -83,7 +83,7 @@ def test_what_was_measured_before_a_crash_is_kept(executor: LocalExecutor) -> No
 
 @pytest.mark.parametrize("how", ["hangs", "hangs in a signal-proof way"])
 def test_a_hang_is_ended_at_its_limit(executor: LocalExecutor, how: str) -> None:
-    """The limit holds, also if the subject blocks signals. A slow machine needs longer to get to the subject."""
+    """The limit holds even if the subject blocks signals. A slow machine needs longer to reach the subject."""
     tried = (run(executor, how, seconds=seconds) for seconds in (1.0, 10.0, 60.0))
     result = next(one for one in tried if one.observation.ending.phase is Phase.SUBJECT)
     assert result.observation.ending.kind is EndingKind.TIMED_OUT
@@ -91,13 +91,13 @@ def test_a_hang_is_ended_at_its_limit(executor: LocalExecutor, how: str) -> None
 
 
 def test_the_stack_of_a_hang_is_in_the_log(executor: LocalExecutor) -> None:
-    """stderr ends with the stack of a trial that hung. A slow machine needs longer to get there."""
+    """stderr ends with the stack of the hung trial. A slow machine needs longer to reach that point."""
     assert any("in sort" in run(executor, "hangs", seconds=seconds).stderr.text for seconds in (0.5, 5.0, 40.0))
 
 
 @pytest.mark.parametrize("how", ["leaves a child", "leaves a daemon"])
 def test_nothing_outlives_a_trial(executor: LocalExecutor, how: str) -> None:
-    """No child is alive when the result arrives, even if it left the trial's session."""
+    """No child is alive when the result arrives, even if it has left the trial's session."""
     result = run(executor, how)
     assert result.observation.ending.kind is EndingKind.COMPLETED
     sleeping = [
@@ -131,7 +131,7 @@ def test_secrets_are_masked(executor: LocalExecutor) -> None:
 
 
 def test_secrets_in_the_names_of_a_step_are_masked(executor: LocalExecutor) -> None:
-    """A name becomes the head of a column in every report."""
+    """A name would become the head of a column in every report."""
     assert [set(row) - {"step", "seconds"} for row in run(executor, "leaks in a name").steps.rows] == [
         {"[masked]"},
         {"loss"},
@@ -139,14 +139,14 @@ def test_secrets_in_the_names_of_a_step_are_masked(executor: LocalExecutor) -> N
 
 
 def test_a_step_s_own_seconds_stand_beside_ours(executor: LocalExecutor) -> None:
-    """A log line may have the seconds of its step. They are not the time at which it was reported."""
+    """A log line may have the seconds of its step. They are kept beside the time of the report."""
     first, _ = run(executor, "tells its own time").steps.rows
     assert first["seconds"] > 0.0
     assert {name: value for name, value in first.items() if name != "seconds"} == {"step": 0, "own_seconds": -7.0}
 
 
 def test_the_environment_is_scrubbed(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trial has the variables that decide how code runs, and no others."""
+    """A trial has only the variables that decide how code runs."""
     monkeypatch.setenv("DEPLOY_TOKEN", "do-not-show")
     monkeypatch.setenv("SOMETHING_ELSE", "1")
     with LocalExecutor(project, project.contract("F-TOY-SORT-001"), tmp_path) as executor:
@@ -167,7 +167,7 @@ def test_a_module_that_cannot_be_imported_is_not_measured(project: Project, tmp_
 
 
 def test_a_project_may_have_a_package_of_our_name(tmp_path: Path) -> None:
-    """A package `harness` at the project's root does not take the place of ours."""
+    """A package `harness` at the project's root does not replace ours."""
     project = write_project(tmp_path)
     (tmp_path / "harness").mkdir()
     (tmp_path / "harness" / "__init__.py").write_text("raise RuntimeError('not ours')\n")
@@ -197,7 +197,7 @@ def test_a_dead_fork_server_loses_the_trial_not_the_harness(executor: LocalExecu
 def test_a_full_temporary_folder_is_named_with_its_remedy(
     executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The operator of a nightly run has only its log."""
+    """In a nightly run, the log is all that its operator has."""
 
     def full(document: Any, path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -211,7 +211,7 @@ def test_a_full_temporary_folder_is_named_with_its_remedy(
 
 @pytest.mark.parametrize("how", ["imports late", "imports late and dies"])
 def test_what_a_trial_imports_while_it_runs_is_known(executor: LocalExecutor, project: Project, how: str) -> None:
-    """Evidence names every imported file of the project, even if the trial then dies."""
+    """The evidence has every imported file of the project, even if the trial then dies."""
     assert "toy/late.py" not in executor.imports().sources
     digest = hashlib.sha256((project.root / "toy" / "late.py").read_bytes()).hexdigest()
     assert run(executor, how).sources == {"toy/late.py": digest}
@@ -220,7 +220,10 @@ def test_what_a_trial_imports_while_it_runs_is_known(executor: LocalExecutor, pr
 
 @pytest.mark.parametrize("how", ["reads tables", "reads tables and dies"])
 def test_what_a_trial_reads_beside_its_modules_is_a_source(executor: LocalExecutor, project: Project, how: str) -> None:
-    """The text of a kernel is code under test. A data set elsewhere, a checkpoint and the trial's own files are not."""
+    """The text of a kernel is code under test.
+
+    A data set elsewhere, a checkpoint and the trial's own files are not sources.
+    """
     code = {"toy/kernels/add.cu": b"__global__", "toy/table.bin": b"\x00\xff"}
     others = {"data/corpus.txt": b"words", "toy/checkpoint.bin": bytes(2 << 20), "toy/unread.cu": b"nobody's"}
     for name, content in {**code, **others}.items():
@@ -235,7 +238,7 @@ def test_what_a_trial_reads_beside_its_modules_is_a_source(executor: LocalExecut
 def test_lease_trial_telemetry_and_residency_are_of_one_gpu(
     executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The second GPU of a host: by its UUID, because CUDA can count otherwise than NVML."""
+    """The GPU is the second of the host. Its UUID identifies it, because CUDA and NVML can count differently."""
     driver = replay("h200", monkeypatch, tmp_path)
     (first,) = driver.RECORDING["devices"]
     listed = {"nvmlDeviceGetComputeRunningProcesses": {"value": []}}

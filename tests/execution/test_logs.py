@@ -15,7 +15,7 @@ SECRET = "hf_" + "Ab1" * 12
 
 
 def log_of(*chunks: bytes, head: int = 200, tail: int = 600) -> Log:
-    """The log of a stream that came in these chunks."""
+    """The log of a stream that arrived in these chunks."""
     log = BoundedLog(head, tail)
     for chunk in chunks:
         log.feed(chunk)
@@ -24,7 +24,7 @@ def log_of(*chunks: bytes, head: int = 200, tail: int = 600) -> Log:
 
 @given(st.lists(st.binary(max_size=300), max_size=30))
 def test_any_stream(chunks: list[bytes]) -> None:
-    """Size and digest are those of the whole stream, and the text is bounded. The chunks make no difference."""
+    """Size and digest are those of the whole stream, and the text is bounded, whatever the chunks are."""
     log, whole = log_of(*chunks), b"".join(chunks)
     assert (log.size, log.digest) == (len(whole), sha256(whole).hexdigest())
     assert len(log.text) <= 900
@@ -41,14 +41,14 @@ def test_a_short_log_is_whole(lines: list[str]) -> None:
 
 @given(st.integers(0, 300), st.integers(0, 900), st.integers(1, 100))
 def test_a_secret_at_the_cut(before: int, after: int, chunk: int) -> None:
-    """Wherever head and tail are cut, no unmasked part of a secret stays."""
+    """No unmasked part of a secret stays, wherever head and tail are cut."""
     whole = f"{'.' * before}\n{SECRET}\n{'.' * 40}\n{'-' * 500}\n{SECRET}\n{'.' * after}\n".encode()
     log = log_of(*(whole[start : start + chunk] for start in range(0, len(whole), chunk)))
     assert "Ab1" not in log.text
 
 
 def test_a_key_across_the_cut() -> None:
-    """The end of a private key is masked even if its beginning was cut out."""
+    """The end of a private key is masked, even if its beginning was cut out."""
     key = "\n".join(["-----BEGIN PRIVATE KEY-----", *["QUJD" * 16] * 20, "-----END PRIVATE KEY-----"])
     log = log_of(b"x\n" * 500, f"{key}\nafterwards\n".encode())
     assert "QUJD" not in log.text
@@ -63,5 +63,5 @@ def test_a_progress_bar_is_not_lost() -> None:
 
 
 def test_one_endless_line_is_left_out() -> None:
-    """Without an end of a line, no place to cut is safe."""
+    """A line without an end has no safe place for a cut, so it is left out."""
     assert log_of(SECRET.encode() * 1000).text.strip().startswith("[… ")

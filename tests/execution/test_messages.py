@@ -1,4 +1,4 @@
-"""Messages between the processes of a run arrive as they were sent, or are recognised as damaged."""
+"""Messages between the processes of a run arrive unchanged, or are recognised as damaged."""
 
 from __future__ import annotations
 
@@ -60,20 +60,20 @@ EVERY: list[Received] = [
 
 
 def test_no_message_is_forgotten_here() -> None:
-    """Each kind has an example."""
+    """Each kind of message has an example here."""
     assert {type(one) for one in EVERY} == set(get_args(Received))
 
 
 @pytest.mark.parametrize("message", EVERY, ids=lambda message: type(message).__name__)
 def test_a_message_arrives_as_it_was_sent(message: Received) -> None:
-    """A message has one line, which no content can end."""
+    """A message takes one line, and no content can end that line."""
     assert decode(encode(message)) == message
     assert b"\n" not in encode(message)
 
 
 @pytest.mark.parametrize("message", EVERY, ids=lambda message: type(message).__name__)
 def test_a_message_cut_short_is_refused(message: Received) -> None:
-    """The place of the cut makes no difference."""
+    """A message is refused, wherever it is cut."""
     text = encode(message)
     for end in range(len(text)):
         with pytest.raises(MessageError):
@@ -101,7 +101,7 @@ DAMAGED: list[Any] = [
 
 @pytest.mark.parametrize("document", DAMAGED, ids=str)
 def test_what_is_no_message_is_refused(document: Any) -> None:
-    """An unknown name, and a field that is missing, superfluous or of another type."""
+    """An unknown name is refused, and so is a missing, superfluous or wrong field."""
     with pytest.raises(MessageError):
         decode(json.dumps(document).encode())
 
@@ -114,12 +114,12 @@ def test_any_bytes_are_refused(text: bytes) -> None:
 
 
 def test_deep_nesting_is_refused() -> None:
-    """The parser's stack could not hold it."""
+    """Deep nesting is refused, because it would exceed the parser's stack."""
     with pytest.raises(MessageError):
         decode(b'["Measured", {"values": ' + b"[" * 100_000)
 
 
 def test_what_is_no_json_cannot_be_sent() -> None:
-    """A measurement is JSON before it is reported."""
+    """A measurement must be JSON before it is reported."""
     with pytest.raises(TypeError):
         encode(Measured({"loss": object()}))

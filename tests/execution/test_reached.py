@@ -1,4 +1,4 @@
-"""Lines that count as reached: those of the project's modules, also in forks, and none of a library."""
+"""The reached lines are those of the project's modules, also in forks, and none of a library."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def work():
 
 
 def test_forks_count_and_libraries_do_not(tmp_path: Path) -> None:
-    """This includes a child that may write no file and is killed. A library on PYTHONPATH may lie in the project."""
+    """A forked child counts, even if it may write no file and is killed.
+
+    A library on PYTHONPATH does not, even in the project.
+    """
     (tmp_path / "wheels").mkdir()
     (tmp_path / "wheels" / "theirs.py").write_text("def work():\n    pass\n")
     (tmp_path / "ours.py").write_text(OURS)

@@ -59,7 +59,7 @@ def digests(root: Path, *names: str) -> dict[str, str]:
 
 
 def test_modules_are_told_of_once_and_libraries_never(root: Path) -> None:
-    """Each has the digest of its file. A built-in module, and one made at run time, has none."""
+    """Each module has the digest of its file. A built-in module, and one made at run time, has none."""
     found = told(
         root,
         "import toy, library, sys, types; sys.modules['made_up'] = types.ModuleType('made_up')",
@@ -71,14 +71,14 @@ def test_modules_are_told_of_once_and_libraries_never(root: Path) -> None:
 
 
 def test_the_harness_is_nobody_s_source(root: Path) -> None:
-    """This holds even if it lies in the project, as in this repository."""
+    """The harness's own modules are left out, even if they are in the project, as in this repository."""
     (found,) = told(PROJECT, "import tests.contracts")
     assert {"tests/contracts.py"} <= set(found)
     assert [name for name in found if name.startswith("harness/")] == []
 
 
 def test_what_is_read_near_a_module_is_told_of_once(root: Path) -> None:
-    """Files in its folder or below. Reading again, or after the module, makes no difference."""
+    """Files in the module's folder or below are reported once, also if they are read again or after the module."""
     reads = "[open(name).read() for name in ('toy/add.cu', 'toy/kernels/deep/mul.cu', 'data/corpus.txt')]"
     found = told(root, "import toy", reads, reads)
     assert found == [digests(root, "toy/__init__.py"), digests(root, "toy/add.cu", "toy/kernels/deep/mul.cu"), {}]
@@ -97,7 +97,7 @@ def test_what_was_read_before_its_module_was_imported(root: Path) -> None:
 
 
 def test_a_module_in_the_root_makes_no_source_of_the_whole_project(root: Path) -> None:
-    """Files beside it may be sources; a folder of data is none."""
+    """Files beside the module may be sources. A folder of data may not."""
     found = told(root, "import alone; [open(name).read() for name in ('beside.txt', 'data/corpus.txt')]")
     assert found == [digests(root, "alone.py", "beside.txt")]
 
@@ -136,13 +136,13 @@ def test_ways_to_read(root: Path, read: str) -> None:
     ],
 )
 def test_what_is_no_source(root: Path, opened: str) -> None:
-    """A written file, a folder, Python text that did not run, a removed file, and an unknown event."""
+    """A written file, a folder, Python text that did not run, a removed file, and an unknown event are no sources."""
     assert told(root, "import toy", opened)[1] == {}
 
 
 @pytest.mark.parametrize(("size", "expected"), [(LARGEST, 1), (LARGEST + 1, 0)])
 def test_what_is_too_large_for_a_source(root: Path, size: int, expected: int) -> None:
-    """A file of one mebibyte still may be a source."""
+    """A file of exactly one mebibyte may be a source."""
     (root / "toy" / "add.cu").write_bytes(bytes(size))
     assert LARGEST == 1024**2
     assert len(told(root, "import toy", "open('toy/add.cu').close()")[1]) == expected
@@ -150,6 +150,9 @@ def test_what_is_too_large_for_a_source(root: Path, size: int, expected: int) ->
 
 @pytest.mark.parametrize(("others", "expected"), [(9_999, 1), (10_000, 0)])
 def test_of_files_without_end_so_many_are_remembered(root: Path, others: int, expected: int) -> None:
-    """Read or written. A missing file counts too, because it is checked only later."""
+    """Only a limited number of files is remembered, read or written.
+
+    Missing files count, because they are checked later.
+    """
     opens = f"[sys.audit('open', str(root / 'x' / str(n)), None, n % 2) for n in range({others})]"
     assert len(told(root, "import toy", f"{opens}; open('toy/add.cu').close()")[1]) == expected

@@ -10,7 +10,7 @@ from harness.execution.steps import Steps, StepSeries
 
 @given(st.integers(min_value=0, max_value=3000), st.integers(min_value=2, max_value=64))
 def test_thinning(count: int, most: int) -> None:
-    """The first row, every stride-th after it, and the last; at most the limit, plus the last."""
+    """The rows are the first, every stride-th after it, and the last: at most the limit, plus the last."""
     series = StepSeries(most)
     for step in range(count):
         series.add({"step": step})

@@ -1,4 +1,4 @@
-"""Values arrive as they were sent, of exactly their Protocol's types; nothing else arrives."""
+"""Values arrive unchanged, with exactly the types of their Protocol. Anything else is refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Chain:
 
 
 def there_and_back(hint: Any, value: Any) -> Any:
-    """The value as it arrives."""
+    """The value after encoding and decoding."""
     codec, blobs = codec_of(hint), list[Any]()
     sent = json.loads(json.dumps(codec.pack(value, blobs)))
     return codec.unpack(sent, [bytearray(blob) for blob in blobs])
@@ -66,7 +66,7 @@ CARRIED = [
 
 @pytest.mark.parametrize(("hint", "value"), CARRIED, ids=[str(hint) for hint, _ in CARRIED])
 def test_a_value_arrives_as_it_was_sent(hint: Any, value: Any) -> None:
-    """With its type."""
+    """A value arrives with its type."""
     found = there_and_back(hint, value)
     assert (found, type(found)) == (value, type(value))
 
@@ -77,7 +77,7 @@ DTYPES = [torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool,
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 4), (2, 3, 4)])
 def test_tensors_arrive_bit_by_bit(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    """Without a graph, and with strides of their own."""
+    """A tensor arrives with its bits and strides, and without its graph."""
     tensor = (torch.randn(shape) * 3).to(dtype)
     for one in (tensor, tensor.mT.contiguous().mT if tensor.ndim > 1 else tensor):
         batch = there_and_back(Batch, Batch(one, {"a": tensor}))
@@ -91,7 +91,7 @@ def test_tensors_arrive_bit_by_bit(dtype: torch.dtype, shape: tuple[int, ...]) -
 
 
 def test_strides_arrive_unless_places_are_shared_or_far_apart() -> None:
-    """A part of a tensor, a number that is spread, and a few numbers of a long one."""
+    """A part of a tensor keeps its strides. A spread number, and a few numbers of a long tensor, arrive contiguous."""
     whole = torch.arange(640.0).reshape(10, 64)
     for one, strides in ((whole[:, 8:24], (64, 1)), (whole[:1].expand(10, 64), (64, 1)), (whole[:, ::32], (2, 1))):
         found = there_and_back(Batch, Batch(one, {})).values
@@ -101,7 +101,7 @@ def test_strides_arrive_unless_places_are_shared_or_far_apart() -> None:
 
 @pytest.mark.parametrize("strides", [[1, 1], [64], [-2, 1], [1000, 1]])
 def test_strides_that_no_tensor_has_are_refused(strides: list[int]) -> None:
-    """Of a subject, which can send anything."""
+    """A subject can send any strides. Impossible ones are refused."""
     codec = codec_of(Batch)
     blobs: list[bytes] = []
     sent = codec.pack(Batch(torch.zeros(2, 3), {}), blobs)
@@ -111,13 +111,13 @@ def test_strides_that_no_tensor_has_are_refused(strides: list[int]) -> None:
 
 
 def test_nan_arrives_as_it_is() -> None:
-    """Its bits in a tensor, too."""
+    """NaN arrives, with its bits in a tensor."""
     assert math.isnan(there_and_back(float, math.nan))
     assert there_and_back(Batch, Batch(torch.tensor([math.nan, -0.0]), {})).values.isnan().tolist() == [True, False]
 
 
 def test_numbers_of_numpy_become_pythons() -> None:
-    """As a Protocol's float and int say."""
+    """A number of numpy becomes the float or int of the Protocol."""
     for hint, value in ((float, np.float32(1.5)), (float, torch.tensor(1.5)), (int, np.int64(3)), (float, 3)):
         found = there_and_back(hint, value)
         assert (found, type(found)) == (value, hint)
@@ -130,7 +130,7 @@ def test_numbers_of_numpy_become_pythons() -> None:
     ids=str,
 )  # fmt: skip
 def test_what_is_no_value_has_no_codec(hint: Any) -> None:
-    """Objects with behaviour or memory of their own."""
+    """Objects with their own behaviour or memory have no codec."""
     with pytest.raises(NotCarried):
         codec_of(hint)
 
@@ -145,7 +145,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("hint", "value"), WRONG, ids=str)
 def test_what_is_not_of_the_type_is_not_sent(hint: Any, value: Any) -> None:
-    """The subject learns so as from a type checker."""
+    """The subject gets an error like that of a type checker."""
     with pytest.raises((TypeError, ValueError)):
         codec_of(hint).pack(value, [])
 
@@ -160,7 +160,7 @@ HINTS: list[Any] = [hint for hint, _ in CARRIED if hint is not Any] + [Batch]
 
 @given(st.sampled_from(HINTS), SENT, st.lists(st.binary(max_size=9).map(bytearray), max_size=2))
 def test_whatever_is_sent_gives_the_type_or_an_exception(hint: Any, sent: Any, blobs: list[bytearray]) -> None:
-    """What another process sends chooses no class: what arrives is packed and arrives again."""
+    """Another process cannot choose a class: a value that arrives can be packed, and arrives again."""
     codec = codec_of(hint)
     try:
         found = codec.unpack(sent, blobs)

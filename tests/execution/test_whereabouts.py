@@ -1,4 +1,4 @@
-"""What a trial does, by the functions on its stack."""
+"""What a trial does now, by the functions on its stack."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_outermost_and_the_innermost_function_below_the_falsifier() -> None:
 
 
 def test_what_a_trial_says_that_it_does_is_passed_on() -> None:
-    """Secrets are masked, because the code under test has chosen the names."""
+    """Secrets are masked, because the code under test chooses the names."""
     heard: list[str] = []
     watch = Watch(0.0, 1.0, Sampler(None), lambda *_: None, threading.Event(), str.upper, heard.append)
     watch._understand(Doing("train"), leash=-1)
@@ -55,7 +55,7 @@ def test_what_a_trial_says_that_it_does_is_passed_on() -> None:
 
 
 def test_a_module_that_is_imported() -> None:
-    """Its file is named."""
+    """The file of the module is named."""
     found: list[FrameType] = []
     exec(compile("take()", f"{ROOT}/slow.py", "exec"), {"take": lambda: found.append(sys._getframe())})
     assert doing(found[0], (f"{ROOT}/",)) == "importing slow"

@@ -56,7 +56,7 @@ def train(steps: int, fail: str) -> list[float]:
     rate = -0.05 if fail == "rises" else 0.1
     room = bytearray(96 << 20) if fail == "hungry" else b""
     if room:
-        time.sleep(0.5)  # as long as an engine would hold it at least, so that it can be seen
+        time.sleep(0.5)  # at least as long as an engine would hold it, so that a sample sees it
     made = steps - 1 if fail == "short" else steps
     for step in range(1, made + 1):
         losses.append(sum(weight * weight for weight in weights) + 0 * len(room))

@@ -51,7 +51,7 @@ def run(folder: Path, code: str) -> None:
 def test_a_failure_is_told_with_the_last_words(
     tmp_path: Path, code: str, named: list[str], snapshot: SnapshotAssertion
 ) -> None:
-    """The last line of stderr, else of stdout, without colours."""
+    """The message has the last line of stderr, else of stdout, without colours."""
     with pytest.raises(command.CommandFailed) as caught:
         run(tmp_path, code)
     text = str(caught.value)
@@ -63,7 +63,7 @@ def test_a_failure_is_told_with_the_last_words(
 def test_what_the_trainer_is_not_blamed_for_is_told_with_them_too(
     tmp_path: Path, status: int, snapshot: SnapshotAssertion
 ) -> None:
-    """For example an interpreter whose script is missing exits with the status of a wrong command line."""
+    """For example, an interpreter whose script is missing exits with the status of a wrong command line."""
     with pytest.raises(NotMeasured) as caught:
         run(tmp_path, f"print('no such file: x'); exit({status})")
     assert f"status {status}" in str(caught.value)
@@ -71,7 +71,7 @@ def test_what_the_trainer_is_not_blamed_for_is_told_with_them_too(
 
 
 def test_the_log_has_the_digest_of_the_script(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The digest of the interpreter would be the same for every trainer."""
+    """The log has the script's digest. The interpreter's would be the same for every trainer."""
     run(tmp_path, "print('step 1 loss=2')")
     digest = hashlib.sha256((tmp_path / "train.py").read_bytes()).hexdigest()
     told = capfd.readouterr().out

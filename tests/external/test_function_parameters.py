@@ -1,4 +1,4 @@
-"""`--subject hf:MODULE:FUNCTION` on the command line: what is read of the function, and what is refused."""
+"""`--subject hf:MODULE:FUNCTION` on the command line: its parameters, and its refusals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLANTED = "tests.falsifiers.distill.planted_trainers"
 
 
 def test_literal_defaults_are_parameters(tmp_path: Path) -> None:
-    """Others, and what the adapter gives, are not."""
+    """Arguments with literal defaults are parameters. Other arguments, and those that the adapter gives, are not."""
     path = tmp_path / "trainers.py"
     path.write_text(
         "import os\n"
@@ -30,12 +30,12 @@ def test_literal_defaults_are_parameters(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def project() -> Project:
-    """This repository's."""
+    """This repository's project."""
     return Project.find(ROOT)
 
 
 def test_the_parameters_of_a_function_are_set_like_those_of_a_claim(project: Project) -> None:
-    """The record has them, and the digest of the function's file."""
+    """The record has these parameters, and the digest of the function's file."""
     contract = project.load(ROOT / "contracts" / "distill" / "F-DISTILL-MAXSTEPS-001.json")
     chosen = choose(f"hf:{PLANTED}:of_gpt2", ["rows=4", "batch=2"], [contract], project)
     assert chosen.external is not None
@@ -56,7 +56,7 @@ def test_the_parameters_of_a_function_are_set_like_those_of_a_claim(project: Pro
     ],
 )
 def test_what_cannot_be_is_refused(claim: str, subject: str, setting: list[str], names: str, project: Project) -> None:
-    """Before anything runs, with the name that would do."""
+    """The refusal comes before anything runs, and has a name that would work."""
     contract = project.load(ROOT / "contracts" / f"{claim}.json")
     with pytest.raises(click.BadParameter) as refused:
         choose(subject, setting, [contract], project)

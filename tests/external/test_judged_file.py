@@ -23,7 +23,7 @@ JOB = "falsifiers/recsys/reference/train.sbatch"
 
 @pytest.fixture(scope="module")
 def project() -> Project:
-    """This repository's."""
+    """This repository's project."""
     return Project.find(ROOT)
 
 
@@ -33,7 +33,7 @@ def claim(project: Project, name: str) -> Contract:
 
 
 def test_a_file_is_named_with_its_digest(project: Project) -> None:
-    """By its path from the project's root; settings are those of the claim."""
+    """The file has its path from the project's root and its digest. The other settings are the claim's parameters."""
     contract = claim(project, "F-SLURM-GPU-TASK-001")
     chosen = choose(f"file:{ROOT / JOB}", ["gpus_of_a_node=4"], [contract], project)
     assert chosen.external is not None
@@ -44,7 +44,7 @@ def test_a_file_is_named_with_its_digest(project: Project) -> None:
 
 
 def test_a_folder_is_named_with_all_its_files(project: Project) -> None:
-    """But for hidden ones and caches."""
+    """All files are named, except hidden ones and caches."""
     folder = ROOT / "falsifiers" / "recsys" / "oracle"
     chosen = choose(f"file:{folder}", [], [claim(project, "F-COUNT-001")], project)
     assert chosen.external is not None
@@ -62,7 +62,7 @@ def test_a_folder_is_named_with_all_its_files(project: Project) -> None:
     ],
 )
 def test_what_cannot_be_is_refused(name: str, path: str, said: str, project: Project) -> None:
-    """Before anything runs."""
+    """The refusal comes before anything runs."""
     with pytest.raises(click.BadParameter) as refused:
         choose(f"file:{path}", [], [claim(project, name)], project)
     assert said in str(refused.value)
@@ -86,12 +86,12 @@ def refuted(project: Project, name: str, text: str, folder: Path) -> list[str]:
     ],
 )
 def test_a_users_batch_file(name: str, text: str, clause: str, project: Project, tmp_path: Path) -> None:
-    """It is refuted by what it says."""
+    """A batch file is refuted by its content."""
     assert clause in refuted(project, name, text, tmp_path)
 
 
 def test_a_step_may_ask_the_first_node(project: Project, tmp_path: Path) -> None:
-    """As many batch files do for MASTER_ADDR."""
+    """A step may run on the first node, as many batch files do for MASTER_ADDR."""
     text = FILE.read_text().replace("$(scontrol", "$(srun -N 1 -n1 -w node0 hostname --ip-address; false && scontrol")
     assert refuted(project, "F-SLURM-ENV-001", text.replace("| head -n 1", "|| true"), tmp_path) == []
 
@@ -109,6 +109,6 @@ def test_a_step_may_ask_the_first_node(project: Project, tmp_path: Path) -> None
     ],
 )
 def test_what_is_unknown_is_no_failure(name: str, text: str, project: Project, tmp_path: Path) -> None:
-    """Neither what is not simulated, nor what the file leaves open."""
+    """A part that is not simulated, and a number that the file does not state, are no failure."""
     with pytest.raises(NotMeasured):
         refuted(project, name, text, tmp_path)

@@ -15,7 +15,7 @@ from harness.external.trainer_file import load
 
 MIB = 2**20
 LAG = 7 / 8
-"""What of a process's memory the kernel's counters have at least: they are kept by processor."""
+"""The smallest amount that the kernel's counters show, because they are kept for each processor."""
 TRAINER = """
 name = "engine"
 [command]
@@ -49,7 +49,7 @@ def taken(folder: Path, code: str, held: int) -> int:
 
 
 def test_what_the_starter_holds_is_not_the_commands(tmp_path: Path) -> None:
-    """`ru_maxrss` of a child is at least what its parent held."""
+    """`ru_maxrss` of a child is at least the memory of its parent, so it is not used."""
     assert MIB < taken(tmp_path, "import time; time.sleep(0.3)", 300 * MIB) < 60 * MIB
 
 
@@ -70,6 +70,6 @@ def test_a_command_that_cannot_be_read_has_no_memory(tmp_path: Path, monkeypatch
     trainer = tmp_path / "true.toml"
     trainer.write_text(TRAINER.format(line='["true"]'))
     telling = Telling(lambda step, values: None)
-    before = bytearray(64 * MIB)  # so that what `wait` returns is ours
+    before = bytearray(64 * MIB)  # so that the memory that `wait` returns is ours
     assert command.run(load(trainer), {"output": str(tmp_path)}, telling) is None
     del before

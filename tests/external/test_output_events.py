@@ -1,4 +1,4 @@
-"""The output of trainers, in the forms of real ones and in any other."""
+"""The output of trainers, in the formats of real ones and in any other."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_every_state_of_a_progress_bar_is_a_line() -> None:
 
 
 def test_half_a_last_line_is_not_believed() -> None:
-    """final_loss = 7.2 may be half of 7.2036 until the output is complete."""
+    """Until the output is complete, final_loss = 7.2 may be half of 7.2036."""
     reader = LogReader(RULES)
     assert [event.values for event in reader.feed(b"initial_loss = 7.6746\nfinal_loss   = 7.2")] == [
         {"initial_loss": "7.6746"}
@@ -115,7 +115,7 @@ LINES = st.sampled_from(
 
 @given(st.lists(LINES | st.binary(max_size=20), max_size=30), st.lists(st.integers(0, 400), max_size=6))
 def test_where_chunks_of_logs_are_cut_does_not_matter(pieces: list[bytes], cuts: list[int]) -> None:
-    """The same for texts that look more like logs."""
+    """The same holds for texts that look more like logs."""
     test_where_chunks_are_cut_does_not_matter.hypothesis.inner_test(b"".join(pieces), cuts)  # type: ignore[attr-defined]
 
 
@@ -142,7 +142,7 @@ def test_json_lines() -> None:
 
 
 def test_a_loss_of_null_is_told() -> None:
-    """Some writers write NaN as null. A step of null is no step."""
+    """Some writers write NaN as null, so a loss of null is NaN. A step of null is no step."""
     keys = {"step": "step", "loss": "loss"}
     rules = [LineRule(EventKind.STEP, keys=keys), LineRule(EventKind.SUMMARY, keys={"final_loss": "end"})]
     for line in (b'{"step": 2, "loss": null}', b'{"step": 2, "loss": 8, "end": null}'):
@@ -156,7 +156,7 @@ def test_a_loss_of_null_is_told() -> None:
 
 @pytest.mark.parametrize("expression", [r"(a)\1", r"(?=a)b", r"(?<!a)b", "(", "(((a{1000}){1000}){1000})"])
 def test_expressions_that_could_run_away_are_refused(expression: str) -> None:
-    """Backreferences, look-around, and expressions that are too large."""
+    """Backreferences, look-around, and expressions that are too large are refused."""
     with pytest.raises(PatternRefused):
         compiled(expression)
 
@@ -173,7 +173,7 @@ def test_an_expression_that_runs_away_elsewhere_does_not() -> None:
     + [(text, None) for text in ("", "7.2.3", "1,00", "0x10", "1e", "--1", "9" * 1000)],
 )
 def test_numbers(text: str, value: float | None) -> None:
-    """The printed numbers. Other texts are no numbers."""
+    """The printed numbers are read. Other texts are no numbers."""
     assert number(text) == value
 
 
@@ -184,7 +184,7 @@ def test_a_printed_number_is_read_back(value: float) -> None:
 
 
 def told(*lines: bytes, first: int = 1) -> tuple[Telling, list[tuple[int, dict[str, float]]]]:
-    """The summary of an output, and the steps that were passed on."""
+    """The summary of an output, and the reported steps."""
     steps: list[tuple[int, dict[str, float]]] = []
     telling = Telling(lambda step, numbers: steps.append((step, dict(numbers))), first=first)
     for event in events(b"".join(line + b"\n" for line in lines)):
@@ -219,7 +219,7 @@ def test_steps_that_begin_at_zero() -> None:
 def test_steps_that_were_not_all_told(
     lines: list[bytes], made: int | None, named: list[str], snapshot: SnapshotAssertion
 ) -> None:
-    """The number is the run's own, and the summary says why the steps could not be counted."""
+    """The number of steps is the run's own, and the summary says why the steps could not be counted."""
     telling, _ = told(*lines)
     assert telling.made == made
     assert re.findall(r"\d+", telling.unseen) == named
@@ -235,7 +235,7 @@ def test_steps_that_were_not_all_told(
     ],
 )
 def test_a_loss_that_only_the_summary_calls_not_finite(line: bytes, losses: list[float]) -> None:
-    """The summary's NaN counts, wherever it is. The lines of steps do not hide it."""
+    """The summary's NaN counts, wherever it is, although the lines of the steps are finite."""
     steps = [b"step 1 loss 9", b"step 2 loss 8"]
     for lines in ([line, *steps], [*steps, line]):
         telling, _ = told(*lines)
@@ -256,7 +256,7 @@ def test_a_loss_that_only_the_summary_calls_not_finite(line: bytes, losses: list
     ],
 )
 def test_a_value_that_is_no_number_is_told(rule: LineRule, line: bytes, why: str) -> None:
-    """A loss that the trainer's pattern cuts off must not disappear silently."""
+    """A loss that the trainer's pattern cuts must not disappear silently."""
     telling = Telling(lambda step, numbers: None)
     for event in events(b"step 1 loss 9\n" + line, rules=[*RULES, rule]):
         telling.hear(event)
@@ -281,7 +281,7 @@ def apr(*lines: bytes) -> KernelTelling:
 
 
 def test_kernels_that_are_compiled_before_and_after_the_last_part_of_a_warm_up() -> None:
-    """Forward and backward kernels are warmed up one after the other. Later ones are compiled in a step."""
+    """Forward and backward kernels are warmed up one after the other. Kernels after that are compiled in a step."""
     kernels = apr(
         b"[FWD-CACHE] Compiling 'silu_forward' (ptx_len=2311)", b"[FWD-CACHE] OK 'silu_forward'",
         b"[CUDA] Pre-warmed 27 forward kernels (JIT compiled before block upload)",

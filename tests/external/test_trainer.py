@@ -15,7 +15,7 @@ CLAIM = {"steps": 50, "batch": 8, "learning_rate": 0.01, "temperature": 4.0, "al
 
 
 def test_a_command_line() -> None:
-    """Null and missing parameters remove their words."""
+    """A parameter that is null or missing removes its words."""
     values = {**GIVEN, **CLAIM, "teacher": "t.pt", "student": "s.pt", "checkpoint_every": None}
     words = BIGRAMS.words(values)
     assert words[:4] == ["python3", "/here/train_bigrams.py", "distill", "--teacher"]
@@ -25,7 +25,7 @@ def test_a_command_line() -> None:
 
 
 def test_a_placeholder_that_nobody_fills() -> None:
-    """It is refused with the remedy; a typing error with a suggestion."""
+    """A placeholder without a value is refused with the remedy. A misspelt one is refused with a suggestion."""
     said = unknown(BIGRAMS, {"steps", "batch", "learning_rate"})
     assert (
         "the claim has no parameter 'checkpoint_every'; give it a default under [parameters] (checkpoint_every = "
@@ -36,7 +36,7 @@ def test_a_placeholder_that_nobody_fills() -> None:
 
 
 def test_apr_distill() -> None:
-    """The flags and variables of SPEC-DISTILL-001's dispatch."""
+    """The command has the flags and variables of SPEC-DISTILL-001's dispatch."""
     values = {**GIVEN, **CLAIM, "device": "cuda", "teacher": "t.apr", "student": "s.apr", "checkpoint_every": 5000}
     assert APR.words(values) == [
         *["apr", "distill", "t.apr", "--student", "s.apr", "--epochs", "2"],
@@ -81,7 +81,7 @@ REFUSED: list[tuple[str, str, str]] = [
 def test_a_file_that_describes_no_trainer_is_refused(
     tmp_path: Path, there: str, here: str, place: str, snapshot: Any
 ) -> None:
-    """The refusal has the place; a snapshot holds the message."""
+    """The refusal has the place. A snapshot has the message."""
     text = BIGRAMS_FILE.read_text()
     assert there in text
     path = tmp_path / "x.toml"
@@ -102,7 +102,7 @@ def test_a_file_that_describes_no_trainer_is_refused(
     ],
 )
 def test_what_is_no_file_is_refused(tmp_path: Path, make: Any) -> None:
-    """A missing file, a folder, a file that is not text, and one that is not TOML."""
+    """A missing file, a folder, a file that is not text, and one that is not TOML are refused."""
     make(tmp_path / "x.toml")
     with pytest.raises(TrainerError):
         load(tmp_path / "x.toml")

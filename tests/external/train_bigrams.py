@@ -1,9 +1,9 @@
-"""A small trainer that knows nothing of us: a table of bigrams, distilled from another table.
+"""A small trainer that knows nothing of the harness: a table of bigrams, distilled from another table.
 
     python train_bigrams.py make teacher.pt --seed 1
     python train_bigrams.py distill --teacher teacher.pt --student student.pt --out runs/1 --iters 50
 
-Its model, its log and the names of its files are its own. `--fail` makes it go wrong in a way that trainers do. It
+It has its own model, its own log and its own names of files. `--fail` gives it a defect that trainers have. It
 computes in numpy, because each import of torch takes seconds; its checkpoints are files of torch.save.
 """
 

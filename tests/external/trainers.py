@@ -1,4 +1,4 @@
-"""The trainers' files that tests use, and the models that the small trainer needs."""
+"""The trainers' files that tests use, and the models for the small trainer."""
 
 from __future__ import annotations
 
