@@ -1,4 +1,4 @@
-"""Where commands find bundles: the folder of `--evidence`, or any number of PATH arguments."""
+"""The bundles at or below the PATH arguments of a command."""
 
 from __future__ import annotations
 
@@ -6,22 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from harness.base.vocabulary import ExitStatus
 from harness.evidence.findings import Verification
 from harness.evidence.verification import Against, find_bundles, no_folder, verify_all
 from harness.report.columns import tell
 from harness.report.progress_line import progress_line
 
-__all__ = ["BundlePaths", "evidence_option"]
-
-evidence_option = click.option(
-    "--evidence",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The folder of bundles, instead of the project's evidence/.",
-)
-"""Of commands that read one folder of bundles."""
+__all__ = ["BundlePaths"]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
-from harness.cli.parameter_options import device_option, overrides
+from harness.cli.options import device_option, profile_option
+from harness.cli.parameter_options import overrides
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.evidence.seal import ClaimResult
@@ -29,14 +30,7 @@ __all__ = ["command"]
 @click.command("calibrate")
 @click.argument("ids", nargs=-1, required=True, metavar="ID…")
 @click.option("--runs", type=click.IntRange(min=1), default=30, show_default=True, help="Seeds per claim.")
-@click.option("--first-seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first of the seeds.")
-@click.option(
-    "--profile",
-    type=click.Choice(["auto", "full", "reduced"]),
-    default="auto",
-    show_default=True,
-    help="auto takes full if this machine meets its requirements, else reduced.",
-)
+@profile_option
 @device_option
 @click.option("-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter in every run.")
 @click.option("--no-mutants", is_flag=True, help="Run only the subject, which takes less time.")
@@ -49,7 +43,6 @@ __all__ = ["command"]
 def command(
     ids: tuple[str, ...],
     runs: int,
-    first_seed: int,
     profile: str,
     device: str,
     parameters: tuple[str, ...],
@@ -84,7 +77,7 @@ def command(
     for contract in contracts:
         results: list[ClaimResult] = []
         try:
-            for result in _runs(project, replace(request, contracts=[contract]), range(first_seed, first_seed + runs)):
+            for result in _runs(project, replace(request, contracts=[contract]), range(runs)):
                 results.append(result)
                 verdicts.append(result.record.verdict)
                 _tell(result)

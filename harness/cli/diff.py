@@ -12,7 +12,7 @@ import click
 
 from harness.base.shortening import cut, first
 from harness.base.vocabulary import ExitStatus
-from harness.cli.bundle_paths import evidence_option
+from harness.cli.options import evidence_option
 from harness.cli.history import need_pandas
 from harness.contract.project import Project
 from harness.evidence import index, measurement_history

@@ -20,7 +20,7 @@ from harness.authoring.setting import Setting
 from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus, Verdict
 from harness.cli import run
-from harness.cli.duration import duration
+from harness.cli.options import duration
 from harness.cli.run_options import RunOptions
 from harness.contract import Contract
 from harness.contract.layout import laid_out
@@ -108,8 +108,7 @@ def command(
     if not paths and contract_file is None and against is None:
         raise click.UsageError("say which tests: harness falsify-tests tests/")
     project = Project.around() or _here()
-    usual = RunOptions(**run.command.make_context("run", []).params)
-    given = replace(usual, evidence=evidence, json_file=json_file, verbose=verbose)
+    given = RunOptions(evidence=evidence, json_file=json_file, verbose=verbose)
     options = ["-k", expression] if expression else []
     said = shlex.join(["harness", *sys.argv[1:]])
     request = RunRequest(evidence=evidence, seed=seed, jobs=jobs or 1, mutants=not no_mutants, command=said)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.cli.bundle_paths import evidence_option
+from harness.cli.options import evidence_option
 from harness.contract.project import Project
 from harness.evidence import index, measurement_history
 from harness.evidence.measurement_history import Shift, newest_of_series

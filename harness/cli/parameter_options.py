@@ -1,4 +1,4 @@
-"""The options `-P KEY=VALUE` and `--device`. Values that a contract does not allow are refused before anything runs."""
+"""The option `-P KEY=VALUE`. A value that a contract does not allow is refused before anything runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from harness.base import strictjson
 from harness.base.redaction import Redactor
 from harness.contract import Contract
 from harness.report import bound_text
-from harness.running.request import DEVICES
 
-__all__ = ["allowed", "device_option", "overrides"]
+__all__ = ["allowed", "overrides"]
 
 
 def overrides(texts: Iterable[str], contracts: Iterable[Contract]) -> dict[str, Any]:
@@ -38,26 +37,6 @@ def overrides(texts: Iterable[str], contracts: Iterable[Contract]) -> dict[str, 
         for contract in contracts:
             _check(contract, name, found[name])
     return found
-
-
-def _device(context: click.Context, option: click.Parameter, text: str) -> str:
-    if DEVICES.fullmatch(text):
-        return text
-    wanted = text.lower()
-    near = "cuda" if wanted == "gpu" else wanted if wanted != text else ""
-    hint = f"; did you mean {near}?" if near in ("auto", "cpu") or near.startswith("cuda") else ""
-    raise click.BadParameter(f"{text!r} is not auto, cpu, cuda or cuda:N{hint}", param_hint="--device")
-
-
-device_option = click.option(
-    "--device",
-    default="auto",
-    show_default=True,
-    metavar="auto|cpu|cuda[:N]",
-    callback=_device,
-    help="What to run on.",
-)
-"""Of commands that run trials."""
 
 
 def allowed(contract: Contract, name: str) -> str:

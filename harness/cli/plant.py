@@ -11,8 +11,8 @@ import click
 
 from harness.base import regular_file, strictjson
 from harness.base.vocabulary import ExitStatus
-from harness.cli.duration import duration
-from harness.cli.parameter_options import device_option, overrides
+from harness.cli.options import device_option, duration
+from harness.cli.parameter_options import overrides
 from harness.contract.project import Project
 from harness.machine.host import probe
 from harness.machine.paths import made_cache_folder

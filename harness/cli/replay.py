@@ -9,7 +9,7 @@ import click
 
 from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus, Outcome
-from harness.cli.parameter_options import device_option
+from harness.cli.options import device_option
 from harness.cli.subject import checked_subject
 from harness.contract.clauses import ClauseResult
 from harness.contract.project import Project

@@ -5,160 +5,139 @@ from __future__ import annotations
 import shlex
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.base.vocabulary import Verdict
-from harness.cli.parameter_options import device_option
+from harness.cli.options import device_option, profile_option
 from harness.cli.subject import choose
 from harness.contract import Contract
 from harness.contract.project import Project, ProjectError
 from harness.external.choice import Kind
 from harness.report.columns import tell
-from harness.running.request import PROFILES, RunRequest
+from harness.running.request import RunRequest
 
 if TYPE_CHECKING:
     from harness.machine.host import Host
 
 __all__ = ["RunOptions", "on_gpus", "refuse_without_gpu", "request_of", "run_options"]
 
-OPTIONS = (
-    click.argument("ids", nargs=-1, metavar="[ID]…"),
-    click.option("--all", "everything", is_flag=True, help="Run every claim of the project."),
-    click.option("--stale", is_flag=True, help="Run only claims whose evidence no longer covers the code."),
-    click.option("--issue", metavar="ISSUE", help="Run the claims of an issue, such as PMAT-697."),
-    click.option("--spec", metavar="SPEC", help="Run the claims of a spec, such as SPEC-DISTILL-001."),
-    click.option(
-        "--profile",
-        type=click.Choice(PROFILES),
-        default="auto",
-        show_default=True,
-        help="auto takes full if this machine meets its requirements, else reduced.",
-    ),
-    click.option(
-        "--require-gpu", is_flag=True, help="Refuse the run if no GPU works on this machine, with the driver's reason."
-    ),
-    device_option,
-    click.option("--gpus", metavar="N[,N]…", help="Use these GPUs of the machine, by NVML's indices; by default, all."),
-    click.option(
+_PATH = click.Path(path_type=Path)
+
+
+def _declared(declaration: Callable[[Any], Any], default: Any) -> Any:
+    """Return a field of RunOptions with the declaration of its option."""
+    return field(default=default, metadata={"declaration": declaration})
+
+
+def _option(*names: str, default: Any = None, **settings: Any) -> Any:
+    return _declared(click.option(*names, default=default, **settings), default)
+
+
+def _flag(*names: str, **settings: Any) -> Any:
+    return _option(*names, is_flag=True, default=False, **settings)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of `harness run`: each with its declaration, and with its value once they are parsed."""
+
+    ids: tuple[str, ...] = _declared(click.argument("ids", nargs=-1, metavar="[ID]…"), ())
+    everything: bool = _flag("--all", "everything", help="Run every claim of the project.")
+    stale: bool = _flag("--stale", help="Run only claims whose evidence no longer covers the code.")
+    issue: str | None = _option("--issue", metavar="ISSUE", help="Run the claims of an issue, such as PMAT-697.")
+    spec: str | None = _option("--spec", metavar="SPEC", help="Run the claims of a spec, such as SPEC-DISTILL-001.")
+    profile: str = _declared(profile_option, "auto")
+    require_gpu: bool = _flag(
+        "--require-gpu", help="Refuse the run if no GPU works on this machine, with the driver's reason."
+    )
+    device: str = _declared(device_option, "auto")
+    gpus: str | None = _option(
+        "--gpus", metavar="N[,N]…", help="Use these GPUs of the machine, by NVML's indices; by default, all."
+    )
+    subject: str | None = _option(
         "--subject",
         metavar="SUBJECT",
         help="Another subject than the contract's: MODULE:NAME of this project, hf:MODULE:FUNCTION for the "
         "transformers.Trainer that a function returns, an external trainer that a TOML file describes: command:FILE "
         "runs it, recorded:FILE judges the directory of a finished run (-P dir=RUN), or file:PATH for a file that is "
         "judged itself.",
-    ),
-    click.option(
-        "-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter; recorded as an override."
-    ),
-    click.option("--no-mutants", is_flag=True, help="Skip the mutants; a PASS is then shown as unproven everywhere."),
-    click.option("--all-mutants", is_flag=True, help="Run the mutants also if the subject does not pass."),
-    click.option("--isolate", is_flag=True, help="Run each subject in a process of its own, apart from the falsifier."),
-    click.option("-x", "--fail-fast", is_flag=True, help="End the run after the first claim that is FAIL or VOID."),
-    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The seed of every trial."),
-    click.option(
+    )
+    parameters: tuple[str, ...] = _option(
+        "-P",
+        "parameters",
+        multiple=True,
+        default=(),
+        metavar="KEY=VALUE",
+        help="Change a parameter; recorded as an override.",
+    )
+    no_mutants: bool = _flag("--no-mutants", help="Skip the mutants; a PASS is then shown as unproven everywhere.")
+    all_mutants: bool = _flag("--all-mutants", help="Run the mutants also if the subject does not pass.")
+    isolate: bool = _flag("--isolate", help="Run each subject in a process of its own, apart from the falsifier.")
+    fail_fast: bool = _flag("-x", "--fail-fast", help="End the run after the first claim that is FAIL or VOID.")
+    seed: int = _option(
+        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The seed of every trial."
+    )
+    jobs: int | None = _option(
         "-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side (claims that measure time: always 1)."
-    ),
-    click.option(
-        "--evidence", type=click.Path(path_type=Path), help="Where bundles go, instead of the project's evidence/."
-    ),
-    click.option("--scratch", is_flag=True, help="Seal into a new temporary folder, not into the project's evidence/."),
-    click.option(
+    )
+    evidence: Path | None = _option("--evidence", type=_PATH, help="Where bundles go, instead of the project's evidence/.")
+    scratch: bool = _flag("--scratch", help="Seal into a new temporary folder, not into the project's evidence/.")
+    executor: str = _option(
         "--executor",
         type=click.Choice(["local", "slurm"]),
         default="local",
         show_default=True,
         help="slurm runs every claim as a job on a node of the cluster.",
-    ),
-    click.option("--partition", metavar="NAME", help="With --executor slurm: the partition."),
-    click.option(
+    )
+    partition: str | None = _option("--partition", metavar="NAME", help="With --executor slurm: the partition.")
+    slurm_args: str = _option(
         "--slurm-args", metavar="TEXT", default="", help="With --executor slurm: further options of srun, as one text."
-    ),
-    click.option(
-        "--detach",
-        is_flag=True,
-        help="With --executor slurm: submit arrays of jobs and return; see harness runs and attach.",
-    ),
-    click.option(
+    )
+    detach: bool = _flag(
+        "--detach", help="With --executor slurm: submit arrays of jobs and return; see harness runs and attach."
+    )
+    shards: int | None = _option(
         "--shards",
         type=click.IntRange(min=1),
         metavar="N",
         help="With --detach: at most N jobs of a kind, of several claims each; by default, a job for each claim.",
-    ),
-    click.option(
-        "--unless", type=click.Path(path_type=Path), hidden=True, help="Leave out what these events finished."
-    ),
-    click.option(
-        "--event-lines", is_flag=True, hidden=True, help="Print every event as a line of JSON; no other reports."
-    ),
-    click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write a JUnit report."),
-    click.option("--json", "json_file", metavar="FILE|-", help="Also write the records as JSON; - is standard output."),
-    click.option(
+    )
+    unless: Path | None = _option("--unless", type=_PATH, hidden=True, help="Leave out what these events finished.")
+    event_lines: bool = _flag(
+        "--event-lines", hidden=True, help="Print every event as a line of JSON; no other reports."
+    )
+    junit: Path | None = _option("--junit", type=_PATH, metavar="FILE", help="Also write a JUnit report.")
+    json_file: str | None = _option(
+        "--json", "json_file", metavar="FILE|-", help="Also write the records as JSON; - is standard output."
+    )
+    key: Path | None = _option(
         "--key",
-        type=click.Path(path_type=Path),
+        type=_PATH,
         envvar="HARNESS_SIGNING_KEY",
         metavar="FILE",
         help="Sign every bundle with this private key (harness keygen). HARNESS_SIGNING_KEY also names it.",
-    ),
-    click.option("-v", "--verbose", is_flag=True, help="Show every step, every clause, and tracebacks."),
-    click.option("-q", "--quiet", is_flag=True, help="Show only claims that did not PASS, and the summary."),
-    click.option(
+    )
+    verbose: bool = _flag("-v", "--verbose", help="Show every step, every clause, and tracebacks.")
+    quiet: bool = _flag("-q", "--quiet", help="Show only claims that did not PASS, and the summary.")
+    durations: int = _option(
         "--durations",
         type=click.IntRange(min=0),
         default=5,
         show_default=True,
         metavar="N",
         help="List the N slowest claims of a run of several; 0 lists all.",
-    ),
-)
+    )
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add these options to a command."""
-    for option in reversed(OPTIONS):
-        command = option(command)
+    """Add the options of RunOptions to a command."""
+    for option in reversed(fields(RunOptions)):
+        command = option.metadata["declaration"](command)
     return command
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """The values of the options, by name."""
-
-    ids: tuple[str, ...]
-    everything: bool
-    stale: bool
-    issue: str | None
-    spec: str | None
-    profile: str
-    require_gpu: bool
-    device: str
-    gpus: str | None
-    subject: str | None
-    parameters: tuple[str, ...]
-    no_mutants: bool
-    all_mutants: bool
-    isolate: bool
-    fail_fast: bool
-    seed: int
-    jobs: int | None
-    evidence: Path | None
-    scratch: bool
-    executor: str
-    partition: str | None
-    slurm_args: str
-    detach: bool
-    shards: int | None
-    unless: Path | None
-    event_lines: bool
-    junit: Path | None
-    json_file: str | None
-    key: Path | None
-    verbose: bool
-    quiet: bool
-    durations: int
 
 
 def request_of(given: RunOptions, project: Project) -> RunRequest:

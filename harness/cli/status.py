@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.cli.bundle_paths import evidence_option
+from harness.cli.options import evidence_option
 from harness.contract.mentions import mentions
 from harness.contract.project import Project
 from harness.evidence.claim_status import ClaimStatus

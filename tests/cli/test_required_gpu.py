@@ -19,12 +19,7 @@ from tests.cli.harness_command import harness
 from tests.contracts import document, write_project
 from tests.machine.invented_hosts import a_gpu, a_host
 
-GIVEN = replace(
-    RunOptions(**dict.fromkeys((field.name for field in fields(RunOptions)), None)),  # type: ignore[arg-type]
-    profile="auto",
-    device="auto",
-    executor="local",
-)
+GIVEN = RunOptions()
 NO_GPU = a_host(gpu_reason="the driver answers: NVML_ERROR_DRIVER_NOT_LOADED")
 
 
