@@ -17,7 +17,8 @@ from harness.contract.project import Project
 from harness.evidence.seal import ClaimResult
 from harness.machine.host import probe
 from harness.report import reason_text
-from harness.report.columns import aligned, tell, terminal_width
+from harness.report.columns import Block, Table, tell, tell_all
+from harness.report.number_text import counted
 from harness.report.run_text import waiting_text
 from harness.running import calibration_results
 from harness.running.compose import compose
@@ -83,9 +84,9 @@ def command(
                 _tell(result)
         except KeyboardInterrupt:
             if results:
-                _print(contract, results)
+                tell_all(_tables(contract, results))
             return ExitStatus.INTERRUPTED
-        _print(contract, results)
+        tell_all(_tables(contract, results))
         if is_written:
             _write(contract, results)
     return exit_status(verdicts)
@@ -120,17 +121,16 @@ def _tell(result: ClaimResult) -> None:
     tell(told.rstrip(), err=True)
 
 
-def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
-    """Print tables of rates, ratios and ranges."""
-    width = terminal_width()
+def _tables(contract: Contract, results: Sequence[ClaimResult]) -> Iterator[Block]:
+    """Yield tables of rates, ratios and ranges."""
     profile = results[0].record.profile
-    times = "1 run" if len(results) == 1 else f"{len(results)} runs"
-    tell(f"{contract.id}: {times} of the {profile} profile on {results[0].record.device.name}")
+    device = results[0].record.device.name
+    yield f"{contract.id}: {counted(len(results), 'run')} of the {profile} profile on {device}"
     rates = [
         (one.trial, _share(one.as_declared, one.runs), "; ".join(one.violates) or "every clause")
         for one in calibration_results.rates(contract, results)
     ]
-    _echo(aligned([("trial", "as declared", "passes, or must fail on"), *rates], width))
+    yield from (Table([("trial", "as declared", "passes, or must fail on"), *rates]), "")
     margins = calibration_results.margins(contract, results)
     if margins:
         rows = [
@@ -141,11 +141,11 @@ def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
             )
             for one in margins
         ]
-        _echo(aligned([("trial", "clause", "smallest ratio", "largest", "recorded"), *rows], width))
+        yield from (Table([("trial", "clause", "smallest ratio", "largest", "recorded"), *rows]), "")
     spreads = calibration_results.spreads(results)
     if spreads:
         numbers = [(one.measurement, *(f"{it:.6g}" for it in (one.least, one.mean, one.most))) for one in spreads]
-        _echo(aligned([("the subject measured", "least", "mean", "most"), *numbers], width))
+        yield from (Table([("the subject measured", "least", "mean", "most"), *numbers]), "")
 
 
 def _write(contract: Contract, results: Sequence[ClaimResult]) -> None:
@@ -157,12 +157,6 @@ def _write(contract: Contract, results: Sequence[ClaimResult]) -> None:
     except (calibration_results.CalibrationError, OSError) as error:
         raise click.ClickException(str(error)) from error
     tell(f"wrote {path}, and its digest into {contract.path}")
-
-
-def _echo(lines: Iterable[str]) -> None:
-    for line in lines:
-        tell(line)
-    tell("")
 
 
 def _share(part: int, runs: int) -> str:

@@ -12,8 +12,8 @@ import click
 
 from harness.base.shortening import cut, first
 from harness.base.vocabulary import ExitStatus
-from harness.cli.options import evidence_option
 from harness.cli.history import need_pandas
+from harness.cli.options import evidence_option
 from harness.contract.project import Project
 from harness.evidence import index, measurement_history
 from harness.evidence.difference import Change, Difference, DifferenceError, Moved, SeriesChange, compare
@@ -21,7 +21,7 @@ from harness.evidence.index import Entry, read
 from harness.evidence.measurement_history import Noise, Shift, ran, series
 from harness.machine.paths import cache_folder
 from harness.report import noise_text, number_text
-from harness.report.columns import aligned, filled, tell, tell_json, terminal_width
+from harness.report.columns import Block, Table, filled, tell, tell_all, tell_json
 from harness.report.progress_line import progress_line
 
 __all__ = ["command"]
@@ -58,8 +58,7 @@ def command(runs: tuple[str, ...], evidence: Path | None, as_json: bool) -> Exit
     if as_json:
         tell_json({"format": 1, **difference.to_json()})
     else:
-        for line in _lines(difference):
-            tell(line)
+        tell_all(_lines(difference))
     return ExitStatus.PASS
 
 
@@ -112,7 +111,7 @@ def _noise(after: Path, place: Path | None) -> dict[str, Noise]:
     return measurement_history.earlier_noise(this, entries, index.measurements(where, this.id, cache))
 
 
-def _lines(difference: Difference) -> Iterator[str]:
+def _lines(difference: Difference) -> Iterator[Block]:
     yield f"{difference.claim}"
     yield f"  A {os.path.relpath(difference.before)}"
     yield f"  B {os.path.relpath(difference.after)}"
@@ -134,14 +133,12 @@ def _lines(difference: Difference) -> Iterator[str]:
     yield from _part("step series", [_series(one) for one in difference.series])
 
 
-def _part(name: str, rows: Sequence[Sequence[str]], head: Sequence[str] = ("", "A", "B")) -> Iterator[str]:
+def _part(name: str, rows: Sequence[Sequence[str]], head: Sequence[str] = ("", "A", "B")) -> Iterator[Block]:
     if not rows:
         yield f"{name}: the same"
         return
     yield f"{name}:"
-    head = head if len(head) == len(rows[0]) else ()
-    table = filled([head, *rows]) if head else [list(row) for row in rows]
-    yield from aligned(table, terminal_width())
+    yield Table(filled([head, *rows]) if len(head) == len(rows[0]) else rows)
 
 
 def _text(value: Any) -> str:

@@ -27,7 +27,7 @@ from harness.contract.layout import laid_out
 from harness.contract.project import Project
 from harness.evidence.bundle import Bundle
 from harness.evidence.verified import verify
-from harness.report.columns import tell
+from harness.report.columns import tell, tell_all
 from harness.running.events import ClaimFinished, Event
 from harness.running.request import RunRequest
 from harness.suite.contract import LISTS, Asked, contract_of, faults_of
@@ -151,8 +151,8 @@ def _performed(given: RunOptions, project: Project, request: RunRequest) -> Exit
             bundles.append(event.bundle)
 
     status = run.perform(given, project, request, watch=keep)
-    for line in (line for bundle in bundles for line in (*_entries(bundle), *_survivors(bundle))):
-        tell(line, err=given.json_file == "-")
+    for bundle in bundles:
+        tell_all([*_entries(bundle), *_survivors(bundle)], err=given.json_file == "-")
     return status
 
 

@@ -17,7 +17,7 @@ from harness.evidence.measurement_history import Shift, newest_of_series
 from harness.evidence.repeats import Repeats, repeats
 from harness.machine.paths import cache_folder
 from harness.report import noise_text, number_text
-from harness.report.columns import aligned, filled, tell, terminal_width
+from harness.report.columns import Block, Table, filled, tell, tell_all
 from harness.report.progress_line import progress_line
 from harness.report.status_table import unreadable_line
 
@@ -77,8 +77,7 @@ def command(
     elif as_json:
         click.echo(table.assign(format=1).to_json(orient="records", lines=True, date_format="iso"), nl=False)
     else:
-        for line in _runs(table) if names else _newest(table, repeats(entries)):
-            tell(line)
+        tell_all(_runs(table) if names else _newest(table, repeats(entries)))
         idle = sum(not measurement_history.ran(entry) for entry in entries)
         told = f"; {idle} measured nothing" if idle else ""
         tell(f"{number_text.counted(len(entries), 'run')} of {identifier}{told}")
@@ -91,7 +90,7 @@ def need_pandas(what: str) -> None:
         raise click.UsageError(f"{what} needs pandas: pip install 'falsifier-harness[analysis]'")
 
 
-def _newest(table: pd.DataFrame, known: Sequence[Repeats]) -> Iterator[str]:
+def _newest(table: pd.DataFrame, known: Sequence[Repeats]) -> Iterator[Block]:
     """Yield how often the same code failed, and the newest value of each measurement, by series."""
     for series, rows in newest_of_series(table).groupby("series", sort=False):
         of_series = table[table["series"] == series]
@@ -105,7 +104,7 @@ def _newest(table: pd.DataFrame, known: Sequence[Repeats]) -> Iterator[str]:
             (row["measurement"], number_text.value(row["value"], row["unit"]), _noise(row), _shift(row))
             for row in rows.sort_values("measurement").to_dict("records")
         ]
-        yield from aligned(filled([("measurement", "newest", "earlier runs", "newest is"), *cells]), terminal_width())
+        yield Table(filled([("measurement", "newest", "earlier runs", "newest is"), *cells]))
         yield ""
 
 
@@ -120,7 +119,7 @@ def _repeated(one: Repeats) -> str:
     )
 
 
-def _runs(table: pd.DataFrame) -> Iterator[str]:
+def _runs(table: pd.DataFrame) -> Iterator[Block]:
     """Yield every run of the chosen measurements, the oldest first."""
     for (series, name), rows in table.groupby(["series", "measurement"], sort=False):
         yield f"{name} on {series}"
@@ -135,7 +134,7 @@ def _runs(table: pd.DataFrame) -> Iterator[str]:
             for row in rows.to_dict("records")
         ]
         head = ("started (UTC)", "verdict", "commit", "value", "against those before")
-        yield from aligned(filled([head, *cells]), terminal_width())
+        yield Table(filled([head, *cells]))
         yield ""
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.report.columns import tell, tell_json
+from harness.report.columns import tell, tell_all, tell_json, terminal_width
 from harness.report.escaping import printable
 from harness.report.inspection_text import KINDS, checkpoint_page, device_code_page
 
@@ -82,9 +80,7 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
         compared = {"comparison": comparison.to_json()} if comparison else {}
         tell_json({"version": 1, **inspection.to_json(), **compared})
     else:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        for line in checkpoint_page(inspection, comparison, width):
-            tell(line)
+        tell_all(checkpoint_page(inspection, comparison, terminal_width()))
     return _status(inspection, comparison, fail_on)
 
 
@@ -115,8 +111,7 @@ def _told_device_code(file: Path, as_json: bool) -> ExitStatus | None:
     if as_json:
         tell_json({"version": 1, **inspection.to_json()})
     else:
-        for line in device_code_page(inspection):
-            tell(line)
+        tell_all(device_code_page(inspection))
     if inspection.cut_short is None:
         return ExitStatus.PASS
     tell(f"harness: {file}: {inspection.cut_short}", err=True)

@@ -22,7 +22,7 @@ from harness.cli.scaffold import render, write_all
 from harness.contract import parse
 from harness.contract.layout import laid_out
 from harness.contract.project import Project, ProjectError
-from harness.report.columns import tell
+from harness.report.columns import tell, tell_all
 
 __all__ = ["command"]
 
@@ -77,8 +77,7 @@ def command(
     for path in contents:
         tell(f"wrote {path.relative_to(project.root)}")
     *_, test = contents  # the last one
-    for line in _next(claim, contract.relative_to(project.root), test.relative_to(project.root)):
-        tell(line)
+    tell_all(_next(claim, contract.relative_to(project.root), test.relative_to(project.root)))
     return ExitStatus.PASS
 
 

@@ -16,7 +16,7 @@ from harness.cli.parameter_options import overrides
 from harness.contract.project import Project
 from harness.machine.host import probe
 from harness.machine.paths import made_cache_folder
-from harness.report.columns import tell, terminal_width
+from harness.report.columns import tell, tell_all
 from harness.report.planting_text import listing, planting_lines, told
 from harness.running.planting.campaign import Campaign, Sample
 from harness.running.planting.results import Planted, Planting
@@ -118,8 +118,7 @@ def _reported(planting: Planting, seed: int, is_listing: bool, json_file: str | 
         with click.open_file(json_file, "w", encoding="utf-8") as file:
             file.write(written(as_json(summary, seed)))
     if json_file != "-":
-        for line in listing(planting) if is_listing else planting_lines(summary, terminal_width()):
-            tell(line)
+        tell_all(listing(planting) if is_listing else planting_lines(summary))
     if planting.interrupted:
         return ExitStatus.INTERRUPTED
     if is_listing:

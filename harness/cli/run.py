@@ -21,7 +21,7 @@ from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
 from harness.cli.run_options import RunOptions, on_gpus, refuse_without_gpu, request_of, run_options
 from harness.contract.project import Project
-from harness.report.columns import tell
+from harness.report.columns import tell, tell_all
 from harness.running.request import RunRequest
 
 if TYPE_CHECKING:
@@ -153,8 +153,7 @@ def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due
             "one of these bundles may hold a FAIL, so the harness cannot tell what is stale; restore them "
             "(git checkout -- PATH if they are committed), or move them out of the evidence folder"
         )
-    for line in due_text.lines(selection):
-        tell(line, err=err)
+    tell_all(due_text.lines(selection), err=err)
     return selection
 
 

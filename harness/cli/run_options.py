@@ -1,5 +1,7 @@
 """The options of `harness run`, and the request that they become."""
 
+# ruff: noqa: RUF009 (a field is declared by a call, as attrs does it)
+
 from __future__ import annotations
 
 import shlex
@@ -84,7 +86,9 @@ class RunOptions:
     jobs: int | None = _option(
         "-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side (claims that measure time: always 1)."
     )
-    evidence: Path | None = _option("--evidence", type=_PATH, help="Where bundles go, instead of the project's evidence/.")
+    evidence: Path | None = _option(
+        "--evidence", type=_PATH, help="Where bundles go, instead of the project's evidence/."
+    )
     scratch: bool = _flag("--scratch", help="Seal into a new temporary folder, not into the project's evidence/.")
     executor: str = _option(
         "--executor",

@@ -23,7 +23,7 @@ from harness.external.choice import External, Kind
 from harness.machine.host import Host, probe
 from harness.machine.requirements import Requirements, shortfalls
 from harness.report import bound_text, number_text
-from harness.report.columns import tell
+from harness.report.columns import tell_all
 from harness.running.plan import make_plan, option_for_target
 from harness.running.request import RunRequest
 
@@ -40,8 +40,7 @@ def command(identifier: str, as_json: bool) -> None:
     if as_json:
         click.echo(strictjson.dumps(contract.document, indent=2))
     else:
-        for line in _page(contract, probe(project.root), project):
-            tell(line)
+        tell_all(_page(contract, probe(project.root), project))
 
 
 def _page(contract: Contract, host: Host, project: Project) -> Iterator[str]:

@@ -7,7 +7,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import click
 
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
-from harness.report.columns import tell, terminal_width
+from harness.report.columns import Block, tell_all
 
 __all__ = ["found", "pair", "refuse_unknown", "refuse_unwritable", "show", "value"]
 
@@ -81,7 +81,7 @@ def show(
     json_file: str | None,
     html_file: str | None,
     page: Callable[[JsonObject], str],
-    lines: Callable[[JsonObject, int | None], Iterator[str]],
+    lines: Callable[[JsonObject], Iterable[Block]],
 ) -> None:
     """Write a document as JSON and as a page, where asked, and print its lines, unless its JSON goes to stdout."""
     if json_file is not None:
@@ -90,5 +90,4 @@ def show(
     if html_file is not None:
         Path(html_file).write_text(page(document), encoding="utf-8")
     if json_file != "-":
-        for line in lines(document, terminal_width()):
-            tell(line)
+        tell_all(lines(document))

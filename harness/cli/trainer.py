@@ -12,7 +12,7 @@ from harness.base.vocabulary import ExitStatus
 from harness.contract.installed import or_installed
 from harness.external.file_check import check_log, check_run
 from harness.external.trainer_file import load
-from harness.report.columns import tell
+from harness.report.columns import tell, tell_all
 from harness.report.trainer_check_text import lines
 
 __all__ = ["command"]
@@ -49,6 +49,5 @@ def check(file: Path, folder: Path | None, log: Path | None, parameters: Sequenc
         found = check_log(trainer, [log]) if log is not None else check_run(trainer, Path(folder or "."), given)
     except NotMeasured as error:
         raise click.ClickException(str(error)) from error
-    for line in lines(found):
-        tell(line)
+    tell_all(lines(found))
     return ExitStatus.FAIL if found.problems else ExitStatus.PASS

@@ -14,7 +14,7 @@ from harness.cli.key_options import against, trusted_key_option
 from harness.contract.project import Project
 from harness.evidence.findings import NOT_ACCEPTED, Code, Severity, Verification
 from harness.report import finding_text
-from harness.report.columns import tell, tell_json
+from harness.report.columns import tell, tell_all, tell_json
 from harness.report.number_text import counted
 from harness.report.verdict_text import bundle_totals
 from harness.report.verified_text import verified_lines
@@ -66,8 +66,7 @@ def command(
     if as_json:
         _print_json(verifications, found)
     else:
-        for line, style in verified_lines(verifications, verbose):
-            tell(line, style)
+        tell_all(verified_lines(verifications, verbose))
         found.tell("verify")
         tell(f"{counted(len(verifications), 'bundle')}: {bundle_totals(verifications)}")
         if asked.state is None and verifications:

@@ -20,6 +20,7 @@ from harness.contract.project import Project, ProjectError
 from harness.machine.host import Host, probe
 from harness.pytest_plugin.tied_tests import CLAIM
 from harness.report import ci_cases, reason_text
+from harness.report.columns import lines_of
 from harness.report.contract_file import ContractFile
 from harness.report.escaping import printable
 from harness.report.junit import properties_of
@@ -214,7 +215,7 @@ class _Claim(pytest.Item):
             pytest.exit(
                 f"interrupted; what {self.name} measured is in {_near(str(done.bundle))}", pytest.ExitCode.INTERRUPTED
             )
-        shown = [text for text, _ in claim_lines(done, verbose=self.config.get_verbosity() > 0)]
+        shown = [text for text, _ in lines_of(claim_lines(done, verbose=self.config.get_verbosity() > 0))]
         failure = _Failure(
             _reason(done), case.line, [done.record.claim, "", *shown, *(f"  {line}" for line in tracebacks)]
         )

@@ -1,7 +1,6 @@
-"""Lines and rows of cells for terminals of any width. No word is broken; a word that is too wide has its own line.
+"""Lines and tables for terminals of any width. No word is broken; a word that is too wide has its own line.
 
-for line in aligned(rows, terminal_width()):
-    tell(line)
+tell_all(["the claims", Table([("claim", "status"), *rows])])
 """
 
 from __future__ import annotations
@@ -10,7 +9,9 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import IO, Any
 
 import click
@@ -18,7 +19,20 @@ import click
 from harness.base import strictjson
 from harness.report.escaping import printable
 
-__all__ = ["STATUS_COLOURS", "aligned", "filled", "styled", "tell", "tell_json", "terminal_width", "wrapped"]
+__all__ = [
+    "STATUS_COLOURS",
+    "Block",
+    "Line",
+    "Table",
+    "filled",
+    "lines_of",
+    "styled",
+    "tell",
+    "tell_all",
+    "tell_json",
+    "terminal_width",
+    "wrapped",
+]
 
 STATUS_COLOURS = {
     "DISCHARGED": "bold green",
@@ -61,34 +75,62 @@ def wrapped(text: str, width: int | None, hanging: int | None = None) -> list[st
     ) or [""]
 
 
-def aligned(rows: Sequence[Sequence[str]], width: int | None = None, indent: int = 2) -> Iterator[str]:
-    """Yield the rows with all cells of a column padded to the same width.
+Line = tuple[str, str]
+"""A text, and its style (see `styled`)."""
 
-    Args:
-        rows: lists of cells, all of the same length.
-        width: of the terminal. Columns that do not fit go to further lines, each to its own if they do not fit into
-            one. None means no limit.
-        indent: spaces before a row. A further line has at least twice as many and two more.
-    """
-    shown = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    starts = [indent + sum(widths[:column]) + 2 * column for column in range(len(widths) + 1)]
-    fitting = len(widths)
-    while width is not None and fitting > 1 and starts[fitting] - 2 > width:
-        fitting -= 1
-    for row in shown:
-        cells = [f"{cell:<{wide}}" for cell, wide in zip(row, widths, strict=True)]
-        line = " " * indent + "  ".join(cells[:fitting]).rstrip()
-        left = [cell for cell in (cell.strip() for cell in row[fitting:]) if cell]
-        rest, start, below = "  ".join(left), starts[fitting], 2 * indent + 2
-        if width is not None and rest and width - start >= _NARROWEST and _fits(rest, width, start):
-            first, *further = [rest] if start + len(rest) <= width else left
-            yield from wrapped(f"{line:<{start}}{first}", width, start)
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells. All cells of a column are padded to the same width."""
+
+    rows: Sequence[Sequence[str]]
+    """All of the same length."""
+    styles: Sequence[str] = ()
+    """The style of each row. Rows without one are plain."""
+    indent: int = 2
+    """Spaces before a row. A further line of the row has at least twice as many and two more."""
+
+    def lines(self, width: int | None) -> Iterator[Line]:
+        """Yield the lines of the table on a terminal of this width. None means no limit.
+
+        Columns that do not fit go to further lines, each to its own if they do not fit into one.
+        """
+        for lines, style in zip_longest(self._laid_out(width), self.styles, fillvalue=""):
+            yield from ((line, style) for line in lines)
+
+    def _laid_out(self, width: int | None) -> Iterator[Sequence[str]]:
+        """Yield the lines of each row."""
+        shown = [[printable(cell) for cell in row] for row in self.rows]
+        widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+        starts = [self.indent + sum(widths[:column]) + 2 * column for column in range(len(widths) + 1)]
+        fitting = len(widths)
+        while width is not None and fitting > 1 and starts[fitting] - 2 > width:
+            fitting -= 1
+        for row in shown:
+            cells = [f"{cell:<{wide}}" for cell, wide in zip(row, widths, strict=True)]
+            line = " " * self.indent + "  ".join(cells[:fitting]).rstrip()
+            left = [cell for cell in (cell.strip() for cell in row[fitting:]) if cell]
+            rest, start, below = "  ".join(left), starts[fitting], 2 * self.indent + 2
+            if width is not None and rest and width - start >= _NARROWEST and _fits(rest, width, start):
+                first, *further = [rest] if start + len(rest) <= width else left
+                lines = wrapped(f"{line:<{start}}{first}", width, start)
+            else:
+                start, further = below, [rest] if rest and (width is None or below + len(rest) <= width) else left
+                lines = wrapped(line, width, below)
+            yield [*lines, *(part for cell in further for part in wrapped(" " * start + cell, width, start))]
+
+
+Block = str | Line | Table
+"""A part of what a command prints. A plain text is a line without a style."""
+
+
+def lines_of(blocks: Iterable[Block], width: int | None = None) -> Iterator[Line]:
+    """Yield the lines of blocks. Only tables are laid out for the width; None means no limit."""
+    for block in blocks:
+        if isinstance(block, Table):
+            yield from block.lines(width)
         else:
-            start, further = below, [rest] if rest and (width is None or below + len(rest) <= width) else left
-            yield from wrapped(line, width, below)
-        for cell in further:
-            yield from wrapped(" " * start + cell, width, start)
+            yield (block, "") if isinstance(block, str) else block
 
 
 def filled(rows: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -123,6 +165,12 @@ def tell(text: str, style: str = "", *, word: str = "", err: bool = False, hangi
         elif word in part:
             part, word = part.replace(word, styled(word, style), 1), "\0"
         click.echo(part, err=err)
+
+
+def tell_all(blocks: Iterable[Block], *, err: bool = False) -> None:
+    """Print blocks for the width of the terminal."""
+    for text, style in lines_of(blocks, terminal_width(sys.stderr if err else sys.stdout)):
+        tell(text, style, err=err)
 
 
 def tell_json(document: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from harness.report import number_text
-from harness.report.columns import aligned
+from harness.report.columns import Block, Table
 
 if TYPE_CHECKING:
     from harness.inspect import device_code
@@ -133,7 +133,7 @@ def _differences(change: Change) -> Iterator[str]:
         yield f"{change.not_comparable:,} places not finite"
 
 
-def device_code_page(inspection: device_code.Inspection) -> Iterator[str]:
+def device_code_page(inspection: device_code.Inspection) -> Iterator[Block]:
     """The images, then every kernel with the targets that it runs on as it is, or after the driver compiled it."""
     images = Counter(code.form.value for code in inspection.codes)
     found = ", ".join(f"{number:,} of {form}" for form, number in images.items()) or "no code for NVIDIA GPUs"
@@ -150,7 +150,7 @@ def device_code_page(inspection: device_code.Inspection) -> Iterator[str]:
         return
     yield ""
     rows = [("image", "target", "kernels", "at byte", "size", "in"), *map(_image_row, inspection.codes)]
-    yield from aligned(rows, indent=0)
+    yield Table(rows, indent=0)
     for code in inspection.codes:
         if code.reason:
             yield f"  byte {code.offset}: {code.reason}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.report.columns import aligned
+from harness.report.columns import Block, Table
 from harness.running.planting.results import DefectFate, Planted, Planting, Reach
 from harness.running.planting.summary import Row, Summary
 
@@ -14,11 +14,11 @@ _HEAD = ("killed", "(crashed)", "survived", "not measured", "not started", "equi
 _SCORED = ("killed", "survived")
 
 
-def planting_lines(summary: Summary, width: int | None) -> Iterator[str]:
+def planting_lines(summary: Summary) -> Iterator[Block]:
     """The tables without columns of zeros, the survivors, what was not measured, and what was not tried."""
     tables = (("operator", list(summary.operators())), ("file", list(summary.files())))
     for head, rows in tables if summary.planting.planted else ():
-        yield from aligned(_without_zeros([(head, *_HEAD), *map(_cells, [*rows, summary.total])]), width)
+        yield Table(_without_zeros([(head, *_HEAD), *map(_cells, [*rows, summary.total])]))
     for fate, word in ((DefectFate.SURVIVED, "survived"), (DefectFate.NOT_MEASURED, "not measured")):
         for one in summary.of(fate):
             yield ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
-from harness.report.columns import aligned
+from harness.report.columns import Block, Table
 from harness.report.number_text import binary
 
 __all__ = ["largest", "modules", "parameters", "probe_lines"]
@@ -16,15 +16,15 @@ __all__ = ["largest", "modules", "parameters", "probe_lines"]
 _MOST_MODULES = 12
 
 
-def probe_lines(document: JsonObject, width: int | None) -> Iterator[str]:
+def probe_lines(document: JsonObject) -> Iterator[Block]:
     """The cases as a table, then the peak of a single case, or the largest values that fit."""
     device, cases = document["device"], document["cases"]
     yield f"{document['target']} on {device['name']}"
     head = ("parameters", "allocated", "reserved", "of", "verdict")
-    yield from aligned([head, *map(_row, cases)], width)
+    yield Table([head, *map(_row, cases)])
     yield ""
     if len(cases) == 1:
-        yield from _peak(cases[0], width)
+        yield from _peak(cases[0])
     yield from largest(document)
     unmeasured = sorted({name for case in cases for name in case["unmeasured"]})
     if unmeasured:
@@ -73,7 +73,7 @@ def _row(case: JsonObject) -> tuple[str, ...]:
     )
 
 
-def _peak(case: JsonObject, width: int | None) -> Iterator[str]:
+def _peak(case: JsonObject) -> Iterator[Block]:
     place = case["peak"]
     yield f"peak in {place['phase']}: {place['operator']}"
     yield f"  at {place['line'] or 'no line of Python outside torch'}"
@@ -83,5 +83,5 @@ def _peak(case: JsonObject, width: int | None) -> Iterator[str]:
         yield f"  of {place['module']}"
     yield ""
     for title, rows in (("owner", [*case["by_owner"].items()]), ("module", modules(case["by_module"]))):
-        yield from aligned([(title, "at the peak"), *((name, binary(size)) for name, size in rows if size)], width)
+        yield Table([(title, "at the peak"), *((name, binary(size)) for name, size in rows if size)])
         yield ""

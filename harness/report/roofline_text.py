@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from harness.base.shortening import cut
 from harness.base.strictjson import JsonObject
-from harness.report.columns import aligned
+from harness.report.columns import Block, Table
 
 __all__ = ["device_line", "kernel_rows", "roof_rows", "roofline_lines", "seconds"]
 
@@ -15,10 +15,10 @@ _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _LONGEST_NAME = 44
 
 
-def roofline_lines(document: JsonObject, width: int | None) -> Iterator[str]:
+def roofline_lines(document: JsonObject) -> Iterator[Block]:
     """The roofs as a table, then the kernels of the step, longest first."""
     yield device_line(document)
-    yield from aligned([("roof", "peak", "median", "reached by"), *roof_rows(document)], width)
+    yield Table([("roof", "peak", "median", "reached by"), *roof_rows(document)])
     yield f"  one launch after another: {seconds(document['launch_seconds'])}"
     for name, why in document["missing"].items():
         yield f"  {name}: not measured, {why}"
@@ -28,7 +28,7 @@ def roofline_lines(document: JsonObject, width: int | None) -> Iterator[str]:
     busy = sum(kernel["seconds"] for kernel in step["kernels"])
     yield ""
     yield f"{step['target']}: {seconds(step['seconds'])} a step, {seconds(busy)} in kernels"
-    yield from aligned([("kernel", "calls", "time", "rate", "of roof"), *kernel_rows(step["kernels"])], width)
+    yield Table([("kernel", "calls", "time", "rate", "of roof"), *kernel_rows(step["kernels"])])
     rest = len(step["kernels"]) - _MOST_KERNELS
     if rest > 0:
         yield f"  and {rest} shorter ones; --json has all"

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from harness.base.vocabulary import Fate, Verdict
+from harness.report.columns import Line, lines_of
 from harness.report.number_text import rough
 from harness.report.run_summary import interrupted_text, summary_lines, totals_text
 from harness.report.run_text import (
     COLOURS,
-    Line,
     claim_lines,
     nothing_ran,
     plan_text,
@@ -135,12 +135,12 @@ class Lines:
         if self._total > 1:
             # The time of the run, with waits. The claim's own time, without them, is at the end of its line.
             place = f"[{len(self._finished)}/{self._total} after {rough(self.clock() - self._began)}]  "
-        for line in claim_lines(event, place, verbose=self.shown.verbose, width=self.width()):
+        for line in lines_of(claim_lines(event, place, verbose=self.shown.verbose), self.width()):
             self.write(line)
 
     def _end(self, event: events.RunFinished) -> None:
         if self._total > 1 and any(not nothing_ran(one.record) for one in self._finished):
-            for line in summary_lines(self._finished, self.shown.slowest, self.width()):
+            for line in lines_of(summary_lines(self._finished, self.shown.slowest), self.width()):
                 self.write(line)
         verdicts = [str(record.verdict) for record in event.records]
         seconds = event.seconds if self._total > 1 else None

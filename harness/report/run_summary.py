@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from harness.base.vocabulary import Outcome, Verdict
 from harness.judging.record import Record
 from harness.report import number_text, reason_text
-from harness.report.columns import aligned
-from harness.report.run_text import COLOURS, TIGHTEST, Line, clause_cells, nothing_ran, shown_reason
+from harness.report.columns import Block, Table
+from harness.report.run_text import COLOURS, TIGHTEST, clause_cells, nothing_ran, shown_reason
 from harness.running.events import ClaimFinished, RunFinished
 
 __all__ = ["interrupted_text", "summary_lines", "totals_text"]
@@ -16,7 +16,7 @@ __all__ = ["interrupted_text", "summary_lines", "totals_text"]
 _UNPROVEN = "UNPROVEN"
 
 
-def summary_lines(finished: Sequence[ClaimFinished], slowest: int, width: int | None) -> Iterator[Line]:
+def summary_lines(finished: Sequence[ClaimFinished], slowest: int) -> Iterator[Block]:
     """Yield the summary of several claims: those that did not PASS with their reasons, the slowest, the tightest.
 
     Args:
@@ -28,24 +28,23 @@ def summary_lines(finished: Sequence[ClaimFinished], slowest: int, width: int | 
         if record.verdict is not Verdict.PASS or not record.proven
     ]
     if rows:
-        yield "", ""
+        yield ""
         yield "Not a proven PASS", "bold"
         order = [Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, _UNPROVEN]
         rows.sort(key=lambda row: order.index(row[0]))
-        yield from _coloured(aligned(rows, width), [row[0] for row in rows])
+        yield Table(rows, [COLOURS.get(row[0], "yellow") for row in rows])
     ran = [one.record for one in finished if not nothing_ran(one.record)]
     if ran:
         ran.sort(key=lambda record: -record.seconds)
-        yield "", ""
+        yield ""
         yield "Slowest", "bold"
-        times = [(record.id, number_text.duration(record.seconds)) for record in ran[: slowest or None]]
-        yield from ((line, "") for line in aligned(times, width))
+        yield Table([(record.id, number_text.duration(record.seconds)) for record in ran[: slowest or None]])
     margins = sorted(_margins(finished), key=lambda one: -one[0])[:TIGHTEST]
     if margins:
-        yield "", ""
+        yield ""
         yield "Tightest margins", "bold"
-        yield from ((line, "") for line in aligned([row for _, row in margins], width))
-    yield "", ""
+        yield Table([row for _, row in margins])
+    yield ""
 
 
 def _why(record: Record) -> str:
@@ -53,15 +52,6 @@ def _why(record: Record) -> str:
     if record.verdict is Verdict.PASS and record.mutants_skipped:
         return "the mutants were skipped"
     return shown_reason(record) or reason_text.of(record.reason)
-
-
-def _coloured(lines: Iterable[str], words: Sequence[str]) -> Iterator[Line]:
-    """Yield lines in the colour of the row to which they belong. A row begins with its word."""
-    index = -1
-    for line in lines:
-        if index + 1 < len(words) and line.startswith(f"  {words[index + 1]}"):
-            index += 1
-        yield line, COLOURS.get(words[max(index, 0)], "yellow")
 
 
 def _margins(finished: Iterable[ClaimFinished]) -> Iterator[tuple[float, tuple[str, ...]]]:

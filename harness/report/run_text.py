@@ -17,7 +17,7 @@ from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.bundle_layout import COUNTEREXAMPLE
 from harness.judging.record import MutantRecord, Record
 from harness.report import bound_text, number_text, reason_text
-from harness.report.columns import aligned
+from harness.report.columns import Block, Line, Table
 from harness.report.verdict_text import undecided
 from harness.running.events import (
     SUBJECT,
@@ -30,7 +30,6 @@ from harness.running.events import (
 __all__ = [
     "COLOURS",
     "TIGHTEST",
-    "Line",
     "claim_lines",
     "clause_cells",
     "idle_text",
@@ -45,8 +44,6 @@ __all__ = [
     "waiting_text",
 ]
 
-Line = tuple[str, str]
-"""A text, and its style."""
 COLOURS: Mapping[str, str] = {
     Verdict.PASS: "green",
     Verdict.FAIL: "red",
@@ -107,14 +104,11 @@ def traceback_lines(event: TrialFinished, verbose: bool) -> list[str]:
     return ["    (-v shows the traceback, and so does `harness report`)"] if event.trial == SUBJECT else []
 
 
-def claim_lines(
-    event: ClaimFinished, place: str = "", *, verbose: bool = False, width: int | None = None
-) -> Iterator[Line]:
+def claim_lines(event: ClaimFinished, place: str = "", *, verbose: bool = False) -> Iterator[Block]:
     """Yield what a claim came to: the verdict first, then why, then how tight it was, then where the evidence is.
 
     Args:
         place: what stands before the verdict, such as "[7/25] ".
-        width: of the terminal. None means no limit.
     """
     record = event.record
     yield f"{place}{record.verdict}  {record.id}  {record.title}", f"bold {COLOURS[record.verdict]}"
@@ -125,7 +119,7 @@ def claim_lines(
         for mutant in record.mutants:
             if mutant.fate.has_run and mutant.fate is not Fate.KILLED:
                 yield f"  mutant {mutant.id} {mutant.fate}: {_why_not_killed(mutant, record)}", COLOURS[mutant.fate]
-        yield from _clauses(event, verbose, width)
+        yield from _clauses(event, verbose)
         for text in (unjudged_text(record), idle_text(record)):
             if text:
                 yield f"  {text}", "dim"
@@ -180,13 +174,13 @@ def _why_not_killed(mutant: MutantRecord, record: Record) -> str:
     return f"{reason_text.of(mine)} ({mutant.defect})"
 
 
-def _clauses(event: ClaimFinished, verbose: bool, width: int | None) -> Iterator[Line]:
+def _clauses(event: ClaimFinished, verbose: bool) -> Iterator[Block]:
     """Yield the clauses that failed, with -v all others, else the rules and the tightest margins of a PASS."""
     record, ratios = event.record, event.ratios
     failed = [clause for clause in record.clauses if clause.outcome is Outcome.FAIL]
     for clause in failed:
         told = _sentence(clause)
-        yield from ((line, "red") for line in aligned([list(filter(None, clause_cells(clause, ratios)))], width))
+        yield Table([list(filter(None, clause_cells(clause, ratios)))], ["red"])
         if told:
             yield f"      {told}", ""
     unmeasured = [clause for clause in record.clauses if clause.outcome is Outcome.NOT_MEASURED]
@@ -202,9 +196,7 @@ def _clauses(event: ClaimFinished, verbose: bool, width: int | None) -> Iterator
         rows: list[tuple[str, ...]] = [_HEAD, *(clause_cells(clause, ratios) for clause in shown)]
         if not any(row[1] for row in rows[1:]):
             rows = [(row[0], *row[2:]) for row in rows]
-        head, *lines = aligned(rows, width)
-        yield head, "dim"
-        yield from ((line, "") for line in lines)
+        yield Table(rows, ["dim"])
     if hidden := len(passed) - len(shown):
         yield f"  {'and ' if shown else ''}{number_text.counted(hidden, 'clause')} PASS (-v shows them)", "dim"
 

@@ -12,6 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 from harness.base.schemas import problems
 from harness.base.vocabulary import ExitStatus
 from harness.cli.roofline import command
+from harness.report.columns import lines_of
 from harness.report.roofline_text import roofline_lines
 from harness.roofline.roofs import Roof, Roofs
 from harness.roofline.step import Kernel
@@ -40,7 +41,7 @@ def test_the_tables(monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
     document = json.loads(done.stdout)
     assert problems("roofline", document) == []
     assert [kernel["share"] for kernel in document["step"]["kernels"]] == [0.5, None, 0.5, 0.5]
-    assert "\n".join(roofline_lines(document, 80)) == snapshot
+    assert "\n".join(text for text, _ in lines_of(roofline_lines(document), 80)) == snapshot
 
 
 def test_a_page_draws_the_kernels_of_each_dtype(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
