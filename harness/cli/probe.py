@@ -52,7 +52,7 @@ def command(
 
     from harness.probe.errors import ProbeError
     from harness.probe.sweep import document, swept
-    from harness.report.html.probe_page import probe_page
+    from harness.report.html.document_pages import probe_page
     from harness.report.probe_text import probe_lines
 
     capacity = None if device_memory is None else int(device_memory * _GIB)

@@ -42,7 +42,7 @@ def command(
     refuse_unwritable(json_file, html_file)
     build = None if target is None else found(target)
 
-    from harness.report.html.roofline_page import roofline_page
+    from harness.report.html.document_pages import roofline_page
     from harness.report.roofline_text import roofline_lines
     from harness.roofline.document import document
     from harness.roofline.roofs import RooflineError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.base import strictjson
@@ -11,30 +11,47 @@ from harness.base.strictjson import JsonObject
 from harness.report.columns import Block, Table
 from harness.report.number_text import binary
 
-__all__ = ["largest", "modules", "parameters", "probe_lines"]
+__all__ = ["case_table", "holders", "largest", "parameters", "probe_lines", "unmeasured"]
 
 _MOST_MODULES = 12
 
 
 def probe_lines(document: JsonObject) -> Iterator[Block]:
-    """The cases as a table, then the peak of a single case, or the largest values that fit."""
+    """Yield the cases as a table, then the peak of a single case, or the largest values that fit."""
     device, cases = document["device"], document["cases"]
     yield f"{document['target']} on {device['name']}"
-    head = ("parameters", "allocated", "reserved", "of", "verdict")
-    yield Table([head, *map(_row, cases)])
+    yield case_table(document)
     yield ""
     if len(cases) == 1:
         yield from _peak(cases[0])
     yield from largest(document)
-    unmeasured = sorted({name for case in cases for name in case["unmeasured"]})
-    if unmeasured:
-        yield f"not known to fit, because the memory of these operators was never measured: {', '.join(unmeasured)}"
+    yield from unmeasured(cases)
     told = f"verdicts allow for {100 * device['error']:.3g} % of error, and {binary(device['context'])}"
     yield f"{told} outside the allocator"
 
 
+def case_table(document: JsonObject) -> Table:
+    """Return what is predicted for each case, and whether it fits."""
+    return Table([("parameters", "allocated", "reserved", "of", "verdict"), *map(_row, document["cases"])])
+
+
+def holders(case: JsonObject) -> list[Table]:
+    """Return what holds the memory at the peak: by owner, and by module."""
+    parts = (("owner", [*case["by_owner"].items()]), ("module", _modules(case["by_module"])))
+    return [
+        Table([(title, "at the peak"), *((name, binary(size)) for name, size in rows if size)]) for title, rows in parts
+    ]
+
+
+def unmeasured(cases: Sequence[JsonObject]) -> list[str]:
+    """Return a line that names the operators whose memory was never measured; none if there is no such operator."""
+    names = sorted({name for case in cases for name in case["unmeasured"]})
+    why = "not known to fit, because the memory of these operators was never measured"
+    return [f"{why}: {', '.join(names)}"] if names else []
+
+
 def largest(document: JsonObject) -> list[str]:
-    """The largest value of each swept parameter with which every case fits."""
+    """Return the largest value of each swept parameter with which every case fits."""
     found, cases = document["largest_that_fits"], document["cases"]
     swept = [name for name in cases[0]["parameters"] if len({repr(case["parameters"][name]) for case in cases}) > 1]
     lines = []
@@ -45,14 +62,14 @@ def largest(document: JsonObject) -> list[str]:
 
 
 def parameters(chosen: Mapping[str, Any]) -> str:
-    """Parameters as NAME=VALUE."""
+    """Return parameters as NAME=VALUE."""
     return " ".join(
         f"{name}={value if isinstance(value, str) else strictjson.dumps(value)}" for name, value in chosen.items()
     )
 
 
-def modules(by_module: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The modules with most memory. Modules that differ only in numbers, such as layers, are one row."""
+def _modules(by_module: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return the modules with most memory. Modules that differ only in numbers, such as layers, are one row."""
     found: dict[str, int] = {}
     for name, size in by_module.items():
         alike = re.sub(r"\b[0-9]+\b", "*", name) or "outside modules"
@@ -82,6 +99,5 @@ def _peak(case: JsonObject) -> Iterator[Block]:
     if place["module"]:
         yield f"  of {place['module']}"
     yield ""
-    for title, rows in (("owner", [*case["by_owner"].items()]), ("module", modules(case["by_module"]))):
-        yield Table([(title, "at the peak"), *((name, binary(size)) for name, size in rows if size)])
-        yield ""
+    for table in holders(case):
+        yield from (table, "")
