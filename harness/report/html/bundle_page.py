@@ -14,6 +14,7 @@ from harness.base.device import hardware
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome
 from harness.evidence.findings import Code, Verification
+from harness.evidence.trial_files import SUBJECT
 from harness.judging.observation import EndingKind
 from harness.judging.record import Record
 from harness.report import number_text
@@ -86,10 +87,9 @@ def render(
         "bundle.html.j2",
         record=record,
         sources=_sources(contents),
-        standing=verification.standing,
         statement=statement(record, verification, {one.code for one in narrowing}),
+        contents=contents,
         verification=verification,
-        wrong=verification.findings,
         asked=[marked(sentence) for sentence in asked],
         signature=_shown(signature(verification)),
         circumstances=_circumstances(record, verification),
@@ -102,24 +102,19 @@ def render(
         unjudged=clauses.unjudged(record.unjudged),
         counts=[(outcome, sum(row.outcome is outcome for row in rows)) for outcome in Outcome],
         kills=table,
-        tally=list(record.fates.items()),
         ending=observation.ending if observation and observation.ending.kind is not EndingKind.COMPLETED else None,
         traceback=_lines(observation.ending.traceback) if observation and observation.ending.traceback else None,
-        counterexample=contents.counterexample,
         as_json=_json,
         training=plot.drawn(charts.training(contents)),
         machine=plot.drawn(charts.machine(contents.telemetry)),
         samples=plot.drawn(charts.samples(contents)),
-        thinned=list(record.series.items()),
-        unread=record.series["telemetry"]["reasons"],
         resolved=_resolved(record),
         parameters=dict(observation.parameters) if observation else {},
         device=_device(record),
         machine_facts=_facts(contents.environment),
         packages=_mapping(_mapping(contents.environment.get("software")).get("distributions")),
         variables=_mapping(contents.environment.get("variables")),
-        logs=[_log("stdout", contents.stdout, record, _MOST_LOG), _log("stderr", contents.stderr, record, _MOST_LOG)],
-        artifacts=contents.artifacts,
+        logs=[_log(name, contents, _MOST_LOG) for name in ("stdout", "stderr")],
         digests=list(record.sources.items())[:_MOST_SOURCES],
         digests_left=max(len(record.sources) - _MOST_SOURCES, 0),
         site=site,
@@ -232,14 +227,15 @@ def _facts(environment: JsonObject) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in facts if value]
 
 
-def _log(name: str, text: str, record: Record, limit: int) -> Log:
+def _log(name: str, contents: Contents, limit: int) -> Log:
+    stream = contents.logs.get((SUBJECT, name))
+    text = stream.text if stream else ""
     plain = _ANSI.sub("", text)
     cut = len(plain) > limit
     if cut:
         head, tail = plain[: limit // 4], plain[-(limit - limit // 4) :]
         plain = f"{head}\n[… {len(plain) - len(head) - len(tail)} letters left out here; trials.log has more …]\n{tail}"
-    about = _mapping(record.logs.get(name))
-    size = about.get("size")
+    size = _mapping(contents.record.logs.get(name)).get("size")
     return Log(name, _lines(plain), len(plain.rstrip().splitlines()), size if isinstance(size, int) else len(text), cut)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from harness.contract import Contract
 from harness.contract.clauses import ITEM
 from harness.evidence.bundle import Series
-from harness.report.html.comparisons import KEYWORDS, plain
+from harness.report.html.comparisons import KEYWORDS, SIGNS, plain
 from harness.report.html.contents import Contents
 from harness.report.html.plot import Figure, Form, Line
 
@@ -18,7 +18,6 @@ _STEP, _SECONDS = "step", "seconds"
 _MOST_COLUMNS, _MOST_SAMPLES = 12, 12
 _FEWEST_SAMPLES = 8
 """Fewer samples are shown as numbers only."""
-_SIGNS: Final = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "="}
 _SUFFIXES: Final = {
     "_per_second": "/s",
     "_bytes": "B",
@@ -112,7 +111,7 @@ def figure(title: str, unit: str, x_label: str, lines: Sequence[Line], height: i
 
 def bound_line(operator: str, x: Sequence[float], y: Sequence[float | None]) -> Line:
     """Return the line of a bound. `operator` stands between value and bound."""
-    return Line(f"bound {_SIGNS[operator]}", x, y, Form.BOUND)
+    return Line(f"bound {SIGNS[operator]}", x, y, Form.BOUND)
 
 
 def _bounds(contract: Contract | None, names: Sequence[str]) -> Iterator[Line]:

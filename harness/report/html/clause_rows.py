@@ -21,20 +21,13 @@ from harness.judging.judge import Judgment
 from harness.judging.observation import Observation
 from harness.judging.record import MutantRecord
 from harness.report import bound_text, number_text, reason_text
-from harness.report.html.comparisons import Comparison, of_bound, of_rule, scale
+from harness.report.html.comparisons import KEYWORDS, SIGNS, SIZES, Comparison, of_bound, of_rule, scale
 from harness.report.html.contents import Contents
 from harness.search.counterexample import Counterexample
 
 __all__ = ["Clauses", "Kill", "Kind", "Quantity", "Row", "kills", "quantity"]
 
 _ORDER: Final = (Outcome.FAIL, Outcome.NOT_MEASURED, Outcome.PASS)
-_SIGNS: Final = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<", "const": "="}
-_SIZES: Final = {
-    "minItems": ("≥", "item"),
-    "maxItems": ("≤", "item"),
-    "minLength": ("≥", "letter"),
-    "maxLength": ("≤", "letter"),
-}
 _KILL_ORDER: Final = (Fate.SURVIVED, Fate.MISATTRIBUTED, Fate.INCONCLUSIVE, Fate.INTERRUPTED, Fate.NOT_RUN, Fate.KILLED)
 _LONGEST: Final = 600
 _MOST_QUANTITIES: Final = 12
@@ -123,7 +116,7 @@ class Clauses:
             outcome=result.outcome,
             quantities=self._quantities(result),
             bound=_bound(result),
-            operator=_SIGNS.get(result.bound.keyword, "") if result.bound else "",
+            operator=_sign(result),
             reason=_reason(clause, result, observation),
             source=cut(clause.source if clause else rule.source if rule else "", _LONGEST),
             about=cut(about, _LONGEST),
@@ -204,15 +197,17 @@ def _reason(clause: SchemaClause | None, result: ClauseResult, observation: Obse
 
 
 def _bound(result: ClauseResult) -> str:
-    bound = result.bound
-    if bound is None:
-        return ""
-    if bound.keyword in _SIGNS:
-        return f"{_SIGNS[bound.keyword]} {bound_text.limit(bound.limit, result.unit)}"
-    if bound.keyword in _SIZES:
-        sign, thing = _SIZES[bound.keyword]
-        return f"{sign} {number_text.counted(bound.limit, thing)}"
-    return cut(bound_text.of(bound, result.unit), _LONGEST)
+    bound, sign = result.bound, _sign(result)
+    if bound is None or not sign:
+        return cut(bound_text.of(bound, result.unit), _LONGEST)
+    if bound.keyword in SIZES:
+        return f"{sign} {number_text.counted(bound.limit, SIZES[bound.keyword])}"
+    return f"{sign} {bound_text.limit(bound.limit, result.unit)}"
+
+
+def _sign(result: ClauseResult) -> str:
+    """Return the sign between value and limit; empty if the bound is not a number."""
+    return "" if result.bound is None else SIGNS.get(KEYWORDS.get(result.bound.keyword, ""), "")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from harness.contract.rules import Rule, Scope
 from harness.judging.observation import Observation
 from harness.report.html.axis import Axis, coordinate
 
-__all__ = ["KEYWORDS", "Comparison", "of_bound", "of_rule", "plain", "scale"]
+__all__ = ["KEYWORDS", "SIGNS", "SIZES", "Comparison", "of_bound", "of_rule", "plain", "scale"]
 
 KEYWORDS: Final[Mapping[str, str]] = {
     "minimum": ">=",
@@ -31,7 +31,11 @@ KEYWORDS: Final[Mapping[str, str]] = {
     "minLength": ">=",
     "maxLength": "<=",
 }
-_SIZES: Final = ("minItems", "maxItems", "minLength", "maxLength")
+"""The operator between value and limit of each keyword that compares numbers."""
+SIGNS: Final = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "="}
+"""Operators as readers know them."""
+SIZES: Final = {"minItems": "item", "maxItems": "item", "minLength": "letter", "maxLength": "letter"}
+"""The keywords that look at a size, and what they count."""
 _MEASUREMENT: Final = re.compile(r"self\.(\w+)")
 _HOLDS: Final = {
     "<": lambda value, bound: value < bound,
@@ -98,7 +102,7 @@ def of_bound(clause: SchemaClause, result: ClauseResult) -> Comparison | None:
     if operator is None or value is None or bound is None:
         return None
     place, _, keyword = clause.id.rpartition(".")
-    return Comparison(value, operator, bound, "" if keyword in _SIZES else place)
+    return Comparison(value, operator, bound, "" if keyword in SIZES else place)
 
 
 def of_rule(rule: Rule, contract: Contract, observation: Observation) -> tuple[Comparison, ...]:

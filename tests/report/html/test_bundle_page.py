@@ -17,6 +17,7 @@ from harness.base.vocabulary import Fate, Phase
 from harness.evidence.bundle import Series
 from harness.evidence.findings import Verification
 from harness.evidence.staleness import coverage
+from harness.evidence.trial_files import SUBJECT, Stream
 from harness.evidence.verification import verify
 from harness.judging.observation import Ending, EndingKind
 from harness.report.html import bundle_page
@@ -268,7 +269,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
     (bundle / "trials.log").unlink()
     (bundle / "trials.log").symlink_to(secret)
     contents = Contents.read(bundle)
-    assert contents.stdout == ""
+    assert contents.logs == {}
 
 
 @SETTINGS
@@ -283,8 +284,7 @@ def test_no_text_breaks_out_of_its_place(pristine: Contents, tmp_path: Path, tex
                 pristine,
                 record=record,
                 counterexample=Counterexample({word: word}, (word,), {word: word}, word),
-                stdout=word,
-                stderr=word,
+                logs={(SUBJECT, name): Stream(word, 0, "") for name in ("stdout", "stderr")},
             )
         )
 
