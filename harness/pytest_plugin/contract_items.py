@@ -216,18 +216,12 @@ class _Claim(pytest.Item):
                 f"interrupted; what {self.name} measured is in {_near(str(done.bundle))}", pytest.ExitCode.INTERRUPTED
             )
         shown = [text for text, _ in lines_of(claim_lines(done, verbose=self.config.get_verbosity() > 0))]
-        failure = _Failure(
-            _reason(done), case.line, [done.record.claim, "", *shown, *(f"  {line}" for line in tracebacks)]
-        )
-        match done.record.verdict:
-            case Verdict.FAIL:
-                raise _FailedError(failure)
-            case Verdict.VOID:
-                raise _VoidError(failure)
-            case Verdict.NOT_MEASURED if self._claims.strict:
-                raise _FailedError(failure)
-            case Verdict.NOT_MEASURED:
-                pytest.skip(failure.reason)
+        verdict, reason = done.record.verdict, printable(": ".join(filter(None, (done.record.verdict, _why(done)))))
+        if verdict is Verdict.NOT_MEASURED and not self._claims.strict:
+            pytest.skip(reason)
+        if verdict is not Verdict.PASS:
+            told = [done.record.claim, "", *shown, *(f"  {line}" for line in tracebacks)]
+            raise (_VoidError if verdict is Verdict.VOID else _FailedError)(reason, case.line, told)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The clauses and the evidence of a claim that did not pass; the traceback of anything else."""
@@ -235,29 +229,21 @@ class _Claim(pytest.Item):
             return super().repr_failure(excinfo, style)
         shown = excinfo.getrepr(style="value")
         if shown.reprcrash is not None:  # the place that editors and the short summary name: that of the clause
-            failure = excinfo.value.failure
-            shown.reprcrash.path, shown.reprcrash.lineno = os.fspath(self.path), failure.line
-            shown.reprcrash.message = failure.reason
+            shown.reprcrash.path, shown.reprcrash.lineno = os.fspath(self.path), excinfo.value.line
+            shown.reprcrash.message = excinfo.value.reason
         return shown
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """Why a claim did not pass."""
-
-    reason: str
-    line: int
-    """Of the contract: where it states the clause that failed."""
-    shown: list[str]
-    """What pytest prints."""
-
-
 class _FailedError(Exception):
-    """A claim did not pass."""
+    """A claim did not pass. The text is what pytest prints.
 
-    def __init__(self, failure: _Failure) -> None:
-        super().__init__("\n".join(map(printable, failure.shown)))
-        self.failure = failure
+    Attributes:
+        line: the line of the contract that states the clause that failed.
+    """
+
+    def __init__(self, reason: str, line: int, shown: list[str]) -> None:
+        super().__init__("\n".join(map(printable, shown)))
+        self.reason, self.line = reason, line
 
 
 class _VoidError(_FailedError):
@@ -271,10 +257,6 @@ def _device(plan: Plan) -> str:
 
 def _why(done: ClaimFinished) -> str:
     return shown_reason(done.record) or reason_text.of(done.record.reason)
-
-
-def _reason(done: ClaimFinished) -> str:
-    return printable(": ".join(filter(None, (done.record.verdict, _why(done)))))
 
 
 def _properties(done: ClaimFinished) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,21 +46,20 @@ _RESULTS = {
     Status.NOT_MEASURED: Skipped,
     Status.NOT_RUN: Skipped,
 }
-Contracts = Mapping[str, ContractFile]
-"""The files of contracts by the id of the claim."""
 
 
 def write(
     records: Iterable[Record],
     path: Path,
     *,
-    contracts: Contracts | None = None,
+    contracts: Mapping[str, ContractFile] | None = None,
     missing: Sequence[tuple[str, str]] = (),
     passed_over: Sequence[ClaimPassedOver] = (),
 ) -> None:
     """Write the records of many claims into one file, in one step.
 
     Args:
+        contracts: the files of the contracts, by the id of the claim.
         missing: claims without a record, with the reasons. Each is an error.
         passed_over: claims that were not due. One whose evidence is a FAIL is a failure.
 
@@ -122,15 +120,10 @@ def handler(path: Path) -> Handler:
     return handle
 
 
-@dataclass(frozen=True)
-class _Suite:
-    """A suite before it is counted."""
+class _Suite(TestSuite):
+    """A suite with the attribute `file`, which junitparser does not name."""
 
-    name: str
-    cases: tuple[Case, ...]
-    file: str = ""
-    timestamp: str = ""
-    properties: Mapping[str, str] | None = None
+    file = Attr()
 
 
 def _document(
@@ -138,29 +131,40 @@ def _document(
 ) -> str:
     if not suites and not missing and not passed_over:
         missing = [("nothing ran", "no claim was run; name claims, or say --all")]
-    others = [
-        *(
-            Case(_HARNESS, printable(name), ci_cases.Kind.BUNDLE, Status.UNSOUND, printable(why))
-            for name, why in missing
-        ),
-        *map(_not_due, passed_over),
-    ]
-    return _text([*suites, *([_Suite(_HARNESS, tuple(others))] if others else [])])
+    document = JUnitXml()
+    for suite in suites:
+        document.append(suite)  # type: ignore[no-untyped-call]
+    if missing or passed_over:
+        others = _Suite(_HARNESS)
+        others.add_testcases(
+            [*(_other(name, Status.UNSOUND, why) for name, why in missing), *map(_not_due, passed_over)]
+        )
+        document.append(others)  # type: ignore[no-untyped-call]
+    document.update_statistics()  # type: ignore[no-untyped-call]
+    document._elem.attrib.pop("skipped")  # the schema has it for suites only
+    buffer = io.BytesIO()
+    document.write(buffer, pretty=True)
+    return buffer.getvalue().decode("utf-8")
 
 
-def _not_due(claim: ClaimPassedOver) -> Case:
-    status = Status.FAIL if claim.verdict is Verdict.FAIL else Status.NOT_RUN
-    return Case(_HARNESS, printable(claim.id), Kind.CLAIM, status, printable(claim.reason))
+def _other(name: str, status: Status, why: str) -> TestCase:
+    """Return the case of a claim without a record."""
+    return _case(Case(_HARNESS, printable(name), Kind.CLAIM, status, printable(why)))
+
+
+def _not_due(claim: ClaimPassedOver) -> TestCase:
+    return _other(claim.id, Status.FAIL if claim.verdict is Verdict.FAIL else Status.NOT_RUN, claim.reason)
 
 
 def _suite(record: Record, contract: ContractFile) -> _Suite:
-    return _Suite(
-        name=printable(f"{record.id} {record.title}"),
-        cases=tuple(ci_cases.of_record(record, contract)),
-        file=contract.name,
-        timestamp=record.started.removesuffix("+00:00").removesuffix("Z"),
-        properties={name: printable(value) for name, value in properties_of(record).items()},
-    )
+    suite = _Suite(printable(f"{record.id} {record.title}"))
+    if contract.name:
+        suite.file = contract.name
+    suite.timestamp = record.started.removesuffix("+00:00").removesuffix("Z")
+    for name, value in properties_of(record).items():
+        suite.add_property(name, printable(value))
+    suite.add_testcases([_case(case) for case in ci_cases.of_record(record, contract)])
+    return suite
 
 
 def properties_of(record: Record) -> dict[str, str]:
@@ -182,34 +186,6 @@ def properties_of(record: Record) -> dict[str, str]:
         "command": record.command,
         "waited_seconds": str(record.waited_seconds),
     }
-
-
-class _JUnitSuite(TestSuite):
-    """A suite with the attribute `file`, which junitparser does not name."""
-
-    file = Attr()
-
-
-def _text(suites: Sequence[_Suite]) -> str:
-    document = JUnitXml()
-    for suite in suites:
-        document.append(_element(suite))  # type: ignore[no-untyped-call]
-    document.update_statistics()  # type: ignore[no-untyped-call]
-    document._elem.attrib.pop("skipped")  # the schema has it for suites only
-    buffer = io.BytesIO()
-    document.write(buffer, pretty=True)
-    return buffer.getvalue().decode("utf-8")
-
-
-def _element(suite: _Suite) -> _JUnitSuite:
-    element = _JUnitSuite(suite.name)
-    for name in ("file", "timestamp"):
-        if text := getattr(suite, name):
-            setattr(element, name, text)
-    for name, value in (suite.properties or {}).items():
-        element.add_property(name, value)
-    element.add_testcases([_case(case) for case in suite.cases])
-    return element
 
 
 def _case(case: Case) -> TestCase:
