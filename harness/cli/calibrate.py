@@ -11,7 +11,7 @@ import click
 
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.options import device_option, profile_option
-from harness.cli.parameter_options import overrides
+from harness.cli.parameter_options import overrides, parameter_texts
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.evidence.seal import ClaimResult
@@ -69,7 +69,7 @@ def command(
     request = RunRequest(
         profile=profile,
         device=device,
-        parameters=overrides(parameters, contracts),
+        parameters=overrides(parameter_texts(parameters), contracts),
         mutants=not no_mutants,
         jobs=jobs,
     )

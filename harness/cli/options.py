@@ -1,15 +1,18 @@
-"""Options that several commands have."""
+"""Options that several commands have, and what their texts mean."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 
+from harness.base import strictjson
 from harness.running.request import DEVICES, PROFILES
 
-__all__ = ["device_option", "duration", "evidence_option", "profile_option"]
+__all__ = ["device_option", "duration", "evidence_option", "named_texts", "profile_option", "value_of"]
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -20,6 +23,29 @@ def duration(text: str) -> float:
     if match is None or not float(match[1]):
         raise click.BadParameter(f"{text!r} is not a duration such as 90s, 20m or 1h")
     return float(match[1]) * _UNITS[match[2]]
+
+
+def named_texts(settings: Iterable[str], option: str, form: str = "KEY=VALUE") -> dict[str, str]:
+    """Return the texts after the equals signs by the names before them. The last one of a name counts.
+
+    Raises:
+        click.BadParameter: a setting has another form.
+    """
+    found: dict[str, str] = {}
+    for setting in settings:
+        name, separator, text = setting.partition("=")
+        if not (separator and name):
+            raise click.BadParameter(f"{setting!r} is not {form}", param_hint=option)
+        found[name] = text
+    return found
+
+
+def value_of(text: str) -> Any:
+    """Return the value of a JSON text, such as 8 or true; otherwise the text itself."""
+    try:
+        return strictjson.loads(text)
+    except strictjson.JsonError:
+        return text
 
 
 def _device(context: click.Context, option: click.Parameter, text: str) -> str:

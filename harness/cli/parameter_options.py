@@ -3,39 +3,44 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
 
 from harness.base import strictjson
 from harness.base.redaction import Redactor
+from harness.cli.options import named_texts, value_of
 from harness.contract import Contract
 from harness.report import bound_text
 
-__all__ = ["allowed", "overrides"]
+__all__ = ["allowed", "overrides", "parameter_texts"]
 
 
-def overrides(texts: Iterable[str], contracts: Iterable[Contract]) -> dict[str, Any]:
-    """Return the overrides by name. Every contract must have each parameter and allow its value.
+def parameter_texts(settings: Iterable[str]) -> dict[str, str]:
+    """Return the texts of -P by parameter.
+
+    Raises:
+        click.BadParameter: a setting has another form, or its value looks like a secret.
+    """
+    found = named_texts(settings, "-P")
+    redactor = Redactor()
+    for name, text in found.items():
+        if redactor.mask(text) != text:
+            raise _refused(f"{name} looks like a secret, and parameters are evidence")
+    return found
+
+
+def overrides(texts: Mapping[str, str], contracts: Iterable[Contract]) -> dict[str, Any]:
+    """Return the values of parameters. Every contract must have each parameter and allow its value.
 
     Raises:
         click.BadParameter: a value is refused. The text says what is allowed.
     """
-    found: dict[str, Any] = {}
-    redactor = Redactor()
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if not separator:
-            raise _refused(f"{text!r} is not KEY=VALUE")
-        try:
-            found[name] = strictjson.loads(value)
-        except strictjson.JsonError:
-            found[name] = value
-        if redactor.mask(value) != value:
-            raise _refused(f"{name} looks like a secret, and parameters are evidence")
-        for contract in contracts:
-            _check(contract, name, found[name])
+    found = {name: value_of(text) for name, text in texts.items()}
+    for contract in contracts:
+        for name, value in found.items():
+            _check(contract, name, value)
     return found
 
 

@@ -12,7 +12,7 @@ import click
 from harness.base import regular_file, strictjson
 from harness.base.vocabulary import ExitStatus
 from harness.cli.options import device_option, duration
-from harness.cli.parameter_options import overrides
+from harness.cli.parameter_options import overrides, parameter_texts
 from harness.contract.project import Project
 from harness.machine.host import probe
 from harness.machine.paths import made_cache_folder
@@ -94,7 +94,7 @@ def command(
     """
     project = Project.find()
     contracts = list({name: project.contract(name) for name in ids}.values())
-    changed = overrides(parameters, contracts)
+    changed = overrides(parameter_texts(parameters), contracts)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     until = time.monotonic() + budget

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterable
 
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.cli.step_function import found, pair, refuse_unknown, refuse_unwritable, show, value
+from harness.cli.options import named_texts, value_of
+from harness.cli.step_function import arguments, found, refuse_unknown, refuse_unwritable, show
 
 __all__ = ["command"]
 
@@ -47,8 +47,9 @@ def command(
     0 if a value fits, 1 if none does. 2 if the probe cannot see through the step.
     """
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch is imported, so that not even a context is created
-    chosen = dict(pair(text, "--set") for text in fixed)
-    values = {name: [value(each) for each in text.split(",")] for name, text in _pairs(sweeps)}
+    chosen = arguments(fixed)
+    texts = named_texts(sweeps, "--sweep", "NAME=V,V,…")
+    values = {name: [value_of(each) for each in text.split(",")] for name, text in texts.items()}
 
     from harness.probe.errors import ProbeError
     from harness.probe.sweep import document, swept
@@ -73,11 +74,3 @@ def _status(fits: list[str]) -> ExitStatus:
     if "fits" in fits:
         return ExitStatus.PASS
     return ExitStatus.NOT_MEASURED if "unknown" in fits else ExitStatus.FAIL
-
-
-def _pairs(texts: Iterable[str]) -> Iterable[tuple[str, str]]:
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if not (separator and name and value):
-            raise click.BadParameter(f"{text!r} is not NAME=V,V,…", param_hint="--sweep")
-        yield name, value

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.cli.step_function import found, pair, refuse_unwritable, show
+from harness.cli.step_function import arguments, found, refuse_unwritable, show
 
 __all__ = ["command"]
 
@@ -38,7 +38,7 @@ def command(
 
     Exit status: 0; 1 if a kernel did more operations a second than the measured peak, which is then wrong.
     """
-    chosen = dict(pair(text, "--set") for text in fixed)
+    chosen = arguments(fixed)
     refuse_unwritable(json_file, html_file)
     build = None if target is None else found(target)
 

@@ -15,9 +15,10 @@ import click
 
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
+from harness.cli.options import named_texts, value_of
 from harness.report.columns import Block, tell_all
 
-__all__ = ["found", "pair", "refuse_unknown", "refuse_unwritable", "show", "value"]
+__all__ = ["arguments", "found", "refuse_unknown", "refuse_unwritable", "show"]
 
 
 def found(target: str) -> Callable[..., Any]:
@@ -49,20 +50,9 @@ def refuse_unknown(target: str, function: Callable[..., Any], given: Mapping[str
             raise click.UsageError(f"{target} takes {takes}: {error}") from error
 
 
-def pair(text: str, option: str) -> tuple[str, Any]:
-    """Return name and value of NAME=VALUE."""
-    name, separator, given = text.partition("=")
-    if not (separator and name):
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
-    return name, value(given)
-
-
-def value(text: str) -> Any:
-    """Return JSON, such as 8 or true; otherwise the text itself."""
-    try:
-        return strictjson.loads(text)
-    except strictjson.JsonError:
-        return text
+def arguments(settings: Iterable[str]) -> dict[str, Any]:
+    """Return the arguments of --set by name."""
+    return {name: value_of(text) for name, text in named_texts(settings, "--set", "NAME=VALUE").items()}
 
 
 def refuse_unwritable(json_file: str | None, html_file: str | None) -> None:

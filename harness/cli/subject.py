@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from harness.base import regular_file, strictjson
-from harness.base.redaction import Redactor
-from harness.cli.parameter_options import overrides
+from harness.base import regular_file
+from harness.cli.options import value_of
+from harness.cli.parameter_options import overrides, parameter_texts
 from harness.contract import Contract
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.installed import claims_roots, or_installed, root_of
@@ -50,15 +50,16 @@ def choose(text: str | None, settings: Sequence[str], contracts: Sequence[Contra
     Raises:
         click.BadParameter: an option is refused. The text has the remedy.
     """
+    given = parameter_texts(settings)
     kind, _, file = (text or "").partition(":")
     if kind not in set(Kind):
         if kind.lower() in set(Kind):
             raise _refused(f"did you mean {kind.lower()}:{file}?")
-        return Chosen(checked_subject(text, project), None, overrides(settings, contracts))
+        return Chosen(checked_subject(text, project), None, overrides(given, contracts))
     if kind == Kind.HF:
-        return _in_process(file, settings, contracts, project)
+        return _in_process(file, given, contracts, project)
     if kind == Kind.FILE:
-        return _judged_file(file, settings, contracts, project)
+        return _judged_file(file, given, contracts, project)
 
     path = _file(Kind(kind), file, project)
     try:
@@ -66,7 +67,7 @@ def choose(text: str | None, settings: Sequence[str], contracts: Sequence[Contra
     except TrainerError as error:
         raise _refused(str(error)) from error
     further = _OF_RECORDED if kind == Kind.RECORDED else ()
-    own, others = _split(settings, {*trainer.parameters, *further}, contracts, trainer.name)
+    own, others = _split(given, {*trainer.parameters, *further}, contracts, trainer.name)
     changed = overrides(others, contracts)
     claims = _of_claims(contracts)
     mine: dict[str, Any] = {"trainer": str(path) if root_of(path) else path.relative_to(project.root).as_posix()}
@@ -117,7 +118,7 @@ def _file(kind: Kind, file: str, project: Project) -> Path:
     return path
 
 
-def _in_process(entry_point: str, settings: Sequence[str], contracts: Sequence[Contract], project: Project) -> Chosen:
+def _in_process(entry_point: str, given: Mapping[str, str], contracts: Sequence[Contract], project: Project) -> Chosen:
     """Return a function that builds a Trainer, and the parameters. Nothing is imported."""
     module, _, name = entry_point.partition(":")
     if not (module and name):
@@ -129,7 +130,7 @@ def _in_process(entry_point: str, settings: Sequence[str], contracts: Sequence[C
         raise _refused(f"{error}; {error.remedy}") from error
     claims = _of_claims(contracts)
     defaults = {name: value for name, value in defaults.items() if name not in claims}
-    own, others = _split(settings, set(defaults), contracts, name)
+    own, others = _split(given, set(defaults), contracts, name)
     changed = overrides(others, contracts)
     mine = {"trainer": entry_point, **defaults, **_own(own, defaults, path.name)}
     external = External(
@@ -139,7 +140,7 @@ def _in_process(entry_point: str, settings: Sequence[str], contracts: Sequence[C
     return Chosen(None, external, changed)
 
 
-def _judged_file(file: str, settings: Sequence[str], contracts: Sequence[Contract], project: Project) -> Chosen:
+def _judged_file(file: str, given: Mapping[str, str], contracts: Sequence[Contract], project: Project) -> Chosen:
     """Return a file or a folder as the subject. The parameter `trainer` has its path from the project's root."""
     path = Path(os.path.abspath(file))
     if not file or not path.exists():
@@ -153,7 +154,7 @@ def _judged_file(file: str, settings: Sequence[str], contracts: Sequence[Contrac
     digests = {one.relative_to(project.root).as_posix(): regular_file.sha256(one) for one in files}
     external = External(Kind.FILE, name, {"trainer": name}, digests)
     _refuse_others(contracts, external, project)
-    return Chosen(None, external, overrides(settings, contracts))
+    return Chosen(None, external, overrides(given, contracts))
 
 
 def _shown(folder: Path) -> Iterable[Path]:
@@ -164,21 +165,18 @@ def _shown(folder: Path) -> Iterable[Path]:
 
 
 def _split(
-    settings: Iterable[str], known: set[str], contracts: Sequence[Contract], trainer: str
-) -> tuple[list[str], list[str]]:
-    """Split the settings into those of the trainer's own parameters and the others."""
+    given: Mapping[str, str], known: set[str], contracts: Sequence[Contract], trainer: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Split the texts of -P into those of the trainer's own parameters and the claim's."""
     claims = _of_claims(contracts)
     mine = (known - claims) | (known & set(_OF_RECORDED))
-    own: list[str] = []
-    others: list[str] = []
-    for setting in settings:
-        name, separator, _ = setting.partition("=")
-        if separator and name not in mine and name not in claims:
+    for name in given:
+        if name not in mine and name not in claims:
             near = difflib.get_close_matches(name, [*mine, *claims], n=1)
             hint = f"did you mean {near[0]}?" if near else f"the trainer has {', '.join(sorted(mine)) or 'none'}"
             raise _refused(f"neither the claim nor {trainer} has a parameter {name!r}; {hint}", "-P")
-        (own if separator and name in mine else others).append(setting)
-    return own, others
+    own = {name: text for name, text in given.items() if name in mine}
+    return own, {name: text for name, text in given.items() if name not in mine}
 
 
 def _of_claims(contracts: Sequence[Contract]) -> set[str]:
@@ -186,25 +184,16 @@ def _of_claims(contracts: Sequence[Contract]) -> set[str]:
     return {name for contract in contracts for profile in contract.profiles.values() for name in profile.parameters}
 
 
-def _own(settings: Iterable[str], defaults: Mapping[str, Any], file: str) -> dict[str, Any]:
+def _own(texts: Mapping[str, str], defaults: Mapping[str, Any], file: str) -> dict[str, Any]:
     """Return the trainer's own parameters that were set, with the types of their defaults."""
     found: dict[str, Any] = {}
-    redactor = Redactor()
-    for setting in settings:
-        name, _, text = setting.partition("=")
+    for name, text in texts.items():
         default = defaults.get(name, "")
-        value: Any = text
-        if not isinstance(default, str):
-            try:
-                value = strictjson.loads(text)
-            except strictjson.JsonError:
-                value = text
-            if isinstance(value, bool) is not isinstance(default, bool) or not isinstance(value, (int, float)):
-                wanted = "true or false" if isinstance(default, bool) else "a number"
-                raise _refused(f"{name} is {wanted} in {file}, not {text}", "-P")
-        if redactor.mask(text) != text:
-            raise _refused(f"{name} looks like a secret, and parameters are evidence", "-P")
-        found[name] = value
+        found[name] = value = text if isinstance(default, str) else value_of(text)
+        is_alike = isinstance(value, (int, float)) and isinstance(value, bool) is isinstance(default, bool)
+        if not (isinstance(default, str) or is_alike):
+            wanted = "true or false" if isinstance(default, bool) else "a number"
+            raise _refused(f"{name} is {wanted} in {file}, not {text}", "-P")
     return found
 
 

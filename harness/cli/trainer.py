@@ -9,6 +9,7 @@ import click
 
 from harness.authoring.faults import NotMeasured
 from harness.base.vocabulary import ExitStatus
+from harness.cli.options import named_texts
 from harness.contract.installed import or_installed
 from harness.external.file_check import check_log, check_run
 from harness.external.trainer_file import load
@@ -45,7 +46,7 @@ def check(file: Path, folder: Path | None, log: Path | None, parameters: Sequenc
         if folder is None and log is None:
             tell(f"{file} is valid; name a run with --run DIR or --log LOG to see what it matches")
             return ExitStatus.PASS
-        given = dict(text.partition("=")[::2] for text in parameters)
+        given = named_texts(parameters, "-P")
         found = check_log(trainer, [log]) if log is not None else check_run(trainer, Path(folder or "."), given)
     except NotMeasured as error:
         raise click.ClickException(str(error)) from error
