@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+import shutil
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from harness.base.device import DeviceClass, hardware
+from harness.contract import Contract
+from harness.contract.project import Project
+from harness.machine import host, timebox, toolchain
+from harness.machine.host import Host
+from harness.machine.toolchain import Tool, Toolchain
 from harness.report.columns import tell, terminal_width
-
-if TYPE_CHECKING:
-    from harness.contract import Contract
-    from harness.machine.host import Host
-    from harness.machine.toolchain import Tool, Toolchain
+from harness.running.plan import make_plan, option_for_target
+from harness.running.request import RunRequest
 
 __all__ = ["command"]
 
@@ -33,15 +38,11 @@ def command(as_json: bool) -> None:
 
     Neither torch nor CUDA is loaded. Each check takes at most 20 s. The exit status is 0 even if something is missing.
     """
-    from harness.machine import host, toolchain
-
     tools = toolchain.survey()
     machine = host.probe()
     claims = _claims(machine)
     disks = _disks(machine)
     if as_json:
-        import json
-
         report = {
             "format": 1,
             "host": dataclasses.asdict(machine),
@@ -70,11 +71,8 @@ def command(as_json: bool) -> None:
 
 def _claims(machine: Host) -> dict[str, Any]:
     """Return for each claim of the project the profile that can run here, and what is missing."""
-    from harness.machine import timebox
 
     def load() -> dict[str, Any]:
-        from harness.contract.project import Project
-
         project = Project.find(Path.cwd())
         contracts, refused = project.load_all()
         rows = [_claim(contract, machine) for contract in contracts]
@@ -91,10 +89,6 @@ def _claims(machine: Host) -> dict[str, Any]:
 
 
 def _claim(contract: Contract, machine: Host) -> dict[str, Any]:
-    from harness.base.device import DeviceClass
-    from harness.running.plan import make_plan, option_for_target
-    from harness.running.request import RunRequest
-
     plan = make_plan(contract, machine, RunRequest())
     return {
         "id": contract.id,
@@ -107,10 +101,6 @@ def _claim(contract: Contract, machine: Host) -> dict[str, Any]:
 
 
 def _disks(machine: Host) -> list[dict[str, Any]]:
-    import shutil
-
-    from harness.machine import timebox
-
     temporary = Path(tempfile.gettempdir())
     answer = timebox.call(lambda: shutil.disk_usage(temporary).free, 10)
     here = {"path": str(machine.disk), "free_bytes": machine.disk_free_bytes, "reason": None}
@@ -187,8 +177,6 @@ def _targets(targets: list[str]) -> str:
 
 def _why(claim: dict[str, Any]) -> list[str]:
     """Return why a claim does not run in full on its target."""
-    from harness.base.device import hardware
-
     # Only for the full profile. The reduced profile never discharges a claim.
     elsewhere = claim["runs"] == "full" and not claim["on_target"]
     proxy = [f"its target is {hardware(claim['target'])}, so a PASS here is PARTIAL"] if elsewhere else []

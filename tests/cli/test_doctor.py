@@ -142,7 +142,7 @@ def test_no_heavy_module_is_loaded() -> None:
     """The help loads none, and no output needs torch."""
     script = (
         "import sys; from harness.cli.doctor import command; "
-        "heavy = {'torch', 'psutil', 'pynvml', 'rich', 'numpy', 'jsonschema', 'filelock', 'sqlite3', 'subprocess'}; "
+        "heavy = {'torch', 'psutil', 'pynvml', 'rich', 'numpy', 'jsonschema', 'filelock', 'sqlite3'}; "
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr); "
         "command(standalone_mode=False); print('torch' in sys.modules, file=sys.stderr)"
     )
