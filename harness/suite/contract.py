@@ -40,24 +40,6 @@ _MUTANTS: Final = {
     "mutants_not_tried": "Mutants that the budget of time left out, or that could not be made.",
 }
 _NEVER_ZERO: Final = ("executed_cells", "assertions")
-_VIOLATED: Final = {
-    "returns-early": "fewer_assertions.maxItems",
-    "assertions-commented": "fewer_assertions.maxItems",
-    "failures-caught": "deaf.maxItems",
-    "skipped": "skipped.maxItems",
-    "expected-to-fail": "expected_to_fail.maxItems",
-    "deleted": "missing.maxItems",
-    "parameters-collapsed": "missing.maxItems",
-}
-_DEFECTS: Final = {
-    "returns-early": "`pass  # return` at the beginning of a test",
-    "assertions-commented": "the assertions of a test are commented out",
-    "failures-caught": "`except AssertionError: pass` around a test",
-    "skipped": "a test has a skip mark",
-    "expected-to-fail": "a test has an xfail mark",
-    "deleted": "a test is deleted",
-    "parameters-collapsed": "the values of a parameter are shrunk to one",
-}
 
 
 @dataclass(frozen=True)
@@ -129,7 +111,7 @@ def faults_of(tests: Sequence[str], root: Path) -> Mapping[str, str]:
     expected = stated(tests, exactly=True)
     ranked = sorted((-min(places for places, _ in one.cells.values()), name) for name, one in expected.items())
     asserting = [name for places, name in ranked if places]
-    found = {kind: next((name for name in asserting if _fits(kind, name, root)), None) for kind in weakened.KINDS}
+    found = {kind: next((name for name in asserting if _fits(kind, name, root)), None) for kind in weakened.FAULTS}
     found[weakened.COLLAPSED] = next((name for name in asserting if len(expected[name].cells) > 1), None)
     return {kind: name for kind, name in found.items() if name is not None}
 
@@ -181,8 +163,8 @@ def _mutant(kind: str, function: str, asked: Asked) -> dict[str, Any]:
         "id": kind,
         "subject": "harness.suite.session:of_project",
         "parameters": {"fault": kind, "fault_function": function, "tests": lines, **changed},
-        "violates": [_VIOLATED[kind]],
-        "defect": f"{_DEFECTS[kind]}: {function}",
+        "violates": [weakened.FAULTS[kind].violates],
+        "defect": f"{weakened.FAULTS[kind].defect}: {function}",
     }
 
 
@@ -190,12 +172,13 @@ def _hidden(asked: Asked) -> list[dict[str, Any]]:
     """Return the mutant that no mutant of the code dies in, if a share of survivors is refused. Three show it."""
     if asked.most_survivors is None:
         return []
+    fault = weakened.FAULTS[weakened.HIDDEN]
     return [
         {
             "id": weakened.HIDDEN,
             "subject": "harness.suite.session:of_project",
             "parameters": {"fault": weakened.HIDDEN, "fault_function": "", "rounds": 0, "most_mutants": 3},
-            "violates": ["survived_share.maximum"],
-            "defect": "pytest ends with 0, whatever failed",
+            "violates": [fault.violates],
+            "defect": fault.defect,
         }
     ]

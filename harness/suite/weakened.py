@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, final
 
 from harness.suite.assertions import mark
 
-__all__ = ["COLLAPSED", "HIDDEN", "KINDS", "can_plant", "plant"]
+__all__ = ["COLLAPSED", "FAULTS", "HIDDEN", "Fault", "can_plant", "plant"]
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -20,12 +21,13 @@ def plant(tree: ast.Module, file: str, fault: dict[str, Any]) -> None:
     """Plant a defect in one test, in place.
 
     Args:
-        fault: `kind`, a key of KINDS, and `function`, the id of a test without its parameters: `FILE::CLASS::NAME`.
+        fault: `kind`, a key of FAULTS, and `function`, the id of a test without its parameters: `FILE::CLASS::NAME`.
     """
     place, *names = fault["function"].split("::")
-    if place == file and fault["kind"] in KINDS:
+    kind = FAULTS.get(fault["kind"])
+    if place == file and kind is not None and kind.plant is not None:
         for function, holder in _found(tree.body, names):
-            KINDS[fault["kind"]](function, holder)
+            kind.plant(function, holder)
             ast.fix_missing_locations(tree)
 
 
@@ -72,19 +74,37 @@ def _delete(function: Function, holder: list[ast.stmt]) -> None:
     holder[holder.index(function)] = ast.Pass()
 
 
-KINDS: Final[dict[str, Callable[[Function, list[ast.stmt]], None]]] = {
-    "returns-early": _return_early,
-    "assertions-commented": _comment_out,
-    "failures-caught": _catch,
-    "skipped": _skip,
-    "expected-to-fail": _expect_failure,
-    "deleted": _delete,
-}
-"""What plants a defect in a test function, by name."""
 COLLAPSED: Final = "parameters-collapsed"
 """The defect that the plugin plants when pytest makes the cells of a test: only one of them is left."""
 HIDDEN: Final = "failures-hidden"
 """The defect that the plugin plants at the end of a session: pytest ends with 0, whatever failed."""
+
+
+@final
+@dataclass(frozen=True)
+class Fault:
+    """A kind of defect of a suite."""
+
+    defect: str
+    violates: str
+    """The clause of the contract that it violates."""
+    plant: Callable[[Function, list[ast.stmt]], None] | None = None
+    """Plants it in a test function, given the body that holds the function. None if the plugin plants it elsewhere."""
+
+
+FAULTS: Final = {
+    "returns-early": Fault("`pass  # return` at the beginning of a test", "fewer_assertions.maxItems", _return_early),
+    "assertions-commented": Fault(
+        "the assertions of a test are commented out", "fewer_assertions.maxItems", _comment_out
+    ),
+    "failures-caught": Fault("`except AssertionError: pass` around a test", "deaf.maxItems", _catch),
+    "skipped": Fault("a test has a skip mark", "skipped.maxItems", _skip),
+    "expected-to-fail": Fault("a test has an xfail mark", "expected_to_fail.maxItems", _expect_failure),
+    "deleted": Fault("a test is deleted", "missing.maxItems", _delete),
+    COLLAPSED: Fault("the values of a parameter are shrunk to one", "missing.maxItems"),
+    HIDDEN: Fault("pytest ends with 0, whatever failed", "survived_share.maximum"),
+}
+"""The kinds by name."""
 
 
 class _WithoutAssertions(ast.NodeTransformer):

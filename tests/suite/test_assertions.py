@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.suite.assertions import CALLED, HELD, is_constant, mark
-from harness.suite.weakened import KINDS, can_plant, plant
+from harness.suite.weakened import FAULTS, can_plant, plant
 
 
 def held(source: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -104,5 +104,9 @@ def test_where_a_defect_cannot_be_planted() -> None:
     """An inherited test is in no file under its id, and a test that asserts in a helper has nothing to comment out."""
     assert not can_plant(SOURCE, {"kind": "skipped", "function": "tests/test_a.py::TestB::test_a"})
     helper = "def test_a(x):\n    x.check()\n"
-    kinds = {kind: can_plant(helper, {"kind": kind, "function": "test_a.py::test_a"}) for kind in KINDS}
+    kinds = {
+        kind: can_plant(helper, {"kind": kind, "function": "test_a.py::test_a"})
+        for kind, fault in FAULTS.items()
+        if fault.plant
+    }
     assert [kind for kind, can in kinds.items() if not can] == ["assertions-commented"]

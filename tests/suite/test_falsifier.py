@@ -12,11 +12,11 @@ import pytest
 
 from harness import Setting
 from harness.execution.worker_trial import WorkerTrial
+from harness.suite import weakened
 from harness.suite.contract import Asked, contract_of, faults_of
 from harness.suite.falsifier import EXECUTED, NOT_EXECUTED, deaf_tests, falsify
 from harness.suite.ledger import Ledger, stated
 from harness.suite.session import Suite, of_project
-from harness.suite.weakened import COLLAPSED, KINDS
 from tests.falsifiers.distill.trials import Heard
 from tests.suite.toy import FAULTS, write
 
@@ -88,7 +88,7 @@ def test_each_fault_is_seen(suites: dict[str, Path], healthy: tuple[dict[str, An
 def test_where_faults_are_planted(suites: dict[str, Path], healthy: tuple[dict[str, Any], Path]) -> None:
     """In a test with most assertions; where parameters collapse, in one with several cells."""
     found = faults_of(healthy[1].read_text().splitlines(), suites["healthy"])
-    assert found.keys() == {*KINDS, COLLAPSED}
+    assert found.keys() == weakened.FAULTS.keys() - {weakened.HIDDEN}
     assert set(found.values()) == {"tests/test_toy.py::test_returns_early"}
 
 
