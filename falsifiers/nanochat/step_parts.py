@@ -10,6 +10,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from falsifiers.nanochat.oracle.text_rows import right_rows, tokens_of_sources
+from falsifiers.nanochat.step_inputs import StepInputs
 from falsifiers.nanochat.subject import Batch, Paths, read_back
 from harness import Trial
 
@@ -17,22 +19,26 @@ __all__ = ["falsify"]
 
 _PATH: Final = "current"
 _WARMUP: Final = 2
+_TEXT: Final = ("falsifiers/nanochat",)
+_LONG_TEXT: Final = ("falsifiers", "harness")
+"""For a GPU."""
 
 
 def falsify(trial: Trial[Paths]) -> None:
-    """Compare what the subject says of its step with what is measured here.
+    """Look at what steps of the subject read, and compare what it says of a step with what is measured here.
 
     Without a GPU, time is the number of floating-point operations done, so that no load on the machine matters.
     """
     steps = trial.parameters["laps"]
     with trial.subject_fault():
         given = trial.subject.batch()
+        with StepInputs() as inputs:  # not while time is measured: to look takes time
+            trial.subject.parts(_PATH, given, _WARMUP, lambda: None, time.perf_counter)
         if trial.device == "cpu":
             with _Operations() as clock, sdpa_kernel(SDPBackend.MATH):
                 said = dict(trial.subject.parts(_PATH, given, steps, clock.synchronize, clock))
                 right = _parts(trial, given, steps, clock.synchronize, clock)
         else:
-            trial.subject.parts(_PATH, given, _WARMUP, torch.cuda.synchronize, time.perf_counter)
             said = dict(trial.subject.parts(_PATH, given, steps, torch.cuda.synchronize, time.perf_counter))
             right = _parts(trial, given, steps, torch.cuda.synchronize, time.perf_counter)
     forward, backward = right
@@ -46,7 +52,24 @@ def falsify(trial: Trial[Paths]) -> None:
         backward_error=abs(said.get("backward", float("nan")) - 100.0 * backward / whole),
         backward_over_forward=backward / forward,
     )
+    _measure_inputs(trial, given, inputs)
     read_back(trial, trial.subject.model(_PATH))
+
+
+def _measure_inputs(trial: Trial[Paths], given: Batch, inputs: StepInputs) -> None:
+    """Compare what steps read with rows of the text, and where it lay with the batch that the subject was given."""
+    asked = trial.parameters
+    text = tokens_of_sources(_TEXT if trial.device == "cpu" else _LONG_TEXT, asked["vocabulary"])
+    ignored = round(asked["ignored"] * asked["sequence"])
+    here = {one.untyped_storage().data_ptr() for one in (given.tokens, given.targets)}
+    trial.measure(
+        right_rows=[
+            right_rows(text, tokens, targets, asked["sequence"], ignored)
+            for tokens, targets in zip(inputs.tokens, inputs.targets, strict=False)
+        ],
+        read_in_place=[len(here.intersection(places)) for places in inputs.places],
+        logit_bits=inputs.logit_bits,
+    )
 
 
 def _parts(

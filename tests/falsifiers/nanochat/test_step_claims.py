@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from falsifiers.nanochat.mutants.machine import AfterTheFirstTensor, MisspeltName, NeverSet
+from falsifiers.nanochat.oracle.text_rows import right_rows
 from falsifiers.nanochat.reference.allocator import GrowingSegments
 from falsifiers.nanochat.reference.model import Norm
 from falsifiers.nanochat.reference.paths import KernelPaths
@@ -52,6 +54,21 @@ def test_targets_are_the_next_tokens() -> None:
     assert (batch(stream, 3, 5, seed=1)[0] == tokens).all()
     with pytest.raises(ValueError, match="too few"):
         batch(stream[:5], 3, 5, seed=1)
+
+
+def test_only_pieces_of_the_text_with_their_next_tokens_are_right() -> None:
+    """A row is wrong if it is reversed, of another length, or has another target."""
+    text = torch.tensor([3, 1, 4, 1, 5, 9, 2, 6])
+    tokens, targets = torch.tensor([[1, 4, 1], [5, 9, 2]]), torch.tensor([[4, 1, 5], [9, 2, 6]])
+    assert right_rows(text, tokens, targets, 3, ignored=0) == 2
+    assert right_rows(text, tokens, targets.flatten(), 3, ignored=0) == 2
+    assert right_rows(text, tokens, targets.roll(1, 0), 3, ignored=0) == 0
+    assert right_rows(text.flip(0), tokens, targets, 3, ignored=0) == 0
+    assert right_rows(text, tokens, targets, 4, ignored=0) == 0
+    assert right_rows(text, tokens, targets[:, 1:], 3, ignored=0) == 0
+    targets[0, 0] = -1
+    assert right_rows(text, tokens, targets, 3, ignored=0) == 1
+    assert right_rows(text, tokens, targets, 3, ignored=1) == 1
 
 
 def test_only_the_right_name_at_the_right_time_is_read(tmp_path: Path) -> None:

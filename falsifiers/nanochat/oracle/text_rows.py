@@ -1,0 +1,65 @@
+"""Rows of a text: which rows of tokens are pieces of it, with the next tokens as targets.
+
+The tokens are those of a byte-level byte-pair encoding that is trained on the text. Before the merges, each file is
+split by GPT-4's pattern, with at most two digits a piece. Source: nanochat/tokenizer.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+from torch import Tensor
+
+__all__ = ["right_rows", "tokens_of_sources"]
+
+_ROOT = Path(__file__).parents[3]
+_IGNORED = -1
+_PIECES = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+)
+
+
+def tokens_of_sources(folders: Iterable[str], vocabulary: int) -> Tensor:
+    """Return the tokens [any] of all Python files in folders of the project, in the order of their paths."""
+    files = [file for folder in folders for file in sorted((_ROOT / folder).rglob("*.py"))]
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    encoder = Tokenizer(models.BPE())
+    encoder.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(_PIECES), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
+    )
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    encoder.train_from_iterator(
+        texts, trainers.BpeTrainer(vocab_size=vocabulary, initial_alphabet=letters, show_progress=False)
+    )
+    return torch.cat([torch.tensor(one.ids, dtype=torch.int64) for one in encoder.encode_batch(texts)])
+
+
+def right_rows(text: Tensor, tokens: Tensor, targets: Tensor, sequence: int, ignored: int) -> int:
+    """Return the number of rows that are pieces of a text and whose targets are their next tokens.
+
+    Args:
+        text: token ids [any].
+        tokens: ids [rows, sequence]; no row of another length is right.
+        targets: as many ids as there are tokens.
+        ignored: how many targets are -1, the first ones of each row.
+    """
+    if tokens.shape[1:] != (sequence,) or targets.numel() != tokens.numel():
+        return 0
+    return sum(_right(text, *row, ignored) for row in zip(tokens, targets.view_as(tokens), strict=True))
+
+
+def _right(text: Tensor, tokens: Tensor, targets: Tensor, ignored: int) -> bool:
+    piece = torch.cat((tokens, targets[-1:]))
+    wanted = piece[1:].clone()
+    wanted[:ignored] = _IGNORED
+    return torch.equal(targets, wanted) and _occurs(text, piece.tolist())
+
+
+def _occurs(text: Tensor, piece: list[int]) -> bool:
+    places = torch.arange(len(text) - len(piece) + 1)
+    for number, token in enumerate(piece):
+        places = places[text[places + number] == token]
+    return len(places) > 0
