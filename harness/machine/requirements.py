@@ -1,16 +1,18 @@
-"""Checks requirements of a profile or a mutant against a host. A shortfall states what is needed and what was found."""
+"""Checks requirements of a profile or a mutant against a host. A shortfall states what is needed and what was found.
+
+The contract's schema has checked the requirements themselves.
+"""
 
 from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
 import math
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from harness.machine import gpu_modules
 
@@ -21,12 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["Fit", "Requirements", "fit", "shortfalls", "suitable"]
 
 _GIB = 2**30
-_AboutGpu = Literal["memory_gib", "compute_capability"]
-_ABOUT_GPUS: tuple[_AboutGpu, ...] = ("memory_gib", "compute_capability")
 
 
 class Requirements(TypedDict, total=False):
-    """What a profile or a mutant requires of a machine; a name that is not here is a shortfall."""
+    """What a profile or a mutant requires of a machine."""
 
     device: str
     """"cuda" or "any"."""
@@ -77,23 +77,20 @@ def fit(requires: Requirements, host: Host, device: str = "auto") -> Fit:
 
 
 def shortfalls(requires: Requirements, host: Host) -> list[str]:
-    """Every reason why this host cannot meet these requirements; empty where it can.
+    """Every reason why this host cannot meet these requirements; empty if it can.
 
     Args:
         requires: of a profile or a mutant. The machine is asked for its Vulkan adapters when first one is required.
         host: what `harness.machine.host.probe` found.
     """
-    try:
-        return [reason for name in requires for reason in _CHECKS.get(name, _unknown(name))(requires, host)]
-    except (TypeError, ValueError) as error:
-        return [f"the requirements cannot be understood: {error}"]
+    return [reason for name in requires for reason in _CHECKS[name](requires, host)]
 
 
 def suitable(requires: Requirements, host: Host) -> tuple[Gpu, ...]:
-    """The GPUs that meet what is required of one GPU, in the host's order; none where no GPU is asked for."""
+    """The GPUs that meet what is required of one GPU, in the host's order; none if no GPU is asked for."""
     if not _needs_gpu(requires):
         return ()
-    found = tuple(gpu for gpu in host.gpus if not any(_gpu_lacks(name, requires, gpu) for name in _ABOUT_GPUS))
+    found = tuple(gpu for gpu in host.gpus if not any(lacks(requires, gpu) for lacks in (_gpu_memory, _gpu_capability)))
     if requires.get("vulkan") != "gpu" or len(host.gpus) < 2:
         return found
     # A trial takes Vulkan's first GPU, because CUDA_VISIBLE_DEVICES hides none from Vulkan. It must be the leased one.
@@ -106,63 +103,59 @@ def _needs_gpu(requires: Requirements) -> bool:
 
 
 def _device(requires: Requirements, host: Host) -> list[str]:
-    device = requires["device"]
-    if device not in ("cuda", "any"):
-        return [f"needs the device {device!r}, which is neither 'cuda' nor 'any'"]
-    if device == "any" or suitable(requires, host) or requires.get("gpus"):
+    if requires["device"] == "any" or suitable(requires, host) or "gpus" in requires:
         return []
     if not host.gpus:
         return [f"needs a CUDA GPU; {host.gpu_reason or 'none was found'}"]
-    alone = [name for name in _ABOUT_GPUS if all(_gpu_lacks(name, requires, gpu) for gpu in host.gpus)]
-    return [] if alone else ["needs a GPU that meets all requirements at once; each of the GPUs lacks one of them"]
+    if _memory(requires, host) or _capability(requires, host):
+        return []  # which have the reason
+    return ["needs a GPU that meets all requirements at once; each of the GPUs lacks one of them"]
 
 
-def _about_gpu(name: _AboutGpu) -> Callable[[Requirements, Host], list[str]]:
-    def check(requires: Requirements, host: Host) -> list[str]:
-        if name == "memory_gib" and not _needs_gpu(requires):
-            return _system_memory(requires, host)
-        lacking = [(gpu, _gpu_lacks(name, requires, gpu)) for gpu in host.gpus]
-        if not lacking:
-            # The requirement `device` reports the missing GPU already.
-            asked = requires.get("device") == "cuda"
-            return [] if asked else [f"needs a CUDA GPU; {host.gpu_reason or 'none was found'}"]
-        if not all(why for _, why in lacking):
-            return []
-        _, why = max(lacking, key=lambda pair: _strength(name, pair[0]))
-        return [str(why)]
-
-    return check
+def _memory(requires: Requirements, host: Host) -> list[str]:
+    return _of_one_gpu(_gpu_memory, requires, host) if _needs_gpu(requires) else _system_memory(requires, host)
 
 
-def _gpu_lacks(name: _AboutGpu, requires: Requirements, gpu: Gpu) -> str | None:
-    if name not in requires:
-        return None
-    if name == "memory_gib":
-        needed = _positive(requires["memory_gib"], name)
-        if gpu.memory_bytes is None:
-            return f"needs {needed:g} GiB of GPU memory; that of {gpu.name} is {gpu.memory_source}"
-        if gpu.memory_bytes < needed * _GIB:
-            found = _gib(gpu.memory_bytes)
-            return f"needs {needed:g} GiB of GPU memory; {gpu.name} has {found} GiB ({gpu.memory_source})"
-        return None
-    asked = requires["compute_capability"]
-    wanted = _capability(asked)
+def _capability(requires: Requirements, host: Host) -> list[str]:
+    return _of_one_gpu(_gpu_capability, requires, host)
+
+
+def _of_one_gpu(lacks: Callable[[Requirements, Gpu], str], requires: Requirements, host: Host) -> list[str]:
+    """Why no GPU meets a requirement, said of the first one."""
+    if not host.gpus:
+        # The requirement `device` reports the missing GPU already.
+        return [] if requires.get("device") == "cuda" else _device({"device": "cuda"}, host)
+    reasons = [lacks(requires, gpu) for gpu in host.gpus]
+    return reasons[:1] if all(reasons) else []
+
+
+def _gpu_memory(requires: Requirements, gpu: Gpu) -> str:
+    """What a GPU lacks of the required memory; empty if it has enough."""
+    needed = requires.get("memory_gib", 0)
+    if not needed:
+        return ""
+    if gpu.memory_bytes is None:
+        return f"needs {needed:g} GiB of GPU memory; that of {gpu.name} is {gpu.memory_source}"
+    if gpu.memory_bytes >= needed * _GIB:
+        return ""
+    return f"needs {needed:g} GiB of GPU memory; {gpu.name} has {_gib(gpu.memory_bytes)} GiB ({gpu.memory_source})"
+
+
+def _gpu_capability(requires: Requirements, gpu: Gpu) -> str:
+    """How a GPU falls short of the required compute capability; empty if it does not."""
+    needed = requires.get("compute_capability")
+    if needed is None:
+        return ""
     if gpu.compute_capability is None:
-        reason = gpu.reasons.get(name, "it could not be read")
-        return f"needs compute capability {asked}; that of {gpu.name} is unknown ({reason})"
-    if _capability(gpu.compute_capability) < wanted:
-        return f"needs compute capability {asked} or newer; {gpu.name} has {gpu.compute_capability}"
-    return None
-
-
-def _strength(name: _AboutGpu, gpu: Gpu) -> tuple[int, ...]:
-    if name == "memory_gib":
-        return (gpu.memory_bytes or 0,)
-    return _capability(gpu.compute_capability) if gpu.compute_capability else (0, 0)
+        reason = gpu.reasons.get("compute_capability", "it could not be read")
+        return f"needs compute capability {needed}; that of {gpu.name} is unknown ({reason})"
+    if _numbers(gpu.compute_capability) >= _numbers(needed):
+        return ""
+    return f"needs compute capability {needed} or newer; {gpu.name} has {gpu.compute_capability}"
 
 
 def _system_memory(requires: Requirements, host: Host) -> list[str]:
-    needed = _positive(requires["memory_gib"], "memory_gib")
+    needed = requires["memory_gib"]
     if host.memory_bytes is None:
         return [f"needs {needed:g} GiB of memory; this machine's is {host.memory_source}"]
     if host.memory_bytes >= needed * _GIB:
@@ -171,12 +164,12 @@ def _system_memory(requires: Requirements, host: Host) -> list[str]:
 
 
 def _count(requires: Requirements, host: Host) -> list[str]:
-    needed = int(_positive(requires["gpus"], "gpus"))
+    needed = requires["gpus"]
     fit = len(suitable(requires, host))
     if fit >= needed:
         return []
     if not host.gpus:
-        return [f"needs {needed} CUDA GPUs; {host.gpu_reason or 'none was found'}"] if needed else []
+        return [f"needs {needed} CUDA GPUs; {host.gpu_reason or 'none was found'}"]
     of = f"{fit} of {len(host.gpus)} GPUs meet the rest" if fit < len(host.gpus) else f"this machine has {fit}"
     return [f"needs {needed} GPUs; {of}"]
 
@@ -215,7 +208,7 @@ def _exists(dotted: str) -> bool:
 
 
 def _disk(requires: Requirements, host: Host) -> list[str]:
-    needed = _positive(requires["disk_gib"], "disk_gib")
+    needed = requires["disk_gib"]
     if host.disk_free_bytes is None:
         return [f"needs {needed:g} GiB of free disk space; that of {host.disk} could not be read"]
     if host.disk_free_bytes >= needed * _GIB:
@@ -224,14 +217,11 @@ def _disk(requires: Requirements, host: Host) -> list[str]:
 
 
 def _vulkan(requires: Requirements, host: Host) -> list[str]:
-    wanted = requires["vulkan"]
-    if wanted not in ("any", "gpu"):
-        return [f"needs the Vulkan adapter {wanted!r}, which is neither 'any' nor 'gpu'"]
     adapters = _vulkan_adapters()
     found = [str(one.details["adapter"]) for one in adapters if one.reason is None]
     if not found:
         return [f"needs a Vulkan adapter; {adapters[0].reason}"]
-    if wanted == "any" or any(one.reason is None and one.details.get("type") != "CPU" for one in adapters):
+    if requires["vulkan"] == "any" or any(one.reason is None and one.details.get("type") != "CPU" for one in adapters):
         return []
     only = f"needs the Vulkan adapter of a GPU; there is only software: {', '.join(found)}"
     # CUDA sees a GPU and Vulkan does not: the driver was installed, or mounted into a container, without Vulkan.
@@ -253,22 +243,9 @@ def _vulkan_gpu() -> str | None:
     return toolchain.vulkan_gpu()
 
 
-def _unknown(name: str) -> Callable[[Requirements, Host], list[str]]:
-    known = ", ".join(_CHECKS)
-    return lambda requires, host: [f"needs {name!r}, which this version does not know (it knows {known})"]
-
-
-def _positive(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-        raise ValueError(f"{name} is {value!r} instead of a number of at least 0")
-    return float(value)
-
-
-def _capability(text: Any) -> tuple[int, int]:
+def _numbers(capability: str) -> tuple[int, ...]:
     """Return a capability as numbers, because as text "12.1" is less than "9.0"."""
-    if not (match := re.fullmatch(r"(\d+)\.(\d+)", str(text))):
-        raise ValueError(f"compute_capability is {text!r} instead of something like '9.0'")
-    return int(match[1]), int(match[2])
+    return tuple(map(int, capability.split(".")))
 
 
 def _gib(count: int) -> str:
@@ -278,8 +255,8 @@ def _gib(count: int) -> str:
 
 _CHECKS: dict[str, Callable[[Requirements, Host], list[str]]] = {
     "device": _device,
-    "memory_gib": _about_gpu("memory_gib"),
-    "compute_capability": _about_gpu("compute_capability"),
+    "memory_gib": _memory,
+    "compute_capability": _capability,
     "gpus": _count,
     "modules": _modules,
     "disk_gib": _disk,
