@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import final
 
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 
@@ -14,7 +15,7 @@ __all__ = ["Entered", "Measured", "Report", "Resolved", "Stepped", "TrialReport"
 
 @final
 @dataclass(frozen=True)
-class Measured:
+class Measured(JsonDataclass):
     """Measurements by name; a later value replaces an earlier one."""
 
     values: JsonObject
@@ -22,7 +23,7 @@ class Measured:
 
 @final
 @dataclass(frozen=True)
-class Stepped:
+class Stepped(JsonDataclass):
     """One row of the step series."""
 
     step: int
@@ -31,7 +32,7 @@ class Stepped:
 
 @final
 @dataclass(frozen=True)
-class Resolved:
+class Resolved(JsonDataclass):
     """What really ran, by name: device, dtype, backend, steps."""
 
     values: JsonObject
@@ -39,7 +40,7 @@ class Resolved:
 
 @final
 @dataclass(frozen=True)
-class Unseen:
+class Unseen(JsonDataclass):
     """Why measurements could not be made of this subject, by name."""
 
     values: Mapping[str, str]
@@ -47,7 +48,7 @@ class Unseen:
 
 @final
 @dataclass(frozen=True)
-class Entered:
+class Entered(JsonDataclass):
     """From now on the code of this phase runs."""
 
     phase: Phase
@@ -55,7 +56,7 @@ class Entered:
 
 @final
 @dataclass(frozen=True)
-class Used:
+class Used(JsonDataclass):
     """Files that another process of the trial used, by their paths from the project's root."""
 
     names: tuple[str, ...]

@@ -6,10 +6,10 @@ architecture, because no claim is about one particular processor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, TypedDict, final
+from dataclasses import dataclass
+from typing import ClassVar, TypedDict, final
 
-from harness.base.strictjson import JsonObject
+from harness.base.json_dataclass import JsonDataclass
 
 __all__ = ["Device", "DeviceClass", "Target", "hardware"]
 
@@ -28,8 +28,10 @@ class Target(TypedDict, total=False):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Device:
+class Device(JsonDataclass):
     """The device of a trial, as the driver and the system describe it. What could not be read is None."""
+
+    LEFT_OUT: ClassVar = (None,)
 
     type: str
     """"cpu" or "cuda"."""
@@ -50,16 +52,6 @@ class Device:
     def is_cuda(self) -> bool:
         """Whether it is a GPU."""
         return self.type == "cuda"
-
-    def to_json(self) -> dict[str, Any]:
-        """The form that records, observations and rules have: the fields that are known."""
-        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return {name: value for name, value in pairs if value is not None}
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Device:
-        """The inverse of `to_json`, of a document that its schema accepts."""
-        return cls(**document)
 
 
 @final

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from harness.base import strictjson
+from harness.base.strictjson import pointer
 
 if TYPE_CHECKING:
     import jsonschema_rs
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import ValidationError
 
-__all__ = ["NAMES", "Problem", "pointer", "problems", "schema_folder"]
+__all__ = ["NAMES", "DocumentError", "Problem", "check", "problems", "schema_folder"]
 
 NAMES = (
     "contract", "calibration", "equivalent", "planting", "observation", "record", "environment", "mutant", "artifacts",
@@ -51,15 +52,32 @@ class Problem:
         return f"{text} ({self.remedy})" if self.remedy else text
 
 
+class DocumentError(ValueError):
+    """A JSON document is not of its form. The text has the first five problems."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(map(str, self.problems[:5])))
+
+    def within(self, *steps: str | int) -> DocumentError:
+        """The same problems of a document that holds this one at a place."""
+        return DocumentError(replace(one, pointer=pointer(*steps) + one.pointer) for one in self.problems)
+
+
 def schema_folder() -> Path:
     """Return the folder of the schema files, in a wheel or in the source tree."""
     packaged = Path(__file__).parents[1] / "schema"
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "contracts" / "schema"
 
 
-def pointer(*steps: str | int) -> str:
-    """Return the JSON pointer (RFC 6901) with these steps."""
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+def check(name: str, document: Any) -> None:
+    """Check a document by its schema.
+
+    Raises:
+        DocumentError: it is no valid `name`.
+    """
+    if found := problems(name, document):
+        raise DocumentError(found)
 
 
 def problems(name: str, document: Any) -> list[Problem]:

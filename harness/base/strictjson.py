@@ -27,6 +27,7 @@ __all__ = [
     "is_tagged",
     "load",
     "loads",
+    "pointer",
     "tag_nonfinite",
     "untag_nonfinite",
 ]
@@ -127,6 +128,11 @@ def untag_nonfinite(value: Any) -> Any:
     return value
 
 
+def pointer(*steps: str | int) -> str:
+    """Return the JSON pointer (RFC 6901) with these steps."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+
+
 def is_tagged(value: JsonObject) -> bool:
     """Whether an object is the tag of a number that is not finite."""
     name = value.get(_TAG) if len(value) == 1 else None
@@ -165,7 +171,7 @@ def _number(digits: str, kind: type[int] | type[float], refuse: _Refuse) -> Any:
 def _pointer_to(wanted: _Refused, value: Any) -> str:
     for steps, item in _walk(value):
         if item is wanted:
-            return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+            return pointer(*steps)
     return ""
 
 

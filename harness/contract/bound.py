@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.base import strictjson
-from harness.base.strictjson import JsonObject
+from harness.base.json_dataclass import JsonDataclass
 
 __all__ = ["CLOSED", "RULE", "Bound"]
 
@@ -17,7 +17,7 @@ CLOSED: Final = "closed"
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(JsonDataclass):
     """A keyword of the observation schema and its argument, such as `maximum` and 4.0. Also `RULE` and `CLOSED`."""
 
     keyword: str
@@ -27,12 +27,3 @@ class Bound:
         if self.keyword == RULE:
             return str(self.limit)
         return f"{self.keyword} {strictjson.dumps(self.limit)}"
-
-    def to_json(self) -> dict[str, Any]:
-        """The form that a record holds."""
-        return {"keyword": self.keyword, "limit": self.limit}
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Bound:
-        """The inverse of `to_json`."""
-        return cls(document["keyword"], document["limit"])

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.base import strictjson
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import DEEPEST, LARGEST, JsonObject, is_tagged
 from harness.base.vocabulary import Outcome
 from harness.contract.bound import CLOSED, Bound
@@ -58,7 +59,7 @@ _DECISIVE: Mapping[str, Callable[[list[Any]], Any]] = {
 
 
 @dataclass(slots=True)  # not frozen: that takes a third of the time of a judgment
-class ClauseResult:
+class ClauseResult(JsonDataclass):
     """One clause of a judgment: its outcome, the value that decided, and the bound."""
 
     id: str
@@ -70,28 +71,6 @@ class ClauseResult:
     unit: str = ""
     reason: Reason | None = None
     """Why the outcome is not PASS; None for a PASS."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The form that a record holds. Numbers that are not finite are not tagged."""
-        return {
-            "id": self.id,
-            "outcome": str(self.outcome),
-            "value": self.value,
-            "bound": self.bound and self.bound.to_json(),
-            "unit": self.unit,
-            "reason": self.reason and self.reason.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> ClauseResult:
-        """The inverse of `to_json`."""
-        bound = None if document["bound"] is None else Bound.from_json(document["bound"])
-        changed = {
-            "outcome": Outcome(document["outcome"]),
-            "bound": bound,
-            "reason": Reason.from_json(document["reason"]),
-        }
-        return cls(**{**document, **changed})
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.base import strictjson
-from harness.base.schemas import Problem, pointer
+from harness.base.schemas import Problem
+from harness.base.strictjson import pointer
 from harness.contract.cost import ITEMS, Allowance, Shape, of_schema, of_values
 from harness.contract.model import DEVICE_FIELDS, Contract
 from harness.contract.ratio import has_ratio

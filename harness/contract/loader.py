@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.base import regular_file, schemas, strictjson
-from harness.base.schemas import Problem, pointer
-from harness.base.strictjson import JsonObject
+from harness.base.schemas import Problem
+from harness.base.strictjson import JsonObject, pointer
 from harness.contract.calibration import calibration_of
 from harness.contract.clauses import ITEM, VALUE, SchemaClause, clauses_of
 from harness.contract.consistency import contradictions, miscalibrated

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
-from harness.base.strictjson import JsonObject
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.vocabulary import Fate
 from harness.contract.bound import Bound
 
@@ -103,8 +103,10 @@ class ReasonCode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(JsonDataclass):
     """A code with its data. Empty fields do not apply. `text` is for people; no decision depends on it."""
+
+    LEFT_OUT: ClassVar = (None, "", ())
 
     code: ReasonCode
     place: str = ""
@@ -134,29 +136,3 @@ class Reason:
     def codes(self) -> tuple[ReasonCode, ...]:
         """The code, and the codes of its causes."""
         return (self.code, *(self.cause.codes if self.cause is not None else ()))
-
-    def to_json(self) -> dict[str, Any]:
-        """The form that a record holds: only the fields that apply."""
-        plain: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is None or value == "" or value == ():
-                continue
-            if isinstance(value, (Reason, Bound)):
-                value = value.to_json()
-            plain[field.name] = list(value) if isinstance(value, tuple) else value
-        return plain
-
-    @classmethod
-    def from_json(cls, document: JsonObject | None) -> Reason | None:
-        """The inverse of `to_json`; None for None."""
-        if document is None:
-            return None
-        plain = {**document, "code": ReasonCode(document["code"]), "cause": cls.from_json(document.get("cause"))}
-        for name in ("clauses", "missed"):
-            plain[name] = tuple(document.get(name, ()))
-        if "bound" in plain:
-            plain["bound"] = Bound.from_json(plain["bound"])
-        if "fate" in plain:
-            plain["fate"] = Fate(plain["fate"])
-        return cls(**plain)

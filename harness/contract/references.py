@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.base.schemas import Problem, pointer
-from harness.base.strictjson import JsonObject
+from harness.base.schemas import Problem
+from harness.base.strictjson import JsonObject, pointer
 from harness.contract.clauses import ITEM, VALUE
 
 __all__ = ["inline", "pointer_of"]

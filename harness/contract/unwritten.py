@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.base import regular_file
-from harness.base.schemas import pointer
+from harness.base.strictjson import pointer
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.model import Contract
 

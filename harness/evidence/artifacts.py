@@ -14,17 +14,19 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
 from harness.base import strictjson
 from harness.base.beneath import Beneath
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.redaction import Redactor
 from harness.base.regular_file import CHUNK
+from harness.base.schemas import DocumentError
 from harness.evidence import manifest
 from harness.evidence.bundle_layout import ARTIFACTS, COUNTEREXAMPLE, INDEX, MOST_ARTIFACTS
-from harness.search.counterexample import Counterexample, CounterexampleError
+from harness.search.counterexample import Counterexample
 
 __all__ = ["LARGEST", "LARGEST_TOGETHER", "Artifact", "collect", "counterexample", "index"]
 
@@ -40,7 +42,7 @@ _DEEPEST = 8
 
 
 @dataclass(frozen=True)
-class Artifact:
+class Artifact(JsonDataclass):
     """One entry of artifacts/INDEX.json."""
 
     name: str
@@ -80,7 +82,7 @@ def counterexample(folder: Beneath, redactor: Redactor) -> Counterexample | None
 
 def index(entries: list[Artifact], omitted: int) -> dict[str, Any]:
     """Return the content of artifacts/INDEX.json."""
-    return {"artifacts": [asdict(entry) for entry in entries], "omitted": omitted}
+    return {"artifacts": [entry.to_json() for entry in entries], "omitted": omitted}
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ def _masked(content: bytes, redactor: Redactor) -> bytes | None:
 def _no_counterexample(content: bytes) -> str:
     try:
         Counterexample.from_json(strictjson.loads(content))
-    except (strictjson.JsonError, CounterexampleError) as error:
+    except (strictjson.JsonError, DocumentError) as error:
         return f"has the name of a counterexample and is none: {str(error)[:200]}"
     return ""
 

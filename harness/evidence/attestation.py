@@ -49,9 +49,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from harness.base import schemas, strictjson
-from harness.base.schemas import pointer
 from harness.base.shortening import cut
-from harness.base.strictjson import JsonObject
+from harness.base.strictjson import JsonObject, pointer
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.evidence import keys
 from harness.evidence.bundle_layout import ATTESTATION, MANIFEST

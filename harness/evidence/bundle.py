@@ -12,26 +12,28 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
 from harness.base import schemas, strictjson
+from harness.base.schemas import DocumentError, Problem
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract, ContractError, parse
 from harness.evidence import bundle_layout as layout
 from harness.evidence import manifest, untrusted
 from harness.evidence.artifacts import Artifact
 from harness.evidence.endable import Unjudged, judged
-from harness.evidence.trial_files import Stream, TrialLogError, parse_log
+from harness.evidence.trial_files import MutantTrial, Stream, TrialLogError, parse_log
 from harness.judging.judge import Judgment
-from harness.judging.observation import Observation, ObservationError
-from harness.judging.record import FORMAT, Record, RecordError
-from harness.search.counterexample import Counterexample, CounterexampleError
+from harness.judging.observation import Observation
+from harness.judging.record import Record
+from harness.search.counterexample import Counterexample
 
-__all__ = ["Bundle", "BundleError", "MutantTrial", "Series"]
+__all__ = ["Bundle", "BundleError", "Series"]
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -44,7 +46,7 @@ _ID: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 class BundleError(ValueError):
     """A file of a bundle is missing, too large or not of its format; the text names the file and what is wrong."""
 
-    def __init__(self, file: str, problems: Sequence[schemas.Problem]) -> None:
+    def __init__(self, file: str, problems: Sequence[Problem]) -> None:
         super().__init__(f"{file}: " + "; ".join(map(str, problems[:5]))[:600])
         self.file = file
         self.problems = tuple(problems)
@@ -60,23 +62,6 @@ class Series:
     def __len__(self) -> int:
         """The number of rows."""
         return len(next(iter(self.columns.values()), ()))
-
-
-@final
-@dataclass(frozen=True)
-class MutantTrial:
-    """One line of mutants.jsonl: what the trial of one mutant measured, and how it was watched."""
-
-    id: str
-    observation: Observation
-    failed: tuple[str, ...]
-    """The clauses that it failed. Those that the contract names come first."""
-    left_out: tuple[str, ...]
-    """Measurements that are not in the observation, because no clause that killed the mutant reads them."""
-    series: JsonObject
-    """The number of rows recorded, the peaks of the telemetry, and why readings are missing."""
-    counterexample: Counterexample | None
-    """The case that killed it, from a search."""
 
 
 @final
@@ -103,7 +88,8 @@ class Bundle:
     def digest(self, name: str) -> str:
         """Return the sha256 of a file of any size. Only documents are kept in memory."""
         if name.startswith(f"{layout.ARTIFACTS}/") and name != layout.INDEX:
-            return self._opened(name, lambda: untrusted.digest(self.path, name))
+            with _reading(name):
+                return untrusted.digest(self.path, name)
         return self._read(name)[1]
 
     def attempt(self, part: Callable[[Bundle], T], default: D) -> T | D:
@@ -118,10 +104,8 @@ class Bundle:
     @cached_property
     def manifest(self) -> Mapping[str, str]:
         """The sha256 of every file, by name."""
-        try:
+        with _reading(layout.MANIFEST):
             return manifest.parse(self.content(layout.MANIFEST))
-        except manifest.ManifestError as error:
-            raise BundleError(layout.MANIFEST, [schemas.Problem("", str(error))]) from error
 
     @cached_property
     def attestation(self) -> bytes | None:
@@ -132,47 +116,54 @@ class Bundle:
     def record(self) -> Record:
         """The claim, its verdict, and the outcomes that the verdict follows from."""
         document = self.document(layout.RECORD)
-        found = document.get("format") if isinstance(document, dict) else FORMAT
-        if found != FORMAT:
-            newer = isinstance(found, int) and found > FORMAT
+        ours = Record.FORMAT
+        found = document.get("format") if isinstance(document, dict) else ours
+        if found != ours:
+            newer = isinstance(found, int) and found > ours
             remedy = "verify it with the later version of the harness that wrote it" if newer else "run the claim again"
-            problem = schemas.Problem("/format", f"is of format {str(found)[:40]}; this harness reads {FORMAT}", remedy)
+            problem = Problem("/format", f"is of format {str(found)[:40]}; this harness reads {ours}", remedy)
             raise BundleError(layout.RECORD, [problem])
-        return self._built(layout.RECORD, "record", Record.from_json)
+        with _reading(layout.RECORD):
+            return Record.from_json(document)
 
     @cached_property
     def contract(self) -> Contract:
         """The contract as it was when the claim ran."""
-
-        def build(document: Any) -> Contract:
-            return parse(document, self.path / layout.CONTRACT, self.content(layout.CONTRACT))
-
-        return self._built(layout.CONTRACT, "contract", build)
+        with _reading(layout.CONTRACT):
+            document, content = self.document(layout.CONTRACT), self.content(layout.CONTRACT)
+            return parse(document, self.path / layout.CONTRACT, content)
 
     @cached_property
     def observation(self) -> Observation:
         """What the subject's trial measured."""
-        return self._built(layout.OBSERVATION, "observation", Observation.from_json)
+        with _reading(layout.OBSERVATION):
+            return Observation.from_json(self.document(layout.OBSERVATION))
 
     @cached_property
     def environment(self) -> JsonObject:
         """Host, software and variables, of the schema `environment`."""
-        environment: JsonObject = self._plain(layout.ENVIRONMENT, "environment")
-        return environment
+        with _reading(layout.ENVIRONMENT):
+            environment: JsonObject = self.document(layout.ENVIRONMENT)
+            schemas.check("environment", environment)
+            return environment
 
     @cached_property
     def counterexample(self) -> Counterexample | None:
         """The case on which a search refuted the claim; None if there is none."""
         if not self._has(layout.COUNTEREXAMPLE):
             return None
-        return self._built(layout.COUNTEREXAMPLE, "counterexample", Counterexample.from_json)
+        with _reading(layout.COUNTEREXAMPLE):
+            return Counterexample.from_json(self.document(layout.COUNTEREXAMPLE))
 
     @cached_property
     def artifacts(self) -> tuple[Artifact, ...]:
         """Everything that the falsifier left, copied or named by digest."""
         if not self._has(layout.INDEX):
             return ()
-        return tuple(Artifact(**entry) for entry in self._plain(layout.INDEX, "artifacts")["artifacts"])
+        with _reading(layout.INDEX):
+            index = self.document(layout.INDEX)
+            schemas.check("artifacts", index)
+            return tuple(map(Artifact.from_json, index["artifacts"]))
 
     # Trials
 
@@ -189,26 +180,25 @@ class Bundle:
     @cached_property
     def logs(self) -> Mapping[tuple[str, str], Stream]:
         """The output of the trials, by trial (`subject` or `mutant <id>`) and stream. Empty streams are left out."""
-        try:
+        with _reading(layout.LOGS):
             return parse_log(self.content(layout.LOGS))
-        except TrialLogError as error:
-            raise BundleError(layout.LOGS, [schemas.Problem("", str(error))]) from error
 
     @cached_property
     def mutants(self) -> Mapping[str, MutantTrial]:
         """The trial of every mutant that ran, by id."""
         trials: dict[str, MutantTrial] = {}
-        found: list[schemas.Problem] = []
+        found: list[Problem] = []
         lines = self.content(layout.MUTANTS).split(b"\n")
         if lines.pop():
-            found.append(schemas.Problem("", "does not end in a newline: it may have been cut short"))
+            found.append(Problem("", "does not end in a newline: it may have been cut short"))
         for number, line in enumerate(lines):
-            trial, problems = _mutant(line, number)
-            found += problems
-            if trial is not None and trial.id in trials:
-                found.append(schemas.Problem(f"/{number}", f"has the trial of {trial.id} a second time"))
-            elif trial is not None:
-                trials[trial.id] = trial
+            try:
+                trial = _mutant(line, number)
+            except DocumentError as error:
+                found += error.problems
+                continue
+            if trials.setdefault(trial.id, trial) is not trial:
+                found.append(Problem(f"/{number}", f"has the trial of {trial.id} a second time"))
         if found:
             raise BundleError(layout.MUTANTS, found)
         return trials
@@ -216,89 +206,60 @@ class Bundle:
     @cached_property
     def mutant_judgments(self) -> Mapping[str, Judgment]:
         """Each mutant's observation, judged now by the bundle's contract, by id."""
-        try:
+        with _reading(layout.MUTANTS):
             return {name: judged(self.contract, trial.observation) for name, trial in self.mutants.items()}
-        except Unjudged as error:
-            raise BundleError(layout.MUTANTS, [schemas.Problem("", f"is not judged: this {error}")]) from error
 
     # Reading
 
     def document(self, name: str) -> Any:
         """Return a JSON file as it is, not checked against a schema."""
-        try:
+        with _reading(name):
             return strictjson.loads(self.content(name))
-        except strictjson.JsonError as error:
-            raise BundleError(name, [schemas.Problem(error.pointer, error.message, error.remedy)]) from error
+
+    def _series(self, name: str) -> Series:
+        with _reading(name):
+            return _columns(self.content(name), _LEADING[name])
 
     def _has(self, name: str) -> bool:
         return (self.path / name).is_symlink() or (self.path / name).exists()
 
     def _read(self, name: str) -> tuple[bytes, str]:
         if name not in self._contents:
-            self._contents[name] = self._opened(name, lambda: untrusted.read(self.path, name))
+            with _reading(name):
+                self._contents[name] = untrusted.read(self.path, name)
         return self._contents[name]
 
-    def _opened(self, name: str, read: Callable[[], T]) -> T:
-        try:
-            return read()
-        except untrusted.TooLarge as error:
-            raise BundleError(name, [schemas.Problem("", f"{error}; it was not read")]) from error
-        except OSError as error:
-            raise BundleError(name, [schemas.Problem("", f"cannot be read: {error.strerror or error}")]) from error
 
-    def _built(self, name: str, kind: str, build: Callable[[Any], T]) -> T:
-        document = self.document(name)
-        try:
-            return build(document)
-        except ContractError as error:
-            raise BundleError(name, error.problems) from error
-        except (RecordError, ObservationError, CounterexampleError) as error:
-            # These errors have no pointers. The schema's problems have.
-            found = schemas.problems(kind, document) or [schemas.Problem("", str(error))]
-            raise BundleError(name, found) from error
-
-    def _plain(self, name: str, kind: str) -> Any:
-        document = self.document(name)
-        if found := schemas.problems(kind, document):
-            raise BundleError(name, found)
-        return document
-
-    def _series(self, name: str) -> Series:
-        try:
-            return _columns(self.content(name), _LEADING[name])
-        except (UnicodeDecodeError, csv.Error, _CsvError) as error:
-            raise BundleError(name, [schemas.Problem("", str(error))]) from error
+@contextmanager
+def _reading(file: str) -> Iterator[None]:
+    """Raise what is wrong with a file as BundleError."""
+    try:
+        yield
+    except (ContractError, DocumentError) as error:
+        raise BundleError(file, error.problems) from error
+    except strictjson.JsonError as error:
+        raise BundleError(file, [Problem(error.pointer, error.message, error.remedy)]) from error
+    except untrusted.TooLarge as error:
+        raise BundleError(file, [Problem("", f"{error}; it was not read")]) from error
+    except OSError as error:
+        raise BundleError(file, [Problem("", f"cannot be read: {error.strerror or error}")]) from error
+    except Unjudged as error:
+        raise BundleError(file, [Problem("", f"is not judged: this {error}")]) from error
+    except (manifest.ManifestError, TrialLogError, _CsvError, csv.Error, UnicodeDecodeError) as error:
+        raise BundleError(file, [Problem("", str(error))]) from error
 
 
-def _mutant(line: bytes, number: int) -> tuple[MutantTrial | None, list[schemas.Problem]]:
-    """Return the trial on a line of mutants.jsonl, or its problems. Their pointers begin with the mutant's id."""
+def _mutant(line: bytes, number: int) -> MutantTrial:
+    """Return the trial on a line of mutants.jsonl. Raises DocumentError; the pointers begin with the mutant's id."""
     try:
         document = strictjson.loads(line)
     except strictjson.JsonError as error:
-        return None, [schemas.Problem(f"/{number}{error.pointer}", error.message, error.remedy)]
+        raise DocumentError([Problem(f"/{number}{error.pointer}", error.message, error.remedy)]) from error
     named = document.get("id") if isinstance(document, dict) else None
-    where = f"/{named}" if isinstance(named, str) and _ID.fullmatch(named) else f"/{number}"
-    found = _within(where, schemas.problems("mutant", document))
-    if found:
-        return None, found
-    observation, case = document["observation"], document["counterexample"]
-    found = _within(f"{where}/observation", schemas.problems("observation", observation))
-    if case is not None:
-        found += _within(f"{where}/counterexample", schemas.problems("counterexample", case))
-    if found:
-        return None, found
-    return MutantTrial(
-        id=document["id"],
-        observation=Observation.from_json(observation),
-        failed=tuple(document["failed"]),
-        left_out=tuple(document["left_out"]),
-        series=document["series"],
-        counterexample=None if case is None else Counterexample.from_json(case),
-    ), []
-
-
-def _within(where: str, found: Sequence[schemas.Problem]) -> list[schemas.Problem]:
-    return [schemas.Problem(where + one.pointer, one.message, one.remedy) for one in found]
+    try:
+        return MutantTrial.from_json(document)
+    except DocumentError as error:
+        raise error.within(named if isinstance(named, str) and _ID.fullmatch(named) else number) from error
 
 
 class _CsvError(ValueError):

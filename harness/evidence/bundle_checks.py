@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.base import schemas
 from harness.base.device import Device
-from harness.base.schemas import pointer
-from harness.base.strictjson import JsonObject
+from harness.base.strictjson import JsonObject, pointer
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract
 from harness.contract.builtin import COMPLETES
@@ -24,11 +23,11 @@ from harness.contract.cel_engine import engine
 from harness.evidence import attestation, untrusted
 from harness.evidence import bundle_layout as layout
 from harness.evidence.artifacts import Artifact
-from harness.evidence.bundle import Bundle, BundleError, MutantTrial
+from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.findings import Code, Detail, Finding, Severity, Verification, finding
 from harness.evidence.rejudge import rejudge
 from harness.evidence.staleness import Origin, clock_ahead, coverage
-from harness.evidence.trial_files import SUBJECT, trial_of
+from harness.evidence.trial_files import SUBJECT, MutantTrial, trial_of
 from harness.judging.observation import Observation
 from harness.judging.record import Record
 from harness.search.counterexample import Counterexample, judge_case

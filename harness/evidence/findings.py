@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Verdict
 from harness.contract.reasons import Reason
@@ -174,7 +175,7 @@ class Detail(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(JsonDataclass):
     """One thing that is wrong with a bundle, or that its readers should know; as data."""
 
     code: Code
@@ -202,7 +203,7 @@ def finding(code: Code, detail: Detail, file: str = "", pointer: str = "", **fie
 
 
 @dataclass(frozen=True)
-class Verification:
+class Verification(JsonDataclass):
     """The result of verifying one bundle. Verdict, reason and fates are judged again, not read from the record."""
 
     path: Path
@@ -256,20 +257,10 @@ class Verification:
         return self.findings or tuple(one for one in self.remarks if one.code in self.refused)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        plain = {**asdict(self), "path": str(self.path), "reason": self.reason and self.reason.to_json()}
-        return {**plain, "sound": self.sound, "accepted": self.accepted}
+        """The document, with `sound` and `accepted`."""
+        return {**super().to_json(), "sound": self.sound, "accepted": self.accepted}
 
     @classmethod
     def from_json(cls, document: JsonObject) -> Verification:
         """The inverse of `to_json`."""
-        plain = {key: value for key, value in document.items() if key not in ("sound", "accepted")}
-        for name in ("findings", "remarks"):
-            plain[name] = tuple(
-                Finding(**{**one, "code": Code(one["code"]), "detail": Detail(one["detail"])}) for one in plain[name]
-            )
-        verdict = None if plain["verdict"] is None else Verdict(plain["verdict"])
-        plain["refused"] = tuple(map(Code, plain["refused"]))
-        signed_by = tuple(plain["signed_by"])
-        plain["reason"] = Reason.from_json(plain["reason"])
-        return cls(**{**plain, "path": Path(plain["path"]), "signed_by": signed_by, "verdict": verdict})
+        return super().from_json({name: one for name, one in document.items() if name not in ("sound", "accepted")})

@@ -44,7 +44,7 @@ _FIELDS = (
 """The fields of the record that an entry takes unchanged, and that are no objects."""
 _OBJECTS: Mapping[str, Callable[[Any], Any]] = {
     "overrides": dict, "subject_parameters": dict, "target": dict, "harness": dict, "commit": dict, "killed": tuple,
-    "device": Device.from_json, "reason": Reason.from_json, "verdict": Verdict,
+    "device": Device.from_json, "reason": lambda document: document and Reason.from_json(document), "verdict": Verdict,
 }  # fmt: skip
 """The others. Most bundles have the same as another bundle, so each is parsed once."""
 

@@ -14,9 +14,8 @@ from typing import Any
 
 from harness.base import strictjson
 from harness.base.device import Device
-from harness.base.schemas import pointer
 from harness.base.shortening import cut
-from harness.base.strictjson import JsonObject
+from harness.base.strictjson import JsonObject, pointer
 from harness.base.vocabulary import Fate
 from harness.contract import Contract, Mutant
 from harness.contract.bound import Bound
@@ -239,7 +238,8 @@ def _excuses(
         seen = unjudged.isdisjoint(mutant.violates)
         if outcome.fate is Fate.NOT_RUN and seen and _could_run(mutant, observation.device):
             where = pointer("mutants", position, "fate")
-            yield _differs(where, Detail.MUTANT_COULD_RUN, mutant=mutant.id, reason=_plain_reason(outcome.reason))
+            reason = outcome.reason and outcome.reason.to_json()
+            yield _differs(where, Detail.MUTANT_COULD_RUN, mutant=mutant.id, reason=reason)
 
 
 def _could_run(mutant: Mutant, device: Device) -> bool:
@@ -267,15 +267,11 @@ def _compare(where: str, then: Any, now: Any, detail: Detail) -> Iterator[Findin
 
 
 def _result(where: str, of: str, then: str | bool, now: str | bool, reason: Reason | None) -> Finding:
-    return _differs(where, Detail.OTHER_RESULT, of=of, then=then, now=now, reason=_plain_reason(reason))
+    return _differs(where, Detail.OTHER_RESULT, of=of, then=then, now=now, reason=reason and reason.to_json())
 
 
 def _differs(where: str, detail: Detail, **fields: Any) -> Finding:
     return finding(Code.REJUDGED_DIFFERENTLY, detail, RECORD, where, **fields)
-
-
-def _plain_reason(reason: Reason | None) -> JsonObject | None:
-    return None if reason is None else reason.to_json()
 
 
 def _same(one: Any, other: Any) -> bool:

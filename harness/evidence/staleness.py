@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from harness.base import regular_file
 from harness.base.device import DeviceClass, hardware
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.vocabulary import Verdict
 from harness.contract.imports import imported_files
 from harness.contract.installed import root_of
@@ -67,7 +68,7 @@ _IMPORTED = (".py", ".pyi", ".so")
 
 @final
 @dataclass(frozen=True)
-class Origin:
+class Origin(JsonDataclass):
     """Where a record comes from: the fields that staleness needs."""
 
     id: str

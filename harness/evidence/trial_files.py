@@ -22,10 +22,12 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final, final
 
 from harness.base import strictjson
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.redaction import MASK
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Fate
 from harness.contract import Contract, Mutant
 from harness.evidence.bundle_layout import METRICS, OBSERVATION, TELEMETRY
@@ -39,6 +41,7 @@ from harness.search.counterexample import Counterexample
 __all__ = [
     "MOST_SAMPLES",
     "SUBJECT",
+    "MutantTrial",
     "Stream",
     "TrialLogError",
     "json_bytes",
@@ -53,6 +56,25 @@ __all__ = [
 
 MOST_SAMPLES: Final = 4096
 """Rows of telemetry that are kept: 17 minutes at four samples per second. `Steps` limits the rows of steps."""
+
+
+@final
+@dataclass(frozen=True)
+class MutantTrial(JsonDataclass):
+    """One line of mutants.jsonl: what the trial of one mutant measured, and how it was watched."""
+
+    SCHEMA: ClassVar = "mutant"
+
+    id: str
+    failed: tuple[str, ...]
+    """The clauses that it failed. Those that the contract names come first."""
+    observation: Observation
+    left_out: tuple[str, ...]
+    """Measurements that are not in the observation, because no clause that killed the mutant reads them."""
+    series: JsonObject
+    """The number of rows recorded, the peaks of the telemetry, and why readings are missing."""
+    counterexample: Counterexample | None
+    """The case that killed it, from a search."""
 
 
 def series_of(result: TrialResult) -> dict[str, Any]:
@@ -89,15 +111,8 @@ def mutant_line(
     """
     observation = _needed(contract, mutant, result.observation, outcome)
     left_out = [name for name in result.observation.measurements if name not in observation.measurements]
-    document = {
-        "id": mutant.id,
-        "failed": list(outcome.failed),
-        "observation": observation.to_json(),
-        "left_out": left_out,
-        "series": _watched(result),
-        "counterexample": None if case is None else case.to_json(),
-    }
-    return _utf8(strictjson.dumps(strictjson.tag_nonfinite(document)) + "\n")
+    trial = MutantTrial(mutant.id, outcome.failed, observation, tuple(left_out), _watched(result), case)
+    return _utf8(strictjson.dumps(trial.to_json()) + "\n")
 
 
 def _needed(contract: Contract, mutant: Mutant, observation: Observation, outcome: MutantOutcome) -> Observation:

@@ -14,13 +14,11 @@ import os
 import shlex
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.base import strictjson
-from harness.base.vocabulary import Verdict
 from harness.evidence.bundle_layout import MANIFEST, OBSERVATION, RECORD, UNFINISHED, UNPACKING
 from harness.evidence.findings import Code, Detail, Verification, finding
 from harness.evidence.isolation import Limits, Stopped, isolated_all
@@ -83,22 +81,20 @@ def _checked(folder: Path, trusted: Mapping[str, SSlibKey]) -> bytes:
     from harness.evidence import bundle_checks
 
     verification, origin = bundle_checks.check(folder, trusted)
-    document = {**verification.to_json(), "path": ""}
-    told = [document, None if origin is None else asdict(origin)]
-    return json.dumps(strictjson.tag_nonfinite(told)).encode("ascii")
+    return json.dumps([verification.to_json(), origin and origin.to_json()]).encode("ascii")
 
 
 def _known(path: Path, told: bytes, against: Against) -> Verification:
     from harness.evidence.staleness import Origin, staleness, unplanted
 
-    document, origin = strictjson.untag_nonfinite(json.loads(told))
-    verification = Verification.from_json({**document, "path": path})
+    document, origin = json.loads(told)
+    verification = Verification.from_json(document)
     remarks = verification.remarks
     if against.state is not None and origin is not None:
-        source = Origin(**{**origin, "verdict": Verdict(origin["verdict"])})
+        source = Origin.from_json(origin)
         remarks += (*staleness(source, against.state), *unplanted(source, against.state))
     refused = tuple(sorted({remark.code for remark in remarks} & against.refused))
-    return replace(verification, remarks=remarks, refused=refused)
+    return replace(verification, path=path, remarks=remarks, refused=refused)
 
 
 def find_bundles(paths: Iterable[Path]) -> list[Path]:

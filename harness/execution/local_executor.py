@@ -135,7 +135,7 @@ class LocalExecutor:
             profile=request.profile,
             parameters=request.parameters,
             device=request.device,
-            measurements=mask(strictjson.untag_nonfinite(watch.measurements)),
+            measurements=mask(watch.measurements),
             resolved=mask(watch.resolved),
             residency=watch.residency(telemetry, request.gpu),
             ending=replace(
@@ -160,7 +160,7 @@ class LocalExecutor:
     def _request(self, request: TrialRequest, folder: Path) -> Start:
         # The trial sees the leased GPU as cuda:0. Without a lease on a GPU it sees none.
         gpus = () if request.gpu is None else (request.gpu, *request.others)
-        visible = {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid or str(gpu.index) for gpu in gpus)}
+        visible = {"CUDA_VISIBLE_DEVICES": ",".join(gpu.key for gpu in gpus)}
         root = request.root or self._project.root
         return Start(
             root=root,

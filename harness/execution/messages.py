@@ -10,19 +10,18 @@ as a signed line (`harness.execution.authentication`) to the trial's pipe.
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
-from typing import Any, final, get_args, get_type_hints
+from typing import Any, final, get_args
 
 from harness.authoring.reports import Resolved, Stepped, TrialReport
 from harness.base import strictjson
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
-from harness.base.vocabulary import Phase
 from harness.judging.observation import EndingKind
 
 __all__ = [
@@ -51,16 +50,13 @@ LARGEST_MESSAGE = 16 << 20
 """Most bytes of one message of a trial. A document of a bundle has the same limit."""
 
 
-_ENCODER = json.JSONEncoder(default=os.fspath)
-
-
 class MessageError(ValueError):
     """A text is not a message. It can be the beginning of one whose writer died."""
 
 
 @final
 @dataclass(frozen=True)
-class Import:
+class Import(JsonDataclass):
     """To the fork server: import these modules. The answer is `Imports`."""
 
     modules: tuple[str, ...]
@@ -70,7 +66,7 @@ class Import:
 
 @final
 @dataclass(frozen=True)
-class Imports:
+class Imports(JsonDataclass):
     """What the fork server imported: failures by module, and the sha256 of every source file of the project."""
 
     failures: Mapping[str, str]
@@ -79,7 +75,7 @@ class Imports:
 
 @final
 @dataclass(frozen=True)
-class Split:
+class Split(JsonDataclass):
     """To the fork server: fork another one, which begins with what this one has imported. The answer is `Splitting`."""
 
     name: str
@@ -92,7 +88,7 @@ class Split:
 
 @final
 @dataclass(frozen=True)
-class Splitting:
+class Splitting(JsonDataclass):
     """The fork server has forked another server."""
 
     pid: int
@@ -100,7 +96,7 @@ class Splitting:
 
 @final
 @dataclass(frozen=True)
-class Start:
+class Start(JsonDataclass):
     """To the fork server: fork a trial with these values."""
 
     root: Path
@@ -136,7 +132,7 @@ class Start:
 
 @final
 @dataclass(frozen=True)
-class Started:
+class Started(JsonDataclass):
     """The supervisor has started the trial's process."""
 
     pid: int
@@ -144,7 +140,7 @@ class Started:
 
 @final
 @dataclass(frozen=True)
-class Read:
+class Read(JsonDataclass):
     """The trial has imported or read these source files of the project for the first time: sha256 by path."""
 
     sources: Mapping[str, str]
@@ -152,7 +148,7 @@ class Read:
 
 @final
 @dataclass(frozen=True)
-class Doing:
+class Doing(JsonDataclass):
     """What the trial does now (`harness.execution.whereabouts`). Nothing depends on it."""
 
     text: str
@@ -160,7 +156,7 @@ class Doing:
 
 @final
 @dataclass(frozen=True)
-class Ended:
+class Ended(JsonDataclass):
     """The trial's last message."""
 
     kind: EndingKind
@@ -171,7 +167,7 @@ class Ended:
 
 @final
 @dataclass(frozen=True)
-class Lost:
+class Lost(JsonDataclass):
     """The fork server could not fork the trial."""
 
     reason: str
@@ -179,7 +175,7 @@ class Lost:
 
 @final
 @dataclass(frozen=True)
-class Exited:
+class Exited(JsonDataclass):
     """The supervisor's last message: the exit status of the trial's process, or the signal that ended it."""
 
     code: int | None = None
@@ -193,12 +189,12 @@ Received = Request | Imports | Splitting | Message
 
 
 def encode(message: Received) -> bytes:
-    """A message as one line of JSON, without its end.
+    """A message as one line of JSON, without its end. A number that is not finite is tagged.
 
     Raises:
         TypeError: a value is not JSON.
     """
-    return _ENCODER.encode([type(message).__name__, vars(message)]).encode()
+    return json.dumps([type(message).__name__, message.to_json()]).encode()
 
 
 def decode(text: bytes) -> Received:
@@ -211,69 +207,44 @@ def decode(text: bytes) -> Received:
         name, fields = json.loads(text, parse_constant=_refused)
         if strictjson.is_deep(fields):
             raise ValueError("nested too deeply")
-        kind, readers = _KINDS[name]
-        return kind(**{field: readers[field](value) for field, value in fields.items()})
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        message = _KINDS[name].from_json(fields)
+        for field, is_allowed in _ALLOWED.get(type(message), {}).items():
+            if not is_allowed(getattr(message, field)):
+                raise ValueError(f"{field} is not allowed")
+        return message
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise MessageError(f"{text[:100].decode(errors='replace')!r} is not a message") from error
-
-
-_Reader = Callable[[Any], Any]
 
 
 def _refused(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _held(is_held: bool, value: Any) -> Any:
-    if not is_held:
-        raise ValueError(f"{value!r:.100} is not allowed here")
-    return value
+def _is_exact(number: int) -> bool:
+    return -_EXACT <= number <= _EXACT
 
 
-def _of(*types: type) -> _Reader:
-    """Reads a value of exactly one of these types: True is no number."""
-    return lambda value: _held(type(value) in types, value)
+def _is_count(number: int | None) -> bool:
+    return number is None or 0 <= number <= _EXACT
 
 
-def _within(lowest: int, highest: int) -> _Reader:
-    """Reads an integer within these limits."""
-    return lambda value: _held(type(value) is int and lowest <= value <= highest, value)
+def _is_pid(number: int) -> bool:
+    return 1 <= number < 1 << 31
 
 
-def _one_of(allowed: Iterable[Any]) -> _Reader:
-    """Reads one of these values."""
-    known = frozenset(allowed)
-    return lambda value: _held(value in known, value)
+def _is_row(values: JsonObject) -> bool:
+    """Whether these are the values of a step: few numbers with short names."""
+    short = len(values) <= MOST_COLUMNS and all(len(name) <= _LONGEST_NAME for name in values)
+    return short and all(type(one) in (int, float, bool, NoneType) for one in values.values())
 
 
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(map(_of(str), _of(list)(value)))
+def _is_resolved(values: JsonObject) -> bool:
+    known = all(type(one) is _RESOLVED.get(name) for name, one in values.items())
+    return known and _is_exact(values.get("steps", 0))
 
 
-def _named(value: Any) -> JsonObject:
-    """A map of values by name. The tag of a number is none: a file would hold a number in the map's place."""
-    named: JsonObject = _of(dict)(value)
-    _held(not strictjson.is_tagged(named), named)
-    return named
-
-
-def _map_of(item: _Reader) -> _Reader:
-    """Reads a map whose values are read by `item`."""
-    return lambda value: {name: item(one) for name, one in _named(value).items()}
-
-
-def _resolved(value: Any) -> JsonObject:
-    return {name: _RESOLVED[name](one) for name, one in _of(dict)(value).items()}
-
-
-def _row(value: Any) -> JsonObject:
-    """The values of a step: numbers with short names."""
-    row: dict[str, Any] = _of(dict)(value)
-    for name, one in row.items():
-        is_number = type(one) in (int, float, bool, NoneType) or (type(one) is dict and strictjson.is_tagged(one))
-        _held(is_number and len(name) <= _LONGEST_NAME, one)
-    _held(len(row) <= MOST_COLUMNS, row)
-    return row
+def _are_digests(sources: Mapping[str, str]) -> bool:
+    return all(_SHA256.fullmatch(digest) for digest in sources.values())
 
 
 MOST_COLUMNS = 1_000
@@ -281,46 +252,23 @@ MOST_COLUMNS = 1_000
 _LONGEST_NAME = 1_000
 _EXACT = 1 << 53
 """The largest integer that every reader of JSON keeps exactly."""
-_SIGNALS = {one.name for one in signal.valid_signals() if isinstance(one, signal.Signals)}
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_RESOLVED: Mapping[str, type] = {
+    "device": str, "dtype": str, "backend": str, "steps": int, "contradiction": str, "unlike_files": str,
+    "told_device": str,
+}  # fmt: skip
 _ENDINGS = (EndingKind.COMPLETED, EndingKind.NOT_MEASURED, EndingKind.SUBJECT_FAULT, EndingKind.FALSIFIER_FAULT)
 """How a trial can say that it ended. The harness observes every other ending."""
-_RESOLVED: Mapping[str, _Reader] = {
-    "device": _of(str), "dtype": _of(str), "backend": _of(str), "steps": _within(-_EXACT, _EXACT),
-    "contradiction": _of(str),
-    "unlike_files": _of(str),
-    "told_device": _of(str),
-}  # fmt: skip
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_DIGESTS = _map_of(lambda value: _held(_SHA256.fullmatch(_of(str)(value)) is not None, value))
-_READERS: Mapping[Any, _Reader] = {
-    str: _of(str),
-    bool: _of(bool),
-    int: _within(-_EXACT, _EXACT),
-    float: _of(int, float),
-    str | None: _of(str, NoneType),
-    int | None: lambda value: value if value is None else _within(0, _EXACT)(value),
-    tuple[str, ...]: _texts,
-    JsonObject: _named,
-    Mapping[str, str]: _map_of(_of(str)),
-    Path: Path,
-    Phase: Phase,
-    EndingKind: lambda value: _held(value in _ENDINGS, EndingKind(value)),
+_SIGNALS = {None, *(one.name for one in signal.valid_signals() if isinstance(one, signal.Signals))}
+_ALLOWED: Mapping[type[Received], Mapping[str, Callable[[Any], bool]]] = {
+    Stepped: {"step": _is_exact, "values": _is_row},
+    Resolved: {"values": _is_resolved},
+    Imports: {"sources": _are_digests},
+    Read: {"sources": _are_digests},
+    Started: {"pid": _is_pid},
+    Splitting: {"pid": _is_pid},
+    Ended: {"kind": _ENDINGS.__contains__, "allocator_peak_bytes": _is_count},
+    Exited: {"code": _is_count, "signal": _SIGNALS.__contains__},
 }
-_STRICTER: Mapping[tuple[type, str], _Reader] = {
-    (Resolved, "values"): _resolved,
-    (Stepped, "values"): _row,
-    (Read, "sources"): _DIGESTS,
-    (Imports, "sources"): _DIGESTS,
-    (Start, "seed"): _of(int),
-    (Started, "pid"): _within(1, (1 << 31) - 1),
-    (Splitting, "pid"): _within(1, (1 << 31) - 1),
-    (Exited, "signal"): _one_of({None, *_SIGNALS}),
-}
-"""The readers of fields whose type does not say everything."""
-_KINDS: Mapping[str, tuple[type[Received], Mapping[str, _Reader]]] = {
-    kind.__name__: (
-        kind,
-        {name: _STRICTER.get((kind, name), _READERS[wanted]) for name, wanted in get_type_hints(kind).items()},
-    )
-    for kind in get_args(Received)
-}
+"""What the type of a field does not say."""
+_KINDS: Mapping[str, type[Received]] = {kind.__name__: kind for kind in get_args(Received)}

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.authoring.reports import Entered, Measured, Resolved, Stepped, Unseen
-from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 from harness.execution.authentication import Forged, Verifier, new_key
@@ -202,7 +201,7 @@ class Watch:
             return
         self._columns = columns
         self.steps.add({"step": step, "seconds": round(time.monotonic() - self.started, 6), **named})
-        self.on_step(step, strictjson.untag_nonfinite(named), self._memory())
+        self.on_step(step, named, self._memory())
 
     def _column(self, name: str) -> str:
         """The column of a step's value. It never equals a column of the harness."""

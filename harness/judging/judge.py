@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract
@@ -25,7 +26,7 @@ __all__ = ["Judgment", "judge", "requested"]
 
 
 @dataclass(frozen=True)
-class Judgment:
+class Judgment(JsonDataclass):
     """Every clause with its outcome.
 
     The whole is FAIL if a clause failed, else NOT_MEASURED if one was not measured, else PASS.
@@ -59,15 +60,6 @@ class Judgment:
         """Whether the allowance paid for every clause."""
         return all(one.reason is None or one.reason.code is not ReasonCode.TOO_COSTLY for one in self.clauses)
 
-    def to_json(self) -> dict[str, Any]:
-        """The inverse of `from_json`. Numbers that are not finite are not tagged."""
-        return {"clauses": [clause.to_json() for clause in self.clauses], "unjudged": list(self.unjudged)}
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Judgment:
-        """The inverse of `to_json`."""
-        return cls(tuple(map(ClauseResult.from_json, document["clauses"])), tuple(document["unjudged"]))
-
     def with_outcome(self, outcome: Outcome) -> tuple[ClauseResult, ...]:
         """The clauses with this outcome."""
         return tuple(clause for clause in self.clauses if clause.outcome is outcome)
@@ -90,15 +82,9 @@ def judge(contract: Contract, observation: Observation, *, quick: bool = False) 
     results = list(_builtin(contract, observation))
     undeclared = sorted(str(name) for name in measurements if name not in contract.observation["properties"])
     if undeclared:
-        results.append(
-            _result(
-                "observation.closed",
-                Outcome.NOT_MEASURED,
-                undeclared,
-                Bound(CLOSED, sorted(contract.observation["properties"])),
-                Reason(ReasonCode.UNDECLARED, undeclared[0]),
-            )
-        )
+        declared = Bound(CLOSED, sorted(contract.observation["properties"]))
+        reason = Reason(ReasonCode.UNDECLARED, undeclared[0])
+        results.append(ClauseResult("observation.closed", Outcome.NOT_MEASURED, undeclared, declared, reason=reason))
     finite = {name: is_finite(value) for name, value in measurements.items()}
     clauses, rules = contract.clauses, contract.rules
     unjudged = contract.unjudged(observation.profile, measurements)
@@ -144,18 +130,19 @@ def _builtin(contract: Contract, observation: Observation) -> Iterator[ClauseRes
     yield _completes(observation)
     asked = requested(contract, observation.profile, observation.parameters, observation.device.type)
     for name, wanted in asked.items():
-        bound = Bound("const", wanted)
+        got, bound, reason = observation.resolved.get(name), Bound("const", wanted), None
         if name not in observation.resolved:
-            yield _result(f"resolved.{name}", Outcome.NOT_MEASURED, None, bound, _not_read_back(observation, name))
-            continue
-        got = observation.resolved[name]
-        same = type(got) is type(wanted) and got == wanted
-        reason = None if same else Reason(ReasonCode.ANOTHER_RAN, name, bound=bound, value=got)
-        yield _result(f"resolved.{name}", Outcome.PASS if same else Outcome.FAIL, got, bound, reason)
+            outcome, reason = Outcome.NOT_MEASURED, _not_read_back(observation, name)
+        elif type(got) is type(wanted) and got == wanted:
+            outcome = Outcome.PASS
+        else:
+            outcome, reason = Outcome.FAIL, Reason(ReasonCode.ANOTHER_RAN, name, bound=bound, value=got)
+        yield ClauseResult(f"resolved.{name}", outcome, got, bound, reason=reason)
     for name, key, place in ((CONTRADICTION, "contradiction", ""), (UNLIKE_FILES, "unlike_files", "files")):
         if (said := observation.resolved.get(key)) is not None:
+            outcome = Outcome.FAIL if said else Outcome.PASS
             reason = Reason(ReasonCode.CONTRADICTION, place, text=said) if said else None
-            yield _result(name, Outcome.FAIL if said else Outcome.PASS, said, Bound("const", ""), reason)
+            yield ClauseResult(name, outcome, said, Bound("const", ""), reason=reason)
     if asked["device"] == "cuda":
         yield from _residency(observation)
 
@@ -171,9 +158,8 @@ def _completes(observation: Observation) -> ClauseResult:
         ending.kind in (EndingKind.TIMED_OUT, EndingKind.DIED) and ending.phase is Phase.SUBJECT
     )
     outcome = Outcome.PASS if ending.kind is EndingKind.COMPLETED else Outcome.FAIL if blamed else Outcome.NOT_MEASURED
-    return _result(
-        COMPLETES, outcome, str(ending.kind), Bound("const", str(EndingKind.COMPLETED)), _how_it_ended(ending)
-    )
+    bound = Bound("const", str(EndingKind.COMPLETED))
+    return ClauseResult(COMPLETES, outcome, str(ending.kind), bound, reason=_how_it_ended(ending))
 
 
 def _how_it_ended(ending: Ending) -> Reason | None:
@@ -200,36 +186,17 @@ def _provisional(result: ClauseResult, place: str) -> ClauseResult:
 
 
 def _residency(observation: Observation) -> Iterator[ClauseResult]:
-    residency = observation.residency
-    peak = residency.allocator_peak_bytes
-    allocated, listed = Bound("exclusiveMinimum", 0), Bound("const", True)
-    if peak is None:
-        yield _result(
-            "residency.allocator",
-            Outcome.NOT_MEASURED,
-            None,
-            allocated,
-            Reason(ReasonCode.NOT_ASKED, "allocator", residency.reason or ""),
-            "B",
-        )
-    else:
-        reason = None if peak > 0 else Reason(ReasonCode.NOT_ON_THE_GPU, "allocator")
-        yield _result("residency.allocator", Outcome.PASS if peak > 0 else Outcome.FAIL, peak, allocated, reason, "B")
-    seen = residency.driver_seen
-    if seen is None:
-        yield _result(
-            "residency.driver",
-            Outcome.NOT_MEASURED,
-            None,
-            listed,
-            Reason(ReasonCode.NOT_ASKED, "driver", residency.reason or ""),
-        )
-    else:
-        reason = None if seen else Reason(ReasonCode.NOT_ON_THE_GPU, "driver")
-        yield _result("residency.driver", Outcome.PASS if seen else Outcome.FAIL, seen, listed, reason)
+    seen = observation.residency
+    yield _resident("allocator", seen.allocator_peak_bytes, Bound("exclusiveMinimum", 0), "B", seen.reason or "")
+    yield _resident("driver", seen.driver_seen, Bound("const", True), "", seen.reason or "")
 
 
-def _result(
-    name: str, outcome: Outcome, value: Any, bound: Bound, reason: Reason | None, unit: str = ""
-) -> ClauseResult:
-    return ClauseResult(name, outcome, value, bound, unit, reason)
+def _resident(witness: str, value: int | None, bound: Bound, unit: str, unasked: str) -> ClauseResult:
+    reason = None
+    if value is None:
+        outcome, reason = Outcome.NOT_MEASURED, Reason(ReasonCode.NOT_ASKED, witness, unasked)
+    elif value > 0:
+        outcome = Outcome.PASS
+    else:
+        outcome, reason = Outcome.FAIL, Reason(ReasonCode.NOT_ON_THE_GPU, witness)
+    return ClauseResult(f"residency.{witness}", outcome, value, bound, unit, reason)

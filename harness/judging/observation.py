@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from harness.base import schemas, strictjson
 from harness.base.device import Device
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 
-__all__ = ["Ending", "EndingKind", "Observation", "ObservationError", "Residency"]
+__all__ = ["Ending", "EndingKind", "Observation", "Residency"]
 
 
 class EndingKind(StrEnum):
@@ -39,8 +38,10 @@ class EndingKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Ending:
+class Ending(JsonDataclass):
     """How a trial ended, which code ran then, and why."""
+
+    LEFT_OUT: ClassVar = (None,)
 
     kind: EndingKind
     phase: Phase = Phase.FALSIFIER
@@ -51,7 +52,7 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class Residency:
+class Residency(JsonDataclass):
     """Whether the process used the GPU, by its own allocator (peak bytes) and by the driver. None: not asked."""
 
     allocator_peak_bytes: int | None = None
@@ -60,13 +61,11 @@ class Residency:
     reason: str | None = None
 
 
-class ObservationError(ValueError):
-    """A document is not an observation. The message names the place."""
-
-
 @dataclass(frozen=True)
-class Observation:
+class Observation(JsonDataclass):
     """One trial's measurements. A float that is not finite is a float in memory and tagged in a file."""
+
+    SCHEMA: ClassVar = "observation"
 
     subject: str
     profile: str
@@ -81,35 +80,6 @@ class Observation:
     """Why a measurement could not be taken, by its name. Only a subject that is observed from outside has such."""
 
     def to_json(self) -> dict[str, Any]:
-        """The form that observation.json holds."""
-        ending = {key: value for key, value in vars(self.ending).items() if value is not None}
-        plain = {**vars(self), "device": self.device.to_json(), "residency": vars(self.residency), "ending": ending}
-        if not self.unseen:
-            del plain["unseen"]
-        tagged: dict[str, Any] = strictjson.tag_nonfinite(plain)
-        return tagged
-
-    @classmethod
-    def from_json(cls, document: Any) -> Observation:
-        """The inverse of `to_json`.
-
-        Raises:
-            ObservationError: the document violates the observation schema.
-        """
-        found = schemas.problems("observation", document)
-        if found:
-            raise ObservationError("; ".join(map(str, found[:5])))
-        plain = strictjson.untag_nonfinite(document)
-        ending = plain.pop("ending")
-        return cls(
-            **{**plain, "device": Device.from_json(plain["device"]), "residency": Residency(**plain["residency"])},
-            ending=Ending(**{**ending, "kind": EndingKind(ending["kind"]), "phase": Phase(ending["phase"])}),
-        )
-
-    @classmethod
-    def load(cls, path: Path) -> Observation:
-        """Read observation.json. Raises ObservationError if it is not one."""
-        try:
-            return cls.from_json(strictjson.load(path))
-        except strictjson.JsonError as error:
-            raise ObservationError(str(error)) from error
+        """The form that observation.json holds. An empty `unseen` is left out."""
+        plain = super().to_json()
+        return plain if self.unseen else {name: value for name, value in plain.items() if name != "unseen"}

@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import ClassVar, TypedDict
 
-from harness.base import schemas, strictjson
 from harness.base.device import Device, DeviceClass, Target
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Fate, Verdict
 from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason
 from harness.judging.verdict import MutantOutcome
 
-__all__ = ["FORMAT", "LogIdentity", "Logs", "MutantRecord", "Record", "RecordError", "RecordedCommit", "judged"]
-
-FORMAT = 2
-
-
-class RecordError(ValueError):
-    """A document is not a record. The message names the place."""
+__all__ = ["LogIdentity", "Logs", "MutantRecord", "Record", "RecordedCommit", "judged"]
 
 
 class RecordedCommit(TypedDict):
@@ -49,7 +43,7 @@ class Logs(TypedDict):
 
 
 @dataclass(frozen=True)
-class MutantRecord:
+class MutantRecord(JsonDataclass):
     """One line of the kill table."""
 
     id: str
@@ -64,18 +58,17 @@ class MutantRecord:
     values: JsonObject = field(default_factory=dict)
     """The value that decided each clause of `failed`; empty in a record of an earlier version."""
 
-    def to_json(self) -> dict[str, Any]:
-        """The form that a record holds."""
-        return {**vars(self), "reason": self.reason and self.reason.to_json()}
-
     def outcome(self) -> MutantOutcome:
         """The part that judging decides."""
         return MutantOutcome(self.id, self.fate, self.reason, self.failed, self.values)
 
 
 @dataclass(frozen=True)
-class Record:
+class Record(JsonDataclass):
     """Everything about a run except its measurements, series and logs."""
+
+    SCHEMA: ClassVar = "record"
+    FORMAT: ClassVar = 2
 
     id: str
     issue: str
@@ -158,45 +151,8 @@ class Record:
         """Whether the run used the hardware that the claim names. True if the claim names none."""
         return not self.target or DeviceClass.of(self.device).meets(self.target)
 
-    def to_json(self) -> dict[str, Any]:
-        """The form that record.json holds."""
-        plain = {
-            "format": FORMAT,
-            **vars(self),
-            "reason": self.reason and self.reason.to_json(),
-            "device": self.device.to_json(),
-            "clauses": [clause.to_json() for clause in self.clauses],
-            "mutants": [mutant.to_json() for mutant in self.mutants],
-        }
-        tagged: dict[str, Any] = strictjson.tag_nonfinite(plain)
-        return tagged
-
-    @classmethod
-    def from_json(cls, document: Any) -> Record:
-        """The inverse of `to_json`.
-
-        Raises:
-            RecordError: the document violates the record schema.
-        """
-        found = schemas.problems("record", document)
-        if found:
-            raise RecordError("; ".join(map(str, found[:5])))
-        plain = strictjson.untag_nonfinite(document)
-        del plain["format"]
-        clauses = tuple(ClauseResult.from_json(clause) for clause in plain.pop("clauses"))
-        mutants = tuple(_mutant(mutant) for mutant in plain.pop("mutants"))
-        plain |= {"verdict": Verdict(plain["verdict"]), "unjudged": tuple(plain.get("unjudged", ()))}
-        plain |= {"device": Device.from_json(plain["device"]), "reason": Reason.from_json(plain["reason"])}
-        return cls(**plain, clauses=clauses, mutants=mutants)
-
 
 def judged(subject: str, subject_parameters: JsonObject) -> str:
     """The subject as `--subject` takes it: an entry point, or `command:FILE` or `recorded:FILE`."""
     trainer = subject_parameters.get("trainer")
     return f"{subject.rpartition(':')[2].lower()}:{trainer}" if trainer else subject
-
-
-def _mutant(document: dict[str, Any]) -> MutantRecord:
-    lists = {name: tuple(document[name]) for name in ("violates", "failed")}
-    changed = {"fate": Fate(document["fate"]), "reason": Reason.from_json(document["reason"])}
-    return MutantRecord(**{**document, **lists, **changed})

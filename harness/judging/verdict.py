@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from harness.base.json_dataclass import JsonDataclass
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract import Mutant
 from harness.contract.builtin import COMPLETES
@@ -16,7 +17,7 @@ __all__ = ["ClaimVerdict", "MutantOutcome", "claim_verdict", "fate_of", "interru
 
 
 @dataclass(frozen=True)
-class MutantOutcome:
+class MutantOutcome(JsonDataclass):
     """The fate of one mutant, and its reason."""
 
     id: str
@@ -24,7 +25,7 @@ class MutantOutcome:
     reason: Reason | None = None
     failed: tuple[str, ...] = ()
     """The clauses that it failed on. Those that the contract names for it come first."""
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: JsonObject = field(default_factory=dict)
     """The value that decided each clause of `failed`."""
 
 

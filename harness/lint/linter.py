@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.base import strictjson
-from harness.base.schemas import pointer
-from harness.base.strictjson import JsonObject
+from harness.base.strictjson import JsonObject, pointer
 from harness.contract import Contract, Profile
 from harness.contract.clauses import ITEM, VALUE, Clause, SchemaClause
 from harness.contract.consistency import largest_shapes

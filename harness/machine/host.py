@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
+from harness.base.json_dataclass import JsonDataclass
 from harness.machine import nvml, timebox
 
 __all__ = ["Gpu", "Host", "probe", "promised_gpu"]
@@ -30,7 +31,7 @@ _ATS = 2
 
 @final
 @dataclass(frozen=True)
-class Gpu:
+class Gpu(JsonDataclass):
     """One NVIDIA GPU, as NVML describes it."""
 
     index: int
@@ -50,10 +51,15 @@ class Gpu:
     parent: str = ""
     """Of a MIG slice, the uuid of the GPU that it is a part of. It has that GPU's index. Empty for a whole GPU."""
 
+    @property
+    def key(self) -> str:
+        """What names it on this machine: the uuid, else the index."""
+        return self.uuid or str(self.index)
+
 
 @final
 @dataclass(frozen=True)
-class Host:
+class Host(JsonDataclass):
     """The properties of this machine that a profile can require."""
 
     hostname: str
@@ -231,7 +237,7 @@ def _visible(gpus: list[Gpu], variable: str | None) -> tuple[list[Gpu], str | No
         return gpus, None
     kept: list[Gpu] = []
     for entry in (part.strip() for part in variable.split(",")):
-        whole = {gpu.parent or gpu.uuid or str(gpu.index): gpu for gpu in reversed(gpus)}
+        whole = {gpu.parent or gpu.key: gpu for gpu in reversed(gpus)}
         by_number = [gpu for gpu in whole.values() if entry == str(gpu.index)]
         by_uuid = [gpu for uuid, gpu in whole.items() if entry.startswith("GPU-") and uuid.startswith(entry)]
         by_slice = [gpu for gpu in gpus if entry.startswith("MIG-") and gpu.uuid.startswith(entry)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.base.device import Device
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
@@ -78,7 +79,7 @@ class ClaimPlanned:
 
 
 @dataclass(frozen=True)
-class ClaimWaiting:
+class ClaimWaiting(JsonDataclass):
     """A trial waits for a device that others hold. Meanwhile, other trials of the run use the other resources."""
 
     id: str
@@ -90,7 +91,7 @@ class ClaimWaiting:
 
 
 @dataclass(frozen=True)
-class TrialStarted:
+class TrialStarted(JsonDataclass):
     """A trial's process is about to start."""
 
     id: str
@@ -100,7 +101,7 @@ class TrialStarted:
 
 
 @dataclass(frozen=True)
-class TrialPhase:
+class TrialPhase(JsonDataclass):
     """A trial does something else than before."""
 
     id: str
@@ -110,7 +111,7 @@ class TrialPhase:
 
 
 @dataclass(frozen=True)
-class TrialStep:
+class TrialStep(JsonDataclass):
     """A trial has made a step."""
 
     id: str
@@ -122,7 +123,7 @@ class TrialStep:
 
 
 @dataclass(frozen=True)
-class TrialFinished:
+class TrialFinished(JsonDataclass):
     """A trial has ended and was judged."""
 
     id: str
@@ -135,7 +136,7 @@ class TrialFinished:
 
 
 @dataclass(frozen=True)
-class Remarked:
+class Remarked(JsonDataclass):
     """Something that the user may want to know, and that no verdict depends on."""
 
     id: str
@@ -143,7 +144,7 @@ class Remarked:
 
 
 @dataclass(frozen=True)
-class ClaimFinished:
+class ClaimFinished(JsonDataclass):
     """A claim has its verdict, and its bundle is sealed."""
 
     record: Record

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from harness.base.device import Device
 from harness.base.redaction import Redactor, allowed_environment
@@ -128,7 +127,7 @@ class Recorder:
 
     def _environment(self) -> Environment:
         return {
-            "host": _plain(asdict(self._host)),
+            "host": self._host.to_json(),
             "software": provenance.software(self._host),
             "variables": Redactor().mask_json(allowed_environment()),
         }
@@ -164,12 +163,3 @@ def _log_identity(log: Log) -> LogIdentity:
 def _slug(device: Device) -> str:
     name = device.name.lower().removeprefix("nvidia").strip() if device.is_cuda else "cpu"
     return "".join(letter if letter.isalnum() else "-" for letter in name).strip("-")[:24] or "gpu"
-
-
-def _plain(value: Any) -> Any:
-    """A dataclass's fields as JSON: paths become text."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value

@@ -7,35 +7,24 @@ event = wire.decode(line, {contract.id: contract})      # here
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from harness.base import strictjson
 from harness.base.device import Device
-from harness.base.vocabulary import Fate
+from harness.base.json_dataclass import JsonDataclass
 from harness.contract import Contract
-from harness.contract.reasons import Reason
-from harness.judging.judge import Judgment
-from harness.judging.record import Record
-from harness.judging.verdict import MutantOutcome
 from harness.running import events
 
 __all__ = ["WireError", "decode", "encode", "handler"]
 
-_KINDS = {
+_PLANNED: Final = events.ClaimPlanned.__name__
+_OTHERS: Final[Mapping[str, type[Any]]] = {
     kind.__name__: kind
     for kind in (
-        events.ClaimPlanned,
-        events.ClaimWaiting,
-        events.TrialStarted,
-        events.TrialPhase,
-        events.TrialStep,
-        events.TrialFinished,
-        events.Remarked,
-        events.ClaimFinished,
+        events.ClaimWaiting, events.TrialStarted, events.TrialPhase, events.TrialStep, events.TrialFinished,
+        events.Remarked, events.ClaimFinished,
     )
-}
+}  # fmt: skip
 
 
 class WireError(ValueError):
@@ -46,27 +35,20 @@ def handler(stream: IO[str]) -> events.Handler:
     """A handler that writes a line for each event. The exit status of the process says how the run ended."""
 
     def write(event: events.Event) -> None:
-        if type(event).__name__ in _KINDS:
+        if type(event).__name__ in {_PLANNED, *_OTHERS}:
             print(encode(event), file=stream, flush=True)
 
     return write
 
 
 def encode(event: events.Event) -> str:
-    """An event as one line, without its end."""
-    shallow = {field.name: getattr(event, field.name) for field in fields(event)}
-    match event:
-        case events.ClaimPlanned():
-            shallow |= {"contract": event.contract.id, "device": event.device.to_json()}
-        case events.TrialFinished():
-            shallow["judgment"] = event.judgment.to_json()
-            shallow["mutant"] = event.mutant and {
-                **vars(event.mutant),
-                "reason": event.mutant.reason and event.mutant.reason.to_json(),
-            }
-        case events.ClaimFinished():
-            shallow |= {"record": event.record.to_json(), "bundle": event.bundle and str(event.bundle)}
-    return strictjson.dumps(strictjson.tag_nonfinite({"event": type(event).__name__, **shallow}))
+    """An event as one line, without its end. A plan names its contract by the id."""
+    if isinstance(event, events.ClaimPlanned):
+        document = {**vars(event), "contract": event.contract.id, "device": event.device.to_json()}
+    else:
+        assert isinstance(event, JsonDataclass)
+        document = event.to_json()
+    return strictjson.dumps({"event": type(event).__name__, **document})
 
 
 def decode(line: str, contracts: Mapping[str, Contract]) -> events.Event:
@@ -77,27 +59,12 @@ def decode(line: str, contracts: Mapping[str, Contract]) -> events.Event:
     """
     try:
         document = strictjson.loads(line)
-        kind = _KINDS[document.pop("event")]
-        if kind is events.ClaimFinished:  # Record.from_json untags the record
-            return events.ClaimFinished(
-                Record.from_json(document["record"]),
-                document["bundle"] and Path(document["bundle"]),
-                strictjson.untag_nonfinite(document["ratios"]),
-                document["unsealed"],
-            )
-        return kind(**_revived(kind, strictjson.untag_nonfinite(document), contracts))
+        kind = document.pop("event")
+        if kind != _PLANNED:
+            event: events.Event = _OTHERS[kind].from_json(document)
+            return event
+        contract, device = contracts[document["contract"]], Device.from_json(document["device"])
+        mutants = tuple(document["mutants"])
+        return events.ClaimPlanned(**{**document, "contract": contract, "device": device, "mutants": mutants})
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise WireError(f"{line[:100]!r} is no event: {type(error).__name__}: {error}") from error
-
-
-def _revived(kind: type[Any], plain: dict[str, Any], contracts: Mapping[str, Contract]) -> dict[str, Any]:
-    if kind is events.ClaimPlanned:
-        plain |= {"contract": contracts[plain["contract"]], "device": Device.from_json(plain["device"])}
-    if kind is events.TrialFinished:
-        plain["judgment"] = Judgment.from_json(plain["judgment"])
-        if (mutant := plain["mutant"]) is not None:
-            failed = tuple(mutant["failed"])
-            plain["mutant"] = MutantOutcome(
-                mutant["id"], Fate(mutant["fate"]), Reason.from_json(mutant["reason"]), failed, mutant["values"]
-            )
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}

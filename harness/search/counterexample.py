@@ -8,10 +8,10 @@ lists of one item.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import ClassVar, Final
 
-from harness.base import schemas, strictjson
 from harness.base.device import Device
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract
 from harness.contract.clauses import ITEM, Clause, ClauseResult, is_finite, judge_schema
@@ -22,7 +22,6 @@ from harness.contract.rules import Scope
 __all__ = [
     "COUNTEREXAMPLE",
     "Counterexample",
-    "CounterexampleError",
     "clauses_on_cases",
     "judge_case",
     "nearness",
@@ -30,16 +29,14 @@ __all__ = [
 
 COUNTEREXAMPLE: Final = "counterexample.json"
 """The file's name among the artifacts of a trial."""
-_FORMAT = 1
-
-
-class CounterexampleError(ValueError):
-    """A document is not a counterexample. The message says where and why."""
 
 
 @dataclass(frozen=True)
-class Counterexample:
+class Counterexample(JsonDataclass):
     """A case that refutes a claim, with all that is needed to run it again."""
+
+    SCHEMA: ClassVar = "counterexample"
+    FORMAT: ClassVar = 1
 
     case: JsonObject
     """The argument of the falsifier's `check`, as JSON."""
@@ -53,24 +50,6 @@ class Counterexample:
     """How many cases the search had tried when it found this one."""
     shrunk: bool = False
     """Whether the search looked for a simpler case. This is then the simplest that it found."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The form that counterexample.json holds."""
-        tagged: dict[str, Any] = strictjson.tag_nonfinite({"format": _FORMAT, **vars(self)})
-        return tagged
-
-    @classmethod
-    def from_json(cls, document: Any) -> Counterexample:
-        """The inverse of `to_json`.
-
-        Raises:
-            CounterexampleError: the document violates the counterexample schema.
-        """
-        found = schemas.problems("counterexample", document)
-        if found:
-            raise CounterexampleError("; ".join(map(str, found[:5])))
-        plain = strictjson.untag_nonfinite({key: value for key, value in document.items() if key != "format"})
-        return cls(**{**plain, "clauses": tuple(plain["clauses"])})
 
 
 def clauses_on_cases(contract: Contract, names: frozenset[str]) -> tuple[Clause, ...]:

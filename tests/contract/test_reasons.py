@@ -44,10 +44,6 @@ def test_a_reason_keeps_what_applies(reason: Reason, document: dict[str, object]
     assert str(reason) == line
 
 
-def test_no_reason_is_none() -> None:
-    assert Reason.from_json(None) is None
-
-
 def test_the_causes_of_a_reason() -> None:
     """The innermost cause is the root."""
     outer = Reason(ReasonCode.CLAUSE, cause=FULL)

@@ -59,7 +59,7 @@ def test_what_is_sealed_is_what_was_measured(tmp_path: Path) -> None:
     measured = healthy(smallest=math.nan, largest=math.inf, values=[0.1, 1e-300, -math.inf])
     result = claim_result(tmp_path, measurements=measured)
     bundle = sealer(tmp_path).seal(result)
-    observation = Observation.load(bundle / "observation.json")
+    observation = Observation.from_json(json.loads((bundle / "observation.json").read_text()))
     assert repr(observation.measurements) == repr(measured)
     record = Record.from_json(json.loads((bundle / "record.json").read_text()))
     assert repr(record.to_json()) == repr(result.record.to_json())

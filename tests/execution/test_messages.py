@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, get_args
 
@@ -37,7 +38,7 @@ START = Start(
     ("/here",), "/here/reached.json", True,
 )  # fmt: skip
 EVERY: list[Received] = [
-    Measured({"loss": [1.5, {"nonfinite": "NaN"}], "text": "a\nb"}),
+    Measured({"loss": [1.5, math.inf], "text": "a\nb"}),
     Stepped(3, {"loss": 0.5}),
     Resolved({"device": "cpu"}),
     Unseen({"loss": "no log"}),
@@ -85,6 +86,16 @@ DAMAGED: list[Any] = [
     ["Started", {}],
     ["Started", {"pid": "7"}],
     ["Started", {"pid": 7, "more": 1}],
+    ["Started", {"pid": 0}],
+    ["Exited", {"signal": "SIGNOTHING"}],
+    ["Resolved", {"values": {"device": 1}}],
+    ["Resolved", {"values": {"colour": "red"}}],
+    ["Resolved", {"values": {"steps": 9007199254740993}}],
+    ["Stepped", {"step": 9007199254740993, "values": {}}],
+    ["Stepped", {"step": 1, "values": {"loss": "low"}}],
+    ["Read", {"sources": {"toy.py": "0"}}],
+    ["Ended", {"kind": "killed", "reason": "", "traceback": None, "allocator_peak_bytes": None}],
+    ["Ended", {"kind": "completed", "reason": "", "traceback": None, "allocator_peak_bytes": -1}],
     ["Measured", {"values": [1]}],
     ["Measured", {"values": {"nonfinite": "NaN"}}],
     ["Stepped", {"step": 1, "values": {"nonfinite": "NaN"}}],

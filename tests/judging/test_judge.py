@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from harness.base import strictjson
 from harness.base.device import Device
+from harness.base.schemas import DocumentError
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract
 from harness.contract.bound import Bound
@@ -292,14 +292,10 @@ def test_a_cuda_profile_does_not_pass_on_the_cpu(on_cuda: Contract) -> None:
     assert expected == [one.id for one in judgment.with_outcome(Outcome.FAIL)]
 
 
-def test_an_observation_of_the_wrong_form_is_refused(tmp_path: Path) -> None:
-    """A file that is not an observation is refused with the place of the fault."""
-    from harness.judging.observation import ObservationError
-
-    content = {**observe(healthy()).to_json(), "mesurements": {}}
-    strictjson.dump(content, tmp_path / "observation.json")
-    with pytest.raises(ObservationError, match=r"^/mesurements: "):
-        Observation.load(tmp_path / "observation.json")
+def test_an_observation_of_the_wrong_form_is_refused() -> None:
+    """The error names the place of the fault."""
+    with pytest.raises(DocumentError, match=r"^/mesurements: "):
+        Observation.from_json({**observe(healthy()).to_json(), "mesurements": {}})
 
 
 @given(NAMES, st.text(min_size=1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,9 @@ from hypothesis import strategies as st
 
 from harness.base import schemas, strictjson
 from harness.base.device import Device
+from harness.base.schemas import DocumentError
 from harness.base.vocabulary import Phase
-from harness.judging.observation import Ending, EndingKind, Observation, ObservationError, Residency
+from harness.judging.observation import Ending, EndingKind, Observation, Residency
 from tests.strategies import json_values
 
 CPU = Device("cpu", "x86_64")
@@ -87,12 +87,12 @@ def test_a_document_that_is_read_stays_as_it_is() -> None:
 def test_what_is_no_observation_is_refused_with_the_places() -> None:
     """The message has the first five problems."""
     document = {**PLAIN.to_json(), "seed": -1, "profile": "half", "surprise": 1}
-    with pytest.raises(ObservationError) as refused:
+    with pytest.raises(DocumentError) as refused:
         Observation.from_json(document)
     found = schemas.problems("observation", document)
     assert [problem.pointer for problem in found] == ["/surprise", "/profile", "/seed"]
     assert str(refused.value) == "; ".join(map(str, found))
-    with pytest.raises(ObservationError) as refused:
+    with pytest.raises(DocumentError) as refused:
         Observation.from_json({**document, "ending": 1, "residency": 1, "parameters": 1, "measurements": 1})
     assert len(str(refused.value).split("; ")) == 5
 
@@ -101,17 +101,5 @@ def test_what_is_no_observation_is_refused_with_the_places() -> None:
 def test_an_ending_of_another_kind_is_refused(ending: dict[str, str]) -> None:
     """An unknown kind or phase, as of a later version, is refused."""
     document = PLAIN.to_json()
-    with pytest.raises(ObservationError, match=f"/ending/{next(iter(ending))}"):
+    with pytest.raises(DocumentError, match=f"/ending/{next(iter(ending))}"):
         Observation.from_json({**document, "ending": {**document["ending"], **ending}})
-
-
-def test_loading(tmp_path: Path) -> None:
-    """A file that is not strict JSON is refused; a missing file raises FileNotFoundError."""
-    path = tmp_path / "observation.json"
-    with pytest.raises(FileNotFoundError):
-        Observation.load(path)
-    strictjson.dump(PLAIN.to_json(), path)
-    assert Observation.load(path) == PLAIN
-    path.write_text('{"seed": NaN}')
-    with pytest.raises(ObservationError, match=r"^/seed: "):
-        Observation.load(path)

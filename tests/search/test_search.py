@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from harness.base import strictjson
 from harness.base.device import Device
+from harness.base.schemas import DocumentError
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract
 from harness.search.counterexample import (
     COUNTEREXAMPLE,
     Counterexample,
-    CounterexampleError,
     clauses_on_cases,
     judge_case,
     nearness,
@@ -106,7 +106,7 @@ def test_what_is_no_counterexample_is_refused(key: str) -> None:
         {**whole, key: None},
         {**whole, "x": 1},
     ):
-        with pytest.raises(CounterexampleError):
+        with pytest.raises(DocumentError):
             Counterexample.from_json(wrong)
 
 
@@ -119,7 +119,7 @@ def test_the_defaults_of_a_counterexample() -> None:
 
 def test_a_refusal_names_the_first_problems() -> None:
     """The message has the first five problems."""
-    with pytest.raises(CounterexampleError) as refused:
+    with pytest.raises(DocumentError) as refused:
         Counterexample.from_json({f"unknown_{number}": 1 for number in range(9)})
     told = [problem.partition(":")[0] for problem in str(refused.value).split("; ")]
     assert told == [f"/unknown_{number}" for number in range(5)]

@@ -16,7 +16,7 @@ from harness.contract.bound import RULE
 from harness.contract.clauses import ClauseResult, SchemaClause
 from harness.contract.reasons import ReasonCode
 from harness.contract.rules import Rule
-from harness.evidence.bundle import MutantTrial
+from harness.evidence.trial_files import MutantTrial
 from harness.judging.judge import Judgment
 from harness.judging.observation import Observation
 from harness.judging.record import MutantRecord

@@ -10,8 +10,8 @@ from typing import Any
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract
 from harness.evidence.artifacts import Artifact
-from harness.evidence.bundle import Bundle, BundleError, MutantTrial, Series
-from harness.evidence.trial_files import Stream
+from harness.evidence.bundle import Bundle, BundleError, Series
+from harness.evidence.trial_files import MutantTrial, Stream
 from harness.judging.judge import Judgment
 from harness.judging.observation import Observation
 from harness.judging.record import Record
