@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from harness.base.vocabulary import Outcome, Phase, SearchEnd
 from harness.contract.equivalent import Equivalent
 from harness.contract.imports import imported_files
 from harness.contract.project import Project
-from harness.execution.executor import TrialRequest, TrialResult
+from harness.execution.executor import TrialResult
 from harness.execution.local_executor import LocalExecutor
 from harness.execution.reached import read_reached
 from harness.judging.judge import judge
@@ -28,11 +28,11 @@ from harness.judging.observation import EndingKind
 from harness.machine import provenance
 from harness.running.plan import Plan
 from harness.running.planting.defects import Defect, Subjects
+from harness.running.planting.kept_attempts import KeptAttempts
 from harness.running.planting.kernels import is_kernel
 from harness.running.planting.project_copy import project_copy
 from harness.running.planting.reach import used_lines
 from harness.running.planting.results import Attempt, DefectFate, Reach
-from harness.running.planting.state import State
 
 __all__ = ["ClaimTrials", "Conditions"]
 
@@ -52,8 +52,8 @@ class Conditions:
     seed: int
     threads: int
     """How many CPU threads a trial may use."""
-    states: Path
-    """The folder for what was found."""
+    attempts: Path
+    """The folder that keeps attempts."""
 
 
 class ClaimTrials:
@@ -82,7 +82,7 @@ class ClaimTrials:
         self._folder, self._cache = folder, folder / "cache"
         self._cache.mkdir(parents=True)
         self._fills: frozenset[str] = frozenset()
-        self._state: State | None = None
+        self._kept: KeptAttempts | None = None
 
     @property
     def claim(self) -> str:
@@ -96,7 +96,7 @@ class ClaimTrials:
             self._hindered(healthy, subjects)
             return
         self._seconds = min(self._seconds, _LEAST_SECONDS + _TIMES_AS_LONG * healthy.seconds)
-        self._state = State(self._conditions.states, self.claim, self._decides(healthy))
+        self._kept = KeptAttempts(self._conditions.attempts, self.claim, self._decides(healthy))
         self.executor.warm(modules)
         again, later, _ = self._healthy("with a cache", subjects)
         if not later:  # a library may use what a fork cannot, such as CUDA, as soon as it is imported
@@ -110,12 +110,8 @@ class ClaimTrials:
         self._reached(tuple(found), again.seconds, "", subjects)
 
     def remembered(self, defect: Defect) -> Attempt | None:
-        """What an earlier campaign found."""
-        entry = self._state.get(_key(defect)) if self._state is not None else None
-        if entry is None:
-            return None
-        clauses = tuple(entry["clauses"])
-        return Attempt(self.claim, DefectFate(entry["fate"]), clauses, str(entry["reason"]), entry["seconds"])
+        """The attempt of an earlier campaign; None if there was none."""
+        return self._kept.get(_key(defect)) if self._kept is not None else None
 
     def attempt(self, defect: Defect, content: bytes) -> Attempt | None:
         """Try a defect in a file of this content; None if the trial was cut short."""
@@ -126,31 +122,23 @@ class ClaimTrials:
         if result.observation.ending.kind is EndingKind.INTERRUPTED:
             return None
         attempt = self._judged(result)
-        if self._state is not None:
-            self._state.add(
-                _key(defect),
-                {
-                    "fate": attempt.fate,
-                    "clauses": attempt.clauses,
-                    "reason": attempt.reason,
-                    "seconds": attempt.seconds,
-                },
-            )
+        if self._kept is not None:
+            self._kept.add(_key(defect), attempt)
         return attempt
 
     def _judged(self, result: TrialResult) -> Attempt:
         ending, judgment = result.observation.ending, judge(self.plan.contract, result.observation)
         seconds = round(result.seconds, 3)
         if judgment.outcome is Outcome.PASS:
-            return Attempt(self.claim, DefectFate.SURVIVED, seconds=seconds)
+            return Attempt(self.claim, DefectFate.SURVIVED, seconds)
         if judgment.outcome is Outcome.FAIL:
             failed = tuple(one.id for one in judgment.clauses if one.outcome is Outcome.FAIL)
-            return Attempt(self.claim, DefectFate.KILLED, failed, seconds=seconds)
+            return Attempt(self.claim, DefectFate.KILLED, seconds, failed)
         unmeasured = ", ".join(one.id for one in judgment.clauses if one.outcome is Outcome.NOT_MEASURED)
         # Until the falsifier begins, a trial only imports.
         begun = ending.phase is not Phase.START or ending.kind is EndingKind.LOST
         fate = DefectFate.NOT_MEASURED if begun else DefectFate.NOT_STARTED
-        return Attempt(self.claim, fate, reason=ending.reason or f"not measured: {unmeasured}", seconds=seconds)
+        return Attempt(self.claim, fate, seconds, reason=ending.reason or f"not measured: {unmeasured}")
 
     def _reached(self, found: tuple[Defect, ...], seconds: float, obstacle: str, subjects: Subjects) -> None:
         unmatched = tuple(entry for entry in self.marked if not subjects.is_matched(entry))
@@ -212,17 +200,9 @@ class ClaimTrials:
             yield cache
 
     def _trial(self, root: Path, cache: Path, reached: Path | None = None) -> TrialResult:
-        plan = self.plan
-        request = TrialRequest(
-            contract=plan.contract,
-            subject=plan.contract.subject,
-            profile=plan.profile.name,
-            parameters=plan.parameters,
-            device=plan.device,
-            seed=self._conditions.seed,
+        request = replace(
+            self.plan.trial(self._conditions.seed, self._conditions.threads),
             seconds=self._seconds,
-            threads=self._conditions.threads,
-            gpu=plan.gpu,
             root=root,
             cache=cache,
             reached=reached,

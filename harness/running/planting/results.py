@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
+from harness.base.json_dataclass import JsonDataclass
 from harness.contract.equivalent import Equivalent
 from harness.running.planting.defects import Defect
 
@@ -30,16 +31,18 @@ class DefectFate(StrEnum):
 
 
 @dataclass(frozen=True)
-class Attempt:
+class Attempt(JsonDataclass):
     """One trial of one claim's falsifier on a defect."""
+
+    LEFT_OUT: ClassVar = ((), "")
 
     claim: str
     fate: DefectFate
+    seconds: float = 0.0
     clauses: tuple[str, ...] = ()
     """Those that failed."""
     reason: str = ""
     """Why it was not measured, or not started."""
-    seconds: float = 0.0
 
     @property
     def settles(self) -> bool:

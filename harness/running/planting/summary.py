@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.contract.builtin import COMPLETES
 from harness.running.planting.defects import FAMILIES
-from harness.running.planting.results import Attempt, DefectFate, Planted, Planting, Reach
+from harness.running.planting.results import DefectFate, Planted, Planting, Reach
 
 __all__ = ["FORMAT", "Row", "Summary", "as_json", "survivors", "written"]
 
@@ -148,18 +148,9 @@ def _defect(one: Planted) -> JsonObject:
         "equivalent": one.equivalent or None,
         "missed": one.missed or None,
         "claims": list(one.claims),
-        "attempts": [_attempt(attempt) for attempt in one.attempts],
+        "attempts": [attempt.to_json() for attempt in one.attempts],
         "patch": one.patch,
     }
-
-
-def _attempt(one: Attempt) -> Mapping[str, Any]:
-    found: dict[str, Any] = {"claim": one.claim, "fate": str(one.fate), "seconds": one.seconds}
-    if one.clauses:
-        found["clauses"] = list(one.clauses)
-    if one.reason:
-        found["reason"] = one.reason
-    return found
 
 
 def _counts(row: Row) -> JsonObject:
