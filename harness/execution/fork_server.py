@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from harness.base.beneath import Beneath
 from harness.base.redaction import allowed_environment, looks_secret
@@ -23,7 +23,6 @@ from harness.execution.messages import (
     Import,
     Imports,
     MessageError,
-    Received,
     Request,
     Split,
     Splitting,
@@ -34,6 +33,8 @@ from harness.execution.messages import (
 from harness.execution.worker import IMPORTING
 
 __all__ = ["IMPORT_SECONDS", "PYTHON", "ForkServer", "ForkServerError", "server_environment"]
+
+T = TypeVar("T")
 
 IMPORT_SECONDS = 600.0
 """Time limit for imports. torch from a cold network drive takes minutes; a module that waits may never end."""
@@ -128,12 +129,11 @@ class ForkServer:
         try:
             place.make_folder()
             with there, (place / _LOG).create() as log:
-                answer = self._answered(Split(name, tuple(libraries), self._root), [there.fileno(), log.fileno()])
+                split = Split(name, tuple(libraries), self._root)
+                answer = self._answer(Splitting, split, [there.fileno(), log.fileno()])
         except BaseException:
             here.close()
             raise
-        if not isinstance(answer, Splitting):
-            raise ForkServerError(f"the fork server answered a split with {type(answer).__name__}")
         return ForkServer(self._root, place, here, _Forked(answer.pid, here))
 
     def import_modules(self, modules: Sequence[str]) -> Imports:
@@ -142,27 +142,28 @@ class ForkServer:
         Raises:
             ForkServerError: the server ended, or the imports took longer than IMPORT_SECONDS.
         """
-        imports = self._answered(Import(tuple(modules), self._root), [])
-        if not isinstance(imports, Imports):
-            raise ForkServerError(f"the fork server answered an import with {type(imports).__name__}")
-        return imports
+        return self._answer(Imports, Import(tuple(modules), self._root), [])
 
-    def _answered(self, request: Request, descriptors: list[int]) -> Received:
+    def _answer(self, kind: type[T], request: Request, descriptors: list[int]) -> T:
+        """The server's answer to a request, which is of this kind."""
         reading, writing = os.pipe()
-        with open(reading, "rb") as answer:
+        with open(reading, "rb") as pipe:
             with open(writing, "wb"):
                 self._ask(request, [*descriptors, writing])
-            if not select.select([answer], [], [], IMPORT_SECONDS)[0]:
+            if not select.select([pipe], [], [], IMPORT_SECONDS)[0]:
                 last = self._last_import()  # it is removed with the server
                 self._process.terminate()
                 raise ForkServerError(f"the imports took longer than {IMPORT_SECONDS:g} s{last}")
-            reply = answer.readline(_LARGEST_REPLY)
+            reply = pipe.readline(_LARGEST_REPLY)
         if not reply:
             raise ForkServerError(f"{self._obituary()}{self._last_import()}")
         try:
-            return decode(reply)
+            answer = decode(reply)
         except MessageError as error:  # an imported module can write to every descriptor
             raise ForkServerError(f"the fork server's answer to an import is garbled: {error}") from error
+        if not isinstance(answer, kind):
+            raise ForkServerError(f"the fork server answered with {type(answer).__name__} instead of {kind.__name__}")
+        return answer
 
     def start(self, trial: Start, descriptors: list[int]) -> None:
         """Fork a trial. The descriptors are its stdout, stderr, messages (all written), leash and keys (read)."""

@@ -6,7 +6,8 @@ import ctypes
 import os
 import signal
 import time
-from pathlib import Path
+
+from harness.machine.process_tree import stat_fields
 
 __all__ = ["adopt_orphans", "descendants", "die_with_parent", "end_descendants"]
 
@@ -29,14 +30,10 @@ def adopt_orphans() -> None:
 def descendants(root: int) -> list[int]:
     """The living descendants of a process, parents before children."""
     children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue  # it has just ended
-            if fields[0] != "Z":
-                children.setdefault(int(fields[1]), []).append(int(entry.name))
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        fields = stat_fields(pid)
+        if fields is not None and fields[0] != b"Z":
+            children.setdefault(int(fields[1]), []).append(pid)
     found, queue = [], [root]
     while queue:
         below = children.get(queue.pop(), [])

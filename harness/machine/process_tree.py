@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 if TYPE_CHECKING:
     import psutil
 
-__all__ = ["ProcessTree", "Readings", "started"]
+__all__ = ["ProcessTree", "Readings", "started", "stat_fields"]
 
 Readings = tuple[dict[str, float | int | None], dict[str, str]]
 """Cells by column, and the reasons for those that are None."""
@@ -24,17 +24,17 @@ def started(pid: int) -> int | None:
 
     The id and the start together identify a process. Ids alone are reused.
     """
-    fields = _stat(pid)
+    fields = stat_fields(pid)
     # A zombie (Z) has ended, but keeps its entry until its parent waits for it.
     return None if fields is None or fields[0] == b"Z" else int(fields[19])
 
 
 def _parent(pid: int) -> int | None:
-    fields = _stat(pid)
+    fields = stat_fields(pid)
     return None if fields is None else int(fields[1])
 
 
-def _stat(pid: int) -> list[bytes] | None:
+def stat_fields(pid: int) -> list[bytes] | None:
     """Return the fields of /proc/<pid>/stat from the third (the state) on. The second may contain any character."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:

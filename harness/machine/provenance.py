@@ -12,8 +12,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.machine import nvml
-
 if TYPE_CHECKING:
     from harness.machine.host import Host
 
@@ -23,15 +21,8 @@ NOT_INSTALLED = "not installed"
 """The version that is recorded for a harness that runs from its source tree."""
 
 
-def software(host: Host | None = None) -> dict[str, Any]:
-    """Return the software that a bundle names under `software`, as JSON values.
-
-    Args:
-        host: the probed machine, if there is one; the driver is then not asked again.
-    """
-    driver, cuda, reason = (
-        (host.driver, host.cuda_driver_version, host.gpu_reason) if host is not None else _driver_versions()
-    )
+def software(host: Host) -> dict[str, Any]:
+    """Return the software of a machine that a bundle names under `software`, as JSON values."""
     return {
         "python": {
             "version": platform.python_version(),
@@ -44,9 +35,9 @@ def software(host: Host | None = None) -> dict[str, Any]:
         "machine": platform.machine(),
         "kernel": f"{platform.system()} {platform.release()} {platform.version()}",
         "libc": " ".join(platform.libc_ver()).strip() or None,
-        "driver": driver,
-        "cuda_driver_version": cuda,
-        "driver_reason": reason if driver is None else None,
+        "driver": host.driver,
+        "cuda_driver_version": host.cuda_driver_version,
+        "driver_reason": host.gpu_reason if host.driver is None else None,
         "distributions": distributions(),
     }
 
@@ -91,12 +82,3 @@ def harness_identity(without: Collection[str] = ()) -> dict[str, str]:
         if place.parts[0] not in without:
             digest.update(f"{place.as_posix()}\0".encode() + path.read_bytes())
     return {"version": number, "sha256": digest.hexdigest(), "python": sys.version.split()[0]}
-
-
-def _driver_versions() -> tuple[str | None, str | None, str | None]:
-    session = nvml.connect()
-    if isinstance(session, str):
-        return None, None, session
-    driver = session.ask("nvmlSystemGetDriverVersion")
-    cuda = session.ask("nvmlSystemGetCudaDriverVersion_v2")
-    return driver.value, nvml.cuda_version(cuda.value), driver.reason

@@ -8,7 +8,6 @@ import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Generic, TypeVar, final
 
 __all__ = ["Answer", "call", "run"]
@@ -44,9 +43,7 @@ def call(function: Callable[[], T], seconds: float) -> Answer[T]:
     return answers[0] if answers else Answer(None, f"no answer within {seconds:g} s")
 
 
-def run(
-    command: Sequence[str], seconds: float, *, environment: Mapping[str, str] | None = None, folder: Path | None = None
-) -> Answer[str]:
+def run(command: Sequence[str], seconds: float, *, environment: Mapping[str, str] | None = None) -> Answer[str]:
     """Run a command and return its stdout. The reason of a failure ends with the last line of its stderr.
 
     When the time is up, the command and the processes of its session are killed.
@@ -57,7 +54,6 @@ def run(
     try:
         process = subprocess.Popen(
             command,
-            cwd=folder,
             env=None if environment is None else dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

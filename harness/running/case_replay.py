@@ -17,10 +17,9 @@ from harness.contract.project import Project
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.bundle import Bundle
 from harness.evidence.verification import find_bundles, verify
-from harness.execution.executor import TrialRequest
 from harness.execution.lease import CPU, Holder, LeaseUnavailable, lease
 from harness.execution.local_executor import LocalExecutor
-from harness.judging.judge import judge
+from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Observation
 from harness.judging.record import Record
 from harness.machine.host import Host
@@ -61,11 +60,7 @@ class Replay:
     @property
     def outcome(self) -> Outcome:
         """FAIL if it still refutes the claim, PASS if it does not."""
-        outcomes = {clause.outcome for clause in self.clauses}
-        for outcome in (Outcome.FAIL, Outcome.NOT_MEASURED):
-            if outcome in outcomes:
-                return outcome
-        return Outcome.PASS
+        return Judgment(self.clauses).outcome
 
 
 def open_bundle(bundle: Path, mutant: str | None) -> Sealed:
@@ -119,18 +114,7 @@ def replay(
     unmeasured = Replay(subject, plan.profile.name, plan.device.type, ())
     if plan.obstacle:
         return replace(unmeasured, clauses=_unmeasured(case, Reason(ReasonCode.NOTHING_RAN, text=plan.obstacle)))
-    trial = TrialRequest(
-        contract=contract,
-        subject=subject,
-        profile=plan.profile.name,
-        parameters=plan.parameters,
-        device=plan.device,
-        seed=record.seed,
-        seconds=plan.profile.seconds,
-        threads=max(1, host.cpu_count),
-        gpu=plan.gpu,
-        case=case.case,
-    )
+    trial = replace(plan.trial(record.seed, max(1, host.cpu_count)), subject=subject, case=case.case)
     interruption = Interruption()
     held = lease(
         plan.gpu or CPU,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import final
 
 from harness.base.strictjson import JsonObject
@@ -19,35 +20,34 @@ from harness.execution.lease import CPU, Holder, LeaseUnavailable, WaitInterrupt
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Ending, EndingKind
 from harness.judging.verdict import MutantOutcome, fate_of, interrupted, not_run
-from harness.machine.host import Gpu
+from harness.machine.host import Host
 from harness.running import events, foresight
 from harness.running.crew import Turn, TurnInterrupted
 from harness.running.demand import Demand
+from harness.running.durations import Durations
 from harness.running.interruption import Interruption
-from harness.running.plan import Plan
+from harness.running.plan import Plan, device_of
 from harness.running.request import RunRequest
 from harness.running.scheduler import Task
 from harness.running.trial_results import Trials, silent, unmeasured
 from harness.running.work_clock import WorkClock
 
-__all__ = ["ClaimRun", "Setting"]
+__all__ = ["ClaimRun", "Shared"]
 
 
 @dataclass(frozen=True)
-class Setting:
+class Shared:
     """What the claims of a run have in common."""
 
     request: RunRequest
+    host: Host
+    root: Path
+    """Of the project."""
     executors: Executors
     demand: Demand
+    durations: Durations
     emit: events.Handler
     interruption: Interruption
-    foresee: Callable[[Plan], JsonObject]
-    """Predicts the memory of a claim's step (`harness.running.foresight`)."""
-    assign: Callable[[Plan, Gpu | None], Plan]
-    """The plan of a claim on the GPU that it got."""
-    expected: Callable[[Plan, str], float]
-    """How many seconds a trial takes, as far as that is known."""
     seal: Callable[[ClaimRun], None]
     """Seals a claim whose trials have ended."""
 
@@ -62,13 +62,13 @@ class ClaimRun:
         withdrawn: why GPUs failed the claim, by UUID. If it can run on another one, it begins again there.
     """
 
-    def __init__(self, index: int, plan: Plan, setting: Setting) -> None:
+    def __init__(self, index: int, plan: Plan, shared: Shared) -> None:
         """Args:
         index: the claim's place in the request.
         """
         self.plan, self.awaited, self.index = plan, "", index
         self.began = datetime.now(UTC)
-        self._setting, self._emit = setting, setting.emit
+        self._shared, self._emit = shared, shared.emit
         self._turn = threading.Lock()
         self._executor: Executor | None = None
         self._sources: Mapping[str, str] = {}
@@ -98,22 +98,23 @@ class ClaimRun:
 
     def task(self) -> Task:
         """The subject's trial, for the schedule. Claims that measure time come first, then those that take longest."""
-        plan, expected = self.plan, self._setting.expected
+        plan, expected = self.plan, self._shared.durations.expected
         whole = sum(expected(plan, name) for name in (events.SUBJECT, *(mutant.id for mutant in self._pending)))
         self._rank = (not plan.profile.exclusive, -whole, self.index)
-        return Task(f"{self.index} {events.SUBJECT}", self._setting.demand.ways(plan), self._rank, whole)
+        return Task(f"{self.index} {events.SUBJECT}", self._shared.demand.ways(plan), self._rank, whole)
 
     def work(self, turn: Turn, name: str) -> Sequence[Task]:
         """Run the subject's or a mutant's trial. Returns the tasks that come after it."""
-        demand = self._setting.demand
+        demand = self._shared.demand
         if (failure := demand.broken(turn.amounts) or demand.crowded(turn.amounts)) and self._moves(turn, failure):
             return self._next(name, turn)
         if self._predicted is None:
             self.began = datetime.now(UTC)
-            self.plan = self._setting.assign(self.plan, demand.gpu(turn.amounts))
-            self.plan = replace(self.plan, others=demand.others(turn.amounts))
+            gpu, others = demand.gpu(turn.amounts), demand.others(turn.amounts)
+            self.plan = replace(self.plan, gpu=gpu, others=others, device=device_of(gpu, self._shared.host))
             with turn.idle():
-                self._predicted = self._setting.foresee(self.plan)
+                interruption = self._shared.interruption
+                self._predicted = foresight.foreseen(self.plan, self._shared.root, lambda: interruption.requested)
             self.plan = replace(self.plan, obstacle=foresight.obstacle(self._predicted))
             self._emit(events.ClaimPlanned.of(self.plan))
             if self.plan.obstacle:
@@ -140,7 +141,7 @@ class ClaimRun:
     def results(self) -> Trials:
         """The results. Mutants that have not run were kept from it by an interruption."""
         if self.plan.obstacle:
-            silent = unmeasured(self.plan, self._setting.request)
+            silent = unmeasured(self.plan, self._shared.request)
             return replace(silent, withdrawn=self.withdrawn, predicted=self._predicted or {})
         assert self._subject is not None
         result, judgment = self._subject
@@ -157,7 +158,7 @@ class ClaimRun:
         trials = {
             mutant.id: self._mutants[mutant.id][0] for mutant, _ in self.plan.mutants if mutant.id in self._mutants
         }
-        external = self._setting.request.external
+        external = self._shared.request.external
         imported = {**self._sources, **(external.sources if external is not None else {})}
         for trial in (result, *trials.values()):
             imported |= trial.sources
@@ -183,16 +184,15 @@ class ClaimRun:
 
     def _moves(self, turn: Turn, failure: str) -> bool:
         """Take the GPU of a trial out of the pool. Returns whether the claim begins again on another one."""
-        demand, plan = self._setting.demand, self.plan
+        demand, plan = self._shared.demand, self.plan
         gpu = demand.gpu(turn.amounts)
         if gpu is None:
             return False
         moves = demand.has_another(plan, turn.amounts)
         demand.withdraw(turn.amounts, failure)
-        key = gpu.uuid or str(gpu.index)
         with self._turn:
-            is_new = key not in self.withdrawn
-            self.withdrawn.setdefault(key, failure)
+            is_new = gpu.key not in self.withdrawn
+            self.withdrawn.setdefault(gpu.key, failure)
         if is_new:
             after = "the claim begins again on another GPU" if moves else "there is no other GPU for the claim"
             self._emit(events.Remarked(plan.contract.id, f"GPU {gpu.index} is not used any more: {failure}; {after}"))
@@ -202,7 +202,7 @@ class ClaimRun:
     @contextmanager
     def _leased(self, turn: Turn, name: str) -> Iterator[None]:
         """Hold the device. While another process has it, the run uses the other resources for other trials."""
-        plan, device = self.plan, self._setting.demand.device(turn.amounts)
+        plan, device = self.plan, self._shared.demand.device(turn.amounts)
         shares = name != events.SUBJECT and self._mutant(name).shares
 
         def waiting(holders: tuple[Holder, ...]) -> None:
@@ -212,7 +212,7 @@ class ClaimRun:
             self._emit(events.ClaimWaiting(plan.contract.id, named(holders), name, plan.device.name))
 
         # In one order for all claims, so that no two wait for each other.
-        devices = sorted((plan.gpu, *plan.others), key=lambda gpu: gpu.uuid or str(gpu.index)) if plan.gpu else [CPU]
+        devices = sorted((plan.gpu, *plan.others), key=lambda gpu: gpu.key) if plan.gpu else [CPU]
         with ExitStack() as held:
             for each in devices:
                 taken = lease(
@@ -220,9 +220,9 @@ class ClaimRun:
                     mode="exclusive" if plan.profile.exclusive and not shares else "shared",
                     holder=plan.contract.id,
                     wait_seconds=plan.profile.lease_seconds,
-                    memory=self._setting.demand.memory(turn.amounts),
+                    memory=self._shared.demand.memory(turn.amounts),
                     on_wait=waiting,
-                    interrupted=lambda: self._setting.interruption.requested,
+                    interrupted=lambda: self._shared.interruption.requested,
                 )
                 self._clock.waited += held.enter_context(taken).waited_seconds
             with turn.idle():
@@ -237,7 +237,7 @@ class ClaimRun:
         try:
             with turn.idle():
                 self._emit(events.TrialPhase(self.plan.contract.id, name, "importing"))
-                self._executor = self._setting.executors(self.plan.contract).__enter__()
+                self._executor = self._shared.executors(self.plan.contract).__enter__()
                 self._sources = self._executor.imports().sources
         except OSError as error:
             raise LeaseUnavailable(f"trials cannot be started here: {error}") from error
@@ -246,7 +246,7 @@ class ClaimRun:
             raise
 
     def _trial(self, name: str, turn: Turn) -> EndingKind:
-        plan, external = self.plan, self._setting.request.external
+        plan, external = self.plan, self._shared.request.external
         if name == events.SUBJECT:
             parameters = {} if external is None else external.parameters
             seconds = (external and external.seconds) or plan.profile.seconds
@@ -278,27 +278,27 @@ class ClaimRun:
 
     def _next(self, name: str, turn: Turn) -> Sequence[Task]:
         """The mutants' tasks after the subject's trial; none if no mutant is needed. After the last trial, seal."""
-        setting = self._setting
+        shared = self._shared
         with self._turn:
             if name != events.SUBJECT:
                 self._pending.remove(self._mutant(name))
             following: list[Mutant] = []
-            if self._begins_again and not setting.interruption.requested:
+            if self._begins_again and not shared.interruption.requested:
                 return self._again(name)
-            if name == events.SUBJECT and not setting.interruption.requested:
-                self._needless = not self.plan.obstacle and not setting.request.all_mutants and not self._passes()
+            if name == events.SUBJECT and not shared.interruption.requested:
+                self._needless = not self.plan.obstacle and not shared.request.all_mutants and not self._passes()
                 if self.plan.obstacle or self._needless:
                     self._pending.clear()
                 following = list(self._pending)
             is_done = not self._pending
         if is_done:
-            setting.seal(self)
+            shared.seal(self)
         # All trials of a claim run on one device, for the verdict speaks of that.
         return [
             Task(
                 f"{self.index} {one.id}",
-                (setting.demand.of_mutant(one, turn.amounts),),
-                (*self._rank, -(seconds := setting.expected(self.plan, one.id))),
+                (shared.demand.of_mutant(one, turn.amounts),),
+                (*self._rank, -(seconds := shared.durations.expected(self.plan, one.id))),
                 seconds,
             )
             for one in following
@@ -320,24 +320,13 @@ class ClaimRun:
         return next(mutant for mutant in self.plan.contract.mutants if mutant.id == name)
 
     def _request(self, subject: str, changed: JsonObject, seconds: float, threads: int) -> TrialRequest:
-        plan = self.plan
-        return TrialRequest(
-            contract=plan.contract,
-            subject=subject,
-            profile=plan.profile.name,
-            parameters={**plan.parameters, **changed},
-            device=plan.device,
-            seed=self._setting.request.seed,
-            seconds=seconds,
-            threads=threads,
-            gpu=plan.gpu,
-            others=plan.others,
-        )
+        trial = self.plan.trial(self._shared.request.seed, threads)
+        return replace(trial, subject=subject, parameters={**trial.parameters, **changed}, seconds=seconds)
 
     def _measured(
         self, name: str, subject: str, changed: JsonObject, seconds: float, turn: Turn
     ) -> tuple[TrialResult, Judgment]:
-        contract, demand = self.plan.contract, self._setting.demand
+        contract, demand = self.plan.contract, self._shared.demand
         request = replace(
             self._request(subject, changed, seconds, demand.threads(turn.amounts)),
             on_doing=lambda text: self._emit(events.TrialPhase(contract.id, name, text)),
@@ -357,7 +346,7 @@ class ClaimRun:
         if broken := demand.broken(turn.amounts):
             ending = Ending(EndingKind.INTERRUPTED, result.observation.ending.phase, f"the GPU failed: {broken}")
             result = replace(result, observation=replace(result.observation, ending=ending))
-        interruption = self._setting.interruption
+        interruption = self._shared.interruption
         try:
             return result, judged(contract, result.observation, lambda: interruption.requested)
         except Unjudged as error:

@@ -132,7 +132,7 @@ class Demand:
 
 
 def _key(gpu: Gpu) -> str:
-    return f"GPU {gpu.uuid or gpu.index}"
+    return f"GPU {gpu.key}"
 
 
 def _memory_of(amounts: Amounts) -> str:

@@ -15,22 +15,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
 
-from harness.base.strictjson import JsonObject
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.seal import Seal
 from harness.execution.executor import Executors
 from harness.judging.record import Record
-from harness.machine.host import Gpu, Host
+from harness.machine.host import Host
 from harness.running import events
-from harness.running.claim_run import ClaimRun, Setting
+from harness.running.claim_run import ClaimRun, Shared
 from harness.running.crew import Crew, Turn
 from harness.running.demand import Demand
 from harness.running.durations import Durations
-from harness.running.foresight import foreseen
 from harness.running.interruption import Interruption
-from harness.running.plan import Plan, device_of, make_plan
+from harness.running.plan import make_plan
 from harness.running.recording import Recorder, Times
 from harness.running.request import RunRequest
 from harness.running.scheduler import Schedule, Task
@@ -111,14 +109,13 @@ class _Run:
     ) -> None:
         plans = [make_plan(contract, host, request) for contract in request.contracts]
         self.records: dict[int, Record] = {}
-        self._host, self._request, self._recorder, self._emit = host, request, recorder, emit
+        self._request, self._recorder, self._emit = request, recorder, emit
         self._interruption, self._durations = interruption, durations
         self._demand = Demand(host, [plan for plan in plans if not plan.obstacle], request.jobs)
-        setting = Setting(
-            request, executors, self._demand, emit, interruption, self._foreseen, self._assigned, durations.expected,
-            self._seal,
-        )  # fmt: skip
-        self._claims = [ClaimRun(index, plan, setting) for index, plan in enumerate(plans)]
+        shared = Shared(
+            request, host, recorder.root, executors, self._demand, durations, emit, interruption, self._seal
+        )
+        self._claims = [ClaimRun(index, plan, shared) for index, plan in enumerate(plans)]
         self._turn = threading.Lock()
         self._schedule = Schedule(self._demand.capacity)
         self._crew = Crew(self._schedule, self._work, interruption)
@@ -154,12 +151,6 @@ class _Run:
     def _work(self, turn: Turn) -> Sequence[Task]:
         index, _, trial = turn.task.name.partition(" ")
         return self._claims[int(index)].work(turn, trial)
-
-    def _foreseen(self, plan: Plan) -> JsonObject:
-        return foreseen(plan, self._recorder.root, lambda: self._interruption.requested)
-
-    def _assigned(self, plan: Plan, gpu: Gpu | None) -> Plan:
-        return replace(plan, gpu=gpu, device=device_of(gpu, self._host))
 
     def _seal(self, claim: ClaimRun) -> None:
         """Seal a claim whose trials have ended, in the thread of the last one."""

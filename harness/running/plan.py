@@ -9,6 +9,7 @@ from harness.base.device import Device, DeviceClass
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract, Mutant, Profile
 from harness.contract.reasons import Reason, ReasonCode
+from harness.execution.executor import TrialRequest
 from harness.machine.host import Gpu, Host
 from harness.machine.requirements import Fit, fit, shortfalls
 from harness.running.request import RunRequest
@@ -41,6 +42,21 @@ class Plan:
     """Whether the subject's trial only reads the files of a finished run."""
     is_asked_for: bool = False
     """Whether the command line names the profile."""
+
+    def trial(self, seed: int, threads: int = 1) -> TrialRequest:
+        """The trial of the subject. That of a mutant has another subject and other parameters."""
+        return TrialRequest(
+            contract=self.contract,
+            subject=self.contract.subject,
+            profile=self.profile.name,
+            parameters=self.parameters,
+            device=self.device,
+            seed=seed,
+            seconds=self.profile.seconds,
+            threads=threads,
+            gpu=self.gpu,
+            others=self.others,
+        )
 
     @property
     def reason(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from harness.base.strictjson import JsonObject
@@ -42,16 +42,8 @@ class Trials:
 def unmeasured(plan: Plan, request: RunRequest) -> Trials:
     """The results of a claim with an obstacle: judged like any others, without measurements."""
     contract, external = plan.contract, request.external
-    trial = TrialRequest(
-        contract=contract,
-        subject=contract.subject,
-        profile=plan.profile.name,
-        parameters={**plan.parameters, **(external.parameters if external is not None else {})},
-        device=plan.device,
-        seed=request.seed,
-        seconds=plan.profile.seconds,
-        threads=1,
-    )
+    parameters = {**plan.parameters, **(external.parameters if external is not None else {})}
+    trial = replace(plan.trial(request.seed), parameters=parameters)
     result = silent(trial, Ending(EndingKind.NOT_MEASURED, Phase.START, plan.obstacle))
     obstacle = Reason(ReasonCode.NOTHING_RAN, text=plan.obstacle)
     outcomes = [not_run(mutant, obstacle) for mutant in contract.mutants]

@@ -166,7 +166,7 @@ def test_software_names_every_distribution(monkeypatch: pytest.MonkeyPatch, tmp_
     from importlib import metadata
 
     replay("gb10", monkeypatch, tmp_path)
-    record = software()
+    record = software(probe())
     assert record["python"]["version"] == sys.version.split()[0]
     assert (record["driver"], record["cuda_driver_version"]) == ("580.173.02", "13.0")
     for name in ("click", "nvidia-ml-py", "pytest", "psutil"):
