@@ -78,9 +78,7 @@ def perform(
     from harness.running.compose import compose
     from harness.running.relay import Relay
 
-    terminal, handlers = None, _handlers_of(given, project)
-    if not given.event_lines:
-        handlers[0] = terminal = _Terminal(handlers[0])
+    handlers = _handlers_of(given, project)
     sealer = _sealer(request, project)
     machine = on_gpus(probe(project.root), given.gpus)
     refuse_without_gpu(given, machine)
@@ -98,11 +96,10 @@ def perform(
     try:
         finished = runner.run(request)
     finally:
-        missed = _is_missing(relay.close())
+        failures = relay.close()
     for output in (sys.stdout, sys.stderr):
         _let_go(output)
-    if terminal is not None:
-        terminal.tell()
+    missed = _is_missing(failures, None if given.event_lines else handlers[0])
     if finished.interrupted:
         return ExitStatus.INTERRUPTED
     verdicts = [record.verdict for record in finished.records if record.run not in quarantined.excused]
@@ -224,35 +221,22 @@ class _Quarantined:
                 self._emit(Remarked(record.id, one.text(today)))
 
 
-class _Terminal:
-    """Shows the events until the terminal takes no more. What the claims came to does not depend on that."""
+def _is_missing(failures: Iterable[tuple[Handler, Exception]], shown: Handler | None) -> bool:
+    """Return whether a report is missing, and print why it is missing or cut short.
 
-    def __init__(self, handler: Handler) -> None:
-        self._handler = handler
-        self._error: OSError | None = None
-
-    def __call__(self, event: Event) -> None:
-        """Show one event."""
-        if self._error is None:
-            try:
-                self._handler(event)
-            except OSError as error:
-                self._error = error
-
-    def tell(self) -> None:
-        """Print why the output is cut short. A reader that closed it knows."""
-        if self._error is not None and self._error.errno not in _GONE:
-            why = self._error.strerror
-            with suppress(OSError):
-                tell(f"harness: the output is cut short: {why}; the evidence is complete", err=True)
-
-
-def _is_missing(failures: Iterable[Exception]) -> bool:
-    """Return whether a report is missing, and print why. A reader that closed the output is no failure."""
-    telling = [error for error in failures if not (isinstance(error, OSError) and error.errno in _GONE)]
-    for error in telling:
-        tell(f"harness: a report is missing: {type(error).__name__}: {error}", err=True)
-    return bool(telling)
+    A closed output is no failure, because its reader knows. Nor is a terminal that takes no more lines.
+    """
+    missing = False
+    for handler, error in failures:
+        if isinstance(error, OSError) and error.errno in _GONE:
+            continue
+        with suppress(OSError):
+            if handler is shown and isinstance(error, OSError):
+                tell(f"harness: the output is cut short: {error.strerror}; the evidence is complete", err=True)
+                continue
+            missing = True
+            tell(f"harness: a report is missing: {type(error).__name__}: {error}", err=True)
+    return missing
 
 
 def _let_go(stream: IO[str]) -> None:

@@ -24,7 +24,7 @@ class Relay:
     def __init__(self, handlers: Sequence[Handler]) -> None:
         self._handlers = list(handlers)
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        self._failures: list[Exception] = []
+        self._failures: list[tuple[Handler, Exception]] = []
         self._thread = threading.Thread(target=self._pass_on, name="reports", daemon=True)
         self._thread.start()
 
@@ -33,8 +33,8 @@ class Relay:
         if not isinstance(event, TrialStep) or self._events.qsize() < _BACKLOG:
             self._events.put(event)
 
-    def close(self) -> Sequence[Exception]:
-        """Wait until all events are passed on. Returns the exceptions of handlers."""
+    def close(self) -> Sequence[tuple[Handler, Exception]]:
+        """Wait until all events are passed on. Return the handlers that raised, each with its exception."""
         self._events.put(None)
         self._thread.join()
         return self._failures
@@ -46,4 +46,4 @@ class Relay:
                     handler(event)
                 except Exception as error:
                     self._handlers.remove(handler)
-                    self._failures.append(error)
+                    self._failures.append((handler, error))
