@@ -35,10 +35,7 @@ __all__ = ["command", "need_pandas"]
 @click.option("--device", metavar="TEXT", default="", help="Only devices with this in their name, such as H200.")
 @evidence_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, one for each measurement.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
-def command(
-    identifier: str, names: tuple[str, ...], device: str, evidence: Path | None, as_json: bool, as_csv: bool
-) -> ExitStatus:
+def command(identifier: str, names: tuple[str, ...], device: str, evidence: Path | None, as_json: bool) -> ExitStatus:
     """Show how the measurements of a claim moved: the numbers that its clauses look at, and the time of its trials.
 
     Without --measurement, the newest value of each is shown beside the earlier ones; with it, every run. Only runs of
@@ -52,8 +49,6 @@ def command(
 
     The exit status is 3 if there is no run, else 0.
     """
-    if as_json and as_csv:
-        raise click.UsageError("choose one of --json and --csv")
     need_pandas("harness history")
 
     project = Project.find()
@@ -72,9 +67,7 @@ def command(
             raise click.BadParameter(f"no run measured {name!r}; there are {', '.join(sorted(known))}")
     if names:
         table = table[table["measurement"].isin(names)]
-    if as_csv:
-        click.echo(table.to_csv(index=False), nl=False)
-    elif as_json:
+    if as_json:
         click.echo(table.assign(format=1).to_json(orient="records", lines=True, date_format="iso"), nl=False)
     else:
         tell_all(_runs(table) if names else _newest(table, repeats(entries)))

@@ -17,7 +17,7 @@ from harness.contract.project import Project
 from harness.machine.host import probe
 from harness.machine.paths import made_cache_folder
 from harness.report.columns import tell, tell_all
-from harness.report.planting_text import listing, planting_lines, told
+from harness.report.planting_text import planting_lines, told
 from harness.running.planting.campaign import Campaign, Sample
 from harness.running.planting.results import Planted, Planting
 from harness.running.planting.summary import Summary, as_json, survivors, written
@@ -62,7 +62,6 @@ def _part(text: str) -> tuple[int, int]:
     metavar="FILE",
     help="Try only the defects that survived in this result of --json.",
 )
-@click.option("--list", "is_listing", is_flag=True, help="List the defects; plant none.")
 @click.option("--json", "json_file", metavar="FILE|-", help="Also write JSON; with -, it replaces the table.")
 def command(
     ids: tuple[str, ...],
@@ -76,7 +75,6 @@ def command(
     limit: int | None,
     part: tuple[int, int],
     again: Path | None,
-    is_listing: bool,
     json_file: str | None,
 ) -> ExitStatus:
     """Plant defects in the subjects of claims, one at a time, and see which of them the falsifiers kill.
@@ -108,21 +106,19 @@ def command(
     def tell_fate(one: Planted, left: int) -> None:
         tell(told(one, left), err=True)
 
-    planting = campaign.run(contracts, until, tell_fate, sample=Sample(limit, part, only), listing=is_listing)
-    return _reported(planting, seed, is_listing, json_file)
+    planting = campaign.run(contracts, until, tell_fate, sample=Sample(limit, part, only))
+    return _reported(planting, seed, json_file)
 
 
-def _reported(planting: Planting, seed: int, is_listing: bool, json_file: str | None) -> ExitStatus:
+def _reported(planting: Planting, seed: int, json_file: str | None) -> ExitStatus:
     summary = Summary(planting)
     if json_file is not None:
         with click.open_file(json_file, "w", encoding="utf-8") as file:
             file.write(written(as_json(summary, seed)))
     if json_file != "-":
-        tell_all(listing(planting) if is_listing else planting_lines(summary))
+        tell_all(planting_lines(summary))
     if planting.interrupted:
         return ExitStatus.INTERRUPTED
-    if is_listing:
-        return ExitStatus.PASS if planting.planted else ExitStatus.NOT_MEASURED
     total = summary.total
     if total.survived:
         return ExitStatus.FAIL

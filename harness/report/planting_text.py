@@ -8,14 +8,14 @@ from harness.report.columns import Block, Table
 from harness.running.planting.results import DefectFate, Planted, Planting, Reach
 from harness.running.planting.summary import Row, Summary
 
-__all__ = ["listing", "planting_lines", "told"]
+__all__ = ["planting_lines", "told"]
 
 _HEAD = ("killed", "(crashed)", "survived", "not measured", "not started", "equivalent", "not tried", "score")
 _SCORED = ("killed", "survived")
 
 
 def planting_lines(summary: Summary) -> Iterator[Block]:
-    """The tables without columns of zeros, the survivors, what was not measured, and what was not tried."""
+    """Yield the tables without columns of zeros, the survivors, what was not measured, and what was not tried."""
     tables = (("operator", list(summary.operators())), ("file", list(summary.files())))
     for head, rows in tables if summary.planting.planted else ():
         yield Table(_without_zeros([(head, *_HEAD), *map(_cells, [*rows, summary.total])]))
@@ -30,18 +30,8 @@ def planting_lines(summary: Summary) -> Iterator[Block]:
         yield f"{untried} of the defects were not tried by all claims that reach them; the same command tries the rest"
 
 
-def listing(planting: Planting) -> Iterator[str]:
-    """Every defect with its lines before and after, and the author's reason for an equivalent one."""
-    yield from _remarks(planting)
-    for one in planting.planted:
-        reason = f"equivalent: {one.equivalent}" if one.equivalent else f"missed: {one.missed}" if one.missed else ""
-        yield f"  {one.defect.id}{f'  ({reason})' if reason else ''}"
-        yield from (f"    - {line.strip()}" for line in one.defect.before.splitlines())
-        yield from (f"    + {line.strip()}" for line in one.defect.after.splitlines())
-
-
 def told(one: Planted, left: int) -> str:
-    """One line about a defect whose fate is known."""
+    """Return one line about a defect whose fate is known."""
     by = one.decisive
     detail = ""
     if by is not None:
@@ -75,7 +65,7 @@ def _of_claim(reach: Reach) -> Iterator[str]:
 
 
 def _without_zeros(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """A table without the columns in which nothing was counted, other than those that make the score."""
+    """Return a table without the columns in which nothing was counted, other than those that make the score."""
     columns = [column for column in zip(*rows, strict=True) if column[0] in _SCORED or set(column[1:]) != {"0"}]
     return list(zip(*columns, strict=True))
 

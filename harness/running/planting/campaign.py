@@ -87,14 +87,12 @@ class Campaign:
         tell: Callable[[Planted, int], None],
         *,
         sample: Sample = Sample(),
-        listing: bool = False,
     ) -> Planting:
         """Plant in the subjects of these claims.
 
         Args:
             until: the `time.monotonic()` at which the trials end.
             tell: takes each defect when its fate is known, and how many are left.
-            listing: plant nothing; only list the defects.
 
         Raises:
             ContractError: a file of equivalent defects is refused.
@@ -103,7 +101,7 @@ class Campaign:
         with Interruption() as interruption, ExitStack() as resources:
             work = _Work(self, until, interruption, resources)
             reaches = work.scout(contracts, marked)
-            planted, found = work.listed(marked, sample) if listing else work.plant(marked, sample, tell)
+            planted, found = work.plant(marked, sample, tell)
             return Planting(reaches, planted, found, work.digests, interruption.requested, self.parameters)
 
     @property
@@ -159,12 +157,6 @@ class _Work:
             except WaitInterrupted:
                 break
         return tuple(hindered.get(one.id) or self._trials[one.id].reach for one in contracts)
-
-    def listed(self, marked: Mapping[str, Sequence[Equivalent]], sample: Sample) -> tuple[tuple[Planted, ...], int]:
-        """The sample, none of it tried, and how many defects there are."""
-        found, reached = self._found(marked)
-        chosen = sample.of(found, self._campaign.seed)
-        return self._results(chosen, reached, marked, None), len(found)
 
     def plant(
         self, marked: Mapping[str, Sequence[Equivalent]], sample: Sample, tell: Callable[[Planted, int], None]
@@ -255,7 +247,7 @@ class _Work:
         chosen: Sequence[Defect],
         reached: Mapping[str, tuple[str, ...]],
         marked: Mapping[str, Sequence[Equivalent]],
-        schedule: Schedule | None,
+        schedule: Schedule,
     ) -> tuple[Planted, ...]:
         """What came of defects, by place."""
         results: list[Planted] = []
@@ -266,7 +258,7 @@ class _Work:
                     one,
                     one.patch(self._subjects.read(one.file)),
                     reached[one.id],
-                    schedule.attempts(one) if schedule is not None else (),
+                    schedule.attempts(one),
                     equivalent=next((entry.reason for entry in entries if entry.is_equivalent), ""),
                     missed=next((entry.reason for entry in entries if not entry.is_equivalent), ""),
                 )
