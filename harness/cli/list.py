@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from pathlib import Path
-
 import click
 
 from harness.base import strictjson
@@ -13,6 +10,7 @@ from harness.contract.installed import root_of
 from harness.contract.project import Project
 from harness.evidence.known_statuses import known_statuses
 from harness.report.columns import STATUS_COLOURS, tell, tell_json
+from harness.report.number_text import counted
 
 __all__ = ["command"]
 
@@ -37,15 +35,13 @@ def command(as_json: bool) -> ExitStatus:
     project = Project.find()
     rows: list[dict[str, str]] = []
     refused: list[str] = []
-    places: Counter[Path] = Counter({project.contracts: 0})
     for path in project.known():
+        root = root_of(path)
+        folder = project.contracts if root is None else root / "contracts"
         try:
             document = strictjson.load(path)
-            root = root_of(path)
-            place = project.contracts if root is None else root / "contracts"
             row = {name: str(document[name])[:_LONGEST] for name in ("id", "issue", "spec", "title")}
-            rows.append({**row, "from": str(place)})
-            places[place] += 1
+            rows.append({**row, "from": str(folder)})
         except (OSError, strictjson.JsonError, KeyError, TypeError) as error:
             refused.append(f"{path}: not a contract: {error}")
     known = known_statuses(project, lambda: _statuses(project))
@@ -53,11 +49,11 @@ def command(as_json: bool) -> ExitStatus:
     if as_json:
         tell_json({"format": 1, "claims": rows})
     else:
-        for place, count in sorted(places.items(), key=lambda one: one[0] == project.contracts):  # ours are the last
-            ours = place == project.contracts
-            _show([row for row in rows if row["from"] == str(place)])
-            if count or (ours and not rows):
-                tell(f"{count} {'claim' if count == 1 else 'claims'} {'under' if ours else 'installed in'} {place}")
+        own = str(project.contracts)
+        for place in sorted({row["from"] for row in rows} or {own}, key=lambda one: (one == own, one)):
+            found = [row for row in rows if row["from"] == place]
+            _show(found)
+            tell(f"{counted(len(found), 'claim')} {'under' if place == own else 'installed in'} {place}")
     for line in refused:
         tell(line, err=True)
     if refused:
