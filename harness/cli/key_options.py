@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,19 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["against", "attest_of", "signer_of", "trusted_key_option"]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def trusted_key_option(command: F) -> F:
-    """Add the option --trusted-key, as the parameter `trusted_keys`."""
-    return click.option(
-        "--trusted-key",
-        "trusted_keys",
-        multiple=True,
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="A public key; every bundle must then be signed by one of those named.",
-    )(command)
+trusted_key_option = click.option(
+    "--trusted-key",
+    "trusted_keys",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A public key; every bundle must then be signed by one of those named.",
+)
 
 
 def against(trusted_keys: Sequence[Path], project: Project | None, refused: frozenset[Code] = frozenset()) -> Against:
@@ -60,5 +55,4 @@ def attest_of(key: Path | None) -> Attest | None:
     """Return what signs a bundle, or None without a key. A bad key refuses the run before the work."""
     if key is None:
         return None
-
     return partial(attestation.attest, signer=signer_of(key))

@@ -6,8 +6,9 @@ Foreign texts are claim titles, exceptions of subjects, file names, and everythi
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 
-__all__ = ["code_block", "code_span", "markdown", "printable"]
+__all__ = ["code_block", "code_span", "markdown", "printable", "table"]
 
 _MARKDOWN = re.compile(r"[\\`*_\[\]|~]")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"}
@@ -34,6 +35,11 @@ def code_span(text: str) -> str:
     if "|" in shown or "`" in shown:
         return markdown(shown)
     return f"`{shown}`" if shown.strip() else ""
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of Markdown. The cells are Markdown."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
 
 
 def code_block(text: str, language: str = "") -> str:

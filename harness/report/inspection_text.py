@@ -20,7 +20,8 @@ KINDS = ("no-weights", "not-finite", "zero", "constant", "duplicate", "empty", "
 _NAMES_SHOWN = 3
 
 
-def checkpoint_page(inspection: Inspection, comparison: Comparison | None, width: int | None) -> Iterator[str]:
+def checkpoint_page(inspection: Inspection, comparison: Comparison | None, width: int | None) -> Iterator[Block]:
+    """Yield the counts, the findings, the metadata, a table of the tensors, and what the comparison found."""
     dtypes = Counter(one.dtype for one in inspection.tensors.values())
     yield f"{inspection.path}: {inspection.format}, {inspection.file_bytes:,} bytes"
     count = number_text.counted(len(inspection.tensors), "tensor")
@@ -30,9 +31,7 @@ def checkpoint_page(inspection: Inspection, comparison: Comparison | None, width
     yield from _findings(inspection)
     if inspection.metadata:
         yield from ["", "metadata"]
-        longest = min(max(len(name) for name in inspection.metadata), 40)
-        for name, value in inspection.metadata.items():
-            yield f"  {name:<{longest}}  {number_text.value(value)}"
+        yield Table([(name, number_text.value(value)) for name, value in inspection.metadata.items()])
     if inspection.tensors:
         yield ""
         yield from _table(list(inspection.tensors.values()), width)
@@ -134,7 +133,7 @@ def _differences(change: Change) -> Iterator[str]:
 
 
 def device_code_page(inspection: device_code.Inspection) -> Iterator[Block]:
-    """The images, then every kernel with the targets that it runs on as it is, or after the driver compiled it."""
+    """Yield the images, then every kernel with the targets that it runs on, as it is or once the driver compiled it."""
     images = Counter(code.form.value for code in inspection.codes)
     found = ", ".join(f"{number:,} of {form}" for form, number in images.items()) or "no code for NVIDIA GPUs"
     if not images and inspection.notes:
@@ -164,9 +163,7 @@ def device_code_page(inspection: device_code.Inspection) -> Iterator[Block]:
             targets.setdefault(kernel, []).append(_target(code))
     if targets:
         yield ""
-        longest = min(max(map(len, targets)), 60)
-        for kernel, runs in targets.items():
-            yield f"{kernel:<{longest}}  {', '.join(dict.fromkeys(runs))}"
+        yield Table([(kernel, ", ".join(dict.fromkeys(runs))) for kernel, runs in targets.items()], indent=0)
 
 
 def _image_row(code: device_code.DeviceCode) -> tuple[str, ...]:
@@ -182,7 +179,7 @@ def _image_row(code: device_code.DeviceCode) -> tuple[str, ...]:
 
 
 def _order(code: device_code.DeviceCode) -> tuple[bool, int, str]:
-    """Machine code before PTX, and each by its target, as one looks it up."""
+    """Order machine code before PTX, and each by its target."""
     return code.form.name == "PTX", code.sm or 0, code.target or ""
 
 

@@ -20,7 +20,7 @@ from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding
 from harness.judging.record import MutantRecord, Record
 from harness.report import bound_text, finding_text, number_text, reason_text
 from harness.report.bundle_results import BundleResult
-from harness.report.escaping import code_block, code_span, markdown, printable
+from harness.report.escaping import code_block, code_span, markdown, printable, table
 from harness.report.verdict_text import Caveat, Mono, bundle_totals, caveats, narrowed, signed
 
 __all__ = ["COMMENT", "LEAST", "MARK", "SUMMARY", "render"]
@@ -61,7 +61,7 @@ def render(bundles: Sequence[BundleResult], limit: int = COMMENT) -> str:
     parts = [head]
     if rows:
         parts.append(
-            "\n".join([_table(("verdict", "claim", "profile", "device", "mutants", "signature", "took"), []), *rows])
+            "\n".join([table(("verdict", "claim", "profile", "device", "mutants", "signature", "took"), []), *rows])
         )
     parts += shown
     missing = [
@@ -214,7 +214,7 @@ def _clause_table(clauses: Sequence[ClauseResult]) -> str:
         )
         for clause in clauses
     ]
-    return _table(("clause", "outcome", "measured", "bound", "why"), rows)
+    return table(("clause", "outcome", "measured", "bound", "why"), rows)
 
 
 def _is_trivial(clause: ClauseResult) -> bool:
@@ -241,13 +241,7 @@ def _mutant_table(mutants: Sequence[MutantRecord]) -> str:
         )
         for mutant in mutants
     ]
-    return _table(("mutant", "fate", "defect", "must fail on", "failed on", "took"), rows) if rows else ""
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table. The cells are Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return table(("mutant", "fate", "defect", "must fail on", "failed on", "took"), rows) if rows else ""
 
 
 def _why(reason: Reason | None) -> str:

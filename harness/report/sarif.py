@@ -48,7 +48,7 @@ def render(bundles: Sequence[BundleResult]) -> str:
     rules = {_rule_id(case): _rule(case) for case, _ in found}
     positions = {name: position for position, name in enumerate(rules)}
     counts = Counter(case.status for bundle in bundles for case in ci_cases.of_bundle(bundle))
-    notifications = list(_notifications(bundles))
+    notifications = [{"level": level, "message": {"text": text}} for level, text in _notifications(bundles)]
     run = {
         "tool": {
             "driver": {
@@ -155,21 +155,15 @@ def _uri(case: Case, bundle: BundleResult | None) -> str:
     return quote(os.fsencode(shown))
 
 
-def _notifications(bundles: Sequence[BundleResult]) -> Iterator[dict[str, Any]]:
-    """Yield why the whole run is no success, whatever its results."""
+def _notifications(bundles: Sequence[BundleResult]) -> Iterator[tuple[str, str]]:
+    """Yield why the whole run is no success, whatever its results: level and text."""
     if not bundles:
-        yield {"level": "error", "message": {"text": ci_cases.NOTHING.message}}
+        yield "error", ci_cases.NOTHING.message
     for bundle in bundles:
         record = bundle.record
         if record is None:
-            yield {"level": "error", "message": {"text": f"{bundle.name}: {bundle.problem}"}}
+            yield "error", f"{bundle.name}: {bundle.problem}"
         elif record.verdict is Verdict.NOT_MEASURED:
-            yield {
-                "level": "warning",
-                "message": {"text": printable(f"{record.id} was not measured: {reason_text.marked(record.reason)}")},
-            }
+            yield "warning", printable(f"{record.id} was not measured: {reason_text.marked(record.reason)}")
         elif record.verdict is Verdict.VOID:
-            yield {
-                "level": "error",
-                "message": {"text": printable(f"{record.id} is void: {reason_text.marked(record.reason)}")},
-            }
+            yield "error", printable(f"{record.id} is void: {reason_text.marked(record.reason)}")

@@ -14,7 +14,7 @@ from harness.evidence.claim_status import Cell, ClaimStatus, Status
 from harness.evidence.index import Entry, Unreadable
 from harness.evidence.survey import Gaps
 from harness.report import due_text, number_text
-from harness.report.escaping import code_span, markdown, printable
+from harness.report.escaping import code_span, markdown, printable, table
 
 __all__ = ["document", "lines", "page", "set_aside", "totals", "unreadable_line"]
 
@@ -107,8 +107,7 @@ def page(claims: Sequence[ClaimStatus], gaps: Gaps, root: Path) -> str:
         ]
         for claim in claims
     ]
-    table = [head, ["---"] * len(head), *rows]
-    parts = ["# Status of the claims", totals(claims) + ".", "\n".join(f"| {' | '.join(row)} |" for row in table)]
+    parts = ["# Status of the claims", totals(claims) + ".", table(head, rows)]
     reasons = [
         f"- {code_span(claim.id)} on {markdown(str(device))}: {cell.status}, {markdown(why)}"
         for claim in claims

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -36,8 +37,7 @@ def document(
     rows, above = [], []
     for kernel in kernels:
         try:
-            under = placed(kernel, roofs)
-            place = {"roof": under.roof, "share": under.share, "unplaced": under.unplaced}
+            place = asdict(placed(kernel, roofs))
         except PeakTooLowError as error:
             above.append({"name": kernel.name, "operator": kernel.operator, "error": str(error)})
             place = {"roof": None, "share": None, "unplaced": "above the measured peak"}

@@ -48,13 +48,11 @@ class Placed:
     """A kernel under the roofs.
 
     Attributes:
-        kernel: what was measured.
         roof: the roof above it: "memory", "cache" or a product's; None if its work is not known.
         share: of that roof that it reached.
         unplaced: why there is no share.
     """
 
-    kernel: Kernel
     roof: str | None
     share: float | None
     unplaced: str | None = None
@@ -171,22 +169,22 @@ def placed(kernel: Kernel, roofs: Roofs) -> Placed:
     """
     work = kernel.work
     if work is None or kernel.seconds <= 0:
-        return Placed(kernel, None, None, "its arguments do not tell its work")
+        return Placed(None, None, "its arguments do not tell its work")
     moved = work.bytes / kernel.seconds
     peak = _product(work, roofs)
     if work.products and peak is not None:
         achieved, zeros = work.operations / kernel.seconds, peak.replace("product", "zeros")
         if achieved > roofs.roofs[peak].peak and zeros in roofs.roofs and roofs.share(achieved, zeros):
-            return Placed(kernel, None, None, "faster than products of random numbers, slower than of zeros")
+            return Placed(None, None, "faster than products of random numbers, slower than of zeros")
         share = roofs.share(achieved, peak)
         if share >= moved / roofs.memory:
-            return Placed(kernel, peak, share)
+            return Placed(peak, share)
     if moved <= roofs.memory:
-        return Placed(kernel, "memory", moved / roofs.memory)
+        return Placed("memory", moved / roofs.memory)
     cache = roofs.roofs.get("cache")
     if cache is not None and moved <= cache.peak:
-        return Placed(kernel, "cache", moved / cache.peak)
-    return Placed(kernel, None, None, "it does not read all of its arguments")
+        return Placed("cache", moved / cache.peak)
+    return Placed(None, None, "it does not read all of its arguments")
 
 
 def _product(work: Work, roofs: Roofs) -> str | None:

@@ -13,7 +13,6 @@ import json
 import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,12 +44,8 @@ class SiteError(OSError):
     """The folder cannot take the pages. The text says why, and what to do."""
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """A bundle's page, and its entry in the index."""
-
-    page: str
-    entry: dict[str, Any]
+_Shown = tuple[str, dict[str, Any]]
+"""A bundle's page, and its entry in the index as JSON values."""
 
 
 def prepare(folder: Path) -> None:
@@ -103,9 +98,9 @@ def write(
         held = list(asked(against))
         name, notes = _name(project) if project else "", {one.id: one.notes for one in contracts}
         shown_by_bundle = _shown(verifications, name, held, notes, limits or Limits())
-        for done, (verification, shown) in enumerate(zip(verifications, shown_by_bundle, strict=True), 1):
-            entry = Entry(**{**shown.entry, "page": _free(shown.entry["page"], taken), "verification": verification})
-            write_file(folder / entry.page, shown.page)
+        for done, (verification, (page, told)) in enumerate(zip(verifications, shown_by_bundle, strict=True), 1):
+            entry = Entry(**{**told, "page": _free(told["page"], taken), "verification": verification})
+            write_file(folder / entry.page, page)
             entries.append(entry)
             if verification.accepted:
                 pages[verification.path.absolute()] = entry
@@ -155,11 +150,12 @@ def _shown(
     outcomes = isolated_all(works, limits, len(os.sched_getaffinity(0)))
     for verification, outcome in zip(verifications, outcomes, strict=True):
         if not isinstance(outcome, Stopped):
-            yield _Shown(**json.loads(outcome))
+            page, entry = json.loads(outcome)
+            yield page, entry
             continue
         reason, folder = str(outcome).removeprefix(f"broke off with {ContentsError.__name__}: "), verification.path.name
-        page = bundle_page.unreadable(folder, reason, verification)
-        yield _Shown(page, {"page": "unreadable/bundle", "id": "", "title": folder})
+        entry = {"page": "unreadable/bundle", "id": "", "title": folder}
+        yield bundle_page.unreadable(folder, reason, verification), entry
 
 
 def _page(verification: Verification, name: str, held: Sequence[Sequence[str]], notes: Mapping[str, str]) -> bytes:
@@ -168,7 +164,7 @@ def _page(verification: Verification, name: str, held: Sequence[Sequence[str]], 
     text = notes.get(contents.record.id)
     place = bundle_page.Site(name, text is not None or verification.accepted)
     page = bundle_page.render(contents, verification, place, held, text or "")
-    return json.dumps(asdict(_Shown(page, _entry(contents)))).encode("ascii")
+    return json.dumps([page, _entry(contents)]).encode("ascii")
 
 
 def _entry(contents: Contents) -> dict[str, Any]:
