@@ -23,7 +23,7 @@ def clock(command: list[str], folder: Path) -> float:
 
 
 def harness(arguments: list[str], folder: Path) -> tuple[float, list[dict[str, Any]], float]:
-    """Return the seconds of a `harness run`, its records, and the processor seconds of the harness without its trials."""
+    """Return a run's wall time, its records, and the processor time of the harness without its trials, in seconds."""
     before = time.perf_counter()
     with tempfile.TemporaryDirectory() as evidence:
         command = [sys.executable, "-m", "harness", "run", *arguments, "--evidence", evidence, "--json", "-"]

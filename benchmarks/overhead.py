@@ -20,7 +20,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +27,7 @@ import pandas as pd
 
 from benchmarks.adding_project import project
 from benchmarks.commands import clock
+
 
 def compare(arms: dict[str, Callable[[], float]], repeat: int, base: str) -> pd.DataFrame:
     """Run every arm once per round, so that a slow moment affects all. The first round does not count."""

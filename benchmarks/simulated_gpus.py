@@ -25,7 +25,6 @@ from harness.running.plan import Plan, make_plan
 from harness.running.request import RunRequest
 from harness.running.scheduler import Amounts, Schedule, Task
 
-
 SLOTS = 12
 """Trials at a time for each GPU."""
 

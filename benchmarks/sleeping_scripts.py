@@ -1,7 +1,7 @@
 """Thirty scripts that sleep for two seconds, four at a time, under three tools.
 
-They are trials of one run of the harness, tests under pytest-xdist, and tests under ReFrame's asynchronous policy, if it
-is installed. The ratio is to 30 * 2 s / 4.
+The tools are the harness, pytest-xdist, and ReFrame with its asynchronous policy, if it is installed. The ratio is to
+30 * 2 s / 4.
 
     python -m benchmarks.sleeping_scripts
 """

@@ -1,7 +1,7 @@
 """What a trial costs beside its work: the seconds of a trial that does nothing, beside a bare fork.
 
-The target is at most 0.06 s beyond the fork. With `--device cuda` a trial adds a number on the GPU. Beside it stand a fork
-of a process with torch that does the same, and a new process that imports torch first.
+The target is at most 0.06 s beyond the fork. With `--device cuda` a trial adds a number on the GPU. The table then also
+has a fork of a process with torch that does the same, and a new process that imports torch first.
 
     python -m benchmarks.trial_cost [--trials 40] [--device cpu|cuda]
 """
