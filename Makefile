@@ -12,6 +12,9 @@ PYTEST ?=
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 
+# The tests start hundreds of Python processes. Each would compile the harness again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install run test docs wheels trl check fuzz mutants verdicts clean
 
 install: $(INSTALLED)

@@ -14,13 +14,13 @@ from harness.authoring.trial import Case
 from harness.base import strictjson
 from harness.base.device import Device
 from harness.base.strictjson import JsonObject
+from harness.base.vocabulary import SearchEnd
 from harness.contract import Contract, Mutant
 from harness.contract.builtin import COMPLETES
 from harness.contract.entry_point import resolve
 from harness.execution.worker_trial import WorkerTrial
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Observation
-from harness.search.counterexample import Counterexample
 from harness.search.explorer import CaseSearch, Result
 from tests.falsifiers.distill.trials import Heard
 
@@ -34,7 +34,7 @@ def judged(contract: Contract, subject: str, folder: Path, mutant: Mutant | None
     }  # fmt: skip
     setting, recorded = Setting(parameters, "cpu", 0, folder, folder), Heard()
     given = {"type": "cpu", "name": "a CPU"}
-    claim = {"contract": contract.document, "device": given, "case": None, "end": "simplest"}
+    claim = {"contract": contract.document, "device": given, "case": None, "end": SearchEnd.TRIED}
 
     def search(attempt: Callable[[Case], JsonObject | SubjectFault]) -> _Enough:
         new = _Enough(claim, setting, attempt, folder)
@@ -49,7 +49,7 @@ def judged(contract: Contract, subject: str, folder: Path, mutant: Mutant | None
 
 
 class _Enough(CaseSearch):
-    """A search that ends when its cases violate what a mutant is for, and leaves the counterexample as it was found."""
+    """A search that ends when its cases violate what a mutant is for."""
 
     sought: frozenset[str] = frozenset()
     """Clauses; empty to try every case."""
@@ -61,7 +61,3 @@ class _Enough(CaseSearch):
             if COMPLETES in violated or (self.sought and self.sought <= violated):
                 return found
         return super().explore(cases, (), examples)
-
-    def shrink(self, cases: SearchStrategy[Any], found: Result, examples: int) -> Result:
-        self._keep(Counterexample(found.case, tuple(sorted(found.violated)), found.measured))
-        return found
