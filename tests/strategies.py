@@ -21,7 +21,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
     max_leaves=12,
 )
-"""What a falsifier might measure: JSON, and numbers that are not finite."""
+"""Measurements of a falsifier: JSON, and numbers that are not finite."""
 
 broken_numbers = st.sampled_from([math.nan, math.inf, -math.inf, 10**400, -(10**400), {"nonfinite": "NaN"}])
 """Numbers that must never pass: not finite, or too large for a double."""

@@ -36,7 +36,7 @@ def test_what_may_never_happen_is_numbered_without_a_gap() -> None:
 
 @pytest.mark.parametrize("row", NEVER, ids=lambda row: row[0][:40])
 def test_what_may_never_happen_is_held_by_tests_that_exist(row: list[str]) -> None:
-    """Every name is that of a test in its file; `::name` belongs to the file before it."""
+    """Every name is a test in its file. `::name` belongs to the file before it."""
     file, found = "", 0
     for named, name in re.findall(r"`([\w/.]*)::(\w+)`", row[1]):
         file = named or file
@@ -55,7 +55,7 @@ def test_every_part_of_the_harness_has_its_row() -> None:
 
 @pytest.mark.parametrize("row", rows("Rooms"), ids=lambda row: row[0][:40])
 def test_every_room_is_there(row: list[str]) -> None:
-    """A name without a folder lies beside the first one of its row."""
+    """A name without a folder is beside the first one of its row."""
     beside = Path()
     for name in re.findall(r"`([^`]+)`", row[0]):
         place = Path(name.replace("<family>", "distill"))
@@ -64,7 +64,7 @@ def test_every_room_is_there(row: list[str]) -> None:
 
 
 def test_no_two_modules_have_the_same_name() -> None:
-    """A name alone finds a module. A module of cli/ has the name of its command."""
+    """A name alone therefore finds a module. A module of cli/ has the name of its command."""
     names = Counter(path.name for path in (ROOT / "harness").rglob("*.py") if path.name != "__init__.py")
     assert [name for name, count in names.items() if count > 1] == []
 

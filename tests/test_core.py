@@ -1,7 +1,7 @@
-"""What the modules of contract/, judging/ and evidence/ declare.
+"""The declarations of the modules of contract/, judging/ and evidence/.
 
-A limit decides which bundles are accepted. Versions of the harness must agree on it, so each number is recorded, and a
-change of one is deliberate: `python -m tests.test_core` records what there is now.
+A limit decides which bundles are accepted, and every version of the harness must have the same one. So each number is
+recorded, and a change is deliberate: `python -m tests.test_core` records the present numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def modules() -> Iterator[ModuleType]:
 
 
 def numbers(module: ModuleType) -> dict[str, Any]:
-    """The numbers that a module states; not what it computes or imports."""
+    """The numbers that a module states, without those that it computes or imports."""
     source = inspect.getsource(module)
     stated = re.findall(r"^([A-Za-z_][A-Za-z_, ]*)(?:: [\w\[\]]+)? = [-(\d]", source, flags=re.MULTILINE)
     names = [name for names in stated for name in names.split(", ")]
@@ -40,7 +40,7 @@ def numbers(module: ModuleType) -> dict[str, Any]:
 
 
 def qualities(kind: type[Any]) -> dict[str, Any]:
-    """How a class is declared, and the numbers among the defaults of its fields."""
+    """The form in which a class is declared, and the numbers among the defaults of its fields."""
     told: dict[str, Any] = {"final": getattr(kind, "__final__", False)}
     if dataclasses.is_dataclass(kind):
         told["frozen"] = kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
@@ -50,7 +50,7 @@ def qualities(kind: type[Any]) -> dict[str, Any]:
 
 
 def declared(module: ModuleType) -> dict[str, Any]:
-    """Its limits, how its classes are declared, and how many answers its functions keep."""
+    """The limits of a module, the form of its classes, and the number of answers that its functions keep."""
     told: dict[str, Any] = numbers(module)
     for name, one in vars(module).items():
         if getattr(one, "__module__", "") != module.__name__:
@@ -63,13 +63,13 @@ def declared(module: ModuleType) -> dict[str, Any]:
 
 
 def test_every_module_can_be_imported() -> None:
-    """Some declare nothing that is recorded."""
+    """Some modules declare nothing that is recorded."""
     assert {module.__name__ for module in modules()} >= RECORDED.keys()
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_what_a_module_declares(name: str) -> None:
-    """Names may come and go. A new one needs no record until `make mutants` finds that no test holds it."""
+    """Names may come and go. A new name needs no record until `make mutants` finds that no test depends on it."""
     module = importlib.import_module(name)
     now = declared(module)
     recorded = {one: told for one, told in RECORDED[name].items() if one in now or hasattr(module, one)}

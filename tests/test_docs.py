@@ -1,4 +1,4 @@
-"""The documentation: it builds without a warning, leaves out no command and no schema, and a broken link stops it."""
+"""The documentation builds without a warning and has every command and schema. A broken link stops the build."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_broken_link_stops_the_build(tmp_path: Path, link: str) -> None:
 
 
 def test_paths_in_the_text_exist() -> None:
-    """Paths in backquotes are files of the repository, apart from those that an example has its reader write."""
+    """Each path in backquotes is a file of the repository, except those that the reader of an example writes."""
     pages = [
         *(ROOT / "docs").glob("*.md"),
         *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md")),

@@ -1,4 +1,4 @@
-"""docs/gx10.md: its commands exist, its claims are those of the spec, and a recorded GB10 meets what they need."""
+"""docs/gx10.md: its commands exist, its claims are those of the spec, and a recorded GB10 meets their requirements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLAIMS = sorted(path.stem for path in (ROOT / "contracts" / "nanochat").glob("F-
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_of_the_page_is_understood(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its options and arguments; it is not run."""
+    """The options and arguments are valid. The command is not run."""
     monkeypatch.chdir(ROOT)
     name, *arguments = shlex.split(line)[1:]
     command = _group.get_command(click.Context(_group), name)
@@ -42,7 +42,7 @@ def test_the_page_names_every_claim() -> None:
 
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_a_recorded_gb10_meets_what_a_claim_needs(claim: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """All but the modules, which are those of this machine."""
+    """All requirements are met, except modules, which depend on this machine."""
     requires = dict(Project.find(ROOT / "contracts" / "nanochat").contract(claim).profiles["full"].requires)
     requires.pop("modules", None)
     replay("gb10", monkeypatch, tmp_path)

@@ -32,7 +32,7 @@ def notebook() -> dict[str, Any]:
 
 
 def shown(notebook: dict[str, Any]) -> list[list[list[str]]]:
-    """The kinds of each output of each cell of code."""
+    """The kinds of the outputs of each code cell."""
     return [[sorted(one["data"]) for one in cell["outputs"]] for cell in notebook["cells"] if "outputs" in cell]
 
 

@@ -1,4 +1,4 @@
-"""`import harness`: what a script or a notebook calls."""
+"""`import harness` in a script or a notebook."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_name_is_there() -> None:
-    """`__all__`, the lazy names and what type checkers see do not differ."""
+    """`__all__`, the lazy names, and the names for type checkers are the same."""
     assert all(getattr(harness, name) is not None for name in harness.__all__)
     lazy = [name for names in harness._MODULES.values() for name in names]
     assert sorted(lazy) == sorted(harness.__all__)
@@ -72,14 +72,14 @@ def test_claims_run_from_python(folder: Path) -> None:
 def test_wrong_arguments_are_refused_before_anything_runs(
     folder: Path, ids: str | list[str], options: dict[str, object], error: type[Exception]
 ) -> None:
-    """Nothing is sealed."""
+    """No bundle is sealed."""
     with pytest.raises(error):
         harness.run(ids, **options)  # type: ignore[arg-type]
     assert not (folder / "evidence").exists()
 
 
 def test_no_module_takes_the_place_of_the_function() -> None:
-    """Python sets an attribute of a package to each of its modules that is imported."""
+    """Python sets an attribute of a package to each of its imported modules."""
     import harness.running.engine
 
     assert inspect.isfunction(harness.run)
@@ -87,7 +87,7 @@ def test_no_module_takes_the_place_of_the_function() -> None:
 
 
 def test_verifying_returns_findings(tmp_path: Path) -> None:
-    """A defect is a finding, and a refused remark leaves a bundle sound."""
+    """A defect is a finding. A refused remark leaves a bundle sound."""
     bundle = sealed(tmp_path)
     tamper(copy_of(bundle, tmp_path / "copy"))
     (changed,) = harness.verify(tmp_path / "copy")

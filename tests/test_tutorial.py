@@ -54,7 +54,7 @@ def steps(page: str) -> Iterator[Command | File]:
 
 
 def promised(output: str, real: str) -> bool:
-    """Whether a command printed what the page says."""
+    """Whether the output of a command is what the page shows."""
     lines = (
         r"(?:.*\n)*" if line == "…" else re.escape(line).replace("…", ".*") + r"\n" for line in output.splitlines()
     )
@@ -100,7 +100,7 @@ def test_a_claim_in_ten_minutes(clone: Path, tmp_path_factory: pytest.TempPathFa
 
 
 def test_the_page_is_understood() -> None:
-    """The test reads the same from the page as a reader: each file to write, and every command."""
+    """The test finds each file to write and every command, as a reader does."""
     found = list(steps(PAGE))
     files = [step.path for step in found if isinstance(step, File)]
     assert files == re.findall(r"[Pp]ut this into\s+(\S+):", PAGE)
@@ -109,7 +109,7 @@ def test_the_page_is_understood() -> None:
 
 
 def test_a_promise_is_kept_or_broken() -> None:
-    """The whole output is compared: one line more or less fails."""
+    """The whole output is compared, so one line more or less fails."""
     assert promised("a…c\n…\nz\n", "abc\nz\n")
     assert promised("a…c\n…\nz\n", "\n".join(["ac", "d", "e", "z", ""]))
     assert not promised("a\n", "a\nb\n")

@@ -1,4 +1,4 @@
-"""What the fuzz targets of checkpoint formats share: the arrays in their healthy files, and the property."""
+"""The shared parts of the fuzz targets of checkpoint formats: the arrays in healthy files, and the property."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ARRAYS = {
 }
 OTHERS = {"one": np.ones(256, np.float32), "none": np.zeros((0, 4), np.float32)}
 
-dtypes.ggml(12)  # imports what decodes, which no file should pay for
+dtypes.ggml(12)  # imports the decoders, for which no file should pay
 
 
 def examine(data: bytes) -> None:
-    """A refusal of a file of these bytes names a place in it, and no tensor has more bytes than the file."""
+    """Inspect these bytes. A refusal names a place in the file, and no tensor has more bytes than the file."""
     with tempfile.NamedTemporaryFile(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as file:
         file.write(data)
         file.flush()
@@ -36,7 +36,7 @@ def examine(data: bytes) -> None:
 
 
 def attempt(path: Path) -> Inspection | Refused:
-    """What the inspector returns, or its documented error."""
+    """The inspector's result, or its documented error."""
     try:
         with bounded():
             return inspect(path)

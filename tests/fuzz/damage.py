@@ -13,7 +13,7 @@ __all__ = ["altered", "damaged", "noise", "numbers"]
 
 EXTREMES = [0, 1, 2, 7, 63, 64, 255, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63, 2**64 - 1]
 numbers = st.sampled_from(EXTREMES) | st.integers(0, 2**64 - 1)
-"""What a count, a length or an offset of a hostile file may be."""
+"""Values that a count, a length or an offset of a hostile file may have."""
 
 _NEAR = 256
 """Headers and directories lie at one of the ends of a file."""
@@ -110,7 +110,7 @@ def altered(draw: st.DrawFn, documents: Sequence[Any], words: Sequence[str] = ()
 
 
 def _places(document: Any) -> list[tuple[Any, Any]]:
-    """Every place of a document that has a holder, as holder and key. Deep places need no stack."""
+    """Every place of a document that has a holder, as holder and key. The search needs no stack."""
     found: list[tuple[Any, Any]] = []
     pending = [document]
     while pending and len(found) < 2000:

@@ -1,4 +1,4 @@
-"""What one reading may cost."""
+"""The limits of one reading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["TooSlow", "bounded"]
 
 
 class TooSlow(BaseException):
-    """The block took more processor time than it may. No reader catches it."""
+    """The block took more processor time than its limit. No reader catches this."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""APR v2: sections, index and metadata of a stranger, with and without right checksums."""
+"""APR v2: any sections, index and metadata, with and without correct checksums."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILES = [apr(ARRAYS), apr(OTHERS, {"nested": {"a": [1, 2.5, None]}}), apr({})]
 
 
 def with_right_checksums(data: bytes) -> bytes:
-    """The same with the CRC32 of header and file computed anew, so that the rest is read."""
+    """The file with the CRC32 of header and file computed anew, so that the rest is read."""
     return with_apr_header(data, 44, b"") if len(data) > 68 else data
 
 

@@ -1,4 +1,4 @@
-"""Archives of bundles: zip files of a stranger are unpacked whole or not at all."""
+"""Archives of bundles: any zip file is unpacked whole or not at all."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ entries = st.builds(
 
 
 def examine(path: Path) -> None:
-    """What is unpacked is sound, and a refused archive leaves nothing."""
+    """Unpack. The unpacked bundles are sound, and a refused archive leaves nothing."""
     into = path.parent / "into"
     try:
         with bounded(seconds=10.0):

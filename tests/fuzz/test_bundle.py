@@ -1,4 +1,4 @@
-"""Bundles: each document of a stranger, below a manifest that confirms it, and any manifest."""
+"""Bundles: any content of each document, below a manifest that confirms it, and any manifest."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def changed(draw: st.DrawFn, bundle: Path) -> tuple[str, bytes]:
 
 
 def examine(bundle: Path, name: str, content: bytes) -> None:
-    """The bundle with this file has findings at worst, and none says that a check broke off."""
+    """Verify the bundle with this file. It may have findings, but no check may break off."""
     path, sealed = bundle / name, (bundle / MANIFEST).read_bytes()
     before = path.read_bytes()
     path.write_bytes(content)

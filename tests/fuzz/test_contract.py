@@ -1,4 +1,4 @@
-"""Contracts: JSON, observation schemas and CEL rules of a stranger."""
+"""Contracts: any JSON, observation schemas and CEL rules."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ WORDS = [
     "[" * 300, "a.b.c.d", "1 < 2 < 3", "falsifiers.demo.sorting:falsify",
 ]  # fmt: skip
 
-engine().compile("true")  # loads what compiles, which no contract should pay for
+engine().compile("true")  # loads the compilers, for which no contract should pay
 
 
 def examine(data: bytes, folder: Path) -> None:
-    """The contract is loaded, or refused with a place in it."""
+    """Load the contract. A refusal has a place in it."""
     path = folder / "F-DEMO-SORT-001.json"
     path.write_bytes(data)
     found = attempt(path)
@@ -43,7 +43,7 @@ def examine(data: bytes, folder: Path) -> None:
 
 
 def attempt(path: Path) -> Contract | ContractError:
-    """What the loader returns, or its documented error."""
+    """The loader's result, or its documented error."""
     try:
         with bounded(seconds=10.0, mebibytes=512):
             return load(path, (path.parent,))

@@ -1,4 +1,4 @@
-"""ELF images for NVIDIA GPUs: tables, notes, symbols and names of a stranger."""
+"""ELF images for NVIDIA GPUs: any tables, notes, symbols and names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CUBIN = RECORDED["sm_121.cubin"]
 
 
 def tables_first(data: bytes) -> bytes:
-    """The image with its section table right behind the header, where damage to beginnings meets it."""
+    """The image with its section table directly after the header, where damage at the beginning reaches it."""
     at, count = struct.unpack_from("<Q", data, 40)[0], struct.unpack_from("<H", data, 60)[0]
     size = 64 * count
     moved = bytearray(data[:64] + data[at : at + size] + data[64:])
@@ -30,7 +30,7 @@ def tables_first(data: bytes) -> bytes:
 
 
 def examine(data: bytes) -> None:
-    """Every image that is found lies in the file."""
+    """Scan. Every image that is found lies in the file."""
     with bounded():
         codes, _notes, _signs = scan(data)
         with memoryview(data) as view:
@@ -39,7 +39,7 @@ def examine(data: bytes) -> None:
 
 
 def test_a_moved_table_is_read() -> None:
-    """The generator makes healthy files."""
+    """Without damage, the generator's files are healthy."""
     assert scan(tables_first(CUBIN))[0][0].kernels == scan(CUBIN)[0][0].kernels != ()
 
 

@@ -1,4 +1,4 @@
-"""fatbin images: entries, compressed contents and PTX of a stranger."""
+"""fatbin images: any entries, compressed contents and PTX."""
 
 from __future__ import annotations
 

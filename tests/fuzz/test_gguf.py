@@ -1,4 +1,4 @@
-"""GGUF: counts, lengths, nested arrays and offsets of a stranger."""
+"""GGUF: any counts, lengths, nested arrays and offsets."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ WORDS = [
 
 
 def examine(data: bytes) -> None:
-    """What is decoded can be sent on, and is then the same message."""
+    """Decode. A decoded message can be encoded, and is then equal."""
     try:
         with bounded(seconds=2.0):
             message = decode(data)

@@ -1,4 +1,4 @@
-"""safetensors: any JSON as header, any length before it."""
+"""safetensors: any JSON as header, and any length before it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def header_of(data: bytes) -> Any:
 
 @st.composite
 def with_another_header(draw: st.DrawFn) -> bytes:
-    """The bytes of healthy tensors after an altered header, whose length is right or anything."""
+    """The bytes of healthy tensors after an altered header, whose length is correct or arbitrary."""
     text = draw(altered([header_of(data) for data in FILES], WORDS))
     length = draw(st.just(len(text)) | numbers)
     return struct.pack("<Q", length) + text + FILES[0][8 + struct.unpack_from("<Q", FILES[0])[0] :]

@@ -1,4 +1,4 @@
-"""PyTorch's zip: its archive, and a pickle of any opcodes in a sound archive."""
+"""PyTorch's zip: any archive, and a pickle of any opcodes in a sound archive."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def test_what_was_requested_must_have_run(resolved: dict[str, Any], expected: Ou
 
 @pytest.mark.parametrize(("said", "expected"), [("", Outcome.PASS), ("30 and 50", Outcome.FAIL), (None, None)])
 def test_two_statements_that_cannot_both_be_true(said: str | None, expected: Outcome | None) -> None:
-    """They refute; a subject that makes no two statements has no such clause."""
+    """Two statements that contradict each other FAIL. A subject that makes no two statements has no such clause."""
     resolved = {"device": "cpu", "steps": 50} | ({} if said is None else {"contradiction": said})
     clauses = {one.id: one.outcome for one in judge(CONTRACT, observe(healthy(), resolved=resolved)).clauses}
     assert clauses.get("reported.contradiction") is expected
@@ -300,7 +300,7 @@ def test_an_observation_of_the_wrong_form_is_refused() -> None:
 
 @given(NAMES, st.text(min_size=1))
 def test_a_reason_for_a_missing_measurement_changes_no_outcome(name: str, why: str) -> None:
-    """The reason goes to the clauses of the missing measurement. Measured values are judged as without it."""
+    """The clauses of the missing measurement get the reason. Measured values are judged as without it."""
     measured = healthy(**{name: ...})
     plainly = judge(CONTRACT, observe(measured)).clauses
     told = judge(CONTRACT, observe(measured, unseen={name: why})).clauses

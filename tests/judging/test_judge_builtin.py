@@ -21,11 +21,11 @@ from tests.contracts import contract_of, document, healthy, observe
 
 PASS, FAIL, NOT_MEASURED = Outcome.PASS, Outcome.FAIL, Outcome.NOT_MEASURED
 _RAN_ON = {"device": "cpu", "dtype": "bfloat16", "backend": "inductor", "steps": 3}
-"""What the contract below requests, and what a healthy trial reads back."""
+"""The requested values of the contract below, which a healthy trial reads back."""
 
 
 def asking(**requires: str) -> Contract:
-    """The contract of tests.contracts with a dtype and a backend; its full profile has these requirements."""
+    """The contract of tests.contracts with a dtype and a backend. Its full profile has these requirements."""
     content = document(target={"type": "cuda"})
     for profile in content["profiles"].values():
         profile["parameters"] = {name: value for name, value in _RAN_ON.items() if name != "device"}
@@ -165,12 +165,12 @@ def test_residency(residency: Residency, allocator: tuple[Any, ...], driver: tup
 
 
 def test_on_the_cpu_there_is_no_residency() -> None:
-    """Without a GPU, no clause asks for one."""
+    """Without a GPU, no clause is about residency."""
     assert not [one for one in held(healthy()).clauses if one.id.startswith("residency.")]
 
 
 def test_undeclared_measurements_are_named_in_order() -> None:
-    """They make the claim NOT_MEASURED, and are sorted."""
+    """They are sorted, and make the claim NOT_MEASURED."""
     found = clause(held({**healthy(), "zeal": 1, "ardour": 2}), "observation.closed")
     reason = Reason(ReasonCode.UNDECLARED, "ardour")
     assert found == ClauseResult(
@@ -246,7 +246,7 @@ def test_what_failed_keeps_its_own_reason() -> None:
     ],
 )
 def test_how_a_trial_ended(ending: Ending, reason: Reason) -> None:
-    """The clause's value is the kind of ending; its reason has the rest."""
+    """The value of the clause is the kind of ending. Its reason has the details."""
     outcome = FAIL if ending.kind is EndingKind.DIED else NOT_MEASURED
     expected = ClauseResult("subject.completes", outcome, str(ending.kind), Bound("const", "completed"), "", reason)
     assert clause(held(healthy(), ending=ending), "subject.completes") == expected

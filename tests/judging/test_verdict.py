@@ -44,7 +44,10 @@ def test_every_combination(outcome: Outcome, first: Fate, second: Fate) -> None:
 
 @pytest.mark.parametrize(("outcome", "first"), list(product(Outcome, Fate)))
 def test_a_mutant_kept_from_running_by_an_interruption(outcome: Outcome, first: Fate) -> None:
-    """Unlike a mutant that the machine cannot run, it leaves the falsifier unproven and a PASS NOT_MEASURED."""
+    """Such a mutant leaves the falsifier unproven and a PASS NOT_MEASURED.
+
+    A mutant that the machine cannot run does not.
+    """
     waited = interrupted(Mutant("waited", "a:B", ("clause",), "", {}, {}))
     assert waited.fate is Fate.INTERRUPTED
     decided = claim_verdict(judged(clause=outcome), [MutantOutcome("a", first), waited])
@@ -81,7 +84,7 @@ def test_a_mutant_is_killed_only_on_every_clause_named(first: Outcome, second: O
 
 
 def test_a_mutant_that_fails_on_another_clause_is_misattributed() -> None:
-    """It failed, but the falsifier has not shown that it detects this defect."""
+    """The mutant failed, but the falsifier has not shown that it detects this defect."""
     mutant = Mutant("m", "a:B", ("named",), "", {}, {})
     outcome = fate_of(mutant, judged(other=Outcome.FAIL, named=Outcome.PASS))
     assert (outcome.fate, outcome.failed) == (Fate.MISATTRIBUTED, ("other",))
@@ -91,7 +94,7 @@ def test_a_mutant_that_fails_on_another_clause_is_misattributed() -> None:
     "ending", [EndingKind.KILLED, EndingKind.LOST, EndingKind.NOT_MEASURED, EndingKind.INTERRUPTED]
 )
 def test_a_mutant_that_was_cut_short_is_not_misattributed(ending: EndingKind) -> None:
-    """It could have failed on more clauses later. Only if the mutant itself died is it misattributed."""
+    """It could have failed on more clauses later. Only if the mutant itself ended the trial is it misattributed."""
     mutant = Mutant("m", "a:B", ("nothing-lost",), "", {}, {})
     short = {"measurements": healthy(returned=...), "resolved": {"device": "cpu", "steps": 2}}
     outcome = fate_of(mutant, judge(CONTRACT, observe(**short, ending=Ending(ending, reason="so it was"))))
@@ -103,7 +106,7 @@ def test_a_mutant_that_was_cut_short_is_not_misattributed(ending: EndingKind) ->
 
 
 def test_a_mutant_that_was_cut_short_after_all_that_was_asked_is_killed() -> None:
-    """It had failed on every clause that the contract names before its trial ended."""
+    """The mutant had failed on every named clause before its trial ended."""
     mutant = Mutant("m", "a:B", ("nothing-lost",), "", {}, {})
     ending = Ending(EndingKind.KILLED, reason="out of memory")
     outcome = fate_of(mutant, judge(CONTRACT, observe(healthy(returned=2), ending=ending)))
@@ -144,7 +147,7 @@ _FAILED, _PASSED = Outcome.FAIL, Outcome.PASS
 def test_what_became_of_a_mutant_in_full(
     outcomes: dict[str, Outcome], expected: tuple[Fate, Reason | None, tuple[str]]
 ) -> None:
-    """Its fate, the reason, and the failed clauses, those first that the contract names."""
+    """The result has the fate, the reason, and the failed clauses. The clauses that the contract names come first."""
     mutant = Mutant("m", "a:B", ("b", "d"), "", {}, {})
     outcome = fate_of(mutant, judged(**outcomes))
     assert (outcome.fate, outcome.reason, outcome.failed, tuple(outcome.values)) == (*expected, expected[-1])
@@ -193,7 +196,7 @@ def _because(mutant: str, fate: Fate) -> Reason:
 def test_the_verdict_of_a_subject_that_passed_in_full(
     fates: list[Fate], skipped: bool, expected: tuple[Verdict, Reason | None, bool]
 ) -> None:
-    """Verdict, reason, and whether the falsifier is proven."""
+    """The result has the verdict, the reason, and whether the falsifier is proven."""
     outcomes = [MutantOutcome(name, fate, _REASONS[fate]) for name, fate in zip("abc", fates, strict=False)]
     assert claim_verdict(judged(clause=Outcome.PASS), outcomes, skipped=skipped) == ClaimVerdict(*expected)
 

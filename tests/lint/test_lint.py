@@ -160,7 +160,7 @@ _ERRORS: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("content", "rule", "pointer"), _ERRORS)
 def test_errors(content: dict[str, Any], rule: str, pointer: str, snapshot: Any) -> None:
-    """A contract that cannot both pass and fail, or that proves nothing, is an error; a snapshot holds the message."""
+    """A contract that cannot both pass and fail, or that proves nothing, has an error. A snapshot has the message."""
     found = next(finding for finding in findings(content) if finding.rule == rule)
     assert (found.severity, found.pointer) == (Severity.ERROR, pointer)
     assert found.message == snapshot
@@ -188,7 +188,7 @@ def test_a_declared_length_bounds_what_a_rule_costs() -> None:
 
 
 def test_an_unviolable_clause_shows_what_was_searched() -> None:
-    """The example satisfies the contract: the search started from it."""
+    """The example satisfies the contract, because the search started from it."""
     content = contract_with("self.smallest <= self.largest || self.smallest > self.largest")
     (found,) = findings(content)
     assert found.example is not None
@@ -219,7 +219,7 @@ def test_an_unviolable_clause_shows_what_was_searched() -> None:
     ],
 )
 def test_warnings(changes: dict[str, Any], rule: str, pointer: str) -> None:
-    """Its author may have intended it."""
+    """A contract that may be intended has a warning, not an error."""
     found = findings(document(**changes))
     assert [(Severity.WARNING, rule, pointer)] == [(one.severity, one.rule, one.pointer) for one in found]
 
@@ -271,7 +271,7 @@ def test_warnings(changes: dict[str, Any], rule: str, pointer: str) -> None:
     ],
 )
 def test_sound_contracts(content: dict[str, Any]) -> None:
-    """A contract that can both pass and fail has no finding; an example helps if no search would find one."""
+    """A contract that can both pass and fail has no finding. An example helps if no search would find one."""
     expected: list[str] = []
     assert expected == [f"{finding.rule}: {finding.message}" for finding in findings(content)]
 
@@ -294,7 +294,7 @@ def test_a_reference_is_pointed_to_where_it_is_written() -> None:
 
 
 def test_a_threshold_wants_a_unit() -> None:
-    """A number with a fraction has one; a count, and the size of a list, need none."""
+    """A number with a fraction needs a unit. A count, and the size of a list, do not."""
     number = {"type": "number", "maximum": 0.5, "x-source": "a test"}
     counted = {"type": "array", "minItems": 2, "x-source": "a test", "items": {"type": "integer", "maximum": 7}}
     counted["items"] |= {"x-source": "a test"}
@@ -328,7 +328,7 @@ def test_lint_takes_under_two_seconds() -> None:
     )
     contract = contract_of(content)
     assert len(contract.clauses) >= 25
-    lint(contract)  # imports, and what hypothesis prepares once a process
+    lint(contract)  # imports, and the preparations of hypothesis once in each process
     started = time.process_time()
     lint(contract)
     assert time.process_time() - started < 2.0
@@ -350,7 +350,7 @@ def test_lint_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_the_search_begins_with_an_example_of_the_observation() -> None:
-    """The example can be partial. Without it, the search does not find two numbers that belong together."""
+    """The example can be partial. Without it, the search does not find two numbers that depend on each other."""
     content = contract_with(
         "self.a > 1.09 * self.b", "self.a < 1.0901 * self.b", a=_NUMBER, b={**_NUMBER, "minimum": 9}
     )

@@ -1,4 +1,4 @@
-"""What is kept of files never outlives them, and counts only as it was written."""
+"""Remembered results are valid only for an unchanged file, and only in the form in which they were written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host offers, replayed from recorded drivers, and what is reported as missing."""
+"""The offers of a host, with recorded drivers, and the reports of missing parts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_zero_bytes_are_not_believed(
 def test_as_much_memory_as_the_system(
     mode: dict[str, int], unified: bool | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """If NVML reports the system's total, only the addressing mode tells unified memory from a coincidence."""
+    """If NVML reports the system's total, only the addressing mode shows that the memory is unified."""
     module = replay("gb10", monkeypatch, tmp_path)
     answer = {"value": {"total": 127600748 * 1024, "free": 0, "used": 0}}
     monkeypatch.setitem(module.RECORDING["devices"][0], "nvmlDeviceGetMemoryInfo", answer)
@@ -99,7 +99,7 @@ MIG = "MIG-00000000-0000-0000-0000-00000000030"
 
 
 def test_the_slices_of_mig_stand_for_their_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Each has its own name, memory and uuid; the compute capability and the index are the GPU's."""
+    """Each slice has its own name, memory and uuid. The compute capability and the index are the GPU's."""
     replay("mig", monkeypatch, tmp_path)
     host = probe()
     assert [(gpu.index, gpu.uuid, gpu.compute_capability) for gpu in host.gpus] == [
@@ -126,14 +126,14 @@ def test_the_slices_of_mig_stand_for_their_gpu(monkeypatch: pytest.MonkeyPatch, 
     ],
 )
 def test_visible_slices(variable: str, slices: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A number or the uuid of the GPU stands for its first slice. A beginning that two slices have names none."""
+    """A number or the uuid of the GPU selects its first slice. A beginning that two slices share selects none."""
     replay("mig", monkeypatch, tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
     assert [gpu.uuid for gpu in probe().gpus] == [f"{MIG}{number}" for number in slices]
 
 
 def test_a_slice_is_broken_with_its_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The driver tells errors of the GPU only. The memory is that of the slice."""
+    """The driver reports errors only for the whole GPU. The memory is that of the slice."""
     pynvml = replay("mig", monkeypatch, tmp_path)
     healths = [Health(gpu) for gpu in probe().gpus]
     assert [health.broken() for health in healths] == ["", ""]
@@ -190,7 +190,10 @@ def git(folder: Path, *words: str) -> None:
 
 
 def test_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion) -> None:
-    """No repository, no commit, clean, an untracked file, evidence that a run just wrote."""
+    """The commit is unknown without a repository or a commit.
+
+    Otherwise it is clean or not. Evidence of a run does not count.
+    """
     nowhere = commit(tmp_path)
     assert (nowhere.revision, nowhere.dirty) == (None, None)
     assert str(nowhere.reason).partition(" (")[0] == snapshot(name="no repository")  # git may name a mount point
@@ -245,7 +248,7 @@ def test_probing_loads_neither_torch_nor_cuda() -> None:
 
 
 def test_some_of_the_gpus() -> None:
-    """By index, in the machine's order. An index that is not there is refused."""
+    """GPUs are chosen by index, in the machine's order. An unknown index is refused."""
     host = a_host(*(a_gpu(index=index, uuid=f"GPU-{index}") for index in range(3)))
     assert [gpu.index for gpu in host.with_gpus([2, 0]).gpus] == [0, 2]
     with pytest.raises(ValueError, match="no GPU 3 here"):

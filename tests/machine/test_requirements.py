@@ -1,4 +1,4 @@
-"""What a host lacks of what a claim requires."""
+"""The requirements of a claim that a host does not meet."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_vulkan_adapter_is_looked_for_when_one_is_required(
 def test_a_claim_on_vulkan_gets_the_gpu_that_vulkan_takes(
     monkeypatch: pytest.MonkeyPatch, first: str | None, gpus: list[str]
 ) -> None:
-    """CUDA_VISIBLE_DEVICES hides no GPU from Vulkan, so the lease must be of the first one there."""
+    """CUDA_VISIBLE_DEVICES hides no GPU from Vulkan, so the lease must be of Vulkan's first GPU."""
     monkeypatch.setattr(requirements, "_vulkan_gpu", lambda: first)
     host = a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b"))
     assert [gpu.uuid for gpu in suitable({"device": "cuda", "vulkan": "gpu"}, host)] == gpus
@@ -128,7 +128,7 @@ def test_a_claim_on_vulkan_gets_the_gpu_that_vulkan_takes(
 def test_a_gpu_without_vulkan_comes_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
-    """CUDA sees it, and Vulkan does not, where its driver was installed for computing only."""
+    """If the driver was installed only for computing, CUDA finds the GPU and Vulkan does not."""
     adapters = (Tool("vulkan", details={"adapter": "llvmpipe", "type": "CPU"}),)
     monkeypatch.setattr(requirements, "_vulkan_adapters", lambda: adapters)
     gpu = Gpu(0, "GPU-0", "NVIDIA GB10", "12.1", 120 * GIB, "system memory", True)
@@ -152,7 +152,7 @@ NEWER_THAN_DRIVER = "needs a driver for CUDA 13.0, for which torch 2.13.0 was bu
 def test_a_torch_that_finds_no_gpu_is_none_for_a_gpu(
     monkeypatch: pytest.MonkeyPatch, cuda: str | None, driver: str | None, reasons: list[str]
 ) -> None:
-    """Its error would be raised in the subject's code, and an installation would refute the claim."""
+    """The error would be raised in the subject's code, so an installation without CUDA would refute the claim."""
     monkeypatch.setattr(requirements, "_exists", lambda name: True)
     tool = Tool("torch", "2.13.0", "/site-packages/torch", {"cuda": cuda, "hip": None})
     monkeypatch.setattr(toolchain, "torch", lambda: tool)
@@ -160,7 +160,7 @@ def test_a_torch_that_finds_no_gpu_is_none_for_a_gpu(
     assert shortfalls({"device": "cuda", "modules": ["torch"]}, host) == reasons
     assert shortfalls({"device": "any", "modules": ["torch"]}, host) == []
     assert shortfalls({"device": "cuda", "modules": ["numpy"]}, host) == []
-    assert len(shortfalls({"device": "cuda", "modules": ["torch"]}, a_host())) == 1  # it lacks the GPU, and that is all
+    assert len(shortfalls({"device": "cuda", "modules": ["torch"]}, a_host())) == 1  # it lacks only the GPU
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def with_triton(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_triton_needs_a_compiler_for_its_launcher(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, with_triton: dict[str, Any], snapshot: SnapshotAssertion
 ) -> None:
-    """Without one its error would count as the subject's. On a CPU the interpreter compiles no launcher."""
+    """Without a compiler, its error would count as the subject's. On a CPU the interpreter compiles no launcher."""
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(sysconfig, "get_paths", lambda scheme: {"include": str(tmp_path)})
     assert shortfalls(with_triton, a_host(a_gpu())) == snapshot

@@ -48,7 +48,7 @@ def column(telemetry: Telemetry, name: str) -> list[float | int | None]:
 
 
 def test_a_tree_of_processes_is_sampled_from_outside() -> None:
-    """Memory and processor time of a child count for the process that is watched."""
+    """Memory and processor time of a child count for the watched process."""
     with running(BUSY_CHILD) as process:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
@@ -152,7 +152,7 @@ def test_a_sample_that_fails_is_no_failure_of_the_trial(monkeypatch: pytest.Monk
 
 
 def test_a_driver_that_hangs_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the reader of a sample, who watches a time limit, nor the one who stops it."""
+    """A driver that hangs delays neither the reader of a sample, who watches a time limit, nor the end of sampling."""
     import harness.machine.telemetry as module
 
     monkeypatch.setattr(module, "_SAMPLE_SECONDS", 0.2)
@@ -188,7 +188,7 @@ def test_gb10(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_a_slice_of_mig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Memory and processes are those of the leased slice. What NVML has of the whole GPU only is not taken."""
+    """Memory and processes are those of the leased slice. Values that NVML has only for the whole GPU are not used."""
     pynvml = replay("mig", monkeypatch, tmp_path)
     one = {"pid": os.getpid(), "usedGpuMemory": 1 << 30}
     monkeypatch.setitem(pynvml.RECORDING["devices"][1], "nvmlDeviceGetComputeRunningProcesses", {"value": [one]})
@@ -203,7 +203,7 @@ def test_a_slice_of_mig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 
 def test_a_descendant_on_the_gpu_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """This includes one that sampling has not found when the driver lists it."""
+    """A descendant counts, even if sampling has not found it when the driver lists it."""
     pynvml = replay("h200", monkeypatch, tmp_path)
     with running(BUSY_CHILD) as process:
         assert process.stdout
@@ -228,7 +228,7 @@ def _parent(pid: int) -> int | None:
 
 
 def test_the_driver_never_saw_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A silent fall-back to the CPU: NVML answers, and lists other processes only."""
+    """A silent fall-back to the CPU shows: NVML answers, and lists only other processes."""
     pynvml = replay("h200", monkeypatch, tmp_path)
     pynvml.running = [(1, 1 << 30)]
     sampler = Sampler(H200)
@@ -252,7 +252,10 @@ def test_seen_but_memory_not_available(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_ids_of_another_namespace_decide_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
-    """In a container the driver may list the trial under an unknown id: neither seen nor unseen."""
+    """In a container the driver may list the trial under an unknown id.
+
+    The trial then counts neither as seen nor as unseen.
+    """
     pynvml = replay("h200", monkeypatch, tmp_path)
     pynvml.running = [(4194999, 1 << 30), (0, None)]
     sampler = Sampler(H200)
@@ -265,7 +268,7 @@ def test_ids_of_another_namespace_decide_nothing(
 
 @pytest.mark.parametrize("once", [False, True])
 def test_nvml_fails(once: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One unanswered question is enough: the trial may have been on the GPU then."""
+    """One unanswered question is enough, because the trial may have been on the GPU at that time."""
     pynvml = replay("h200", monkeypatch, tmp_path)
     pynvml.running = []
     pynvml.broken.add("nvmlDeviceGetComputeRunningProcesses")

@@ -72,13 +72,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class _Hiding:
-    """Find none of the optional packages, so that only those in the folder exist."""
+    """Finds none of the optional packages, so that only those in the folder exist."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """Refuse what this interpreter has installed and the folder has not."""
+        """Refuse packages that this interpreter has and the folder has not."""
         if name in _OPTIONAL and not (self._folder / name).is_dir():
             raise ModuleNotFoundError(f"no {name} on this machine", name=name)
 
@@ -91,12 +91,12 @@ def put(path: Path, script: str) -> Path:
 
 
 def bundled(tools: Toolchain) -> list[Tool]:
-    """Without the machine's own /usr/local/cuda."""
+    """Hide the machine's own /usr/local/cuda."""
     return [tool for tool in tools.ptxas if tool.details.get("found_by") != "/usr/local/cuda"]
 
 
 def test_every_ptxas_that_triton_could_use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Triton's own, that of the variable, and the toolkit's; each once, with its targets."""
+    """Triton's own, that of the variable, and the toolkit's are each listed once, with their targets."""
     put(folder / "triton" / "__init__.py", "__version__ = '3.9.0'\nraise SystemExit('imported')\n")
     own = put(folder / "triton" / "backends" / "nvidia" / "bin" / "ptxas-blackwell", PTXAS)
     named = put(folder / "mine" / "ptxas", PTXAS)
@@ -206,7 +206,7 @@ def test_tools_that_hang_or_fail_are_given_up(
 
 
 def test_the_gpu_that_vulkan_lists_first(folder: Path) -> None:
-    """As a uuid of NVML. Software is no GPU."""
+    """The GPU is identified by NVML's uuid. A software adapter is not a GPU."""
     assert vulkan_gpu() is None
     put(folder / "bin" / "vulkaninfo", VULKANINFO)
     assert vulkan_gpu() is None

@@ -9,7 +9,10 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_each_is_of_a_line_that_there_is() -> None:
-    """An entry for a line that has changed since explains nothing. Each has a reason, and occurs once."""
+    """Each entry names an existing line, has a reason, and occurs once.
+
+    An entry for a changed line explains nothing.
+    """
     entries = json.loads(Path(__file__).with_name("equivalent.json").read_text())
     seen = {(one["module"], one["before"], one["after"]) for one in entries}
     assert len(seen) == len(entries)

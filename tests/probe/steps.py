@@ -151,7 +151,7 @@ def attention(
 
 
 def branches(kind: str) -> Callable[[], None]:
-    """A tensor that gets two gradients, which are tensors of their own or the same one."""
+    """A tensor with two gradients, which are two tensors or the same one."""
     weight = torch.randn(64, 64, device="cuda", requires_grad=True)
 
     def step() -> None:
@@ -163,7 +163,7 @@ def branches(kind: str) -> Callable[[], None]:
 
 
 def masks(padded: int, *, spoiled: bool = False) -> Callable[[], None]:
-    """Rows of 4 KiB, and a mask that the host made; rows without a mark are left out."""
+    """Rows of 4 KiB, and a mask that the host makes. Rows without a mark are left out."""
     rows = torch.randn(8, 1024, device="cuda")
     mask = (torch.arange(8) < 8 - padded).long().cuda()
     if spoiled:
@@ -179,7 +179,7 @@ def masks(padded: int, *, spoiled: bool = False) -> Callable[[], None]:
 
 
 def launches_a_kernel() -> Callable[[], None]:
-    """A Triton kernel that is no operator of torch."""
+    """A Triton kernel that is not an operator of torch."""
     import triton
 
     @triton.jit

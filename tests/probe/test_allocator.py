@@ -1,4 +1,4 @@
-"""The simulated allocator against what torch documents and its source says."""
+"""The simulated allocator agrees with torch's documentation and source."""
 
 import itertools
 

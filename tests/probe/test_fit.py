@@ -1,4 +1,4 @@
-"""The verdict on both sides of a capacity, and between them."""
+"""The verdict above and below a capacity, and within the error."""
 
 from harness.probe import AllocatorSettings, Fit, Prediction, predict, verdict
 from harness.probe.device_table import device_named

@@ -1,4 +1,4 @@
-"""Predictions against counts by hand."""
+"""Predictions agree with counts by hand."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from harness.probe import ProbeError, Unseeable, predict
 from tests.probe import steps
 
 MIB = 1024**2
-WORKSPACE = 32 * MIB  # what torch takes for each cuBLAS handle on compute capability 9.0
+WORKSPACE = 32 * MIB  # torch's workspace for each cuBLAS handle on compute capability 9.0
 WEIGHTS = 2 * 4 * 1024 * 1024 * 4  # two matrices of 4096 x 1024 in float32
 
 
@@ -28,14 +28,14 @@ def test_foreach_holds_a_copy_of_the_weights_at_its_peak() -> None:
     )
     assert foreach.place.phase == "step 1, optimizer"
     assert foreach.by_owner["temporaries"] == WEIGHTS
-    # The root of a weight's second moment, the quotient, and the quotient that the loop holds of the one before.
+    # The root of a second moment, the quotient, and the quotient of the weight before, which the loop still holds.
     assert single.by_owner["temporaries"] == 3 * WEIGHTS // 2
     assert fused.allocated < foreach.allocated
 
 
 def test_the_activations_of_a_step_are_those_that_autograd_saves() -> None:
     small, large = (predict(steps.mlp, batch=batch, fused=True) for batch in (4096, 8192))
-    # At the peak, in backward: the first layer's result, the GELU's result or its gradient, and the gradient of it.
+    # At the peak, in backward: the first layer's result, the GELU's result or its gradient, and that result's gradient.
     assert "backward" in large.place.phase
     rows = 4096 * 4096 * 4
     inputs = 4096 * 1024 * 4

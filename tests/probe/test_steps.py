@@ -1,4 +1,4 @@
-"""Steps as people write them: sharded, with data, with attention, and such as the probe must refuse."""
+"""Realistic steps: sharded, with data, with attention, and steps that the probe must refuse."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,7 +35,7 @@ def test_one_real_rank_holds_what_two_simulated_ones_hold_together() -> None:
 
 
 def test_the_shapes_of_whole_tensors_take_no_memory() -> None:
-    """DTensor computes with them to find the shapes of shards."""
+    """DTensor computes with whole tensors only to find the shapes of shards."""
     trace = predict(steps.sharded, ranks=8).trace
     largest = WEIGHTS // 2  # one gathered layer
     optimizer = [block.bytes for block in trace.blocks if block.place.phase.endswith("optimizer")]
@@ -49,7 +49,7 @@ def test_gradients_are_held_in_buckets_too_unless_they_are_views_of_them(views: 
     activations = 8 * (1024 + 2048 + 8192) * 4 + 3 * 512
     for step in ("step 1", "step 2"):
         held = phases[step] - weights - 2 * 32 * 1024 * 1024
-        # A gradient that becomes a view is copied into the bucket first, so the largest is held twice for a moment.
+        # A gradient that becomes a view is copied into the bucket first, so the largest one is held twice for a moment.
         largest = 64 * 1024 * 1024 if views else 0
         assert 0 <= held - copies * weights - largest <= 2 * activations
 
@@ -76,7 +76,7 @@ def test_attention_is_chosen_as_on_the_device(case: dict[str, bool], expected: s
 
 
 def test_a_mask_with_scattered_rows_leaves_explicit_scores() -> None:
-    """The learned biases of T5 are such."""
+    """The learned biases of T5 have scattered rows."""
     blocks = predict(steps.attention, scattered=True).trace.blocks
     assert not any("_scaled_dot_product" in block.place.operator for block in blocks)
     assert any(block.bytes == 2 * 8 * 128 * 128 * 4 for block in blocks)
@@ -94,7 +94,7 @@ def test_without_cudnn_attention_is_flash_attention(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("kind", ["exclusive", "shared"])
 def test_gradients_of_one_tensor_are_added_as_autograd_adds_real_ones(kind: str) -> None:
-    """In place if nothing else holds one of them."""
+    """They are added in place if nothing else holds one of them."""
     blocks = predict(steps.branches, kind).trace.blocks
     added = [each.place.operator for each in blocks if each.place.phase == "step 1, backward"]
     assert ("aten.add.Tensor" in added) == (kind == "shared")
@@ -134,12 +134,12 @@ def test_what_allocates_unseen_is_refused_with_its_line(build: Callable[[], Any]
 
 
 def test_gradients_of_samples_are_counted() -> None:
-    """Sixteen of each weight are alive at the peak."""
+    """Sixteen gradients of each weight are alive at the peak."""
     assert predict(steps.trains_by_samples).allocated > 16 * (64 * 64 + 64 * 8) * 4
 
 
 def test_a_value_may_be_logged() -> None:
-    assert predict(steps.logs_a_value).allocated == 3 * 512  # the weight, the loss, and the answer of isnan
+    assert predict(steps.logs_a_value).allocated == 3 * 512  # the weight, the loss, and the result of isnan
 
 
 @pytest.mark.parametrize("fused", [False, True])

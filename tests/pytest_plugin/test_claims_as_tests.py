@@ -80,14 +80,14 @@ def test_verdicts_become_outcomes(run: Run, folder: Path) -> None:
 
 
 def test_strict_fails_what_was_not_measured(run: Run) -> None:
-    """The clause table shows why."""
+    """The table of clauses shows the reason."""
     result = run("--claims", "--claims-strict", NEEDS_CUDA)
     result.assert_outcomes(failed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
 def test_options_are_those_of_a_run(run: Run, folder: Path) -> None:
-    """Profile, device, mutants and folder reach the record."""
+    """The record has the chosen profile, device, mutants and folder."""
     run("--claims", PASSES, "--claims-profile=reduced", "--claims-device=cpu", "--claims-no-mutants",
         "--claims-evidence=elsewhere")  # fmt: skip
     (bundle,) = (folder / "elsewhere" / "DEMO-1" / PASSES).iterdir()
@@ -109,19 +109,19 @@ def test_options_are_those_of_a_run(run: Run, folder: Path) -> None:
     ids=lambda value: "-".join(value)[:40],
 )
 def test_claims_are_chosen(run: Run, arguments: list[str], names: list[str]) -> None:
-    """By path, id and glob, and with -k and -m, also if unknown markers are refused. Nothing runs."""
+    """Path, id, glob, -k and -m choose claims, also if unknown markers are refused. No claim runs."""
     assert collected(run("--claims", "--strict-markers", "--collect-only", "-q", *arguments)) == names
 
 
 def test_the_first_failure_ends_the_session(run: Run) -> None:
-    """With -x, the claims after it do not run."""
+    """With -x, the claims after the failure do not run."""
     result = run("--claims", "-x", FAILS, PASSES)
     result.assert_outcomes(failed=1)
 
 
 @pytest.mark.parametrize("name", ["F-DEMO-SRT-001", "F-DEMO-NONE-*"])
 def test_an_id_without_a_claim_is_refused(run: Run, name: str) -> None:
-    """Before anything is collected."""
+    """The refusal comes before anything is collected."""
     result = run("--claims", name)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: no claim '{name}' under *"])
@@ -130,7 +130,7 @@ def test_an_id_without_a_claim_is_refused(run: Run, name: str) -> None:
 def test_without_a_contract_or_a_project_there_is_an_error(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An empty run must not look green."""
+    """An empty run is an error, because it must not look green."""
     empty = folder.parent / "empty"
     empty.mkdir()
     monkeypatch.chdir(empty)
@@ -140,7 +140,7 @@ def test_without_a_contract_or_a_project_there_is_an_error(
 
 
 def test_a_broken_contract_is_an_error_of_its_own_file(run: Run, folder: Path) -> None:
-    """The problems are shown with their JSON pointers."""
+    """The error shows the problems with their JSON pointers."""
     write_contract(folder, document(id="F-DEMO-SORT-005", title=""))
     result = run("--claims")
     result.assert_outcomes(errors=1)
@@ -148,14 +148,14 @@ def test_a_broken_contract_is_an_error_of_its_own_file(run: Run, folder: Path) -
 
 
 def test_a_second_contract_of_a_claim_is_an_error(run: Run, folder: Path) -> None:
-    """Neither runs: their evidence would mix."""
+    """Neither contract runs, because their evidence would mix."""
     (folder / "contracts" / "other").mkdir()
     (folder / "contracts" / "other" / f"{PASSES}.json").write_text(json.dumps(document(id=PASSES)))
     run("--claims", "-k", PASSES, "--collect-only").assert_outcomes(errors=2)
 
 
 def test_an_interrupted_claim_ends_the_session(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing else runs, and the exit status is that of an interruption."""
+    """No other claim runs, and the exit status is that of an interruption."""
     over = RunFinished(1, (), 0.1, True)
     monkeypatch.setattr("harness.pytest_plugin.contract_items.perform", lambda *arguments: (over, ()))
     result = run("--claims", PASSES, VOID)
@@ -173,7 +173,7 @@ SLOW = """
 
 
 def test_workers_share_a_device_by_leases(pytester: pytest.Pytester, folder: Path) -> None:
-    """Two claims that measure time, in two workers: no trial of one runs during a trial of the other."""
+    """Two claims that measure time run in two workers. No trial of one runs during a trial of the other."""
     pytest.importorskip("xdist")
     for path in (folder / "contracts" / "demo").iterdir():
         path.unlink()
@@ -189,6 +189,6 @@ def test_workers_share_a_device_by_leases(pytester: pytest.Pytester, folder: Pat
 
 
 def test_without_the_option_contracts_are_no_tests(run: Run) -> None:
-    """The plugin does nothing where it is not asked to."""
+    """Without the option, the plugin does nothing."""
     result = run("--collect-only", "contracts")
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED

@@ -55,14 +55,14 @@ def test_reports_name_the_claims(project: pytest.Pytester) -> None:
     [(["-m", "claim"], 3), (["-m", "issue_DEMO-2"], 2), (["-k", PASSES], 2), (["-m", "spec_SPEC-DEMO-001"], 3)],
 )
 def test_tests_are_chosen_by_their_claim(project: pytest.Pytester, choice: list[str], count: int) -> None:
-    """With the markers that `pytest --claims` gives to the claim itself."""
+    """The markers are those that `pytest --claims` gives to the claim itself."""
     project.makepyfile(test_tied=TIED)
     result = project.runpytest_inprocess(*PLUGIN, "--collect-only", "-q", *choice)
     assert sum("::" in line for line in result.outlines) == count
 
 
 def test_the_summary_has_the_tests_below_their_claim(project: pytest.Pytester) -> None:
-    """One pytest run shows the claim's verdict and what its tests came to."""
+    """One pytest run shows the claim's verdict and the outcomes of its tests."""
     project.makepyfile(test_tied=TIED)
     result = project.runpytest_inprocess(*PLUGIN, "--claims", "--claims-no-mutants", PASSES, "test_tied.py")
     lines = [" ".join(line.split()) for line in result.outlines]
@@ -76,7 +76,7 @@ def test_the_summary_has_the_tests_below_their_claim(project: pytest.Pytester) -
 
 
 def test_a_mark_that_names_no_claim_is_an_error(project: pytest.Pytester) -> None:
-    """The file is not collected, so a wrong id cannot go unseen."""
+    """The file is not collected, so a wrong id is noticed."""
     marks = ["'F-DEMO-SRT-001'", "", "7", "['F-DEMO-SORT-001']", "id='F-DEMO-SORT-001'"]
     text = "import pytest\n\n@pytest.mark.claim({})\ndef test_one(): pass\n"
     project.makepyfile(**{f"test_{number}": text.format(mark) for number, mark in enumerate(marks)})

@@ -1,4 +1,4 @@
-"""Recorded answers of NVML, and a way to replay one."""
+"""Recorded answers of NVML, and a way to replay them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ STAND_IN = FOLDER / "stand_in"
 
 
 def replay(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    """Let this process find the recorded device (and the memory of its machine); returns the stand-in for pynvml."""
+    """Let this process find the recorded device, and the memory of its machine; return the stand-in for pynvml."""
     from harness.machine import host
 
     monkeypatch.setenv("HARNESS_TEST_NVML", name)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.syspath_prepend(str(STAND_IN))
-    # Setting it first makes monkeypatch bring back whatever was imported before, and forget the stand-in.
+    # Setting it first makes monkeypatch restore the previous import later, and drop the stand-in.
     monkeypatch.setitem(sys.modules, "pynvml", ModuleType("pynvml"))
     del sys.modules["pynvml"]
     meminfo = tmp_path / f"meminfo-{name}"

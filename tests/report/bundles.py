@@ -16,7 +16,7 @@ __all__ = ["every_verdict", "examined", "unsound"]
 
 
 def every_verdict(folder: Path) -> list[BundleResult]:
-    """A sound bundle of each verdict, an unproven PASS, and one that was tampered with."""
+    """A sound bundle of each verdict, an unproven PASS, and one that was changed after sealing."""
     paths = [
         sealed(folder, run="a-pass"),
         sealed(folder, run="b-fail", measurements=healthy(returned=2)),
@@ -36,7 +36,7 @@ def examined(record: Record) -> BundleResult:
 
 
 def unsound(text: str) -> BundleResult:
-    """An unsound bundle. The text of its finding does not come from the harness."""
+    """An unsound bundle, whose finding quotes a text from outside."""
     finding = Finding(Code.TAMPERED, Detail.REFUSED_FILE, text, fields={"text": text})
     name = text.replace("/", "").replace("\0", "") or "x"
     on_disk = os.fsdecode(name.encode(errors="surrogatepass"))  # the name of a file may be any bytes

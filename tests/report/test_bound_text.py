@@ -43,7 +43,7 @@ def test_bounds(keyword: str, limit: Any, unit: str, expected: str) -> None:
 
 
 def test_every_keyword_has_words() -> None:
-    """A new keyword must be added here and in the schema of records."""
+    """A new keyword needs words here, and a place in the schema of records."""
     assert {*_CHECKS, RULE} == set(bound_text._WORDS)
     schema = strictjson.load(schema_folder() / "record.schema.json")
     assert {*_CHECKS, RULE} == set(schema["$defs"]["bound"]["properties"]["keyword"]["enum"])

@@ -34,14 +34,14 @@ from tests.report.bundles import every_verdict, examined, unsound
     ],
 )
 def test_claims_and_mutants_become_cases(tmp_path: Path, changes: Any, name: str, status: str) -> None:
-    """Each has its result, and a reason unless it is a PASS."""
+    """Each case has its result, and a reason unless it is a PASS."""
     found = {case.name: case for case in ci_cases.of_record(claim_result(tmp_path, **changes).record)}
     assert found[name].status == status
     assert found[name].message or status == "PASS"
 
 
 def test_what_fails_is_told_before_what_is_missing(tmp_path: Path) -> None:
-    """The claim's case has the clauses that did not pass, and no others."""
+    """The claim's case has exactly the clauses that did not pass."""
     record = claim_result(tmp_path, measurements=healthy(returned=2, smallest=...)).record
     claim, *_ = ci_cases.of_record(record)
     told = [line.split()[0] for line in claim.details[:-1]]
@@ -51,7 +51,10 @@ def test_what_fails_is_told_before_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_findings_are_what_speaks_against_a_claim(tmp_path: Path) -> None:
-    """A clause that FAILed, a mutant that lived, an unsound bundle. What was not measured is none."""
+    """A clause that FAILed, a surviving mutant and an unsound bundle are findings.
+
+    A clause that was NOT_MEASURED is none.
+    """
     found = {
         bundle.path.name: [(case.name, str(case.status)) for case in ci_cases.findings(bundle)]
         for bundle in every_verdict(tmp_path)
@@ -75,7 +78,7 @@ def test_a_verdict_that_no_clause_explains_is_a_finding(tmp_path: Path, verdict:
 
 
 def test_no_verdict_but_pass_has_only_green_cases(tmp_path: Path) -> None:
-    """A reader who counts the other cases sees the verdict."""
+    """Every verdict but PASS has a case that is not green."""
     for bundle in every_verdict(tmp_path):
         statuses = Counter(case.status for case in ci_cases.of_bundle(bundle))
         if bundle.record is None:
@@ -87,6 +90,6 @@ def test_no_verdict_but_pass_has_only_green_cases(tmp_path: Path) -> None:
 
 
 def test_an_unsound_bundle_says_what_is_wrong(tmp_path: Path) -> None:
-    """The record's texts are left out."""
+    """The case has the finding, and no texts of the record."""
     (case,) = ci_cases.of_bundle(unsound("summary.md"))
     assert case.message == "unsound: TAMPERED summary.md: summary.md"

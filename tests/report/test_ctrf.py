@@ -24,7 +24,7 @@ SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[Healt
 
 
 def results(bundles: Sequence[BundleResult]) -> dict[str, Any]:
-    """The results of a report that is valid and whose counts are right."""
+    """The results of a valid report with correct counts."""
     document = json.loads(ctrf.render(bundles))
     assert [error.message for error in VALIDATOR.iter_errors(document)] == []
     found: dict[str, Any] = document["results"]
@@ -72,7 +72,7 @@ def test_a_time_beyond_any_is_told_as_a_number(tmp_path: Path) -> None:
 
 
 def test_no_bundle_is_a_failure() -> None:
-    """Zero tests would look like success."""
+    """A report without bundles is a failure, because zero tests would look like success."""
     (test,) = results([])["tests"]
     nothing = ctrf.ci_cases.NOTHING
     assert (test["status"], test["name"]) == ("failed", f"{nothing.claim} {nothing.name}")
@@ -81,7 +81,7 @@ def test_no_bundle_is_a_failure() -> None:
 @SETTINGS
 @given(text=nasty)
 def test_whatever_a_text_holds_the_report_is_of_the_schema(tmp_path: Path, text: str) -> None:
-    """The report is UTF-8."""
+    """The report is valid and UTF-8 for any text."""
     found = results([examined(with_texts(tmp_path, text)), unsound(text)])
     assert found["summary"]["suites"] == 2
     assert ctrf.render([unsound(text)]).isascii()
@@ -89,5 +89,5 @@ def test_whatever_a_text_holds_the_report_is_of_the_schema(tmp_path: Path, text:
 
 @pytest.mark.parametrize("status", ctrf.ci_cases.Status)
 def test_each_status_is_one_of_the_format(status: ctrf.Status) -> None:
-    """This test fails for a new one."""
+    """This test fails for a new verdict that has no status."""
     assert ctrf._STATUS[status] in {"passed", "failed", "skipped", "other"}

@@ -1,4 +1,4 @@
-"""harness/report/due_text.py: what is due, what is not, and why."""
+"""harness/report/due_text.py: the claims that are due, those that are not, and the reasons."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cell(status: Status, *notes: Note, cause: Reason | None = None) -> Cell:
 
 
 def test_what_is_due_and_why(snapshot: SnapshotAssertion) -> None:
-    """One line for each claim that runs, is FALSIFIED or cannot run here, and one with the counts."""
+    """There is a line for each claim that runs, is FALSIFIED or cannot run here, and one with the counts."""
     changed = finding(Code.STALE_CONTRACT, Detail.CONTRACT_CHANGED)
     failed = cell(Status.FALSIFIED, Note(Why.REDUCED), cause=Reason(ReasonCode.UNPROVEN))
     found = Due(

@@ -15,7 +15,7 @@ from harness.report import due_text, finding_text
 
 SOURCES = sorted(Path(harness.evidence.__file__).parent.glob("*.py"))
 GIVEN_BY = {"_compare": {"then", "now"}, "_which": {"name", "found", "expected"}, "_some": {"names", "more"}}
-"""The fields of findings that these functions make, or return for a call with `**`."""
+"""The fields of findings that these functions make, or that they return for a call with `**`."""
 
 
 def fields_of(sentence: str) -> set[str]:
@@ -24,7 +24,7 @@ def fields_of(sentence: str) -> set[str]:
 
 
 def given() -> Iterator[tuple[str, set[str]]]:
-    """Every detail that a call names, with the fields it gives; without calls that spread a variable."""
+    """Every detail that a call names, with its fields. Calls that spread a variable are left out."""
     for path in SOURCES:
         for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
             names = [one.attr for one in call.args if isinstance(one, ast.Attribute) and _name(one.value) == "Detail"]
@@ -40,13 +40,13 @@ def _name(node: object) -> str:
 
 
 def test_every_detail_and_every_note_has_words() -> None:
-    """The tables are complete."""
+    """Every detail has a sentence, and every note too."""
     assert finding_text.SENTENCES.keys() == set(Detail)
     assert due_text.WORDS.keys() == set(Why)
 
 
 def test_a_sentence_uses_the_fields_of_its_finding() -> None:
-    """All of them, and no other, as the calls in harness/evidence/ show."""
+    """A sentence uses exactly the fields of the calls in harness/evidence/."""
     calls = list(given())
     assert len({name for name, _ in calls}) >= 60
     for name, fields in calls:
@@ -54,7 +54,7 @@ def test_a_sentence_uses_the_fields_of_its_finding() -> None:
 
 
 def test_a_finding_in_a_line() -> None:
-    """Code and place, then the sentence. A message that contains a finding has code and place."""
+    """The line has code and place, then the sentence. A message with a finding in it has code and place."""
     one = finding(Code.INVALID, Detail.TOO_MANY_COPIES, "artifacts/index.json", "/3", copies=300, most=200)
     assert finding_text.line(one) == f"INVALID artifacts/index.json/3: {finding_text.message(one)}"
     assert str(one) == "INVALID artifacts/index.json/3"
@@ -63,7 +63,7 @@ def test_a_finding_in_a_line() -> None:
 
 
 def test_fields_in_words() -> None:
-    """Lists with commas, further items by their number, what is missing by that word."""
+    """Lists have commas, further items are a number, and a missing value is the word for it."""
     names = finding(Code.STALE_SUBJECT, Detail.FILES_GONE, **_some([f"{number}.py" for number in range(5)]))
     assert finding_text.message(names).endswith(": 0.py, 1.py, 2.py and 2 more")
     fields = {"mutant": "m", "name": "steps", "found": None, "expected": "3"}

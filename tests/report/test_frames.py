@@ -26,7 +26,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_row_for_each_run(evidence: Path) -> None:
-    """The oldest first, with the columns of the docstring."""
+    """The rows are oldest first, with the columns of the docstring."""
     runs = harness.load(str(evidence))
     assert runs["verdict"].tolist() == ["PASS", "FAIL"]
     assert runs["run"].tolist() == ["2026-11-20T201503Z-cpu-3f2a9c", "2026-11-21T101112Z-cpu-000001"]
@@ -41,12 +41,12 @@ def test_a_row_for_each_run(evidence: Path) -> None:
 
 
 def test_a_bundle_is_a_path_too(evidence: Path) -> None:
-    """As `harness.run` returns it."""
+    """A path can be a bundle, as `harness.run` returns it."""
     assert len(harness.load(harness.load(evidence)["path"].iloc[0])) == 1
 
 
 def test_clauses_and_mutants_join_their_runs(evidence: Path) -> None:
-    """A row each, with values and bounds as data."""
+    """Each clause and each mutant has a row, with values and bounds as data."""
     clauses = harness.clauses(evidence)
     failed = clauses[clauses["outcome"] == "FAIL"].to_dict("records")
     assert [(one["clause"], one["keyword"], one["value"]) for one in failed] == [
@@ -63,7 +63,7 @@ def test_clauses_and_mutants_join_their_runs(evidence: Path) -> None:
 
 
 def test_steps_have_the_samples_before_them(evidence: Path) -> None:
-    """Steps come every tenth of a second, samples of memory every quarter."""
+    """Steps come every tenth of a second, and samples of memory every quarter."""
     steps = harness.steps(evidence)
     first = steps[steps["run"] == "2026-11-20T201503Z-cpu-3f2a9c"]
     assert first["step"].tolist() == [0, 1, 2, 3]
@@ -85,7 +85,7 @@ def test_steps_have_the_samples_before_them(evidence: Path) -> None:
 def test_series_of_strangers_raise_nothing(
     evidence: Path, tmp_path: Path, metrics: str, samples: str, steps: list[int]
 ) -> None:
-    """Whatever a sealed CSV file holds."""
+    """A sealed CSV file can have any content."""
     bundle = copy_of(Path(harness.load(evidence)["path"].iloc[0]), tmp_path)
     (bundle / "metrics.csv").write_text(metrics)
     (bundle / "telemetry.csv").write_text(samples)
@@ -94,7 +94,7 @@ def test_series_of_strangers_raise_nothing(
 
 
 def test_what_cannot_be_read_is_a_row_with_its_problem(evidence: Path, tmp_path: Path) -> None:
-    """It is neither an exception nor left out; the tables of parts leave it out."""
+    """Such a bundle is a row with its problem, not an exception. The other tables leave it out."""
     (bundle, other) = (Path(path) for path in harness.load(evidence)["path"])
     changed = copy_of(bundle, tmp_path)
     (changed / "record.json").write_text((changed / "record.json").read_text().replace('"PASS"', '"FAIL"', 1))
@@ -108,7 +108,7 @@ def test_what_cannot_be_read_is_a_row_with_its_problem(evidence: Path, tmp_path:
 
 
 def test_an_empty_folder_gives_empty_tables(tmp_path: Path) -> None:
-    """With their columns, so that a filter on them works."""
+    """An empty table has its columns, so that a filter on them works."""
     for part, column in ((harness.load, "verdict"), (harness.clauses, "clause"), (harness.mutants, "fate")):
         assert len(part(tmp_path)[column]) == 0
     assert list(harness.steps(tmp_path).columns) == ["id", "run", "step", "seconds"]
@@ -122,7 +122,7 @@ def test_a_path_that_is_no_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_pandas_the_remedy_is_named(evidence: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The extra that brings it."""
+    """The message names the extra that installs pandas."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"falsifier-harness\[analysis\]"):
         harness.load(evidence)

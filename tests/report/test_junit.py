@@ -33,12 +33,12 @@ SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[Healt
 
 @cache
 def schema() -> xmlschema.XMLSchema10:
-    """The schema by which Jenkins' xUnit plugin refuses reports."""
+    """The schema by which Jenkins' xUnit plugin accepts reports."""
     return xmlschema.XMLSchema10(Path(__file__).parents[1] / "recorded" / "schemas" / "junit-10.xsd")
 
 
 def root_of(text: str) -> ElementTree.Element:
-    """The root of a document that is of the schema and whose counts are right."""
+    """The root of a valid document with correct counts."""
     root = ElementTree.fromstring(text.encode())
     assert [error.reason for error in schema().iter_errors(root)] == []
     for element in (root, *root.iter("testsuite")):
@@ -90,7 +90,7 @@ def test_a_claim_is_a_suite_of_the_claim_and_its_mutants(tmp_path: Path) -> None
 
 
 def test_times_are_those_of_the_trials(tmp_path: Path) -> None:
-    """A wait for the device is in none of them; it is a property."""
+    """No time includes a wait for the device, which is a property."""
     record = record_of(tmp_path, seconds=190.0, trial_seconds=1.25, waited_seconds=148.0)
     mutants = sum(mutant.seconds or 0 for mutant in record.mutants)
     (suite,) = root_of(rendered(record))
@@ -140,14 +140,14 @@ def test_outcomes_become_results(
     ("verdict", "result"), [(Verdict.FAIL, "failure"), (Verdict.VOID, "error"), (Verdict.NOT_MEASURED, "skipped")]
 )
 def test_the_claims_case_has_the_verdict(tmp_path: Path, verdict: Verdict, result: str) -> None:
-    """Also if every clause passed and the bundle could not be written, or nothing is known."""
+    """It does so also if every clause passed but the bundle could not be written, or if nothing is known."""
     record = replace(record_of(tmp_path), verdict=verdict, reason=Reason(ReasonCode.UNSEALED, text="no space"))
     assert results_of(rendered(record))[record.id] == result
     assert results_of(rendered(replace(record, clauses=(), mutants=()))) == {record.id: result}
 
 
 def test_many_claims_are_written_into_one_file(tmp_path: Path) -> None:
-    """One suite per claim, with totals."""
+    """There is one suite for each claim, with totals."""
     good = record_of(tmp_path)
     bad = record_of(tmp_path, measurements=healthy(returned=2), run="another")
     path = tmp_path / "new" / "junit.xml"
@@ -182,7 +182,7 @@ def test_claims_that_are_not_due_are_no_error_and_no_pass(tmp_path: Path) -> Non
 
 
 def test_the_file_says_that_the_run_has_not_ended_until_it_has(tmp_path: Path) -> None:
-    """A run that dies leaves errors, not an older file."""
+    """A run that dies leaves a file with errors, not an older file."""
     path = tmp_path / "junit.xml"
     record = record_of(tmp_path)
     junit.write([record], path)
@@ -202,7 +202,7 @@ def test_the_file_says_that_the_run_has_not_ended_until_it_has(tmp_path: Path) -
 
 
 def test_a_place_that_takes_no_file_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    """A place that is lost during the run ends no claim."""
+    """The refusal comes before the run. A file that is lost during the run ends no claim."""
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         junit.handler(tmp_path / "file" / "junit.xml")

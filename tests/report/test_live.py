@@ -1,4 +1,4 @@
-"""The live view of claims that run side by side, with a clock that the test moves."""
+"""The live view of claims that run side by side, with a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def drawn(view: Live, width: int, height: int = 24) -> list[str]:
 
 
 def begin(view: Live, now: list[float]) -> None:
-    """Two claims run, one waits."""
+    """Begin two claims. A third one waits."""
     view(events.RunStarted((SORT.id, OTHER.id, WAITS.id)))
     view._start = lambda: None  # type: ignore[method-assign]  # no thread draws
     for contract in (SORT, OTHER, WAITS):
@@ -59,7 +59,7 @@ def begin(view: Live, now: list[float]) -> None:
 
 @pytest.mark.parametrize("width", [60, 120])
 def test_what_runs_and_what_waits(live: tuple[Live, list[float]], width: int, snapshot: SnapshotAssertion) -> None:
-    """Phase, elapsed time, the last run's time, the place among the mutants; no line is wider than the terminal."""
+    """The view has phase, elapsed time, the last run's time, and the number of the mutant. No line is too wide."""
     view, now = live
     begin(view, now)
     lines = drawn(view, width)
@@ -68,7 +68,7 @@ def test_what_runs_and_what_waits(live: tuple[Live, list[float]], width: int, sn
 
 
 def test_the_time_of_waiting_is_not_the_claims(live: tuple[Live, list[float]]) -> None:
-    """It is shown while it lasts, and left out afterwards."""
+    """The waiting time is shown while it lasts. The claim's time does not include it."""
     view, now = live
     begin(view, now)
     assert "waiting for F-ELSE-001 (process 7), 1 min 23 s" in drawn(view, 120)[-1]
@@ -86,7 +86,7 @@ def test_a_low_terminal_shows_claims_before_trials(live: tuple[Live, list[float]
 
 
 def test_between_its_trials_a_claim_says_what_it_waits_for(live: tuple[Live, list[float]]) -> None:
-    """Its mutants need room, or a device that others hold; at the end it is sealed."""
+    """The mutants wait for processors, memory, or a device that others hold. At the end, the claim is sealed."""
     view, now = live
     begin(view, now)
     view(events.RunStarted((SORT.id, OTHER.id, WAITS.id, "F-DEMO-LATER-001")))

@@ -44,7 +44,7 @@ def blocks_are_whole(text: str) -> bool:
 
 
 def test_another_subject_is_told_where_the_verdict_stands(tmp_path: Path) -> None:
-    """In the table, in the claim's fold, in JUnit and CTRF. It must not count as the contract's own."""
+    """The other subject is named in the table, the claim's fold, JUnit and CTRF."""
     other = "falsifiers.demo.sorting:Forgetful"
     bundle = sealed(tmp_path, subject=other)
     rewrite(bundle, "observation.json", set_at("subject", other))
@@ -59,7 +59,7 @@ def test_another_subject_is_told_where_the_verdict_stands(tmp_path: Path) -> Non
 
 
 def test_rows_say_what_sets_them_apart(tmp_path: Path) -> None:
-    """A FAIL with other parameters beside the contract's PASS; a PASS that is stale or of other hardware."""
+    """A FAIL with other parameters is beside the contract's PASS. A PASS is stale, or of other hardware."""
     bundles = [
         sealed(tmp_path, run="a-pass"),
         sealed(tmp_path, run="b-fail", measurements=healthy(returned=2), overrides={"steps": 5}),
@@ -98,7 +98,7 @@ def test_verdicts_stand_first_the_gravest_on_top(tmp_path: Path) -> None:
 
 
 def test_the_text(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """Counts, table, value against bound, the surviving mutant, findings, commands, folded tables."""
+    """The text has counts, table, value against bound, the surviving mutant, findings, commands, and folded tables."""
     text = markdown.render(every_verdict(tmp_path))
     assert text.replace(str(tmp_path), "FOLDER") == snapshot
 
@@ -128,7 +128,7 @@ def test_what_was_measured_is_folded_below_with_its_bound_in_words(tmp_path: Pat
 
 
 def test_a_pass_has_no_section(tmp_path: Path) -> None:
-    """Nor one that something narrows: it has a row, and the rest is folded."""
+    """A PASS has only a row, with or without remarks. The rest is folded."""
     record = claim_result(tmp_path, profile="full", target={"type": "cpu"}).record
     for mutants in (record.mutants, record.mutants[:2]):
         text = markdown.render([examined(replace(record, mutants=mutants))])

@@ -22,7 +22,7 @@ from harness.report import number_text
     ],
 )  # fmt: skip
 def test_a_measured_value(measured: Any, unit: str, written: str) -> None:
-    """A measured value has six digits, a counted one has all."""
+    """A measured value has six digits, and a count has all."""
     assert number_text.value(measured, unit) == written
 
 

@@ -73,7 +73,7 @@ def record(tmp_path: Path) -> Record:
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Record:
-    """A record whose texts steer terminals and span lines."""
+    """A record whose texts control terminals and have several lines."""
     return with_texts(tmp_path, "\x1b[2J\nPASS F-FORGED-001\r\x00\u202e [bold]")
 
 
@@ -135,7 +135,7 @@ def test_claims_that_were_not_due_are_declared(told: Callable[[list[Event]], lis
 
 
 def test_steps_beyond_those_asked_for_are_told_rarely_and_as_such() -> None:
-    """A foreign trainer decides how many steps it makes."""
+    """An external trainer decides how many steps it makes."""
     made = [events.TrialStep(CONTRACT.id, SUBJECT, step, {"loss": 1.5}, None) for step in range(1, 51)]
     lines = plain([events.TrialStarted(CONTRACT.id, SUBJECT, 3), *made])
     assert [line.partition("step ")[2].partition("  loss")[0] for line in lines] == [
@@ -144,8 +144,7 @@ def test_steps_beyond_those_asked_for_are_told_rarely_and_as_such() -> None:
 
 
 def test_a_traceback_is_shown_where_asked_for_and_else_where_it_is() -> None:
-    """The exception's text alone does not name the line to mend. It is shown once per claim, because mutants raise the
-    same."""
+    """The traceback is printed with -v; otherwise the output names its place. It is shown once for each claim."""
     judgment = judge(CONTRACT, observe(healthy()))
     stack = 'Traceback (most recent call last):\n  File "stable.py", line 27, in falsify\nValueError: \x1b[2Jboo\n'
     lived = MutantOutcome("forgets-one", Fate.INCONCLUSIVE, Reason(ReasonCode.FALSIFIER_FAULT, "falsifier", "boo"))
@@ -160,7 +159,7 @@ def test_a_traceback_is_shown_where_asked_for_and_else_where_it_is() -> None:
 
 
 def test_verbose_shows_every_step(record: Record) -> None:
-    """-v shows everything."""
+    """-v shows every step."""
     assert sum("step" in line and line.startswith("  subject") for line in plain(story(record), verbose=True)) == 50
 
 
@@ -220,7 +219,7 @@ def test_no_mutant_is_missing_from_the_count(tmp_path: Path) -> None:
     ],
 )
 def test_what_was_in_the_way_where_nothing_ran(record: Record, reason: Reason, told: str) -> None:
-    """Neither a clause nor the end of a trial that never began is shown."""
+    """The output shows neither a clause nor the end of a trial that never began."""
     why = Reason(ReasonCode.CLAUSE, clauses=("subject.completes",), cause=reason)
     idle = replace(record, verdict=Verdict.NOT_MEASURED, reason=why, clauses=(), trial_seconds=0.0)
     assert shown_reason(idle) == told
@@ -228,14 +227,14 @@ def test_what_was_in_the_way_where_nothing_ran(record: Record, reason: Reason, t
 
 
 def test_a_mutant_that_an_interruption_kept_from_running_is_said_not_to_have_run(tmp_path: Path) -> None:
-    """No trial left it undecided, so it is not inconclusive."""
+    """The mutant is not inconclusive, because no trial left it undecided."""
     record = claim_result(tmp_path, mutants={}, cut_short=True).record
     assert all(mutant.id in idle_text(record) for mutant in record.mutants)
     assert str(Fate.INCONCLUSIVE) not in "".join(plain([events.ClaimFinished(record, Path("/evidence/run"))]))
 
 
 def test_another_subject_is_said_beside_the_verdict(record: Record) -> None:
-    """A PASS of --subject looks different from the claim's own."""
+    """A PASS of --subject is marked, so that it differs from the claim's own."""
     text = qualities(replace(record, command="harness run --subject demo:Other F", subject="demo:Other"))
     assert "demo:Other" in text
     assert record.subject not in qualities(record)
@@ -261,7 +260,7 @@ def test_the_relay_keeps_the_order(record: Record) -> None:
 
 
 def test_a_handler_that_blocks_holds_up_nobody() -> None:
-    """A pager that waits costs a trial no time, and memory stays bounded."""
+    """If a pager waits, no trial loses time, and memory stays bounded."""
     scroll, heard = threading.Event(), list[Event]()
 
     def pager(event: Event) -> None:
@@ -273,7 +272,7 @@ def test_a_handler_that_blocks_holds_up_nobody() -> None:
         relay(event)
     last = events.RunFinished(0, (), 0.0, False)
     relay(last)
-    assert heard == []  # the first is still with the pager
+    assert heard == []  # the pager still has the first one
     scroll.set()
     relay.close()
     assert len(heard) < 11_000
@@ -282,7 +281,7 @@ def test_a_handler_that_blocks_holds_up_nobody() -> None:
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), ValueError("no")])
 def test_a_handler_that_fails_keeps_no_other_from_hearing(error: Exception) -> None:
-    """Its exception is returned, and it gets no further event."""
+    """The exception is returned, and that handler gets no further event. The others do."""
     heard, calls = list[Event](), list[Event]()
 
     def fail(event: Event) -> Any:
@@ -298,7 +297,7 @@ def test_a_handler_that_fails_keeps_no_other_from_hearing(error: Exception) -> N
 
 
 def finished(tmp_path: Path) -> list[events.ClaimFinished]:
-    """Claims that came to different verdicts."""
+    """Claims with different verdicts."""
     good = claim_result(tmp_path / "a").record
     made = {
         "A": good,
@@ -312,7 +311,10 @@ def finished(tmp_path: Path) -> list[events.ClaimFinished]:
 
 @pytest.mark.parametrize("shown", [Shown(), Shown(quiet=True), Shown(slowest=1)], ids=["usual", "quiet", "durations"])
 def test_a_run_of_several_claims(shown: Shown, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """Each is printed when it has its verdict; the summary has what is no proven PASS, the slowest, the tightest."""
+    """Each claim is printed when it has its verdict.
+
+    The summary has the claims without a proven PASS, the slowest and the tightest.
+    """
     lines: list[str] = []
     take = Lines(lambda line: lines.append(line[0]), shown, clock=lambda: 7.0)
     done = finished(tmp_path)
@@ -326,7 +328,7 @@ def test_a_run_of_several_claims(shown: Shown, tmp_path: Path, snapshot: Snapsho
 
 
 def test_a_reason_stands_once(tmp_path: Path) -> None:
-    """A falsifier that could not measure says why once, and the clauses and mutants do not repeat it."""
+    """A falsifier that cannot measure gives its reason once. Clauses and mutants do not repeat it."""
     ending = {"subject.completes": "no such library"}
     why = Reason(ReasonCode.CLAUSE, clauses=tuple(ending), cause=Reason(ReasonCode.NOT_MEASURED, text="no library"))
     record = replace(claim_result(tmp_path, measurements={}).record, verdict=Verdict.NOT_MEASURED, reason=why)
@@ -335,7 +337,7 @@ def test_a_reason_stands_once(tmp_path: Path) -> None:
 
 
 def test_each_reason_of_a_subject_that_did_not_end_is_told(tmp_path: Path) -> None:
-    """Once, with its clauses. The clauses that have the verdict's own reason, or none, are counted."""
+    """Each reason is shown once, with its clauses. Clauses with the verdict's own reason, or none, are counted."""
     ended = Reason(ReasonCode.NOT_MEASURED, text="no library")
     missing = {"given": "it hides its input", "returned": "it hides its input", "ordered": "no library"}
     whys = {name: Reason(ReasonCode.MISSING, place=name, text=text) for name, text in missing.items()}
@@ -352,7 +354,7 @@ def test_each_reason_of_a_subject_that_did_not_end_is_told(tmp_path: Path) -> No
 
 
 def test_a_reason_names_the_bounds_that_were_not_decided(tmp_path: Path) -> None:
-    """If a measurement is missing, the page's reason has its bounds, without its type."""
+    """If a measurement is missing, the reason has its bounds, but not its type."""
     (record,) = [one.record for one in finished(tmp_path) if one.record.verdict is Verdict.NOT_MEASURED]
     assert why(record).endswith("given.const (3)")
     assert "given.type (" not in why(record)

@@ -57,7 +57,7 @@ def test_a_pipe_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_is_interrupted_gets_a_clean_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interruption is raised again."""
+    """The line is removed, and the interruption is raised again."""
     monkeypatch.setattr(module, "_PATIENCE", 0.0)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)

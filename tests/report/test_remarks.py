@@ -15,7 +15,7 @@ REMARK = events.Remarked("F-A-001", "left:\n\x1b[31m/tmp/x")
 
 
 def test_a_remark_is_shown_on_one_line() -> None:
-    """As plain lines, and in the live view."""
+    """The remark has one line among plain lines, and in the live view."""
     lines: list[tuple[str, str]] = []
     Lines(lines.append, Shown())(REMARK)
     stream = io.StringIO()
@@ -25,7 +25,7 @@ def test_a_remark_is_shown_on_one_line() -> None:
 
 
 def test_a_remark_is_in_the_json(tmp_path: Path) -> None:
-    """The claim is named."""
+    """The JSON has the remark with its claim."""
     handle = json_handler(str(tmp_path / "run.json"))
     for event in (REMARK, events.RunFinished(1, (), 0.5, False)):
         handle(event)

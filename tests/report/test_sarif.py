@@ -44,7 +44,7 @@ def run_of(bundles: Sequence[BundleResult]) -> dict[str, Any]:
 
 
 def test_every_verdict_is_told(tmp_path: Path) -> None:
-    """Only what speaks against a claim is a result. With NOT_MEASURED the run is no success."""
+    """Only findings against a claim are results. With NOT_MEASURED, the run is no success."""
     expected = {
         "a-pass": (set(), True),
         "b-fail": ({"fail"}, True),
@@ -113,7 +113,7 @@ def test_a_surviving_mutant_is_at_its_line(tmp_path: Path, monkeypatch: pytest.M
     ids=str,
 )
 def test_a_finding_is_open_until_a_later_run_answers_it(tmp_path: Path, later: Any, findings: int) -> None:
-    """A FAIL of the reduced profile and a later run: only a proven PASS of the same subject answers it."""
+    """After a FAIL of the reduced profile, only a proven PASS of the same subject closes the finding."""
     record = claim_result(tmp_path).record
     changes = {"started": "2026-11-21T00:00:00+00:00", "run": "later", "mutants": (), **later}
     others = [examined(replace(record, **changes))]
@@ -122,7 +122,7 @@ def test_a_finding_is_open_until_a_later_run_answers_it(tmp_path: Path, later: A
 
 
 def test_of_two_failing_runs_one_is_open(tmp_path: Path) -> None:
-    """The newer one. One whose code has changed since is not open."""
+    """The newer one is open. A run whose code has changed since is not open."""
     older, newer = failing(tmp_path), failing(tmp_path, run="later", started="2026-11-21T00:00:00+00:00")
     (only,) = run_of([older, newer])["results"]
     assert only["properties"]["run"] == "later"
@@ -140,7 +140,7 @@ def test_the_counts_have_a_denominator(tmp_path: Path) -> None:
 
 
 def test_no_bundle_is_no_success() -> None:
-    """Nothing ran."""
+    """A run without bundles is no success, because nothing ran."""
     run = run_of([])
     assert [result["kind"] for result in run["results"]] == ["fail"]
     assert not run["invocations"][0]["executionSuccessful"]

@@ -1,4 +1,4 @@
-"""Words that follow from no measurement are marked with who stated them, because an edit of them cannot be found."""
+"""Words that follow from no measurement are marked with their author, because no check can find an edit of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_innermost_cause_decides() -> None:
 
 
 def test_a_forged_reason_is_marked_in_the_comment(tmp_path: Path) -> None:
-    """Verify cannot find this edit, so the comment says whose words these are."""
+    """Verify cannot find this edit, so the comment names the author of the words."""
     bundle = sealer(tmp_path).seal(claim_result(tmp_path))
     rewrite(bundle, "record.json", set_at("mutants", 2, "reason", "text", "FORGED"))
     (result,) = bundle_results([verify(bundle)])

@@ -1,4 +1,4 @@
-"""GitHub Actions executes no foreign text in the output of a run."""
+"""The output of a run has no text that GitHub Actions would execute."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.cli.toy_claim import CLAIM
 from tests.execution.projects import write_project
 
 COMMAND = re.compile(r"(?m)^\s*::|##\[")
-"""What the runner of GitHub Actions looks for."""
+"""The texts that the runner of GitHub Actions executes."""
 
 
 def written(*texts: str) -> str:
-    """The text that these writes give."""
+    """The output after these writes."""
     buffer = io.BytesIO()
     stream = Escaping(buffer, encoding="utf-8", newline="")
     for text in texts:
@@ -54,7 +54,7 @@ def test_json_keeps_its_meaning(value: object) -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["-v"], ["--json", "-"]], ids=str)
 def test_the_exception_of_a_subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
-    """What a subject raises reaches the log and the annotation of the claim, but not as a command."""
+    """The exception of a subject reaches the log and the annotation of the claim, but not as a command."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     assert environment(tmp_path)["GITHUB_ACTIONS"] == "true"
     write_project(tmp_path)
@@ -72,7 +72,7 @@ def test_the_exception_of_a_subject(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @given(st.text(max_size=20), st.lists(st.text(max_size=20), max_size=3), st.text(max_size=20))
 def test_an_annotation_is_one_command_whatever_it_says(title: str, lines: list[str], file: str) -> None:
-    """Its parts cannot end it, nor become properties."""
+    """Its text can neither end the command nor add a property to it."""
     buffer = io.BytesIO()
     stream = Escaping(buffer, encoding="utf-8", newline="", errors="backslashreplace")
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Roofs that no machine measured: 1 TB/s of memory, 4 TB/s of cache, 10 Top/s in float32, 100 in bfloat16."""
+"""Invented roofs: 1 TB/s of memory, 4 TB/s of cache, 10 Top/s in float32, 100 in bfloat16."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measured roofs, on this machine's processor and with given ones."""
+"""Roofs that are measured on this machine's processor, and given ones."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Bench:
     sealed: list[ClaimResult]
 
     def run(self, *contracts: Contract, **options: Any) -> events.RunFinished:
-        """Run the claim, or others."""
+        """Run the claim, or the given ones."""
         return self.engine.run(RunRequest(contracts or (self.contract,), **options))
 
 

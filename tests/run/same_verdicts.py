@@ -21,7 +21,7 @@ SERIAL, SCHEDULED = ("-j", "1"), ()
 
 
 def outcomes(records: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
-    """What each claim came to: its verdict, the outcome of each clause, and the fate of each mutant."""
+    """The result of each claim: its verdict, the outcome of each clause, and the fate of each mutant."""
     return {
         record["id"]: {
             "verdict": record["verdict"],
@@ -48,7 +48,7 @@ def differences(
 
 
 def main() -> int:
-    """Run the claims twice, and print what differs."""
+    """Run the claims twice, and print the differences."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--profile", default="reduced")
     parser.add_argument("ids", nargs="*")
@@ -58,7 +58,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             place = ["--evidence", folder, "--json", f"{folder}/run.json"]
             command = ["run", *(given.ids or ["--all"]), "--profile", given.profile, *way, *place]
-            subprocess.run([sys.executable, "-m", "harness", *command], check=False)  # a FAIL is no error here
+            subprocess.run([sys.executable, "-m", "harness", *command], check=False)  # a FAIL is not an error here
             found.append(outcomes(json.loads(Path(folder, "run.json").read_text())["records"]))
     contracts = [json.loads(path.read_text()) for path in Path("contracts").glob("*/F-*[0-9].json")]
     timed = {one["id"] for one in contracts if one.get("lease") == "exclusive"}

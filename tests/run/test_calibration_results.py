@@ -1,4 +1,4 @@
-"""The margins of a falsifier, from results of many runs."""
+"""The margins of a falsifier, from the results of many runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def results(folder: Path, *changes: dict[str, Any], **others: Any) -> list[Claim
 
 
 def test_who_passed_and_who_was_killed(tmp_path: Path) -> None:
-    """A subject that fails once, and mutants that die every time."""
+    """The subject fails once, and the mutants are killed every time."""
     found = results(tmp_path, {}, {"returned": 0}, {})
     contract = found[0].contract
     subject, *mutants = rates(contract, found)
@@ -43,7 +43,7 @@ def test_mutants_that_were_skipped_are_not_told_of(tmp_path: Path) -> None:
 
 
 def test_margins_are_the_worst_and_the_best_of_all_runs(tmp_path: Path) -> None:
-    """The subject's for every threshold, a mutant's for its declared clauses, beside the recorded ones."""
+    """The subject has a margin for every threshold, and a mutant for its declared clauses, beside the recorded ones."""
     mutant = {**document()["mutants"][0], "id": "turned", "violates": ["ordered"]}
     recorded = Calibration({"reduced": {"mutants": {"turned": {"ordered": 3.0}}}})
     contract = replace(contract_of(document(mutants=[mutant])), calibration=recorded)
@@ -63,7 +63,7 @@ def test_where_nothing_was_measured_there_is_no_margin(tmp_path: Path) -> None:
 
 
 def turned(folder: Path, *smallest: float) -> tuple[Contract, list[ClaimResult]]:
-    """Runs with consecutive seeds in which a mutant reversed the order; 3 is the largest."""
+    """Runs with consecutive seeds in which a mutant reversed the order. The largest number is 3."""
     mutant = {**document()["mutants"][0], "id": "turned", "violates": ["ordered"]}
     contract = contract_of(document(mutants=[mutant]))
     found = [

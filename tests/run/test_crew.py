@@ -1,4 +1,4 @@
-"""What a crew's threads do when a run is interrupted, and when one of them fails."""
+"""The threads of a crew, if a run is interrupted, and if one of them fails."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ OTHER = Task("two", ({"slots": 1.0},), (1,))
 
 
 class Asked:
-    """An interruption that comes when a test says so."""
+    """An interruption at a moment that the test chooses."""
 
     requested = False
 
 
 def crew_of(work: Any, asked: Asked, *others: Task) -> Crew:
-    """A crew with one task, or more, of which one can run at a time."""
+    """A crew with tasks, of which one can run at a time."""
     schedule = Schedule({"slots": 1.0})
     for task in (TASK, *others):
         schedule.add(task)
@@ -40,7 +40,7 @@ def await_threads() -> None:
 
 
 def test_what_was_idle_when_the_run_was_interrupted_does_not_go_on() -> None:
-    """An import that ends then is followed by no trial."""
+    """If an import ends after the interruption, no trial follows it."""
     asked, told = Asked(), list[str]()
 
     def work(turn: Turn) -> Sequence[Task]:
@@ -55,7 +55,7 @@ def test_what_was_idle_when_the_run_was_interrupted_does_not_go_on() -> None:
 
 
 def test_after_an_interruption_nothing_new_starts() -> None:
-    """Neither what follows the last task that ran, nor what waits."""
+    """Neither the task after the last one nor a waiting task starts."""
     asked, ran = Asked(), list[str]()
 
     def work(turn: Turn) -> Sequence[Task]:
@@ -68,7 +68,7 @@ def test_after_an_interruption_nothing_new_starts() -> None:
 
 
 def test_a_defect_of_the_harness_ends_the_run() -> None:
-    """Its exception reaches the caller, so no run waits for a task that has no thread."""
+    """The exception reaches the caller, so no run waits for a task that has no thread."""
 
     def work(turn: Turn) -> Sequence[Task]:
         raise ArithmeticError("a defect")
@@ -78,7 +78,7 @@ def test_a_defect_of_the_harness_ends_the_run() -> None:
 
 
 def test_after_a_wait_a_task_goes_on_when_its_resources_are_free() -> None:
-    """Another task has them meanwhile."""
+    """Another task has the resources meanwhile."""
     began, back, told = threading.Event(), threading.Event(), list[str]()
 
     def work(turn: Turn) -> Sequence[Task]:
@@ -99,7 +99,7 @@ def test_after_a_wait_a_task_goes_on_when_its_resources_are_free() -> None:
 
 
 def test_no_thread_waits_for_resources_after_an_interruption() -> None:
-    """It would keep its lease."""
+    """A waiting thread would keep its lease."""
     asked, began, back = Asked(), threading.Event(), threading.Event()
 
     def work(turn: Turn) -> Sequence[Task]:

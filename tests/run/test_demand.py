@@ -1,4 +1,4 @@
-"""How many trials run side by side, by what they need and what the machine has."""
+"""The number of trials that run side by side, by their needs and by the machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.run.test_plan import ANY, CUDA, contract
 
 
 def side_by_side(claim: Contract, host: Host, **options: Any) -> int:
-    """How many of ten trials of a claim begin at once."""
+    """The number of trials of a claim, of ten, that begin at once."""
     request = RunRequest(**options)
     plan = make_plan(claim, host, request)
     demand = Demand(host, [plan], request.jobs)
@@ -46,7 +46,7 @@ def side_by_side(claim: Contract, host: Host, **options: Any) -> int:
     ],
 )
 def test_as_many_as_fit(requires: dict[str, Any], options: dict[str, Any], parallel: int) -> None:
-    """Into the memory of the GPU or the system, also for any -j, and at least one."""
+    """The trials must fit into the memory of the GPU or the system, for any -j. At least one runs."""
     host = a_host(a_gpu(memory_bytes=140 << 30), memory_bytes=32 << 30, cpu_count=64)
     assert side_by_side(contract(requires), host, **options) == parallel
 
@@ -61,7 +61,10 @@ def test_no_more_than_there_are_trials_processors_and_devices() -> None:
 
 @pytest.mark.parametrize(("jobs", "each"), [(None, 4), (6, 3), (5, 3), (1, 1)])
 def test_no_gpu_is_crowded_beside_an_idle_one(jobs: int | None, each: int) -> None:
-    """If several claims use two GPUs, each GPU has its part of the trials. A claim alone runs on one, with all."""
+    """If several claims use two GPUs, each GPU has its part of the trials.
+
+    A claim alone runs all of its trials on one.
+    """
     host = a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b"), cpu_count=64)
     plan = make_plan(contract(CUDA), host, RunRequest())
     for plans, most in (([plan, plan], each), ([plan], min(jobs or 2 * MOST_PARALLEL, 10))):
@@ -73,14 +76,14 @@ def test_no_gpu_is_crowded_beside_an_idle_one(jobs: int | None, each: int) -> No
 
 
 def test_a_claim_that_measures_time_runs_alone() -> None:
-    """This holds for any -j. On each GPU one trial can have it."""
+    """It runs alone for any -j. On each GPU, only one trial can have it."""
     assert side_by_side(timed(contract(ANY)), a_host(), jobs=8) == 1
     two = a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b"), cpu_count=64)
     assert side_by_side(timed(contract(CUDA)), two, jobs=8) == 2
 
 
 def test_a_gpu_without_memory_of_its_own_shares_the_systems() -> None:
-    """As on GB10."""
+    """On a GB10, for example, GPU and system share the memory."""
     host = a_host(a_gpu(unified=True, memory_bytes=128 << 30), memory_bytes=128 << 30, cpu_count=64)
     plan = make_plan(contract({**CUDA, "memory_gib": 40}), host, RunRequest())
     demand = Demand(host, [plan], None)
@@ -92,7 +95,7 @@ def test_a_gpu_without_memory_of_its_own_shares_the_systems() -> None:
 
 
 def test_a_claim_that_measures_time_has_all_of_its_gpus_alone() -> None:
-    """Neither of the two takes another trial meanwhile. One GPU alone is none to move to."""
+    """Neither GPU takes another trial meanwhile. The claim cannot move to a single GPU."""
     host = a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b"), cpu_count=64)
     plan = make_plan(timed(contract({**CUDA, "gpus": 2, "memory_gib": 5})), host, RunRequest(jobs=4))
     (way, _) = Demand(host, [plan], 4).ways(plan)
@@ -104,7 +107,7 @@ def test_a_claim_that_measures_time_has_all_of_its_gpus_alone() -> None:
 
 
 def test_a_mutant_needs_what_its_subject_does() -> None:
-    """Unless it states that it needs less, or that it shares what its subject has alone."""
+    """A mutant can state that it needs less memory, or that it shares the subject's device."""
     host = a_host(a_gpu(memory_bytes=140 << 30), cpu_count=64)
     plan = make_plan(timed(contract({**CUDA, "memory_gib": 60})), host, RunRequest(jobs=4))
     demand = Demand(host, [plan], 4)
@@ -131,7 +134,7 @@ def test_trials_share_the_processors() -> None:
 
 
 def test_if_all_gpus_failed_a_claim_for_them_runs_on_no_processor() -> None:
-    """It keeps its GPUs, and is not measured there."""
+    """The claim keeps its GPUs, and is NOT_MEASURED."""
     host = a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b"))
     plan = make_plan(contract(CUDA), host, RunRequest())
     demand = Demand(host, [plan], 1)

@@ -1,4 +1,4 @@
-"""What earlier trials took is remembered, and a file that cannot be read is none."""
+"""The times of earlier trials are remembered. A file that cannot be read counts as none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def plan(project: Project) -> Plan:
 
 
 def test_the_last_run_tells(tmp_path: Path, plan: Plan) -> None:
-    """A trial that never ran counts as long as it may take. Each run keeps what others wrote."""
+    """The last run's time counts.
+
+    A trial that never ran counts as long as its limit. Each run keeps the times of others.
+    """
     first, second = Durations(tmp_path), Durations(tmp_path)
     for durations, seconds in ((first, {"subject": 2.5, "a": 1.0}), (second, {"a": 3.0})):
         durations.add(plan, seconds)
@@ -33,7 +36,7 @@ def test_the_last_run_tells(tmp_path: Path, plan: Plan) -> None:
 
 
 def test_other_circumstances_tell_nothing(tmp_path: Path, plan: Plan) -> None:
-    """Another claim, profile or device takes another time."""
+    """The times of another claim, profile or device do not count."""
     durations = Durations(tmp_path)
     durations.add(plan, {"subject": 2.5})
     durations.save()
@@ -47,7 +50,7 @@ def test_other_circumstances_tell_nothing(tmp_path: Path, plan: Plan) -> None:
 
 @pytest.mark.parametrize("content", ["", "[1]", '"long"', "-1", "true", "{"])
 def test_a_file_of_no_use(tmp_path: Path, plan: Plan, content: str) -> None:
-    """The order of a run is then a guess."""
+    """The order of the run is then a guess."""
     durations = Durations(tmp_path)
     durations.add(plan, {"subject": 2.5})
     durations.save()
@@ -57,7 +60,7 @@ def test_a_file_of_no_use(tmp_path: Path, plan: Plan, content: str) -> None:
 
 
 def test_without_a_folder(tmp_path: Path, plan: Plan) -> None:
-    """Nothing is remembered, and nothing is lost."""
+    """Without a folder, times are not remembered, and there is no error."""
     for cache in (None, tmp_path / "missing"):
         durations = Durations(cache)
         durations.add(plan, {"subject": 1.0})

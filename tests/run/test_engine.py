@@ -1,4 +1,4 @@
-"""The engine with a simulated executor: settlements, races and failures."""
+"""The engine with a simulated executor: results, races and failures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.run.pretending import BROKEN, HEALTHY, Bench, Pretender, Pretenders, 
 
 
 def test_a_claim_that_holds(bench: Callable[..., Bench]) -> None:
-    """PASS, proven, sealed, and every resource closed, before the next claim needs any."""
+    """The claim is PASS, proven and sealed, and every resource is closed before the next claim needs one."""
     whole = bench(honest)
 
     def listen(event: events.Event) -> None:
@@ -57,7 +57,7 @@ def test_an_executor_that_raises_loses_one_trial(bench: Callable[..., Bench]) ->
 
 
 def test_a_scaffold_leaves_no_bundle(bench: Callable[..., Bench]) -> None:
-    """It runs and is judged, but there is nothing to keep as evidence."""
+    """A scaffold runs and is judged, but leaves no bundle."""
     whole = bench(honest)
     whole.run(replace(whole.contract, document={**whole.contract.document, "claim": "TODO: the claim"}))
     (done,) = [event for event in whole.heard if isinstance(event, events.ClaimFinished)]
@@ -67,7 +67,7 @@ def test_a_scaffold_leaves_no_bundle(bench: Callable[..., Bench]) -> None:
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), PermissionError(13, "no")])
 def test_an_executor_that_cannot_start(project: Project, bench: Callable[..., Bench], error: OSError) -> None:
-    """A full or forbidden temporary folder is the machine's fault, and is sealed so."""
+    """A full or forbidden temporary folder is the machine's fault. The result is sealed."""
     whole = bench(honest)
 
     def refuse() -> Pretender:
@@ -94,7 +94,7 @@ def test_a_verdict_without_evidence(bench: Callable[..., Bench], subject: Mappin
 
 
 def test_a_device_that_is_never_free(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reason names the holder; nothing ran."""
+    """The reason names the holder, and no trial ran."""
 
     def never(*arguments: Any, **named: Any) -> Any:
         raise LeaseUnavailable("held by F-OTHER-001")
@@ -107,7 +107,7 @@ def test_a_device_that_is_never_free(bench: Callable[..., Bench], monkeypatch: p
 
 
 def test_a_hundred_mutants(bench: Callable[..., Bench]) -> None:
-    """All run, a few at a time, and are listed in the contract's order."""
+    """All mutants run, a few at a time. The record lists them in the contract's order."""
     whole = bench(honest)
     mutants = tuple(
         Mutant(f"m-{number:03}", "falsifiers.demo.sorting:Forgetful", ("nothing-lost",), "", {}, {})
@@ -122,7 +122,7 @@ def test_a_hundred_mutants(bench: Callable[..., Bench]) -> None:
 def test_only_a_claim_that_measures_time_has_the_device_alone(
     bench: Callable[..., Bench], mode: str, is_free: bool
 ) -> None:
-    """No other claim gets a lease of the device meanwhile. Other claims share it."""
+    """No other claim gets a lease of that device meanwhile. Other claims share a device."""
     free: list[bool] = []
 
     def behave(request: TrialRequest) -> Mapping[str, Any]:
@@ -138,7 +138,10 @@ def test_only_a_claim_that_measures_time_has_the_device_alone(
 
 
 def test_a_mutant_can_share_the_device_of_a_claim_that_measures_time(bench: Callable[..., Bench]) -> None:
-    """The subject has it alone. Two mutants that look at no time run at once; the third one is alone again."""
+    """The subject has the device alone.
+
+    Two mutants that state a shared lease run at once, and the third one is alone again.
+    """
     free: dict[str, bool] = {}
     both = threading.Barrier(2)
 
@@ -163,7 +166,7 @@ def test_a_mutant_can_share_the_device_of_a_claim_that_measures_time(bench: Call
 
 
 def test_a_mutant_that_uses_less_memory_leaves_room_for_others(bench: Callable[..., Bench]) -> None:
-    """Of a profile that fills the GPU, two small mutants run at once."""
+    """Two small mutants run at once, although the profile fills the GPU."""
     whole = bench(honest)
     gpu = Gpu(0, "GPU-0", "NVIDIA Test", "9.0", 80 << 30, "NVML", False)
     whole.engine._host = replace(whole.engine._host, gpus=(gpu,), cpu_count=8)
@@ -240,7 +243,7 @@ def test_a_bundle_is_on_the_disk_before_it_is_at_its_place(
 
 
 def test_secrets_in_variables_are_masked(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The value of an allowed variable can be a secret."""
+    """The value of a variable that trials get can be a secret."""
     monkeypatch.setenv("TORCH_MIRROR", "https://me:hunter22@example.org")
     whole = bench(honest)
     whole.run()
@@ -249,7 +252,7 @@ def test_secrets_in_variables_are_masked(bench: Callable[..., Bench], monkeypatc
 
 @pytest.mark.parametrize(("options", "fate"), [({}, Fate.NOT_RUN), ({"all_mutants": True}, Fate.KILLED)])
 def test_the_mutants_of_a_subject_that_fails(bench: Callable[..., Bench], options: dict[str, bool], fate: Fate) -> None:
-    """No verdict depends on them, so they run only if that is asked for."""
+    """No verdict depends on these mutants, so they run only with --all-mutants."""
     whole = bench(lambda request: BROKEN)
     record = only(whole.run(**options))
     assert (record.verdict, [mutant.fate for mutant in record.mutants]) == (Verdict.FAIL, [fate])

@@ -1,4 +1,4 @@
-"""Claims on several GPUs: one that fails is taken out of the pool, and its claims run on another one."""
+"""Claims on several GPUs: a GPU that fails is not used any more, and its claims run on another one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
 
 
 def on_gpus(whole: Bench, count: int = 2) -> Contract:
-    """The claim for a GPU, on a machine with so many."""
+    """The claim for a GPU, on a machine with so many of them."""
     whole.engine._host = replace(whole.engine._host, gpus=GPUS[:count])
     profile = replace(whole.contract.profiles["reduced"], requires={"device": "cuda", "memory_gib": 60})
     return replace(whole.contract, profiles={"reduced": profile})
@@ -72,7 +72,7 @@ def fill(driver: ModuleType, index: int) -> None:
 def behaving(
     driver: ModuleType, disaster: Disaster, chosen: Callable[[TrialRequest], bool], ran: list[tuple[str, str]]
 ) -> Callable[[TrialRequest], Mapping[str, Any] | Ending]:
-    """The first chosen trial meets with the disaster and fails by it. The others are honest."""
+    """The first of the chosen trials fails by the given event. All others are honest."""
 
     def behave(request: TrialRequest) -> Mapping[str, Any] | Ending:
         assert request.gpu is not None
@@ -90,7 +90,7 @@ def behaving(
 def test_the_claim_begins_again_on_another_gpu(
     bench: Callable[..., Bench], driver: ModuleType, disaster: Disaster, chosen: Callable[[TrialRequest], bool]
 ) -> None:
-    """No verdict rests on a trial of the failed one, and all trials that count are of one device."""
+    """No verdict depends on a trial of the failed GPU. All trials that count are of one device."""
     ran: list[tuple[str, str]] = []
     whole = bench(behaving(driver, disaster, chosen, ran))
     record = only(whole.run(on_gpus(whole), profile="reduced"))
@@ -103,7 +103,7 @@ def test_the_claim_begins_again_on_another_gpu(
 
 
 def test_what_waits_for_the_failed_gpu_moves(bench: Callable[..., Bench], driver: ModuleType) -> None:
-    """Claims that have not begun run on the other one."""
+    """Claims that have not begun run on the other GPU."""
     ran: list[tuple[str, str]] = []
     whole = bench(behaving(driver, xid(119), is_subject, ran))
     claim = timed(on_gpus(whole))
@@ -114,7 +114,7 @@ def test_what_waits_for_the_failed_gpu_moves(bench: Callable[..., Bench], driver
 
 
 def test_a_claim_that_needs_two_gpus_gets_both(bench: Callable[..., Bench], driver: ModuleType) -> None:
-    """Each of its trials, one after the other because of their memory; the first GPU is the device."""
+    """The trials run one after the other, because of their memory. The first GPU is the device."""
     ran: list[tuple[str, ...]] = []
 
     def behave(request: TrialRequest) -> Mapping[str, Any]:
@@ -133,7 +133,7 @@ def test_a_claim_that_needs_two_gpus_gets_both(bench: Callable[..., Bench], driv
 def test_the_leases_of_several_gpus_are_taken_in_one_order(
     bench: Callable[..., Bench], driver: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two runs whose claims begin with different GPUs would wait for each other."""
+    """Otherwise two runs whose claims begin with different GPUs would wait for each other."""
     taken = list[tuple[int, float]]()
 
     def noted(device: Gpu, **options: Any) -> Any:
@@ -152,7 +152,7 @@ def test_the_leases_of_several_gpus_are_taken_in_one_order(
 
 
 def test_a_claim_begins_again_once(bench: Callable[..., Bench], driver: ModuleType) -> None:
-    """When the GPU fails under three of its trials. Each trial then runs once on the other one."""
+    """The GPU fails during three of its trials. Each trial then runs once on the other GPU."""
     ran, together, again = list[tuple[str, str]](), threading.Barrier(3), threading.Event()
 
     def behave(request: TrialRequest) -> Mapping[str, Any]:
@@ -162,7 +162,7 @@ def test_a_claim_begins_again_once(bench: Callable[..., Bench], driver: ModuleTy
             last = together.wait(60) == 0
             driver.xids[0] = [79]
             if last:
-                again.wait(0.5)  # nothing begins again before all have ended
+                again.wait(0.5)  # no trial begins again before all have ended
         elif request.gpu.index == 1:
             again.set()
         return honest(request)
@@ -180,7 +180,7 @@ def test_a_claim_begins_again_once(bench: Callable[..., Bench], driver: ModuleTy
 
 
 def test_no_fate_of_a_mutant_is_left_of_the_failed_gpu(bench: Callable[..., Bench], driver: ModuleType) -> None:
-    """On the other one the subject fails, so no mutant runs there."""
+    """On the other GPU the subject fails, so no mutant runs there."""
     ran: list[tuple[str, str]] = []
     behave = behaving(driver, xid(79), lambda request: not is_subject(request), ran)
     whole = bench(lambda request: behave(request) if request.gpu and request.gpu.index == 0 else BROKEN)
@@ -192,7 +192,7 @@ def test_no_fate_of_a_mutant_is_left_of_the_failed_gpu(bench: Callable[..., Benc
 def test_a_trial_that_ended_well_counts_though_its_gpu_is_full_now(
     bench: Callable[..., Bench], driver: ModuleType
 ) -> None:
-    """It had the memory that it needed."""
+    """The trial had the memory that it needed."""
 
     def behave(request: TrialRequest) -> Mapping[str, Any]:
         if not is_subject(request):
@@ -207,7 +207,7 @@ def test_a_trial_that_ended_well_counts_though_its_gpu_is_full_now(
 def test_a_gpu_that_another_run_holds_too_long(
     bench: Callable[..., Bench], driver: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The claim begins again on the other one, and no other claim waits for the first."""
+    """The claim begins again on the other GPU, and no other claim waits for the first one."""
     taken = list[int]()
 
     def noted(device: Gpu, **options: Any) -> Any:
@@ -228,7 +228,7 @@ def test_a_gpu_that_another_run_holds_too_long(
 def test_leases_that_cannot_be_kept_say_nothing_against_a_gpu(
     bench: Callable[..., Bench], driver: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They fail on the other one too."""
+    """The leases fail on the other GPU too."""
     asked = list[int]()
 
     def refuse(device: Gpu, **options: Any) -> Any:
@@ -242,7 +242,7 @@ def test_leases_that_cannot_be_kept_say_nothing_against_a_gpu(
 
 
 def test_no_trial_begins_on_a_gpu_whose_memory_is_taken(bench: Callable[..., Bench], driver: ModuleType) -> None:
-    """By a process without a lease."""
+    """A process without a lease has the memory."""
     ran: list[tuple[str, str]] = []
     whole = bench(behaving(driver, fill, lambda _: False, ran))
     fill(driver, 0)
@@ -252,7 +252,7 @@ def test_no_trial_begins_on_a_gpu_whose_memory_is_taken(bench: Callable[..., Ben
 
 
 def test_after_an_interruption_no_claim_begins_again(bench: Callable[..., Bench], driver: ModuleType) -> None:
-    """What was measured before the GPU failed is sealed."""
+    """The measurements from before the GPU failed are sealed."""
 
     def behave(request: TrialRequest) -> Mapping[str, Any] | Ending:
         if is_subject(request):
@@ -269,14 +269,14 @@ def test_after_an_interruption_no_claim_begins_again(bench: Callable[..., Bench]
 
 
 def test_what_a_program_can_cause_is_the_subjects_fault(bench: Callable[..., Bench], driver: ModuleType) -> None:
-    """Xid 31 is a bad address in a kernel. The subject's FAIL stands, and the GPU stays."""
+    """Xid 31 is a bad address in a kernel. The subject's FAIL stays, and the GPU is used further."""
     whole = bench(behaving(driver, xid(31), is_subject, []))
     record = only(whole.run(on_gpus(whole), profile="reduced"))
     assert (record.verdict, record.device.uuid, record.withdrawn) == (Verdict.FAIL, "GPU-0", {})
 
 
 def test_there_is_no_other_gpu(bench: Callable[..., Bench], driver: ModuleType) -> None:
-    """What a broken GPU refutes is NOT_MEASURED."""
+    """A FAIL on the broken GPU becomes NOT_MEASURED."""
     whole = bench(behaving(driver, xid(48), is_subject, []))
     record = only(whole.run(on_gpus(whole, 1), profile="reduced"))
     assert (record.verdict, record.device.uuid, list(record.withdrawn)) == (Verdict.NOT_MEASURED, "GPU-0", ["GPU-0"])

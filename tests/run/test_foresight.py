@@ -1,4 +1,4 @@
-"""The memory of a profile's step is predicted before a trial gets the GPU, and recorded beside what was measured."""
+"""The memory of a profile's step is predicted before a trial gets the GPU, and recorded beside the measured peak."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_trials_share_a_gpu_as_far_as_the_prediction_allows(
     bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch,
     declared: Requirements, predicted: int, together: int,
 ) -> None:  # fmt: skip
-    """What the profile declares counts more."""
+    """If the profile declares its memory, the prediction does not count."""
     meeting, turn, running, most = threading.Barrier(together), threading.Lock(), 0, 0
 
     def behave(request: TrialRequest) -> Mapping[str, Any]:
@@ -76,7 +76,7 @@ def test_trials_share_a_gpu_as_far_as_the_prediction_allows(
             running, most = running + 1, max(most, running + 1)
         if request.subject.endswith(":Sorter"):
             meeting.wait(60)
-            time.sleep(0.1 if together == 1 else 0.0)  # in which another one could begin
+            time.sleep(0.1 if together == 1 else 0.0)  # in which another trial could begin
         with turn:
             running -= 1
         return honest(request)

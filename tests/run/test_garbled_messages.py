@@ -1,4 +1,4 @@
-"""Whatever a subject writes to the pipe of its trial, the run continues and the bundle is sound."""
+"""For any line that a subject writes to the pipe of its trial, the run continues and the bundle is sound."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.run.pretending import Pretenders
 
 PID = os.getpid()
 UNSIGNED = b"!"
-"""Begins a line that the subject itself writes."""
+"""The beginning of a line that the subject itself writes."""
 
 
 class Scripted:
@@ -101,7 +101,7 @@ def run(project: Project, evidence: Path, lines: list[bytes]) -> tuple[Record, B
 
 @pytest.fixture(autouse=True)
 def leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leases of its own."""
+    """A separate folder for leases."""
     monkeypatch.setenv("HARNESS_LEASE_DIR", str(tmp_path / "leases"))
 
 
@@ -152,7 +152,7 @@ def test_a_garbled_message_measures_nothing(project: Project, tmp_path: Path, li
 
 
 def test_more_columns_than_a_file_holds_are_garbled(project: Project, tmp_path: Path) -> None:
-    """One name per step would make a table that no bundle can hold."""
+    """With one name for each step, the table would have too many columns for a bundle."""
     rows = [message("Stepped", step=step, values={f"loss{step}": 1.0}) for step in range(1001)]
     record, bundle = run(project, tmp_path, said(*rows, **healthy()))
     assert record.verdict is Verdict.NOT_MEASURED
@@ -160,7 +160,7 @@ def test_more_columns_than_a_file_holds_are_garbled(project: Project, tmp_path: 
 
 
 def test_the_last_line_of_a_trial_that_died_may_be_cut_short(project: Project, tmp_path: Path) -> None:
-    """Its ending is then the supervisor's report."""
+    """The ending is then the supervisor's report."""
     cut = [
         *said(**healthy())[:-2],
         UNSIGNED + b'\n0123abcd 7 ["Measured", {"val\n',
@@ -191,7 +191,7 @@ MESSAGES = st.sampled_from(sorted(FIELDS)).flatmap(
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(MESSAGES | st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"")), max_size=6))
 def test_no_message_makes_an_unsound_bundle(project: Project, tmp_path: Path, lines: list[bytes]) -> None:
-    """Messages of every kind with any values; `run` asserts that the bundle is sound."""
+    """The messages are of every kind, with any values. `run` asserts that the bundle is sound."""
     run(project, tmp_path, said(*lines, **healthy()))
 
 
@@ -208,7 +208,7 @@ FORGED = [
 
 @pytest.mark.parametrize("line", FORGED, ids=lambda line: line[:60].decode(errors="replace"))
 def test_a_message_without_proof_measures_nothing(project: Project, tmp_path: Path, line: bytes) -> None:
-    """Whatever it says, and whatever the trial itself measured."""
+    """The trial is NOT_MEASURED, whatever the message says and the trial itself measured."""
     for told in (healthy(), healthy(returned=2)):
         record, bundle = run(project, tmp_path, said(UNSIGNED + b"\n" + line + b"\n", **told))
         assert record.verdict is Verdict.NOT_MEASURED

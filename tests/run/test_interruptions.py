@@ -28,7 +28,7 @@ from tests.run.pretending import BROKEN, HEALTHY, Behaviour, Bench, honest, only
 
 
 def ctrl_c() -> None:
-    """Send what a terminal sends for Ctrl-C."""
+    """Send the signal of Ctrl-C, as a terminal does."""
     os.kill(os.getpid(), signal.SIGINT)
 
 
@@ -57,7 +57,7 @@ def test_ctrl_c_while_trials_run(bench: Callable[..., Bench]) -> None:
 
 
 def test_ctrl_c_as_the_last_trial_that_runs_ends(bench: Callable[..., Bench]) -> None:
-    """All finished trials are good, but a waiting mutant did not run, so the verdict is no PASS."""
+    """All finished trials are good, but a waiting mutant did not run, so the verdict is not PASS."""
     whole = bench(honest)
 
     def behave(request: TrialRequest) -> Mapping[str, Any]:
@@ -79,7 +79,7 @@ LONG = healthy(values=[float(number) for number in range(1_000)])
 
 
 def endless(rule: Rule, scope: Scope) -> ClauseResult:
-    """Judge a costly rule as a library that never returns. The user presses Ctrl-C when it begins."""
+    """Judge a costly rule like a library that never returns. The user presses Ctrl-C when it begins."""
     if rule.id != "slow" or rule.id in scope.costly:
         return JUDGE(rule, scope)
     assert os.getpid() != HARNESS, "nothing can end this"
@@ -94,7 +94,7 @@ JUDGE = Rule.judge
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_while_judging(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
-    """The judging ends, what was measured is sealed, and the bundle is judged again with the same result."""
+    """The judging ends, the measurements are sealed, and judging the bundle again gives the same result."""
     monkeypatch.setattr(Rule, "judge", endless)
     whole = bench(lambda request: LONG)
     slow = contract_of(document(rules=[*document()["rules"], {"id": "slow", "rule": COSTLY, "message": "slow"}]))
@@ -140,7 +140,7 @@ def test_a_signal_while_sealing(bench: Callable[..., Bench], number: signal.Sign
 
 
 def test_a_signal_while_sealing_what_cannot_run(bench: Callable[..., Bench]) -> None:
-    """The next claim is not sealed, although no trial of it would have run."""
+    """The next claim is not sealed, although none of its trials could have run."""
     whole = bench(honest, lambda: os.kill(os.getpid(), signal.SIGINT))
     whole.engine._host = replace(whole.engine._host, gpus=())
     profile = replace(whole.contract.profiles["reduced"], requires={"device": "cuda"})

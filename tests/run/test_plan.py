@@ -52,7 +52,10 @@ def test_choices(
     options: dict[str, Any],
     expected: tuple[str, str, str],
 ) -> None:
-    """The plan follows the request, or an obstacle says why not. A claim never moves to another device silently."""
+    """The plan follows the request, or an obstacle says why it cannot.
+
+    A claim never moves silently to another device.
+    """
     plan = make_plan(contract(full, reduced), a_host(*[a_gpu()] * gpus), RunRequest(**options))
     assert (plan.profile.name, plan.device.type) == expected[:2]
     assert expected[2] in plan.obstacle
@@ -104,7 +107,7 @@ NO_GPU = "needs a CUDA GPU; no driver"
 def test_an_obstacle_names_every_profile_and_what_would_run(
     full: dict[str, Any], reduced: dict[str, Any] | None, gpus: int, options: dict[str, Any], expected: str
 ) -> None:
-    """The options can be added to the given ones: the last of two equal options counts."""
+    """The options can be appended to the given ones, because the last of two equal options counts."""
     claim, host = contract(full, reduced), a_host(*[a_gpu()] * gpus)
     plan = make_plan(claim, host, RunRequest(**options))
     assert plan.obstacle == plan.reason == expected
@@ -115,12 +118,12 @@ def test_an_obstacle_names_every_profile_and_what_would_run(
 
 
 def test_the_reason_names_what_is_lacking() -> None:
-    """A reader of `reduced` learns why the run is not full."""
+    """The reader learns why the run is not full."""
     assert "not full: needs a CUDA GPU" in make_plan(contract(CUDA, ANY), a_host(), RunRequest()).reason
 
 
 def test_the_device_of_an_observation() -> None:
-    """A CPU has architecture and system memory; a GPU has the driver's values."""
+    """A CPU has architecture and system memory. A GPU has the driver's values."""
     assert device_of(None, a_host()).to_json() == {
         "type": "cpu",
         "name": "x86_64",
@@ -153,7 +156,7 @@ def test_the_device_of_an_observation() -> None:
     ],
 )
 def test_which_gpu(requires: dict[str, Any], device: str, expected: int | None) -> None:
-    """The first sufficient one, or the requested one."""
+    """The GPU is the first sufficient one, or the requested one."""
     host = a_host(a_gpu(), a_gpu(index=1, memory_bytes=24 << 30))
     plan = make_plan(contract(requires), host, RunRequest(device=device))
     assert (plan.obstacle, plan.gpu.index if plan.gpu else None) == ("", expected)
@@ -161,7 +164,7 @@ def test_which_gpu(requires: dict[str, Any], device: str, expected: int | None) 
 
 
 def test_a_run_that_is_over_needs_no_gpu() -> None:
-    """The modules that read it are needed. A foreign trainer needs the requirements of ours."""
+    """Only the modules that read the run are needed. An external trainer needs the contract's requirements."""
     recorded, command = (External(kind, "trainer.toml") for kind in (Kind.RECORDED, Kind.COMMAND))
     for host in (a_host(), a_host(a_gpu())):
         plan = make_plan(contract(CUDA), host, RunRequest(external=recorded, profile="full"))
@@ -182,7 +185,7 @@ def test_overrides_reach_the_trial() -> None:
 
 
 def test_arguments_ask_for_the_same_again() -> None:
-    """The record's command has no defaults, and quotes a text that looks like a number."""
+    """The record's command leaves out defaults, and quotes a text that looks like a number."""
     assert RunRequest().arguments() == []
     assert RunRequest(isolate=True).arguments() == ["--isolate"]
     parameters = {"model": "qwen2-tiny", "steps": 3, "revision": "7", "corpus": None}
@@ -195,7 +198,7 @@ def test_arguments_ask_for_the_same_again() -> None:
 
 
 def test_arguments_name_another_s_trainer_and_its_parameters() -> None:
-    """Its file is the subject's name. Its own value of a parameter outranks the claim's."""
+    """The trainer's file is the name of the subject. The trainer's own parameter replaces the claim's."""
     trainer = External(Kind.COMMAND, "apr.toml", {"trainer": "apr.toml", "steps": 7, "student": "s.apr"})
     options = RunRequest(parameters={"steps": 3, "rate": 0.5}, external=trainer)
     words = ["--subject", "command:apr.toml", "-P", "steps=7", "-P", "rate=0.5", "-P", "student=s.apr"]
@@ -203,7 +206,7 @@ def test_arguments_name_another_s_trainer_and_its_parameters() -> None:
 
 
 def test_a_gpu_that_was_asked_for_needs_a_torch_that_was_built_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This includes a profile that could also run on the CPU."""
+    """This holds for a profile that could also run on the CPU."""
     tool = Tool("torch", "2.13.0+cpu", "/site-packages/torch", {"cuda": None, "hip": None})
     monkeypatch.setattr(toolchain, "torch", lambda: tool)
     monkeypatch.setattr(requirements, "_exists", lambda name: True)
@@ -232,7 +235,7 @@ def test_a_gpu_that_was_asked_for_needs_a_torch_that_was_built_for_it(monkeypatc
 def test_the_option_that_reaches_what_a_claim_speaks_of(
     full: dict[str, Any], target: dict[str, Any], expected: str
 ) -> None:
-    """It is named only if the default device is another one, and the claim's own device is present and sufficient."""
+    """The option is named if the claim's own device is present and sufficient, but not the default."""
     gb10 = a_gpu(index=1, name="NVIDIA GB10", compute_capability="12.1")
     assert option_for_target(contract(full, ANY, target=target), a_host(a_gpu(), gb10)) == expected
 
@@ -250,7 +253,7 @@ def test_the_option_that_reaches_what_a_claim_speaks_of(
 def test_a_claim_uses_the_gpus_that_it_speaks_of(
     requires: dict[str, Any], target: dict[str, Any], expected: list[int]
 ) -> None:
-    """If there are enough of them. Which GPU has the least to do must not decide what the evidence is worth."""
+    """The claim uses its own kind of GPUs if there are enough, because the evidence on another kind is worth less."""
     gb10s = [a_gpu(index=index, uuid=f"GPU-{index}", name="NVIDIA GB10", compute_capability="12.1") for index in (1, 2)]
     plan = make_plan(contract(requires, target=target), a_host(a_gpu(), *gb10s), RunRequest())
     assert [gpu.index for gpu in plan.gpus] == expected

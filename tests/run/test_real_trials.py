@@ -1,4 +1,4 @@
-"""The engine with real processes: who is blamed for exhausted GPU memory, and how many cases a search has tried."""
+"""The engine with real processes: the blame for exhausted GPU memory, and the number of cases that a search tries."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_exhausted_gpu_memory_is_the_subjects_fault_unless_others_took_it(
     run: Run, tmp_path: Path, free: int, reserved: int, kind: EndingKind, verdict: Verdict
 ) -> None:
-    """The profile asks for 1 GiB. The subject had that much if it is free or held by the subject itself."""
+    """The profile asks for 1 GiB. The subject had that much if it is free, or if the subject itself holds it."""
     write_project(tmp_path, requires={"device": "any", "memory_gib": 1})
     (tmp_path / "toy" / "greedy.py").write_text(WITHOUT_GPU_MEMORY)
     result = run("F-TOY-SORT-001", subject="toy.greedy:Greedy", parameters={"free": free, "reserved": reserved})
@@ -100,7 +100,7 @@ def test_exhausted_gpu_memory_is_the_subjects_fault_unless_others_took_it(
 
 
 def test_a_search_counts_the_cases_that_it_tried(run: Run, tmp_path: Path) -> None:
-    """Two numbers of 0 or 1 make four cases, not the requested sixty. The claim's rule sees that."""
+    """Two numbers of 0 or 1 make four cases, not the requested sixty. The claim's rule notices that."""
     write_searching_project(tmp_path)
     result = run(CLAIM, subject="toy.adding:StillWrong", parameters={"largest": 1})
     measured = result.subject.observation.measurements
@@ -111,7 +111,7 @@ def test_a_search_counts_the_cases_that_it_tried(run: Run, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("how", "refuted"), [("overflows", True), ("well", False)])
 def test_a_search_for_a_verdict_alone_ends_at_the_first_refutation(tmp_path: Path, how: str, refuted: bool) -> None:
-    """No simpler case is looked for; without a refutation, every case is tried."""
+    """The search looks for no simpler case. Without a refutation, it tries every case."""
     project = Project.find(write_searching_project(tmp_path))
     contract = project.contract(CLAIM)
     parameters = {**contract.profiles["reduced"].parameters, "how": how}

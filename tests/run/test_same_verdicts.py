@@ -1,4 +1,4 @@
-"""A suite run one trial at a time and scheduled, in real processes, comes out the same."""
+"""Claims have the same results one trial at a time and scheduled, in real processes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VERDICTS = {
 
 
 def test_serial_and_scheduled_runs_find_the_same(tmp_path: Path) -> None:
-    """Every verdict, clause and fate of claims with every verdict."""
+    """Every verdict, clause and fate of a mutant is the same, for claims with every verdict."""
     write_project(tmp_path, *(document(id=name, **changes) for name, changes in CLAIMS.items()))
     for package in ("falsifiers", "falsifiers/demo"):  # or Python would find those of this repository first
         (tmp_path / package / "__init__.py").touch()
@@ -52,7 +52,7 @@ def test_serial_and_scheduled_runs_find_the_same(tmp_path: Path) -> None:
 
 
 def test_a_difference_is_named() -> None:
-    """Also a claim that only one run has."""
+    """A claim that only one run has is named too."""
     one = {"F-A": {"verdict": "PASS", "mutant m": "killed"}, "F-B": {"verdict": "PASS"}}
     other = {"F-A": {"verdict": "VOID", "mutant m": "survived"}}
     assert differences(one, other) == {

@@ -1,4 +1,4 @@
-"""The schedule never gives out more than there is, passes no task over, and always ends."""
+"""The schedule never uses more than there is, passes no task over for ever, and always ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tasks_of(drawn: list[tuple[list[Amounts], int]]) -> list[Task]:
 
 
 def free_of(running: Mapping[str, Amounts]) -> dict[str, float]:
-    """What is left."""
+    """The resources that are left."""
     return {name: size - sum(one.get(name, 0) for one in running.values()) for name, size in CAPACITY.items()}
 
 
@@ -43,7 +43,7 @@ def fits(way: Amounts, free: Amounts) -> bool:
 
 @given(drawn=TASKS, late=TASKS, data=st.data())
 def test_any_course(drawn: Any, late: Any, data: st.DataObject) -> None:
-    """In any order of ends and pauses, and with tasks that come later."""
+    """This holds for any order of ends and pauses, and for tasks that come later."""
     schedule, running, paused = Schedule(CAPACITY), dict[str, Amounts](), set[str]()
     for task in tasks_of(drawn):
         schedule.add(task)
@@ -58,7 +58,7 @@ def test_any_course(drawn: Any, late: Any, data: st.DataObject) -> None:
             began.append(task.name)
         assert all(left >= -1e-6 for left in free_of(running).values())
         if not running:
-            assert to_come  # else a task that waits has the whole machine, and does not start
+            assert to_come  # otherwise a waiting task has the whole machine, and does not start
         name = data.draw(st.sampled_from(sorted(running))) if running else ""
         match data.draw(st.sampled_from(["end", "end", "pause", "add"])):
             case "add" if to_come:
@@ -75,7 +75,7 @@ def test_any_course(drawn: Any, late: Any, data: st.DataObject) -> None:
                     running[task.name] = amounts
                     began.append(task.name)
                     paused.discard(task.name)
-                if wanted in paused:  # what it gave back is in use: it is the next to get it
+                if wanted in paused:  # other tasks use the resources that it gave back, and it is the next to get them
                     for other in sorted(running.keys() - {wanted}):
                         if other not in paused:
                             schedule.end(other)
@@ -98,7 +98,7 @@ def test_any_course(drawn: Any, late: Any, data: st.DataObject) -> None:
 
 @given(drawn=TASKS)
 def test_no_task_takes_what_one_before_it_lacks(drawn: Any) -> None:
-    """A task that waits because a resource is short is the next to get of it, so it does not wait for ever."""
+    """If a task waits for a scarce resource, it gets the next share. So it does not wait for ever."""
     schedule, running, waiting = Schedule(CAPACITY), dict[str, Amounts](), {task.name: task for task in tasks_of(drawn)}
     for task in waiting.values():
         schedule.add(task)
@@ -122,7 +122,7 @@ def test_no_task_takes_what_one_before_it_lacks(drawn: Any) -> None:
 
 
 def test_order() -> None:
-    """By rank. What does not fit is passed over by tasks that take nothing which it lacks."""
+    """Tasks begin by rank. A task may pass one that does not fit only if it takes nothing that the other lacks."""
     schedule = Schedule({"slots": 2.0, "memory": 10.0})
     schedule.add(Task("third", ({"slots": 1.0, "memory": 1.0},), (3,)))
     schedule.add(Task("second", ({"slots": 1.0, "memory": 9.0},), (2,)))
@@ -134,7 +134,7 @@ def test_order() -> None:
 
 
 def test_rounding_keeps_no_task_waiting() -> None:
-    """0.3 - 0.1 is less than 0.2."""
+    """In floating point, 0.3 - 0.1 is less than 0.2. The task for 0.2 starts all the same."""
     schedule = Schedule({"memory": 0.3})
     for number, memory in enumerate((0.1, 0.2)):
         schedule.add(Task(str(number), ({"memory": memory},), (number,)))
@@ -142,7 +142,7 @@ def test_rounding_keeps_no_task_waiting() -> None:
 
 
 def test_a_device_for_which_one_waits_outside_is_closed() -> None:
-    """Other tasks on other devices get what it gave back. When it is there, it comes first."""
+    """Other tasks on other devices get what it gave back. When the device is free, the task comes first."""
     schedule = Schedule(CAPACITY)
     for number, device in enumerate("aab"):
         schedule.add(Task(str(number), ({"slots": 4.0, device: 1.0},), (number,)))
@@ -156,7 +156,10 @@ def test_a_device_for_which_one_waits_outside_is_closed() -> None:
 
 
 def test_ways_get_equal_shares_of_the_work() -> None:
-    """Also where each has room for all of it. What follows a task in its way counts from the task's start."""
+    """The shares are equal, although each device has room for all of the work.
+
+    What follows a task counts from its start.
+    """
     schedule = Schedule({"slots": 16.0, "a": 16.0, "b": 16.0})
     ways = tuple({"slots": 1.0, device: 1.0} for device in "ab")
     for number, work in enumerate((9.0, 5.0, 4.0, 2.0)):
@@ -170,7 +173,7 @@ def test_ways_get_equal_shares_of_the_work() -> None:
 
 
 def test_a_task_waits_for_the_device_with_the_least_to_do() -> None:
-    """Also if another one is free now. A task that needs a device alone takes it for all of its time."""
+    """It waits although another device is free now. A task that needs a device alone takes it for all of its time."""
     schedule = Schedule({"slots": 16.0, "a": 4.0, "b": 4.0})
     schedule.add(Task("alone", ({"slots": 4.0, "a": 4.0},), (0,), 3.0))
     for number in range(1, 5):
@@ -181,7 +184,7 @@ def test_a_task_waits_for_the_device_with_the_least_to_do() -> None:
 
 
 def test_no_task_waits_for_a_device_that_another_process_has() -> None:
-    """As long as there is another one."""
+    """A task takes another device, as long as there is one."""
     schedule = Schedule({"slots": 16.0, "a": 4.0, "b": 4.0})
     ways = ({"slots": 1.0, "a": 1.0}, {"slots": 1.0, "b": 1.0})
     schedule.add(Task("outside", ways[:1], (0,)))
@@ -193,7 +196,7 @@ def test_no_task_waits_for_a_device_that_another_process_has() -> None:
 
 
 def test_a_task_that_waited_outside_still_counts_its_work() -> None:
-    """The next task takes the other device, although the first has room."""
+    """The next task takes the other device, although the first one has room."""
     schedule = Schedule({"slots": 16.0, "a": 4.0, "b": 4.0})
     ways = ({"slots": 1.0, "a": 1.0}, {"slots": 1.0, "b": 1.0})
     schedule.add(Task("long", ways[:1], (0,), 9.0))
@@ -222,7 +225,7 @@ def test_a_device_is_open_again_when_the_last_one_has_given_up() -> None:
 
 
 def test_what_the_machine_does_not_have() -> None:
-    """A task that needs more than there is gets all, even if that is nothing. Another resource is refused."""
+    """A task that needs more than there is gets everything, even if that is nothing. An unknown resource is refused."""
     schedule = Schedule({"slots": 2.0, "disk": 0.0})
     schedule.add(Task("large", ({"slots": 9.0, "disk": 1.0},), (0,), 1.0))
     assert [amounts for _, amounts in schedule.start()] == [{"slots": 2.0, "disk": 0.0}]

@@ -26,7 +26,7 @@ from tests.run.pretending import BROKEN, Bench, honest
 
 @pytest.mark.parametrize(("fail_fast", "ran"), [(True, 1), (False, 2)])
 def test_a_run_ends_with_the_first_failure_if_asked(bench: Callable[..., Bench], fail_fast: bool, ran: int) -> None:
-    """The claims that have not begun do not run, and the run is not interrupted. One at a time: none has begun."""
+    """The claims that have not begun do not run, and the run is not interrupted. One trial runs at a time."""
     whole = bench(lambda request: BROKEN)
     other = replace(whole.contract, id="F-DEMO-OTHER-001")
     finished = whole.run(whole.contract, other, fail_fast=fail_fast, jobs=1)
@@ -34,7 +34,7 @@ def test_a_run_ends_with_the_first_failure_if_asked(bench: Callable[..., Bench],
 
 
 def claims_of(whole: Bench) -> list[Contract]:
-    """Claims that hold, fail, measure time, or have several mutants, all of different names."""
+    """Claims that hold, fail, measure time, or have several mutants, all with different names."""
     (mutant,) = whole.contract.mutants
     mutants = tuple(replace(mutant, id=f"m-{number}") for number in range(4))
     kinds: list[dict[str, Any]] = [
@@ -53,7 +53,7 @@ def claims_of(whole: Bench) -> list[Contract]:
 
 
 def test_claims_that_run_together_have_the_verdicts_of_claims_that_run_alone(bench: Callable[..., Bench]) -> None:
-    """Nothing that a record says depends on which trials ran at the same time."""
+    """No part of a record depends on which trials ran at the same time."""
 
     def told(finished: events.RunFinished) -> list[tuple[Any, ...]]:
         return [
@@ -69,7 +69,10 @@ def test_claims_that_run_together_have_the_verdicts_of_claims_that_run_alone(ben
 
 
 def test_the_order_of_trials(bench: Callable[..., Bench], tmp_path: Path) -> None:
-    """Claims that measure time first, then those that took longest last time; so the mutants, before the next claim."""
+    """Claims that measure time come first, then those that took longest last time.
+
+    The mutants come before the next claim.
+    """
     ran, threads = list[str](), set[int]()
 
     def behave(request: TrialRequest) -> Mapping[str, Any]:
@@ -166,7 +169,7 @@ def test_claims_spread_over_the_gpus(bench: Callable[..., Bench]) -> None:
 
 
 def test_claims_that_need_little_memory_spread_too(bench: Callable[..., Bench]) -> None:
-    """By the time that their trials may take, although the first GPU has room for all."""
+    """The time of their trials decides, although the first GPU has room for all."""
     whole = bench(honest)
     gpus = tuple(Gpu(index, f"GPU-{index}", "NVIDIA Test", "9.0", 80 << 30, "NVML", False) for index in range(4))
     whole.engine._host = replace(whole.engine._host, gpus=gpus, cpu_count=16)

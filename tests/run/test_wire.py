@@ -1,4 +1,4 @@
-"""Events survive the way through a line of JSON."""
+"""Events are the same after encoding as a line of JSON and decoding."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_steps(step: int, values: dict[str, float], memory: int | None) -> None:
 
 @given(st.text(), st.lists(st.text(), max_size=3).map(tuple), st.none() | st.integers())
 def test_beginnings(text: str, texts: tuple[str, ...], steps: int | None) -> None:
-    """The events around a trial."""
+    """The events around a trial arrive."""
     for event in (
         events.ClaimWaiting(text, texts),
         events.TrialStarted("F-A-001", text, steps),
@@ -56,7 +56,7 @@ def test_a_plan(contract: Contract) -> None:
 
 @pytest.mark.parametrize("returned", [0, float("nan"), 10**400])
 def test_judgments(contract: Contract, returned: float) -> None:
-    """Of subjects and mutants, with values that JSON lacks."""
+    """The judgments of subjects and mutants arrive, with values that JSON lacks."""
     judgment = judge(contract, observe(healthy(returned=returned)))
     mutant = contract.mutants[0]
     for outcome in (None, fate_of(mutant, judgment), not_run(mutant, Reason(ReasonCode.REQUIREMENT, text="no GPU"))):
@@ -68,7 +68,7 @@ def test_judgments(contract: Contract, returned: float) -> None:
 
 
 def test_a_record(tmp_path: Path) -> None:
-    """The folder of its bundle is included, if there is one."""
+    """The folder of the bundle arrives, if there is one."""
     record = claim_result(tmp_path).record
     for bundle in (tmp_path, None):
         event = events.ClaimFinished(record, bundle)
@@ -85,7 +85,7 @@ def test_what_is_no_event(line: str) -> None:
 
 
 def test_a_handler_writes_a_line_an_event() -> None:
-    """The exit status reports the end of the run."""
+    """The last line has the exit status."""
     stream = io.StringIO()
     write = wire.handler(stream)
     write(events.ClaimWaiting("F-A-001", ("another",)))

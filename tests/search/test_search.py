@@ -111,7 +111,7 @@ def test_what_is_no_counterexample_is_refused(key: str) -> None:
 
 
 def test_the_defaults_of_a_counterexample() -> None:
-    """No error, found with the first case, not shrunk; the file has this name."""
+    """The defaults are no error, found with the first case, and not shrunk. The file has this name."""
     plain = Counterexample(CASE, ("errors[].maximum",), {})
     assert plain == Counterexample(CASE, ("errors[].maximum",), {}, error="", tried=1, shrunk=False)
     assert COUNTEREXAMPLE == "counterexample.json"

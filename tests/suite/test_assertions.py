@@ -1,4 +1,4 @@
-"""What counts as an assertion, by the syntax of a module."""
+"""The statements that count as assertions, by the syntax of a module."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.suite.weakened import FAULTS, can_plant, plant
 
 
 def held(source: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The places that held while a module ran, marked; its error is swallowed."""
+    """The places that held while a marked module ran. Its error is swallowed."""
     places: list[str] = []
 
     def called(place: str, function: Callable[..., Any]) -> None:
@@ -51,7 +51,7 @@ def held(source: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ],
 )  # fmt: skip
 def test_what_counts(source: str, places: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An assertion that held, each time."""
+    """Each of these is an assertion that held."""
     assert held(source, monkeypatch) == places
 
 
@@ -65,12 +65,12 @@ def test_what_counts(source: str, places: list[str], monkeypatch: pytest.MonkeyP
     ],
 )  # fmt: skip
 def test_constant_conditions(condition: str, constant: bool) -> None:
-    """Their truth is known without the code under test; `x != x` asks for NaN."""
+    """The condition is true without the code under test. `x != x` is not constant, because it asks for NaN."""
     assert is_constant(ast.parse(condition, mode="eval").body) is constant
 
 
 def test_a_mark_keeps_names_and_lines() -> None:
-    """A traceback and a class's private names stay as they are."""
+    """A traceback, and the private names of a class, stay as they are."""
     tree = ast.parse("class A:\n  def f(self):\n    assert self.__x\n")
     mark(tree, "m.py")
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -94,14 +94,14 @@ SOURCE = "class TestA:\n    def test_a(self, x):\n        x.run()\n        asser
     ],
 )
 def test_a_defect_of_a_suite(kind: str, planted: str) -> None:
-    """In one test, found by its id."""
+    """The defect is in one test, found by its id."""
     tree = ast.parse(SOURCE)
     plant(tree, "tests/test_a.py", {"kind": kind, "function": "tests/test_a.py::TestA::test_a"})
     assert ast.unparse(tree) == planted
 
 
 def test_where_a_defect_cannot_be_planted() -> None:
-    """An inherited test is in no file under its id, and a test that asserts in a helper has nothing to comment out."""
+    """An inherited test is in no file under its id. A test that asserts in a helper has no assertion to comment out."""
     assert not can_plant(SOURCE, {"kind": "skipped", "function": "tests/test_a.py::TestB::test_a"})
     helper = "def test_a(x):\n    x.check()\n"
     kinds = {

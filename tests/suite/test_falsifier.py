@@ -1,4 +1,4 @@
-"""A toy suite, and the same with a fault in each of its functions: every fault is seen where it belongs."""
+"""A toy suite, and the same with a fault in each of its functions: each fault shows in its own measurement."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.suite.toy import FAULTS, write
 
 @pytest.fixture(scope="module", autouse=True)
 def _alone() -> Iterator[None]:
-    """No plugin of this environment loads, which saves most of a session's time."""
+    """Load no plugin of this environment, which saves most of a session's time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
         patch.delenv("PYTEST_ADDOPTS", raising=False)
@@ -40,7 +40,7 @@ def suites(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def measured(folder: Path, workspace: Path, **changed: Any) -> dict[str, Any]:
-    """What the falsifier measures of the suite in a folder."""
+    """The measurements of the falsifier for the suite in a folder."""
     given = contract_of(Asked("F-TESTS-TOY-001", ["tests"]), {})
     parameters = {**given["profiles"]["full"]["parameters"], **changed}
     heard, before = Heard(), Path.cwd()
@@ -55,13 +55,13 @@ def measured(folder: Path, workspace: Path, **changed: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def healthy(suites: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    """What the healthy suite measures by itself, an assertion of each test made to fail; and its ledger."""
+    """The measurements of the healthy suite, with an assertion of each test made to fail; and its ledger."""
     place = tmp_path_factory.mktemp("place")
     return measured(suites["healthy"], place), place / EXECUTED
 
 
 def test_a_healthy_suite(healthy: tuple[dict[str, Any], Path]) -> None:
-    """Its counts, and no finding."""
+    """The suite has its counts, and no finding."""
     found, file = healthy
     assert {name: value for name, value in found.items() if value != []} == {
         "executed_cells": 23, "assertions": 32, "checks": 34, "cells_without_assertion": 0, "skipped_cells": 0,
@@ -74,7 +74,7 @@ def test_a_healthy_suite(healthy: tuple[dict[str, Any], Path]) -> None:
 
 
 def test_each_fault_is_seen(suites: dict[str, Path], healthy: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
-    """In the measurement that names it."""
+    """The fault shows in the measurement that names it."""
     found = measured(suites["faulty"], tmp_path, tests=healthy[1].read_text().splitlines())
     lists = {name: " ".join(value) for name, value in found.items() if isinstance(value, list)}
     seen = {fault: [name for name, text in lists.items() if f"::{fault}" in text] for fault in FAULTS}
@@ -86,7 +86,7 @@ def test_each_fault_is_seen(suites: dict[str, Path], healthy: tuple[dict[str, An
 
 
 def test_where_faults_are_planted(suites: dict[str, Path], healthy: tuple[dict[str, Any], Path]) -> None:
-    """In a test with most assertions; where parameters collapse, in one with several cells."""
+    """A fault goes into a test with the most assertions. If parameters are removed, the test has several cells."""
     found = faults_of(healthy[1].read_text().splitlines(), suites["healthy"])
     assert found.keys() == weakened.FAULTS.keys() - {weakened.HIDDEN}
     assert set(found.values()) == {"tests/test_toy.py::test_returns_early"}
@@ -96,7 +96,7 @@ def test_where_faults_are_planted(suites: dict[str, Path], healthy: tuple[dict[s
 def test_pytest_ends_with_a_status_that_hides_failures(
     status: int, deaf: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A hook can set it although every test is seen to fail."""
+    """A hook can set the status, although every test is seen to fail."""
     name, place = "tests/test_toy.py::test_one", "tests/test_toy.py:3:4"
     collected = json.dumps({"collected": name, "function": name, "cell": {}, "drawn": False, "python": True})
 

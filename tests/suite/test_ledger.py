@@ -1,4 +1,4 @@
-"""Ledgers: what the plugin writes, what is kept, what a contract states, and what a run lacks."""
+"""Ledgers: the lines of the plugin, what is kept, what a contract states, and what a run lacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SMOKE, REFUSAL = "t.py::test_smoke", "t.py::test_refusal"
 
 
 def lines(**changed: Any) -> list[str]:
-    """What a session writes: a test with four cells, and one with two that are no product."""
+    """The lines of a session: a test with four cells, and one with two cells that are no product."""
     told: list[dict[str, Any]] = []
     cells = [(SMOKE, {"d": d, "c": c}) for d in ("32", "64") for c in ("0", "4")]
     cells += [(REFUSAL, {"d": "1", "c": "0"}), (REFUSAL, {"d": "2", "c": "4"})]
@@ -28,7 +28,7 @@ def lines(**changed: Any) -> list[str]:
 
 
 def test_lines_state_what_ran() -> None:
-    """A product of values is one line, other cells have one each; reading the lines gives the cells again."""
+    """A product of values is one line, and other cells have one each. Reading the lines gives the cells again."""
     ledger = Ledger.read(lines())
     told = list(lines_of(ledger))
     assert told == [
@@ -51,7 +51,7 @@ def test_lines_state_what_ran() -> None:
     ],
 )
 def test_what_a_run_lacks(ended: dict[str, Any], measurement: str) -> None:
-    """One cell that is not as it was."""
+    """One cell that differs is listed."""
     before, now = Ledger.read(lines()), Ledger.read(lines(**{f"{SMOKE}[32-4]": ended}))
     found = now.against(stated(lines_of(before), exactly=False)).measurements()
     assert {name: len(value) for name, value in found.items() if value} == {measurement: 1}
@@ -59,25 +59,25 @@ def test_what_a_run_lacks(ended: dict[str, Any], measurement: str) -> None:
 
 
 def test_cells_that_a_contract_does_not_state() -> None:
-    """A contract states all cells; an earlier run does not forbid new ones."""
+    """A contract states all cells. An earlier run does not forbid new ones."""
     found = Ledger.read(lines()).against(stated([f"{SMOKE}: 2 assertions; d in 32; c in 0, 4"], exactly=True))
     assert found.unexpected == [f"{SMOKE} [c=0, d=64]", f"{SMOKE} [c=4, d=64]"]
 
 
 def test_a_session_that_ends_early() -> None:
-    """It has no last line."""
+    """Such a session has no last line."""
     assert [len(Ledger.read(told).broken) for told in (lines()[:-1], lines())] == [1, 0]
 
 
 def test_equal_values_under_several_ids() -> None:
-    """They are two cells."""
+    """Equal values under several ids are two cells."""
     cell = {"function": "f", "cell": {"d": "1"}, "drawn": False, "python": True}
     ledger = Ledger.read(json.dumps({"collected": name, **cell}) for name in ("f[a]", "f[b]"))
     assert sorted(ledger.functions["f"]) == ["d=1", "d=1 #2"]
 
 
 def test_the_lower_count_is_kept() -> None:
-    """Where assertions hold a varying number of times, a later run need not reach the higher one."""
+    """If assertions hold a varying number of times, a later run need not reach the higher count."""
     more, fewer = Ledger.read(lines()), Ledger.read(lines(**{f"{SMOKE}[32-4]": {"held": {"a": 1, "b": 1}}}))
     kept = more.no_more_than(stated(lines_of(fewer), exactly=False))
     assert [kept.functions[SMOKE][cell].held for cell in ("c=0, d=32", "c=4, d=32")] == [3, 2]
@@ -92,7 +92,7 @@ def test_a_line_of_another_form(line: str) -> None:
 
 @pytest.mark.parametrize("value", ["x = 1\nassert x", "a\u2028b", "a\x0bb", ["plain"], "plain"])
 def test_a_parameter_stays_on_its_line(value: object) -> None:
-    """Else a suite would lack cells of the ledger that it wrote itself."""
+    """Otherwise a suite would lack cells of the ledger that it wrote itself."""
     text = plugin._text(value, "id")
     assert stated([f"f: 1 assertion, 1 check; cell x={text}"], exactly=True)["f"].cells == {f"x={text}": (1, 1)}
     assert text.splitlines() == [text]

@@ -1,4 +1,4 @@
-"""Mutants of a toy package: what a strong suite, a weak one and a broken one make of them."""
+"""Mutants of a toy package, with a strong suite, a weak one and a broken one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FALLBACK = "    assert fallback() is True\n"
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No plugin of this environment loads, which saves most of a session's time."""
+    """Load no plugin of this environment, which saves most of a session's time."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
 
@@ -51,13 +51,16 @@ def _tried(root: Path, far: str, fallback: str, budget: float = 600.0, fault: st
 
 
 def test_a_strong_suite_kills_all(tmp_path: Path) -> None:
-    """Every mutant was tried, in copies."""
+    """Every mutant is tried, in copies."""
     found = _tried(tmp_path, _FAR, _FALLBACK).measurements()
     assert {name: value for name, value in found.items() if value} == {"mutants_killed": 2}
 
 
 def test_a_weak_suite_leaves_survivors(tmp_path: Path) -> None:
-    """A test that executes a line and asserts nothing of it lets a mutant survive; a line of no test is not reached."""
+    """A test that executes a line without an assertion on it lets a mutant survive.
+
+    A line of no test is not reached.
+    """
     score = _tried(tmp_path, "    is_far(False)\n", "    pass\n")
     assert {name: value for name, value in score.measurements().items() if value} == {
         "mutants_survived": 1,
@@ -68,19 +71,19 @@ def test_a_weak_suite_leaves_survivors(tmp_path: Path) -> None:
 
 
 def test_a_suite_that_ends_with_0_whatever_fails(tmp_path: Path) -> None:
-    """No mutant dies, and no more are tried than asked for."""
+    """No mutant is killed, and no more mutants are tried than requested."""
     found = _tried(tmp_path, _FAR, _FALLBACK, fault=HIDDEN, most=1).measurements()
     assert (found["mutants_survived"], found["mutants_not_tried"], found["survived_share"]) == (1, 1, 1.0)
 
 
 def test_a_suite_that_fails_without_a_mutant(tmp_path: Path) -> None:
-    """It kills nothing."""
+    """The suite kills nothing, and the score is NOT_MEASURED."""
     with pytest.raises(NotMeasured, match=r"tests/test_toy\.py::test_fallback"):
         _tried(tmp_path, _FAR, "    assert False\n")
 
 
 def test_the_budget_ends_it(tmp_path: Path) -> None:
-    """What was not tried is counted, and a score of nothing is none."""
+    """Mutants that were not tried are counted. Without any, there is no score."""
     score = _tried(tmp_path, _FAR, "    pass\n", budget=0)
     fates = Counter(one.fate for one in score.mutants)
     assert fates.keys() == {"not tried", "not reached"}
@@ -90,7 +93,7 @@ def test_the_budget_ends_it(tmp_path: Path) -> None:
 
 
 def test_without_cosmic_ray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The remedy is named."""
+    """The message names the remedy."""
     monkeypatch.setattr(survivors, "find_spec", lambda name: None)
     with pytest.raises(NotMeasured, match=r"falsifier-harness\[mutation\]"):
         try_mutants(Suite(tmp_path, [], tmp_path), ["x"], budget=1, seed=0, workers=1, workspace=tmp_path)
@@ -98,6 +101,6 @@ def test_without_cosmic_ray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("line", "lines"), [(1, range(1, 4)), (3, range(3, 6)), (4, range(3, 6)), (6, range(6, 7))])
 def test_lines_of_a_statement(line: int, lines: range) -> None:
-    """A statement over several lines is reached on any of them; of a block, only until its body begins."""
+    """A statement over several lines is reached on any of them. A block is reached only until its body begins."""
     tree = ast.parse("@cached\ndef f(x,\n y=1):\n  if (x or\n    y):\n    return 1\n".replace("\n y", " y"))
     assert survivors._statement(tree, line) == lines

@@ -104,7 +104,7 @@ FAULTS = {
     "test_mocked": ("    case.", "    case.assertEqual = unittest.mock.MagicMock()\n    case.", "fewer_assertions"),
     "test_helper_emptied": ("check(1)", "(lambda value: None)(1)", "fewer_assertions"),
 }
-"""By function, what its text becomes, and the measurement that shows it."""
+"""By function: its changed text, and the measurement that shows the fault."""
 
 
 def write(folder: Path, *, faulty: bool) -> None:

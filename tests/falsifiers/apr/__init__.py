@@ -1,1 +1,1 @@
-"""Tests of the adversaries of APR v2."""
+"""Tests of the claims about APR v2."""

@@ -1,4 +1,4 @@
-"""The byte table against the reference and the inspector, which share no code with it."""
+"""The byte table agrees with the reference and the inspector, which share no code with it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DAMAGE = {"at": 2**31, "bit": 5, "noise": "00ff"}
 @FUZZ
 @given(case=CASES, order=st.randoms(use_true_random=False))
 def test_three_implementations_agree(case: Mapping[str, Any], order: Any, tmp_path: Path) -> None:
-    """The reference reads files from the table, in any order, and the inspector has no finding."""
+    """The reference reads files that the table writes in any order of tensors, and the inspector has no finding."""
     file = file_of(case)
     places = list(range(len(file.tensors)))
     order.shuffle(places)
@@ -46,7 +46,7 @@ def test_three_implementations_agree(case: Mapping[str, Any], order: Any, tmp_pa
 @FUZZ
 @given(case=CASES)
 def test_the_inspector_refuses_all_damage(case: Mapping[str, Any], tmp_path: Path) -> None:
-    """The inspector is a reader, so the claim applies to it."""
+    """The inspector refuses every damaged file, because the claim applies to it as a reader."""
     data = build(file_of(case))
     for region, how, changed in damaged(data, {**case, **DAMAGE}):
         if changed in (data, data + zlib.crc32(data).to_bytes(4, "little")):
@@ -57,7 +57,10 @@ def test_the_inspector_refuses_all_damage(case: Mapping[str, Any], tmp_path: Pat
 
 
 def test_a_file_behind_which_its_own_checksum_stands(tmp_path: Path) -> None:
-    """The one damage that both checksums miss: the reference rejects it, the inspector reads it and sees the bytes."""
+    """Both checksums miss this one damage.
+
+    The reference rejects the file, and the inspector reads it and shows the bytes.
+    """
     data = build(file_of(KNOWN["one byte"]))
     longer = data + zlib.crc32(data).to_bytes(4, "little")
     assert zlib.crc32(longer[:-4]) == int.from_bytes(longer[-4:], "little")
@@ -66,7 +69,7 @@ def test_a_file_behind_which_its_own_checksum_stands(tmp_path: Path) -> None:
 
 
 def test_every_region_is_damaged() -> None:
-    """In a file that has them all."""
+    """In a file that has all regions, every one of them is damaged."""
     data = build(file_of(KNOWN["unsorted input"]))
     done = [(region, changed) for region, _, changed in damaged(data, DAMAGE) if changed != data]
     assert {region for region, _ in done} == set(REGIONS)

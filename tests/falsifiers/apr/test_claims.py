@@ -1,4 +1,4 @@
-"""The claims on known cases alone: the reference passes, and every mutant fails the clauses it is made for."""
+"""The claims on their known cases: the reference passes, and every mutant fails on its own clauses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MUTANTS = [(claim, mutant) for claim in FALSIFIERS for mutant in PROJECT.contrac
 
 
 def violated(claim: str, subject: type, folder: Path) -> set[str]:
-    """The clauses that fail for a subject."""
+    """The clauses that a subject violates."""
     contract = PROJECT.contract(claim)
     parameters = {"cases": 1}
     setting = Setting(parameters, "cpu", 0, folder, folder)
@@ -73,14 +73,14 @@ def test_a_writer_of_no_bytes_is_to_blame(claim: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("claim", "mutant"), MUTANTS, ids=[mutant.id for _, mutant in MUTANTS])
 def test_a_mutant_falls_on_what_is_known_already(claim: str, mutant: Any, tmp_path: Path) -> None:
-    """Known cases kill every mutant, so no seed decides."""
+    """The known cases kill every mutant, so the result does not depend on the seed."""
     module, name = str(mutant.subject).split(":")
     subject = getattr(importlib.import_module(module), name)
     assert set(mutant.violates) <= violated(claim, subject, tmp_path)
 
 
 def test_the_two_claims_share_their_files() -> None:
-    """Names are unique within a file and fit the format."""
+    """Both claims try the same files. Names are unique within a file and fit the format."""
     for case in KNOWN.values():
         names = [one["name"] for one in case["tensors"]]
         assert len(set(names)) == len(names)
@@ -90,7 +90,7 @@ def test_the_two_claims_share_their_files() -> None:
 @settings(max_examples=200)
 @given(case=layout._CASES)
 def test_no_drawn_case_is_one_that_the_format_has_no_room_for(case: Mapping[str, Any]) -> None:
-    """Names of at most 256 bytes, shapes of at most eight dimensions."""
+    """Every drawn case fits the format: names of at most 256 bytes, shapes of at most eight dimensions."""
     for one in case["tensors"]:
         assert len(one["name"].encode()) <= 256
         assert len(one["shape"]) <= 8

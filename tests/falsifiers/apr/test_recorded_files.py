@@ -1,4 +1,4 @@
-"""APR files of a finished run: each fault fails its clause, and no other clause passes unmeasured."""
+"""APR files of a finished run: each fault fails its clause, and no other clause passes without a measurement."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def failed(claim: str, folder: Path, *files: bytes) -> set[str]:
 
 
 def changed(at: int, *values: int, sealed: bool = True) -> bytes:
-    """The healthy file with other bytes at `at`; with `sealed`, both checksums are corrected."""
+    """The healthy file with other bytes at `at`. With `sealed`, both checksums are corrected."""
     data = HEALTHY[:at] + bytes(values) + HEALTHY[at + len(values) :]
     return reseal(data) if sealed else data
 
@@ -85,7 +85,7 @@ def test_a_healthy_file_is_not_refuted(claim: str, known: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_falls_on_the_clause_that_names_it(fault: str, tmp_path: Path) -> None:
-    """A healthy file in the same run does not hide the fault."""
+    """The fault fails its clause, although the run also has a healthy file."""
     data, clauses = FAULTS[fault]
     assert failed(LAYOUT, tmp_path, HEALTHY, data) == clauses
 
@@ -100,7 +100,10 @@ def test_a_file_whose_checksums_are_wrong_is_none_that_a_reader_may_open(data: b
 
 
 def test_from_the_command_line(tmp_path: Path) -> None:
-    """No APR file: NOT_MEASURED. A damaged one: FAIL. The claims take no command as a subject."""
+    """A run without an APR file is NOT_MEASURED, and one with a damaged file is FAIL.
+
+    The claims take no command as a subject.
+    """
     run = tmp_path / "run"
     run.mkdir()
 

@@ -1,4 +1,4 @@
-"""The wgpu backend for tests, on any Vulkan adapter; the test is skipped if there is none."""
+"""The wgpu backend for tests, on any Vulkan adapter. Without an adapter the test is skipped."""
 
 from __future__ import annotations
 

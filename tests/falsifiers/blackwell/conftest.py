@@ -1,4 +1,4 @@
-"""Kernels built once for all tests."""
+"""Kernels that are built once for all tests."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def host_kernels(shared: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def on_the_cpu(host_kernels: Path) -> PtxBackend:
-    """The backend of our kernels, with their text built for the CPU."""
+    """The backend of our kernels, whose text is built for the CPU."""
     return PtxBackend(KernelCache(NoImages(), HostDevice(host_kernels)))
 
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of two kernels for two targets; tests copy it."""
+    """An archive of two kernels for two targets. Tests copy it."""
     pytest.importorskip("cuda.bindings")
     folder = tmp_path_factory.mktemp("archive")
     build(folder, SPECS, SMS)

@@ -1,4 +1,4 @@
-"""F-ALLOC-UNIFIED-001: known devices by name, and the falsifier on wrong rules."""
+"""F-ALLOC-UNIFIED-001: known devices by name, and the falsifier with wrong rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rule(tmp_path: Path, kind: type[IntegratedRule] = IntegratedRule) -> Integra
     ],
 )
 def test_devices_by_name(tmp_path: Path, device: Device, chosen: str) -> None:
-    """auto equals no override; 0 and 1 decide for every device."""
+    """`auto` equals no override; 0 and 1 decide for every device."""
     subject = rule(tmp_path)
     assert subject.choose(device, None) is subject.choose(device, "auto") is Allocator(chosen)
     assert subject.choose(device, "0") is Allocator.PLAIN
@@ -46,19 +46,19 @@ def test_devices_by_name(tmp_path: Path, device: Device, chosen: str) -> None:
 
 @pytest.mark.parametrize(("device", "override"), [(_GB10, "yes"), (_GB10, ""), (Device(False, False, (9, 0)), "1")])
 def test_what_cannot_be_meant_is_refused(tmp_path: Path, device: Device, override: str) -> None:
-    """The message names a valid value."""
+    """A value without a meaning is refused, and the message has a valid value."""
     with pytest.raises(ValueError, match="auto"):
         rule(tmp_path).choose(device, override)
 
 
 def test_the_first_rule_moves_a_b200(tmp_path: Path) -> None:
-    """cc >= 100 is the defect that led to the claim."""
+    """The rule cc >= 100 is wrong for a B200. This defect led to the claim."""
     subject = rule(tmp_path, ByCapability)
     assert (subject.choose(_B200, None), subject.choose(_ORIN, None)) == (Allocator.MANAGED, Allocator.PLAIN)
 
 
 def measured(tmp_path: Path, kind: type[IntegratedRule], size: int = 2**26) -> dict[str, Any]:
-    """What a trial of a subject measures."""
+    """The measurements of a trial of this subject."""
     found: dict[str, Any] = {}
     names = (
         "rows wrong wrong_rows moved_by_capability allocated_bytes places_lost allocator_used allocator_right"
@@ -73,7 +73,7 @@ def measured(tmp_path: Path, kind: type[IntegratedRule], size: int = 2**26) -> d
 
 
 def test_every_row_is_asked_and_memory_written_to(tmp_path: Path) -> None:
-    """1,176 rows, and none wrong."""
+    """1,176 rows are asked, and none is wrong."""
     found = measured(tmp_path, IntegratedRule)
     assert (found["rows"], found["wrong"], found["places_lost"]) == (1176, [], 0)
     assert found["allocated_bytes"] == 2**26
@@ -81,7 +81,7 @@ def test_every_row_is_asked_and_memory_written_to(tmp_path: Path) -> None:
 
 
 def test_wrong_rows_name_device_answer_and_expectation(tmp_path: Path) -> None:
-    """Each row has the device, the answer and the right answer."""
+    """Each wrong row has the device, the answer and the right answer."""
     found = measured(tmp_path, ByCapability)
     assert found["moved_by_capability"] > 0
     assert any("(10, 0)" in row and "managed" in row and "plain" in row for row in found["wrong"])
@@ -94,14 +94,14 @@ def test_no_place_is_lost_at_any_size(tmp_path: Path, size: int) -> None:
 
 
 def test_words_are_refused_though_switches_often_know_them(tmp_path: Path) -> None:
-    """A rule that accepts true and on gets wrong rows for them."""
+    """A rule that accepts "true" and "on" gets wrong rows for them."""
     assert any("MANAGED_MEMORY=on:" in row for row in measured(tmp_path, ReadsWords)["wrong"])
 
 
 def test_the_mutant_against_the_rule_takes_plain_memory_where_managed_is_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the claim's target the rule chooses managed memory, so a mutant that always did so would not be defective."""
+    """The mutant does not always choose managed memory, because the rule chooses it on the claim's target."""
     subject = rule(tmp_path, AgainstTheRule)
     monkeypatch.setattr(subject, "device", lambda: _GB10)
-    assert len(subject.allocate(2**20)) == 2**20  # on the CPU, where there is no managed memory to be had
+    assert len(subject.allocate(2**20)) == 2**20  # on the CPU, which has no managed memory

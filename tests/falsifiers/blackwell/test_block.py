@@ -1,4 +1,4 @@
-"""The block against transformers' Qwen2 and against autograd, in float64."""
+"""The block agrees with transformers' Qwen2 and with autograd, in float64."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def qwen2(shape: BlockShape, weights: dict[str, Tensor]) -> tuple[Qwen2DecoderLa
 
 @pytest.mark.parametrize("shape", _SHAPES)
 def test_output_and_gradients_are_qwen2s(shape: BlockShape) -> None:
-    """transformers rotates in float32, so 1e-6 is as near as it comes."""
+    """The tolerance is 1e-6, because transformers computes rotations in float32."""
     weights = new_weights(shape, 1, dtype=torch.float64)
     theirs, rotary = qwen2(shape, weights)
     x = torch.randn(3, 10, shape.hidden, dtype=torch.float64, requires_grad=True)
@@ -61,7 +61,7 @@ def test_output_and_gradients_are_qwen2s(shape: BlockShape) -> None:
 
 @pytest.mark.parametrize("shape", _SHAPES)
 def test_the_backward_is_that_of_the_forward(shape: BlockShape) -> None:
-    """Autograd through our own forward gives the written-out gradients to rounding."""
+    """Autograd through our own forward pass gives the written backward pass, to rounding."""
     weights = {name: w.requires_grad_() for name, w in new_weights(shape, 2, dtype=torch.float64).items()}
     x = torch.randn(2, 7, shape.hidden, dtype=torch.float64, requires_grad=True)
     gradient = torch.randn(2, 7, shape.hidden, dtype=torch.float64)
@@ -75,7 +75,7 @@ def test_the_backward_is_that_of_the_forward(shape: BlockShape) -> None:
 
 
 def test_a_model_of_blocks_learns() -> None:
-    """Twenty steps on a text that repeats itself: the loss goes down, and every parameter moves."""
+    """In twenty steps on a text that repeats, the loss falls and every parameter moves."""
     shape = SHAPES["qwen2-tiny"]
     model = LanguageModel(shape, [Block(shape, TorchBackend())] * 2, 16, seed=3, device=torch.device("cpu"))
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
@@ -93,7 +93,10 @@ def test_a_model_of_blocks_learns() -> None:
 
 
 def test_the_score_workspace_is_what_the_post_mortem_says() -> None:
-    """heads * S^2 * 4 bytes: 56 GiB a block at Qwen2's longest sequence (aprender #1808); counted without memory."""
+    """heads * S^2 * 4 bytes are 56 GiB for each block at Qwen2's longest sequence (aprender #1808).
+
+    No memory is allocated.
+    """
     shape = SHAPES["qwen2-0.5b"]
     weights = {name: torch.empty(size, device="meta") for name, size in shape.parameters().items()}
     _, saved = Block(shape, TorchBackend()).forward(torch.empty(1, 32_768, shape.hidden, device="meta"), weights)
@@ -101,7 +104,7 @@ def test_the_score_workspace_is_what_the_post_mortem_says() -> None:
 
 
 def test_cublas_refuses_what_it_would_not_serve() -> None:
-    """On a CPU another library would multiply, so the backend's name would be wrong."""
+    """On a CPU another library would multiply, so the backend refuses."""
     with pytest.raises(RuntimeError, match="CUDA device"):
         CublasBackend().matmul(torch.ones(2, 2), torch.ones(2, 2))
 

@@ -96,12 +96,12 @@ def refuted(**changes: Any) -> list[str]:
     ],
 )
 def test_what_refutes_the_claim(changes: dict[str, Any], clause: str) -> None:
-    """Each change fails its clause; without it, the measurements pass."""
+    """Each change fails its clause. Without the change, the measurements pass."""
     assert clause in refuted(**changes)
 
 
 def test_time_is_judged_where_it_was_measured_and_nowhere_else() -> None:
-    """The reduced profile shows no outcome of the clause on time; the full one without it is not measured."""
+    """In the reduced profile the clause on time has no outcome. In the full one without the time it is NOT_MEASURED."""
     assert refuted() == []
     timeless: dict[str, Any] = {"noise": ..., "slower_low": ..., "slower_high": ...}
     reduced = judged("reduced", **timeless)
@@ -113,7 +113,7 @@ def test_time_is_judged_where_it_was_measured_and_nowhere_else() -> None:
 
 
 def test_tf32_rounding_keeps_ten_bits() -> None:
-    """1 + 2^-10 is a number of TF32, 1 + 2^-11 lies half way to it, and 1 + 2^-12 is rounded to 1."""
+    """1 + 2^-10 is a number of TF32, 1 + 2^-11 is half way to it, and 1 + 2^-12 is rounded to 1."""
     factors = torch.tensor([[1 + 2**-10, 1 + 2**-11, 1 + 2**-12, -(1 + 2**-10)]])
     product = Tf32Rounding().matmul(factors.mT, torch.ones(1, 1))
     assert product.flatten().tolist() == [1 + 2**-10, 1 + 2**-10, 1.0, -(1 + 2**-10)]
@@ -121,7 +121,7 @@ def test_tf32_rounding_keeps_ten_bits() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 0.001])
 def test_the_spec_holds_for_tf32_only_at_small_gradients(scale: float) -> None:
-    """Weight gradients of the size of the scale; the bound of 1e-5 is absolute."""
+    """The bound of 1e-5 is absolute. With TF32, weight gradients of the size of the scale exceed it."""
     case = next(one for one in first_cases(_TRUE_TINY, 48) if one["scale"] == scale)
     asked = question(case, "cpu")
     _, right, _ = projection_gradients(asked.x, asked.weight, asked.gradients[0])
@@ -142,7 +142,7 @@ def test_far_rows_lie_beyond_an_index_of_32_bits() -> None:
 
 
 def test_kernels_are_counted_whoever_tells_of_them(tmp_path: Path) -> None:
-    """Kernels count also if Triton's cache has them; after the block nothing is counted."""
+    """A kernel counts even if Triton's cache has it. After the block nothing is counted."""
     pytest.importorskip("cuda.bindings", reason="pip install 'falsifier-harness[blackwell]'")
     made, _ = trial(tmp_path)
     with counting_kernels() as seen:
@@ -155,7 +155,7 @@ def test_kernels_are_counted_whoever_tells_of_them(tmp_path: Path) -> None:
 
 
 def test_layouts_change_where_elements_lie_and_nothing_else() -> None:
-    """Elements between the rows of a wider matrix are NaN, so that a wrong read shows."""
+    """The elements between the rows of a wider matrix are NaN, so that a wrong read shows."""
     case = next(one for one in first_cases(_TRUE_TINY, 48) if one["sizes"] == [41, 43])
     plain, *others = (question({**case, "layouts": [layout] * 3}, "cpu") for layout in ("rows", "apart", "transposed"))
     for other, stride in zip(others, [(2 * 41, 1), (1, 37)], strict=True):
@@ -167,7 +167,7 @@ def test_layouts_change_where_elements_lie_and_nothing_else() -> None:
 def trial(
     tmp_path: Path, subject: type[CublasPath] = CublasPath, **parameters: Any
 ) -> tuple[Trial[Any], dict[str, Any]]:
-    """A trial of the reduced profile with its subject, and where its measurements arrive."""
+    """A trial of the reduced profile with its subject, and the place where its measurements arrive."""
     setting = Setting({**_CONTRACT.profiles["reduced"].parameters, **parameters}, "cpu", 1, tmp_path, tmp_path)
     measured: dict[str, Any] = {}
     run = WorkerTrial(
@@ -177,7 +177,7 @@ def trial(
 
 
 class Costing(CublasPath):
-    """Every gradient of a projection advances a clock, as many seconds as its path costs."""
+    """Every gradient of a projection advances a clock by the seconds that its path costs."""
 
     costs: ClassVar[dict[Side, float]] = {"old": 4.0, "new": 1.0}
     now = 0.0
@@ -195,7 +195,7 @@ class Costing(CublasPath):
 
 @pytest.mark.parametrize(("new", "slower"), [(1.0, 0.25), (4.0, 1.0), (4.4, 1.1), (8.0, 2.0)])
 def test_backward_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new: float, slower: float) -> None:
-    """The new path over the old one, over all layers and nothing else; samples are kept."""
+    """The ratio is the new path's time over the old one's, for all layers and nothing else. Samples are kept."""
     monkeypatch.setattr(backward_time, "time", SimpleNamespace(perf_counter=lambda: Costing.now))
     monkeypatch.setattr(Costing, "costs", {"old": 4.0, "new": new})
     made, measured = trial(tmp_path, Costing, rounds=4, layers=2, largest_tokens=16)
@@ -213,7 +213,10 @@ def test_backward_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new:
 def test_an_unsteady_old_path_decides_only_what_is_far_from_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unsteady: Side, limit: float, is_judged: bool
 ) -> None:
-    """A path takes three times as long in each second backward. A new path cannot escape its limit by that."""
+    """One path takes three times as long in every second backward.
+
+    A new path cannot use that to stay within its limit.
+    """
     turns = itertools.count()
 
     class Unsteady(Costing):
@@ -236,7 +239,10 @@ def test_an_unsteady_old_path_decides_only_what_is_far_from_the_limit(
 
 
 def test_the_backward_that_is_timed_is_the_subjects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both paths of the reference, in real time: the library's products, and Triton's, which an interpreter runs."""
+    """Both paths of the reference run in real time:
+
+    the library's products, and Triton's products in its interpreter.
+    """
     asked: dict[str, Backend] = {}
 
     class Remembering(CublasPath):
@@ -253,7 +259,7 @@ def test_the_backward_that_is_timed_is_the_subjects(tmp_path: Path, monkeypatch:
 
 
 def test_a_limit_within_the_noise_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The old path as the new one, on a clock that scatters: no machine tells it from a limit of 1."""
+    """Both paths are equal, on a clock that scatters. The ratio cannot be told from a limit of 1."""
     chance = random.Random(1)
     scattered = SimpleNamespace(perf_counter=lambda: Costing.now * math.exp(chance.gauss(0, 1e-6)))
     monkeypatch.setattr(backward_time, "time", scattered)
@@ -265,7 +271,10 @@ def test_a_limit_within_the_noise_is_not_measured(tmp_path: Path, monkeypatch: p
 
 
 def test_the_gpus_clock_runs_only_for_timed_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU that needs 10 s for the sleep and 2 s for a kernel. What is queued outside the block costs nothing."""
+    """A simulated GPU needs 10 s for the sleep and 2 s for a kernel.
+
+    Work that is queued outside the block costs nothing.
+    """
     queue: list[Any] = []
 
     class Event:
@@ -302,7 +311,7 @@ def test_the_gpus_clock_runs_only_for_timed_work(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("model", ["qwen2-tiny", "qwen2-0.5b"])
 def test_the_forty_percent_do_not_survive_sharing(model: str) -> None:
-    """The finding in the contract's notes. By hand: 4 shapes of projections with 2 products each."""
+    """The contract's notes state this finding. By hand: 4 shapes of projections with 2 products each."""
     pytest.importorskip("cuda.bindings", reason="pip install 'falsifier-harness[blackwell]'")
     from falsifiers.blackwell.reference.shared_cache import shared_modules
 

@@ -26,7 +26,7 @@ ADD, NORM = SPECS
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file but the lock, which is empty."""
+    """The content of every file except the lock, which is empty."""
     found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert found.pop(".lock", b"") == b""
     return found
@@ -115,7 +115,7 @@ def test_damage_is_told_and_not_loaded(archive: Archive, damage: Callable[[Archi
 
 @pytest.mark.parametrize("damage", [endless, outside])
 def test_what_never_ends_is_not_read(archive: Archive, damage: Callable[[Archive], None]) -> None:
-    """Neither a check nor a load reads such a file, and a build replaces it with an image."""
+    """Neither a check nor a load reads a file without end. A build replaces it with an image."""
     damage(archive)
     file = archive.entries[ADD.key, 121].file
     (line,) = check(archive, SPECS, [121]).absent
@@ -152,7 +152,7 @@ def test_a_build_writes_and_drops_nothing_behind_a_link(archive: Archive, tmp_pa
 
 
 def test_two_builds_at_once_end_as_one_whole_archive(tmp_path: Path) -> None:
-    """Each removes what it does not name; the result is that of the last one."""
+    """Each build removes the images that it does not name. The archive is that of the last one."""
     wholes = [[ADD], [ADD, silu_gate()]]
     line = (
         "import sys; from pathlib import Path; from falsifiers.blackwell.reference.kernel_archive import build; "
@@ -198,7 +198,7 @@ def test_an_older_compiler_is_not_compared_with(archive: Archive) -> None:
 
 IMAGE = {"kernel": "add", "sm": 90, "source": "0", "sha256": "0", "file": "sm_90/add.cubin"}
 EMPTY = {"format": 1, "compiler": "x", "images": []}
-BROKEN: list[tuple[object, list[str]]] = [  # content of the index; the place and values that the message names
+BROKEN: list[tuple[object, list[str]]] = [  # the content of the index, the place, and the values that the message names
     ("", ["line 1, column 1"]),
     (b'{"\xff', ["byte 2"]),
     ("[]", ["index", "list"]),
@@ -257,7 +257,7 @@ def command(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command(archive: Archive, tmp_path: Path) -> None:
-    """`list` names kernels and targets, `verify` what is missing, and a folder without an archive is refused."""
+    """`list` names kernels and targets. `verify` names missing images. A folder without an archive is refused."""
     done = command("list", archive.folder)
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "add  sm_90 sm_121")
     done = command("verify", archive.folder, "--model", "qwen2-tiny", "--sm", 90)

@@ -18,7 +18,7 @@ GRID = (1, 1, 1)
 
 
 class Memory:
-    """A device of which every second module takes 2 MiB."""
+    """A device on which every second module takes 2 MiB."""
 
     sm = 90
 

@@ -1,4 +1,7 @@
-"""F-BLACKWELL-PTX-001 and F-BLACKWELL-PREWARM-KEYS-001 without a GPU, small: the reference passes, mutants fall."""
+"""F-BLACKWELL-PTX-001 and F-BLACKWELL-PREWARM-KEYS-001 without a GPU, small:
+
+the reference passes, mutants are killed.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ FALSIFIERS = {PTX: falsifier.falsify, KEYS: prewarm_keys.falsify}
 TINY = {"model": "qwen2-tiny", "vocabulary": 64, "batch": 1, "sequence": 8}
 SMALLER = {PTX: {**TINY, "targets": [120, 121], "steps": 2}, KEYS: {"cases": 3}}
 FEWER = {PTX: {"rebuilt_targets": 1}}
-"""For the reference: a mutant needs more of them."""
+"""For the reference. A mutant needs more of them."""
 HERE = [
     (claim, mutant)
     for claim in FALSIFIERS
@@ -56,7 +59,10 @@ def kept(tmp_path_factory: pytest.TempPathFactory, host_kernels: Path) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled_once() -> Iterator[None]:
-    """Let the falsifier compile each kernel once for all trials, to hold archives against; the archives' own differ."""
+    """Let the falsifier compile each kernel once for all trials, for the comparison with archives.
+
+    Archives compile their own.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(archive_check, "compile_kernel", functools.cache(compile_kernel))
         yield
@@ -136,7 +142,7 @@ def test_every_mutant_falls_on_the_clauses_it_was_made_for(
 def test_a_machine_without_a_compiler_of_its_own_is_not_the_subjects_fault(
     tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the kernels' text needs a compiler. The archive is judged first, and kernels that did not run are fine."""
+    """Only the kernels' text needs a compiler. The archive is judged first, and no clause fails."""
     contract = PROJECT.contract(PTX)
     shutil.copytree(kept, tmp_path / "cache", ignore=shutil.ignore_patterns("host-kernels"))
     monkeypatch.setattr("falsifiers.blackwell.reference.host_device.shutil.which", lambda name: None)

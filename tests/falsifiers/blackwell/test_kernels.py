@@ -1,4 +1,7 @@
-"""The text of our CUDA kernels, run on the CPU, against the formulas in float64; and their keys and compilation."""
+"""The text of our CUDA kernels, run on the CPU, agrees with the formulas in float64.
+
+Keys and compilation are tested too.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 
 
 def close(found: Tensor, expected: Tensor, tolerance: float = 2e-6) -> None:
-    """Within so much of the largest value: float32 rounds at 6e-8, sums here have a few hundred terms."""
+    """Compare within this share of the largest value:
+
+    float32 rounds at 6e-8, and sums here have a few hundred terms.
+    """
     scale = max(expected.abs().max().item(), 1e-30)
     torch.testing.assert_close(found.double() / scale, expected / scale, rtol=0.0, atol=tolerance)
 
@@ -50,7 +56,7 @@ def test_matmul(on_the_cpu: PtxBackend, transpose_a: bool, transpose_b: bool, m:
 def test_a_projection_and_its_backward(
     on_the_cpu: PtxBackend, bias: bool, tokens: int, size_in: int, size_out: int
 ) -> None:
-    """2,100 features take the large tile, and are no multiple of it."""
+    """2,100 features use the large tile, and are no multiple of it."""
     x, weight, gradient = drawn(tokens, size_in), drawn(size_out, size_in, seed=1), drawn(tokens, size_out, seed=2)
     added = drawn(size_out, seed=3) if bias else None
     close(
@@ -70,11 +76,11 @@ def test_a_projection_and_its_backward(
 
 @pytest.mark.parametrize("sequence", [1, 9, 300])
 def test_causal_softmax_and_its_backward(on_the_cpu: PtxBackend, sequence: int) -> None:
-    """300 keys exceed the threads of a block; scores of 80 overflow unless the maximum is subtracted."""
+    """300 keys exceed the threads of a block. Scores of 80 overflow unless the maximum is subtracted."""
     scores = 80 * drawn(2, 2 * sequence, sequence)
     found = on_the_cpu.causal_softmax(scores, 0.5)
     expected = FORMULAS.causal_softmax(scores.double(), 0.5)
-    close(found, expected, 1e-5)  # exp(x) carries the rounding of x, up to 120 here, as a relative error
+    close(found, expected, 1e-5)  # exp(x) has the rounding of x, up to 120 here, as a relative error
     gradient = drawn(*scores.shape, seed=1)
     close(
         on_the_cpu.causal_softmax_backward(expected.float(), gradient, 0.5),
@@ -100,7 +106,7 @@ def test_rope_and_its_backward(on_the_cpu: PtxBackend, sequence: int, head_dim: 
 
 
 def test_element_wise_kernels(on_the_cpu: PtxBackend) -> None:
-    """A gate of -120 overflows exp; the answer is 0, not NaN."""
+    """A gate of -120 overflows exp. The answer is 0, not NaN."""
     gate, up, gradient = 40 * drawn(7, 111), drawn(7, 111, seed=1), drawn(7, 111, seed=2)
     close(on_the_cpu.add(up, gradient), up.double() + gradient.double())
     close(on_the_cpu.silu_gate(gate, up), FORMULAS.silu_gate(gate.double(), up.double()))
@@ -111,7 +117,7 @@ def test_element_wise_kernels(on_the_cpu: PtxBackend) -> None:
 
 
 def test_a_whole_block_needs_no_kernel_but_those_of_its_catalogue(on_the_cpu: PtxBackend) -> None:
-    """Output and gradients agree with the formulas, and the keys are exactly those that pre-warming names."""
+    """Output and gradients agree with the formulas. The used keys are exactly those that pre-warming names."""
     on_the_cpu.cache.requested.clear()
     weights, x, gradient = new_weights(TINY, 1, dtype=torch.float32), drawn(2, 9, 64), drawn(2, 9, 64, seed=1)
     exact = {name: weight.double() for name, weight in weights.items()}
@@ -154,7 +160,7 @@ def test_kernels_with_different_machine_code_have_different_keys(one: BlockShape
 
 
 def test_the_historical_eps_are_told_apart() -> None:
-    """PMAT-698n warmed 1e-5 (0x3727c5ac) where Qwen2 has 1e-6 (0x358637bd)."""
+    """PMAT-698n warmed 1e-5 (0x3727c5ac), but Qwen2 has 1e-6 (0x358637bd)."""
     assert catalogue.rms_norm(896, 1e-6).key.endswith("_eps358637bd")
     assert catalogue.rms_norm(896, 1e-5).key.endswith("_eps3727c5ac")
 
@@ -172,7 +178,10 @@ def test_signatures_are_those_of_the_texts() -> None:
 
 @pytest.mark.parametrize("sm", [75, 89, 90, 100, 120, 121])
 def test_nvrtc_compiles_for_every_target_without_a_gpu(sm: int) -> None:
-    """The kernels with barriers, double precision and many registers; the archive's tests have the rest."""
+    """These kernels have barriers, double precision and many registers.
+
+    The tests of the archive have the other kernels.
+    """
     pytest.importorskip("cuda.bindings")
     from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel
     from harness.inspect.device_code import Form, scan
@@ -197,7 +206,7 @@ def test_a_compiler_that_does_not_know_a_target_says_so() -> None:
 def test_a_barrier_that_not_all_threads_reach_is_reported(
     on_the_cpu: PtxBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a GPU the behaviour is undefined and often goes unnoticed."""
+    """On a GPU this has undefined behaviour, which often stays unnoticed."""
     text = 'extern "C" __global__ void KERNEL(float* x) { if (threadIdx.x) __syncthreads(); }'
     monkeypatch.setattr(KernelSpec, "text", property(lambda self: text))
     with pytest.raises(RuntimeError, match="barrier"):

@@ -1,4 +1,4 @@
-"""The sizes of single operations, which a small adapter must have room for."""
+"""The sizes of single operations, for which a small adapter must have room."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from falsifiers.blackwell.reference.torch_backend import TorchBackend
 
 
 class Largest(TorchBackend):
-    """Remembers the elements of the largest batch, and computes nothing."""
+    """Records the elements of the largest batch, and computes nothing."""
 
     elements = 0
 
@@ -22,7 +22,7 @@ class Largest(TorchBackend):
 
 
 def test_the_largest_batch_is_named() -> None:
-    """Seed 20 draws it. An adapter with room for two matrices refused it, and so a healthy subject failed."""
+    """Seed 20 draws this batch. An adapter with room for two matrices refused it, and a healthy subject failed."""
     backend = Largest()
     product_errors(backend, 20, "cpu")
     assert backend.elements == LARGEST_BATCH > 2 * LARGEST

@@ -39,7 +39,7 @@ def own_target() -> int:
 @pytest.mark.parametrize("kind", ["archive", "cubin", "ptx"])
 @pytest.mark.parametrize("model", ["qwen2-tiny", "qwen2-0.5b"])
 def test_a_block_is_right_from_every_source(kind: str, model: str, tmp_path: Path) -> None:
-    """Against the formulas in float64 on the same GPU; only the archive compiles nothing."""
+    """The block agrees with the formulas in float64 on the same GPU. Only the archive compiles nothing."""
     shape = SHAPES[model]
     source: Source = CompilerSource(Form.PTX if kind == "ptx" else Form.CUBIN)
     if kind == "archive":
@@ -80,7 +80,7 @@ def test_kernels_follow_torchs_current_stream() -> None:
 
 
 def test_ptx_is_refused_where_the_driver_must_not_compile_and_an_archive_is_not(tmp_path: Path) -> None:
-    """The environment is read when the driver starts, so a process of its own is asked."""
+    """The driver reads the environment at its start, so the test uses another process."""
     build(tmp_path / "archive", [add()], [own_target()])
     code = f"""
 import torch

@@ -36,13 +36,13 @@ _MIB = 2**20
 
 
 def setting(tmp_path: Path, **parameters: Any) -> Setting:
-    """Of the reduced profile."""
+    """A setting of the reduced profile."""
     return Setting({**_PROFILE.parameters, **parameters}, "cpu", 1, tmp_path, tmp_path)
 
 
 @given(st.lists(st.tuples(st.sampled_from([*Owner][:4]), st.integers(1, 2_000_000))), st.lists(st.integers(1, _MIB)))
 def test_the_ledger_adds_up(tensors: list[tuple[Owner, int]], modules: list[int]) -> None:
-    """For any requests, whether or not memory runs out."""
+    """The ledger adds up for any requests, also if memory runs out."""
     memory = Arena(24 * _MIB)
     ledger = Ledger(memory)
     try:
@@ -59,7 +59,7 @@ def test_the_ledger_adds_up(tensors: list[tuple[Owner, int]], modules: list[int]
 
 
 def test_small_tensors_share_a_segment() -> None:
-    """512 bytes each, and 2 MiB for all of them; 1 MiB and a byte has segments of its own."""
+    """Tensors of 512 bytes share 2 MiB. A tensor of 1 MiB and one byte has its own segments."""
     memory = Arena(64 * _MIB)
     held = [memory.tensor([1]) for _ in range(100)]
     assert (memory.allocated(), memory.reserved()) == (51_200, 2 * _MIB)
@@ -71,7 +71,10 @@ def test_small_tensors_share_a_segment() -> None:
 
 
 def test_what_nobody_holds_is_slack_and_what_somebody_holds_stays() -> None:
-    """As on a GPU, `clear` frees empty segments, and a view keeps the whole tensor."""
+    """Memory without an owner is slack.
+
+    As on a GPU, `clear` frees empty segments, and a view keeps the whole tensor.
+    """
     memory = Arena(64 * _MIB)
     gone, view = memory.tensor([_MIB]), memory.tensor([2, _MIB])[0]
     del gone
@@ -84,7 +87,7 @@ def test_what_nobody_holds_is_slack_and_what_somebody_holds_stays() -> None:
 
 
 def test_who_writes_a_tensor_is_seen() -> None:
-    """A tensor starts as NaN. Zeros do not count, because an optimizer starts with them."""
+    """A tensor starts as NaN, so a write shows. Zeros do not count, because an optimizer starts with them."""
     memory = WatchedMemory(Arena(64 * _MIB))
     tensors = [memory.tensor([3, 4]) for _ in range(4)]
     assert memory.written([3, 4]) == 0
@@ -107,14 +110,14 @@ def test_broken_memory_fails_at_the_second_tensor() -> None:
 
 
 def test_the_workspace_of_the_post_mortem() -> None:
-    """By the contract's own rule: 60,129,542,144 and 234,881,024 bytes in the full profile."""
+    """By the contract's own rule, the workspace has 60,129,542,144 and 234,881,024 bytes in the full profile."""
     full = _CONTRACT.profiles["full"].parameters
     assert 4 * full["heads"] * full["longest"] ** 2 == 60_129_542_144
     assert 4 * full["heads"] * full["cap"] ** 2 == 234_881_024
 
 
 def test_memory_runs_out_at_the_third_block(tmp_path: Path) -> None:
-    """Two blocks fit and the workspace is blamed; with capped sequences no owner is."""
+    """Two blocks fit, and the workspace is blamed. With capped sequences, no owner is blamed."""
     subject = LedgerAttribution(setting(tmp_path))
     memory = Arena(180 * _MIB)
     uncapped = subject.put(Load("qwen2-tiny", 24, 2048, 0, 0), memory)
@@ -137,7 +140,7 @@ class FreesBrokenBlock(LedgerAttribution):
 
 
 class AsksForGradients(LedgerAttribution):
-    """Keeps tensors as large as the weights after every step, on no account."""
+    """After every step, keeps tensors as large as the weights without an entry in the ledger."""
 
     def put(self, load: Load, memory: DeviceMemory) -> Report:
         self._memory = memory
@@ -159,7 +162,7 @@ class ForgetsKeptInput(LedgerAttribution):
 
 
 class AddsUpRefusals(LedgerAttribution):
-    """Adds refused requests of earlier loads."""
+    """Adds the refused requests of earlier loads."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
@@ -186,7 +189,7 @@ class TellsNoNumber(LedgerAttribution):
 
 
 class ZeroesMoments(LedgerAttribution):
-    """Sets everything to zeros, as AdamW's moments start, and runs no step."""
+    """Sets everything to zeros, like AdamW's first moments, and runs no step."""
 
     def step(self, shape: BlockShape, block: Any, tokens: int) -> None:
         for tensor in block.values():
@@ -240,14 +243,17 @@ def failed(tmp_path: Path, kind: type[LedgerAttribution]) -> list[str]:
     ],
 )
 def test_the_verdict_follows_the_bytes(tmp_path: Path, kind: type[LedgerAttribution], clauses: set[str]) -> None:
-    """The figures refute the spec's root cause, and every subject that repeats it."""
+    """The figures refute the spec's root cause, and every subject that states it."""
     assert clauses <= set(failed(tmp_path, kind))
     assert clauses or not failed(tmp_path, kind)
 
 
 @pytest.mark.parametrize("mebibytes", [100, 1500])
 def test_a_device_on_which_the_loads_do_something_else_is_no_verdict(tmp_path: Path, mebibytes: int) -> None:
-    """No block fits, as if other processes hold the GPU; or all blocks fit, as with the reduced profile on a GPU."""
+    """In one case no block fits, as if other processes held the GPU.
+
+    In the other all blocks fit, as in the reduced profile on a GPU.
+    """
     given_setting = setting(tmp_path, arena_bytes=mebibytes * _MIB)
     with pytest.raises(NotMeasured, match="MiB"):
         falsify(trial_of(given_setting, LedgerAttribution, lambda message: None))

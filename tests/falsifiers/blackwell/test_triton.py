@@ -1,4 +1,7 @@
-"""Triton's kernels against the formulas in float64, through its interpreter or on a GPU, and what they compile to."""
+"""Triton's kernels, in its interpreter or on a GPU, agree with the formulas in float64.
+
+Their compiled code is tested too.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ _TINY = SHAPES["qwen2-tiny"]
 def test_projection_backward_is_the_formula(
     tokens: int, size_in: int, size_out: int, bias: bool, strided: bool
 ) -> None:
-    """Every tail: sizes on both sides of a tile's edge, and rows that lie apart."""
+    """The sizes are on both sides of a tile's edge, and rows have gaps between them."""
     apart = 2 if strided else 1
     x = torch.randn(tokens, size_in * apart)[:, :size_in]
     weight = torch.randn(size_out * apart, size_in)[::apart]
@@ -49,7 +52,7 @@ def test_projection_backward_is_the_formula(
 @given(st.integers(1, 140), st.integers(1, 140), st.integers(1, 140), st.booleans(), st.booleans())
 @settings(max_examples=12, deadline=None)
 def test_products_are_torchs(rows: int, columns: int, inner: int, transpose_a: bool, transpose_b: bool) -> None:
-    """In batches, and transposed by their strides."""
+    """Products agree in batches, and for operands transposed by their strides."""
     a = torch.randn(2, 3, *((inner, rows) if transpose_a else (rows, inner)))
     b = torch.randn(2, 3, *((columns, inner) if transpose_b else (inner, columns)))
     found = TritonBackend().matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
@@ -58,7 +61,7 @@ def test_products_are_torchs(rows: int, columns: int, inner: int, transpose_a: b
 
 
 def test_bfloat16_is_rounded_once() -> None:
-    """Sums are float32's, and only the result is rounded: by the interpreter towards zero, hence 2^-7."""
+    """Sums are float32's, and only the result is rounded. The interpreter rounds towards zero, hence 2^-7."""
     x, weight, gradient = (torch.randn(size).bfloat16() for size in ((40, 24), (56, 24), (40, 56)))
     found = TritonBackend().project_backward("q", x, weight, gradient, bias=True)
     wanted = TorchBackend().project_backward("q", x.double(), weight.double(), gradient.double(), bias=True)
@@ -81,7 +84,7 @@ def block_gradients(backend: TorchBackend, dtype: torch.dtype, device: str) -> d
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_a_block_has_the_formulas_gradients(device: str) -> None:
-    """Every kernel in its place, the element-wise ones among them."""
+    """Every kernel is at its place, the element-wise ones too."""
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     wanted = block_gradients(TorchBackend(), torch.float64, device)
@@ -92,15 +95,18 @@ def test_a_block_has_the_formulas_gradients(device: str) -> None:
 
 
 def test_layers_have_modules_of_their_own_or_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seven modules a layer, as in the history of the claim; two where all share: with a bias and without."""
-    monkeypatch.setitem(triton_backend._BLOCKS, "cuda", (16, 16))  # as many modules, in half the time
+    """A layer has seven modules, as in the history of the claim.
+
+    If all layers share, there are two: with and without a bias.
+    """
+    monkeypatch.setitem(triton_backend._BLOCKS, "cuda", (16, 16))  # the same number of modules, in half the time
     own, shared, others = compile_projections(_TINY, 90, 0), compile_projections(_TINY, 90), compile_elementwise(90)
     assert [len(own), len(shared), len(others)] == [7, 2, 3]
     assert all(module.size > 1000 for module in (*own, *shared, *others))
 
 
 def test_launches_only_compile_until_the_block_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is launched on CUDA in the block is handed to the compiler, also if the block raises; later it runs."""
+    """In the block, a launch on CUDA goes to the compiler, also if the block raises. After the block it runs."""
     done: list[tuple[str, object]] = []
 
     class Compiled:

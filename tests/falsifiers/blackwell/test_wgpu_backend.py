@@ -1,4 +1,4 @@
-"""Every operation in WGSL against its formula in float64, over ragged shapes."""
+"""Every operation in WGSL agrees with its formula in float64, over ragged shapes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthChec
 
 @pytest.fixture(scope="module")
 def backend() -> WgpuBackend:
-    """One device for the module: opening it takes longer than most tests."""
+    """One device for the module, because opening it takes longer than most tests."""
     return any_backend()
 
 
@@ -39,7 +39,7 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 
 
 def alike(found: object, expected: object, tolerance: float = 2e-5) -> None:
-    """Compare tensors, or tuples of them, with what float64 says."""
+    """Compare tensors, or tuples of them, with the float64 results."""
     if isinstance(found, Tensor):
         assert isinstance(expected, Tensor)
         torch.testing.assert_close(found.double(), expected, rtol=tolerance, atol=tolerance)
@@ -83,7 +83,7 @@ def test_norms(backend: WgpuBackend, rows: int, columns: int, eps: float) -> Non
     alike(
         backend.rms_norm_backward(x, weight, gradient, eps),
         FORMULAS.rms_norm_backward(x.double(), weight.double(), gradient.double(), eps),
-        tolerance=2e-4 if columns == 1 else 2e-5,  # one column is its own mean: what is left is a difference of equals
+        tolerance=2e-4 if columns == 1 else 2e-5,  # one column is its own mean: a difference of equals is left
     )
 
 
@@ -123,7 +123,7 @@ def test_single_elements(backend: WgpuBackend, rows: int, columns: int) -> None:
 
 
 def test_extreme_gates_saturate(backend: WgpuBackend) -> None:
-    """exp(1000) is infinite; its reciprocal is the sigmoid all the same."""
+    """exp(1000) is infinite, but its reciprocal is still the sigmoid."""
     gate = torch.tensor([[-1000.0, -100.0, 100.0, 1000.0]])
     alike(backend.silu_gate(gate, torch.ones_like(gate)), gate.double().clamp(min=0.0), tolerance=1e-6)
 
@@ -132,7 +132,7 @@ def test_extreme_gates_saturate(backend: WgpuBackend) -> None:
     "shape", [SHAPES["qwen2-tiny"], BlockShape(hidden=48, heads=6, kv_heads=2, intermediate=20, eps=1e-3, theta=100.0)]
 )
 def test_a_block_stays_on_the_adapter(backend: WgpuBackend, shape: BlockShape) -> None:
-    """Output and all gradients of a block, with nothing fetched before the end and nothing sent after the beginning."""
+    """Output and all gradients are computed without a fetch before the end and a transfer after the beginning."""
     weights = new_weights(shape, 1, dtype=torch.float64)
     x, gradient = drawn(2, 13, shape.hidden), drawn(2, 13, shape.hidden, seed=1)
     expected, saved = Block(shape, FORMULAS).forward(x.double(), weights)
@@ -141,7 +141,7 @@ def test_a_block_stays_on_the_adapter(backend: WgpuBackend, shape: BlockShape) -
     there = {name: backend.upload(weight.float()) for name, weight in weights.items()}
     block = Block(shape, backend)
     arrived = backend.upload(x), backend.upload(gradient)
-    backend.rope(backend.upload(torch.zeros(1, 1, 13, shape.head_dim)), shape.theta)  # its angles are sent once
+    backend.rope(backend.upload(torch.zeros(1, 1, 13, shape.head_dim)), shape.theta)  # the angles are sent once
     sent, fetched = backend.device.uploaded_bytes, backend.device.downloaded_bytes
     output, kept = block.forward(arrived[0], there)
     of_x, of_weights = block.backward(kept, there, arrived[1])
@@ -164,7 +164,7 @@ def test_every_tile_that_a_gpu_would_use(
     size: tuple[int, int, int],
     transposed: tuple[bool, bool],
 ) -> None:
-    """The pipelines for even and for ragged tiles, although a CPU would choose others."""
+    """Both pipelines run, for even and for ragged tiles, although a CPU would choose others."""
     monkeypatch.setattr(wgpu_gemm, "choose_tile", lambda product, device: tile)
     (m, n, k), (transpose_a, transpose_b) = size, transposed
     a = drawn(2, *((k, m) if transpose_a else (m, k)))
@@ -199,7 +199,7 @@ def test_parts_along_k_are_whole_tiles(m: int, n: int, k: int, batches: int) -> 
 
 
 def test_what_cannot_be_bound_at_once_is_worked_on_in_parts() -> None:
-    """A device that binds 4 KiB: rows, elements, matrices and sums are divided, and come out the same."""
+    """On a device that binds 4 KiB, rows, elements, matrices and sums are divided, and the results are the same."""
     narrow = any_backend(binding_bytes=4096)
     x, gradient, weight = drawn(100, 64), drawn(100, 64, seed=1), drawn(64, seed=2)
     alike(narrow.add(x, gradient), x.double() + gradient.double())
@@ -218,7 +218,7 @@ def test_what_cannot_be_bound_at_once_is_worked_on_in_parts() -> None:
 
 
 def test_more_matrices_than_a_grid_is_deep(backend: WgpuBackend) -> None:
-    """WebGPU has 65,535 workgroups a dimension."""
+    """WebGPU has 65,535 workgroups in each dimension."""
     a, b = drawn(70_000, 1, 2), drawn(70_000, 2, 1, seed=1)
     alike(backend.matmul(a, b), FORMULAS.matmul(a.double(), b.double()))
 
@@ -233,7 +233,7 @@ def test_a_pipeline_is_compiled_once_for_its_key() -> None:
     for size in (32, 40, 32):
         fresh.matmul(drawn(size, 32), drawn(32, 32))
     kernels = fresh.device.pipelines
-    assert len(kernels) == len(set(kernels)) == 2  # ragged, and even
+    assert len(kernels) == len(set(kernels)) == 2  # ragged and even
     assert fresh.device.dispatches == 3
 
 
@@ -267,7 +267,7 @@ def test_other_dtypes_and_shapes_are_refused(backend: WgpuBackend) -> None:
 
 
 def test_software_is_never_taken_for_a_gpu() -> None:
-    """A request for a GPU yields a GPU, or an error with a remedy."""
+    """A request for a GPU gives a GPU, or an error with a remedy."""
     kinds = {one.info["adapter_type"] for one in wgpu.gpu.enumerate_adapters_sync()}
     if kinds - {"CPU"}:
         assert choose_adapter("gpu").info["adapter_type"] != "CPU"

@@ -1,4 +1,4 @@
-"""A block that falls back to WGSL: its triggers, its warning, and the errors it leaves alone."""
+"""A block that falls back to WGSL: its triggers, its warning, and the errors for which it does not fall back."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_the_falsifier_finds_nothing_wrong_with_the_reference(backend: WgpuBacke
 
 @pytest.fixture
 def no_wgsl_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the cases of WGSL alone: they take most of a trial, and the reference's test asks them."""
+    """Leave out the cases that only use WGSL. They take most of a trial, and the reference's test has them."""
     monkeypatch.setattr(falsifier, "errors_in_wgsl", lambda trial: [0.0])
 
 
@@ -228,7 +228,7 @@ class ToldByNumber(Fallback):
 
 @pytest.mark.usefixtures("no_wgsl_alone")
 def test_a_layer_may_be_told_by_its_number(backend: WgpuBackend, tmp_path: Path) -> None:
-    """The claim asks for one warning per layer, and every layer has its own number."""
+    """The claim requires one warning for each layer, and every layer has its own number."""
     assert set(measured(ToldByNumber, tmp_path)["warnings_too_many"]) == {0}
 
 
@@ -242,7 +242,7 @@ def test_the_falsifier_sees_what_a_fallback_remembers(backend: WgpuBackend, tmp_
 
 @pytest.mark.usefixtures("no_wgsl_alone")
 def test_the_falsifier_sees_one_layer_among_others(backend: WgpuBackend, tmp_path: Path) -> None:
-    """One of two layers is computed elsewhere, or a gradient has another dtype."""
+    """One of two layers is computed on another device, or a gradient has another dtype."""
     assert min(measured(mutants.LastLayerOnTheCpu, tmp_path)["launches_by_fault"]) == 0
     assert measured(mutants.WidensBiases, tmp_path)["dtype"] == "float32+float64"
 

@@ -1,4 +1,4 @@
-"""One thread for all tests here, and models for an external trainer."""
+"""Tests here use one thread. The folder also has models for an external trainer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.external.trainers import make_models
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Threads that wait for each other on a busy machine take ten times as long as one thread does here."""
+    """Threads that wait for each other on a busy machine take ten times as long as one thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -31,7 +31,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, models: Path) -> Path:
-    """The same in a folder of the test's own."""
+    """A copy of that folder for one test."""
     for name in ("teacher", "student"):
         shutil.copy(models / f"{name}.pt", tmp_path)
     return tmp_path

@@ -1,4 +1,4 @@
-"""Somebody else's trainer judged by a claim: in this process, or from the command line to the bundle."""
+"""An external trainer judged by a claim: in this process, or from the command line to the bundle."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def run(folder: Path, *asked: str, mutants: bool = False, project: Path = ROOT) 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a trial in this process measured, and what ended it."""
+    """The measurements of a trial in this process, and the exception that ended it."""
 
     measurements: dict[str, Any]
     unseen: dict[str, str]
-    """Why a measurement was not made, by name."""
+    """The reason of each measurement that was not made, by name."""
     resolved: dict[str, Any]
     ending: str
-    """The type of the exception that ended the trial; of a subject's fault, that of its exception too."""
+    """The type of the exception that ended the trial. For a fault of the subject, also the type of its cause."""
     reason: str
 
 
 def outside(folder: Path, claim: str, subject: Any = Command, *, seed: int = 0, **options: Any) -> Seen:
-    """The claim's falsifier on the small trainer, or another, in this process and in the reduced profile."""
+    """Run the claim's falsifier on the small trainer or another one, in this process and in the reduced profile."""
     contract = json.loads((CONTRACTS / f"{claim}.json").read_text())
     trainer = {"trainer": str(BIGRAMS_FILE), "teacher": "", "student": ""}
     trainer |= {name: str(folder / f"{name}.pt") for name in ("teacher", "student")}
@@ -91,7 +91,7 @@ def failed(found: Mapping[str, Outcome]) -> set[str]:
 
 
 def small_project(folder: Path, mutants: Mapping[str, Collection[str]]) -> Path:
-    """A copy of this project with these claims and of their mutants only those that are named: each takes seconds."""
+    """A copy of this project with only these claims, and only the named mutants, because each takes seconds."""
     copy = folder / "project"
     for package in ("falsifiers", "tests/external"):
         shutil.copytree(ROOT / package, copy / package)
@@ -123,17 +123,17 @@ def record(folder: Path, claim: str = "*") -> dict[str, Any]:
 
 
 def clauses(folder: Path, claim: str = "*") -> dict[str, str]:
-    """The outcomes of its clauses."""
+    """The outcomes of the record's clauses."""
     return {clause["id"]: clause["outcome"] for clause in record(folder, claim)["clauses"]}
 
 
 def verified(folder: Path) -> bool:
-    """Whether `harness verify` finds the bundle sound, by judging it again."""
+    """Whether `harness verify`, which judges again, finds the bundle sound."""
     return harness(ROOT, "verify", str(folder / "evidence"), home=folder).returncode == 0
 
 
 def historical_run(folder: Path) -> Path:
-    """A run as the one of 25 hours left it: a log of fine losses, and 200 bytes of metadata as the model (PR #1856)."""
+    """A run like the one of 25 hours (PR #1856): a log of good losses, and 200 bytes of metadata as the model."""
     place = folder / "run"
     place.mkdir()
     told = {"temperature": "4.0", "alpha": "0.3", "epoch": "1613", "step": "50000", "final_loss": "3.5800"}

@@ -27,7 +27,7 @@ class _ExportsInitial(KDTrainer):
 
 
 def exports_initial(setting: Setting) -> KDTrainer:
-    """The export has the weights that the student began with."""
+    """The export has the first weights of the student."""
     trainer = new_trainer(setting, _ExportsInitial)
     trainer.first = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
     return trainer
@@ -39,7 +39,7 @@ class _Overstates(KDTrainer):
 
 
 def overstates(setting: Setting) -> KDTrainer:
-    """Stops early, and reports the number that was asked for."""
+    """Stops early, and reports the requested number of steps."""
     trainer = new_trainer(setting, _Overstates, max_steps=min(STOPS_AFTER, setting.parameters["steps"]))
     trainer.asked = setting.parameters["steps"]
     return trainer
@@ -53,7 +53,7 @@ class _Idle(KDTrainer):
 
 
 def idle(setting: Setting) -> KDTrainer:
-    """The optimizer does nothing, and the log has falling losses."""
+    """The optimizer does nothing, and the logged losses fall."""
     trainer = new_trainer(setting, _Idle)
     trainer.optimizer.step = lambda *_, **__: None
     return trainer
@@ -93,14 +93,14 @@ def _accumulates(setting: Setting, kind: type[KDTrainer]) -> KDTrainer:
 
 
 def never_divides(setting: Setting) -> KDTrainer:
-    """Sums the means of the micro-batches: what a Trainer does with a loss that ignores num_items_in_batch."""
+    """Sums the means of the micro-batches, as a Trainer does with a loss that ignores num_items_in_batch."""
     trainer = accumulates(setting)
     trainer.model_accepts_loss_kwargs = True
     return trainer
 
 
 def divides_twice(setting: Setting) -> KDTrainer:
-    """Divides by the number of micro-batches, as the Trainer does, too."""
+    """Divides by the number of micro-batches, in addition to the Trainer's own division."""
     return _accumulates(setting, _DividesTwice)
 
 
@@ -130,7 +130,7 @@ class _SavesInPlace(KDTrainer):
 
 
 def saves_in_place(setting: Setting) -> KDTrainer:
-    """Writes a checkpoint under its final name, as a Trainer does if nothing is done about it."""
+    """Writes a checkpoint under its final name, as a Trainer does by default."""
     return new_trainer(setting, _SavesInPlace)
 
 
@@ -168,7 +168,7 @@ class _Rests(KDTrainer):
 
 
 def rests(setting: Setting) -> KDTrainer:
-    """From half way on its rate is 0."""
+    """The rate is 0 in the second half."""
     return _schedules_itself(setting, _Rests)
 
 
@@ -228,7 +228,7 @@ class _Taught(Trainer):  # type: ignore[misc]
 
 
 def llama(seed: int) -> LlamaForCausalLM:
-    """A fresh one for bytes."""
+    """A fresh Llama on bytes."""
     torch.manual_seed(seed)
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
     return LlamaForCausalLM(LlamaConfig(vocab_size=256, num_key_value_heads=1, max_position_embeddings=64, **sizes))
@@ -236,7 +236,7 @@ def llama(seed: int) -> LlamaForCausalLM:
 
 @functools.cache
 def llama_that_knows() -> LlamaForCausalLM:
-    """One that has learned `some_text`."""
+    """A Llama that has learned `some_text`."""
     teacher = llama(1)
     with torch.enable_grad():
         train(teacher, some_text(), 60)
@@ -244,7 +244,7 @@ def llama_that_knows() -> LlamaForCausalLM:
 
 
 def of_llama(setting: Setting) -> Trainer:
-    """Healthy: another architecture with a teacher, and a text of its own to be evaluated on."""
+    """Healthy: another architecture with a teacher, and its own text for the evaluation."""
     wanted = setting.parameters
     tokens = torch.frombuffer(bytearray(some_text()), dtype=torch.uint8).long().unfold(0, 32, 32)
     rows = [{"input_ids": row, "labels": row} for row in tokens]
@@ -268,14 +268,14 @@ def of_llama(setting: Setting) -> Trainer:
 
 
 def of_llama_without_text(setting: Setting) -> Trainer:
-    """Healthy, and shows no text of its own."""
+    """Healthy, but without a text for the evaluation."""
     trainer = of_llama(setting)
     trainer.eval_dataset = None
     return trainer
 
 
 def of_llama_that_answers_as_its_teacher(setting: Setting) -> Trainer:
-    """The optimizer does nothing. The student's forward pass asks the teacher."""
+    """The optimizer does nothing. The student's forward pass calls the teacher."""
     trainer = of_llama(setting)
     trainer.create_optimizer()
     trainer.optimizer.step = lambda *_, **__: None
@@ -298,10 +298,10 @@ def of_llama_its_own_teacher(setting: Setting) -> Trainer:
 
 
 def forgets_steps(seed: int, output_dir: str) -> Trainer:
-    """No Trainer that a claim could ask for steps."""
+    """A function without an argument for the number of steps."""
     raise AssertionError("never called")
 
 
 def no_trainer(**_: object) -> str:
-    """Returns something else."""
+    """Returns an object that is not a Trainer."""
     return "a trainer"

@@ -111,7 +111,7 @@ def _forgets_quickly(trainer: Any, setting: Setting) -> None:
 
 
 def _restarts(trainer: Any, setting: Setting) -> None:
-    """`ignore_data_skip` does it."""
+    """`ignore_data_skip` makes a resumed run begin its data again."""
 
 
 _PLANTED: Mapping[str, tuple[type, Callable[[Any, Setting], None] | None, bool]] = {

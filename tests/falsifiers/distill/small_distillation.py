@@ -17,18 +17,18 @@ from falsifiers.apr.subject import AprFile, TensorRecord
 
 STEPS = 50
 _NUMBERS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 30}
-"""Of dtypes in APR v2."""
+"""The numbers of dtypes in APR v2."""
 
 
 def model(seed: int) -> Qwen2ForCausalLM:
-    """A fresh one."""
+    """A fresh model."""
     torch.manual_seed(seed)
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
     return Qwen2ForCausalLM(Qwen2Config(vocab_size=256, num_key_value_heads=1, max_position_embeddings=64, **sizes))
 
 
 def some_text(length: int = 60_000) -> bytes:
-    """Letters of which four in five follow from the letter before: quick to learn."""
+    """Letters of which four in five follow from the letter before, so they are learned quickly."""
     chance = random.Random(0)
     order = list(range(26))
     chance.shuffle(order)

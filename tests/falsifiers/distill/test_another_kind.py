@@ -1,4 +1,7 @@
-"""Trainers of a kind that no ready-made file describes: numpy, a log of its own as CSV, and a shell that resumes it."""
+"""A trainer of a kind that no ready-made file describes:
+
+numpy, its own log as CSV, and a shell script that resumes it.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,10 @@ def _file(folder: Path) -> Path:
 
 
 def test_a_log_that_the_command_writes_is_read(tmp_path: Path) -> None:
-    """It prints nothing. Its steps, its weights after each, and its export have verdicts."""
+    """The command prints nothing, but writes a log.
+
+    Its steps, the weights after each step, and its export have outcomes.
+    """
     file = _file(tmp_path)
     seen = outside(tmp_path, EXPORT, trainer=str(file), **ASKED)
     found = outcomes(EXPORT, seen, ASKED)
@@ -72,7 +78,10 @@ def test_a_log_that_the_command_writes_is_read(tmp_path: Path) -> None:
 
 
 def test_a_parameter_that_its_file_always_gives_is_not_left_out(tmp_path: Path) -> None:
-    """The claim asks for a run without a distance of checkpoints; no such run of this trainer can be made."""
+    """The claim asks for a run without periodic checkpoints.
+
+    This trainer cannot make one, so the clause is NOT_MEASURED.
+    """
     few = {"periods": [], "steps_of_many": 0, "steps_without_period": 4}
     seen = outside(tmp_path, PERIOD, trainer=str(_file(tmp_path)), **ASKED, **few)
     assert (seen.measurements["unexpected"], seen.ending) == ([], "NotShown")

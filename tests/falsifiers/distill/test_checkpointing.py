@@ -1,4 +1,4 @@
-"""Checkpoints of the reference: whole or absent, complete, and cheap to fail."""
+"""Checkpoints of the reference: whole or absent, complete, and a failing save does not end the run."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ WEIGHTS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(4)}
 
 
 def silent(step: int, **values: float) -> None:
-    """Listen to nothing."""
+    """Do nothing with an event."""
 
 
 def test_steps_are_ordered_as_numbers(tmp_path: Path) -> None:
-    """Names stop sorting at a million; what is unfinished, or somebody else's, is no checkpoint."""
+    """Names in the order of texts are wrong from a million on. Unfinished files and foreign ones are no checkpoints."""
     for step in (1_000_000, 999_999, 7):
         checkpoint_path(tmp_path, step).touch()
     (tmp_path / "ckpt-step-000009.safetensors.part").touch()
@@ -37,7 +37,7 @@ def test_steps_are_ordered_as_numbers(tmp_path: Path) -> None:
 
 
 def test_a_file_is_flushed_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First the content, then the rename, then the directory: after a loss of power the name means the content."""
+    """The content is flushed, then the file is renamed, then the directory is flushed, in case power fails."""
     done = []
     fsync, replace = os.fsync, Path.replace
 
@@ -56,7 +56,7 @@ def test_a_file_is_flushed_before_it_gets_its_name(tmp_path: Path, monkeypatch: 
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_rubbish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is the system's, whoever raised it."""
+    """The error is the system's, whichever thread raised it."""
     path = tmp_path / "w.safetensors"
     save_weights(WEIGHTS, path, {"step": "1"})
     (tmp_path / ".unfinished").mkdir()
@@ -73,7 +73,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_rubbish(tmp_path: Path, m
 
 
 def test_a_copy_is_of_its_moment() -> None:
-    """What training does to the tensors afterwards does not reach it, and its memory is used again."""
+    """Later training does not change the copy. Its memory is used again."""
     live = {"a": torch.zeros(3)}
     copy = HostCopy()
     copy.take(live)
@@ -86,7 +86,7 @@ def test_a_copy_is_of_its_moment() -> None:
 
 
 def test_a_save_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second save waits for the first; each holds the weights of its own moment."""
+    """The second save waits for the first. Each save has the weights of its own moment."""
     disk_is_ready = threading.Event()
     fsync = os.fsync
 
@@ -106,7 +106,7 @@ def test_a_save_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_failures_are_logged_counted_and_survived(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A file stands where the directory should be; once it is gone, saving works."""
+    """While a file stands in place of the directory, saves fail. After its removal, saving works."""
     directory = tmp_path / "out"
     directory.write_text("in the way")
     with caplog.at_level(logging.ERROR), Checkpointer(directory, 1) as checkpointer:
@@ -124,14 +124,14 @@ def test_failures_are_logged_counted_and_survived(tmp_path: Path, caplog: pytest
 
 
 def test_a_mistake_in_the_program_is_not_taken_for_a_failing_disk(tmp_path: Path) -> None:
-    """What the writing thread raises comes up at the end."""
+    """An exception of the writing thread is raised at the end."""
     with pytest.raises(TypeError), Checkpointer(tmp_path, 1) as checkpointer:
         checkpointer.save(1, WEIGHTS, {"step": 1})  # type: ignore[dict-item]
     assert checkpointer.failures == 0
 
 
 def test_the_default_is_the_specs_and_nonsense_is_refused(tmp_path: Path) -> None:
-    """5000 (PR #1856); 0 is off; a negative distance is an error."""
+    """The default is 5000 (PR #1856), 0 turns checkpoints off, and a negative distance is an error."""
     without = {name: value for name, value in QUICK.items() if name != "checkpoint_every"}
     assert Recipe.of(without).checkpoint_every == 5000
     assert not any(Checkpointer(tmp_path, 0).due(step) for step in range(10))
@@ -140,7 +140,7 @@ def test_the_default_is_the_specs_and_nonsense_is_refused(tmp_path: Path) -> Non
 
 
 def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
-    """Losses and weights are equal to the last bit, with dropout drawing random numbers all the way."""
+    """Losses and weights are equal to the last bit, with dropout that draws random numbers in every step."""
     asked = {"steps": 7, "checkpoint_every": 3, "dropout": 0.2}
     whole = Distillation(a_setting(tmp_path / "whole", **asked))
     losses = whole.distill(silent).losses
@@ -156,14 +156,14 @@ def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
 
 
 def test_there_may_be_nothing_to_resume(tmp_path: Path) -> None:
-    """Then a run begins at its beginning."""
+    """Without a checkpoint, a run starts at its beginning."""
     subject = Distillation(a_setting(tmp_path))
     assert subject.resume() == 0
     assert subject.distill(silent).steps == 3
 
 
 def test_a_checkpoint_is_also_a_model_and_says_what_it_is(tmp_path: Path) -> None:
-    """The weights have their own names; the rest of the state has names that no parameter has."""
+    """The weights have their own names. The rest of the state has names that no parameter has."""
     run = Distillation(a_setting(tmp_path)).distill(silent)
     (checkpoint,) = run.checkpoints
     other = Distillation(a_setting(tmp_path, seed=9))
@@ -177,7 +177,7 @@ def test_a_checkpoint_is_also_a_model_and_says_what_it_is(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("change", ["shape", "dtype", "name"])
 def test_another_models_weights_are_refused_whole(tmp_path: Path, change: str) -> None:
-    """Nothing is cut, cast or left at its first value (#1877), and the live weights stay as they were."""
+    """No weight is cut, cast or left at its first value (#1877), and the live weights stay as they were."""
     subject = Distillation(a_setting(tmp_path))
     weights = snapshot(subject.student_weights())
     name = "model.embed_tokens.weight"
@@ -190,7 +190,7 @@ def test_another_models_weights_are_refused_whole(tmp_path: Path, change: str) -
 
 
 def test_an_export_is_no_state_to_resume_from(tmp_path: Path) -> None:
-    """It is refused rather than continued with a fresh optimizer."""
+    """An export is refused, because resuming from it would need a fresh optimizer."""
     subject = Distillation(a_setting(tmp_path))
     save_weights(subject.student_weights(), checkpoint_path(subject.directory, 2), {"step": "2"})
     with pytest.raises(ValueError, match="no state of a training"):
@@ -200,7 +200,7 @@ def test_an_export_is_no_state_to_resume_from(tmp_path: Path) -> None:
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_a_copy_from_the_gpu_is_of_its_moment() -> None:
-    """Changes launched after `protect` wait for the copy, however long the queue before it."""
+    """Changes launched after `protect` wait for the copy, however long the queue before it is."""
     live = {"a": torch.zeros(50_000_000, device="cuda")}
     copy = HostCopy()
     for value in range(1, 6):

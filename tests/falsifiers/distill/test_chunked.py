@@ -1,4 +1,4 @@
-"""The chunked loss against the plain one: values, gradients, and what it refuses."""
+"""The chunked loss agrees with the plain one in value and gradients, and refuses invalid arguments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def chunked(case: Mapping[str, Any], chunk: int, device: str = "cpu") -> tuple[t
 
 @given(st.integers(0, 20_000), st.integers(1, 300_000))
 def test_chunks_are_equal_and_small(rows: int, vocabulary: int) -> None:
-    """Their logits take 320 MiB at most, and no fewer chunks would do; those of Qwen2 at 4,096 tokens are tiles."""
+    """The logits of a chunk take at most 320 MiB, and no fewer chunks would do.
+
+    Chunks of Qwen2 at 4,096 tokens are tiles.
+    """
     chunk = rows_a_chunk(rows, vocabulary)
     largest = (320 << 20) // (4 * vocabulary)
     assert 1 <= chunk <= largest
@@ -45,7 +48,7 @@ def test_chunks_are_equal_and_small(rows: int, vocabulary: int) -> None:
 @settings(deadline=None, max_examples=60)
 @given(cases(SMALL, ("float64", "float32")), st.integers(1, 13))
 def test_chunks_of_any_size_make_the_plain_loss(case: dict[str, Any], chunk: int) -> None:
-    """Value and gradients agree to rounding, whatever is ignored."""
+    """Value and gradients agree to rounding, whatever positions are ignored."""
     asked = question(case, "cpu")
     plain = PlainKdLoss(SETTING)(asked)
     loss, *gradients = chunked(case, chunk)
@@ -59,7 +62,7 @@ def test_chunks_of_any_size_make_the_plain_loss(case: dict[str, Any], chunk: int
 
 
 def test_the_gradients_are_as_exact_as_float32_allows() -> None:
-    """Within 1e-5 of float64, by norm, at a vocabulary of thousands."""
+    """At a vocabulary of thousands, the gradients are within 1e-5 of float64, by norm."""
     case = {
         "dtype": "float32", "rows": 64, "vocabulary": 5000, "width": 32, "temperature": 4.0, "alpha": 0.3,
         "scale": 4.0, "skewed": True, "alike": False, "ignored": 0.25, "upstream": 1.0, "seed": 1,
@@ -83,7 +86,7 @@ def test_half_precision_is_summed_in_float32() -> None:
 
 
 def test_batches_of_sequences_and_frozen_heads() -> None:
-    """Leading dimensions are tokens; what asks for no gradient gets none."""
+    """Leading dimensions are tokens. A tensor that requires no gradient gets none."""
     student, teacher = torch.randn(2, 3, 4, requires_grad=True), torch.randn(2, 3, 5)
     heads = torch.randn(7, 4), torch.randn(7, 5)
     labels = torch.randint(7, (2, 3))
@@ -95,7 +98,7 @@ def test_batches_of_sequences_and_frozen_heads() -> None:
 
 
 def test_a_second_backward_pass_is_refused() -> None:
-    """The gradients were given away; silence would give zeros or twice the same."""
+    """The first pass gives the gradients away, so a second one would return zeros or twice the value."""
     student, head = torch.randn(3, 4, requires_grad=True), torch.randn(7, 4)
     loss = chunked_distillation_loss(student, head, student, head, torch.zeros(3).long(), alpha=0.3, temperature=2.0)
     loss.backward(retain_graph=True)
@@ -104,7 +107,7 @@ def test_a_second_backward_pass_is_refused() -> None:
 
 
 def test_what_does_not_belong_together_is_refused() -> None:
-    """Other labels, another vocabulary."""
+    """Labels of another length and another vocabulary are refused."""
     hidden, head, labels = torch.randn(3, 4), torch.randn(7, 4), torch.zeros(3).long()
     with pytest.raises(ValueError, match="do not belong"):
         chunked_distillation_loss(hidden, head, hidden, head, labels[:2], alpha=0.3, temperature=2.0)
@@ -116,7 +119,7 @@ def test_what_does_not_belong_together_is_refused() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 @pytest.mark.parametrize("vocabulary", [3, 4096, 4097, 151_936])
 def test_the_kernel_does_what_torch_does(vocabulary: int) -> None:
-    """The sum of losses and every gradient, ignored rows and logits beyond 88 included."""
+    """The sum of losses and every gradient agree with torch, with ignored rows and logits beyond 88."""
     from falsifiers.distill.reference.chunked_triton import fused_rows
 
     generator = torch.Generator().manual_seed(0)

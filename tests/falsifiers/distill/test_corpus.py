@@ -1,4 +1,4 @@
-"""The text that subjects train on: always the same."""
+"""The text that subjects train on is always the same."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_standard_library_is_always_the_same_text(tmp_path: Path) -> None:
 
 
 def test_blocks_joined_are_the_text(text: Path) -> None:
-    """Nothing is lost or doubled, and every block ends with a line."""
+    """No text is lost or doubled, and every block ends with a line."""
     whole = text.read_bytes()
     blocks = blocks_of(whole)
     assert b"".join(blocks) == whole
@@ -38,13 +38,13 @@ def test_blocks_joined_are_the_text(text: Path) -> None:
 
 
 def test_every_tenth_block_is_left_out(text: Path) -> None:
-    """The others stay in order."""
+    """The other blocks stay in order."""
     blocks = blocks_of(text.read_bytes())
     assert training_blocks(blocks) == [block for block in blocks if block not in blocks[9::10]]
 
 
 def test_equal_seeds_draw_equal_sequences(text: Path, tmp_path: Path) -> None:
-    """The labels are the inputs shifted by one; another seed draws other sequences."""
+    """The labels are the inputs shifted by one. Another seed draws other sequences."""
     corpus = load_corpus({"corpus": str(text), "tokenizer": "bytes"}, tmp_path)
     inputs, labels = sample(corpus.training, (1, 2), 4, 32)
     assert inputs.shape == labels.shape == (4, 32)
@@ -54,7 +54,10 @@ def test_equal_seeds_draw_equal_sequences(text: Path, tmp_path: Path) -> None:
 
 
 def test_byte_pairs_are_learned_once(text: Path, tmp_path: Path) -> None:
-    """The second reading comes from the cache; ids stay below the vocabulary's size and shorten the text."""
+    """The second reading comes from the cache.
+
+    Ids stay below the vocabulary's size, and the text is shorter than its bytes.
+    """
     parameters = {"corpus": str(text), "tokenizer": "bpe-300"}
     one = load_corpus(parameters, tmp_path / "cache")
     (kept,) = (tmp_path / "cache").glob("bpe-*.safetensors")
@@ -67,7 +70,7 @@ def test_byte_pairs_are_learned_once(text: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_not_the_subjects_fault(tmp_path: Path) -> None:
-    """A missing file, and sequences longer than any block: NotMeasured."""
+    """A missing file, and sequences longer than any block, raise NotMeasured."""
     with pytest.raises(NotMeasured):
         load_corpus({"corpus": str(tmp_path / "missing.txt"), "tokenizer": "bytes"}, tmp_path)
     with pytest.raises(NotMeasured):
@@ -75,6 +78,6 @@ def test_what_cannot_be_read_is_not_the_subjects_fault(tmp_path: Path) -> None:
 
 
 def test_an_unknown_tokenizer_is_refused(text: Path, tmp_path: Path) -> None:
-    """The message says what is known."""
+    """The message has the known names."""
     with pytest.raises(ValueError, match="bpe-16384"):
         load_corpus({"corpus": str(text), "tokenizer": "words"}, tmp_path)

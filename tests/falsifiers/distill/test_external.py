@@ -1,4 +1,4 @@
-"""Somebody else's trainer against the claims of this spec, from the command line to the verdict."""
+"""External trainers against the distillation claims, from the command line to the verdict."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ NO_TRAINED_TOKENIZER = ("-P", "tokenizer=bytes")
 
 
 def test_the_run_of_25_hours_is_caught_before_anybody_publishes_it(tmp_path: Path) -> None:
-    """The log is fine, the file parses, the metadata are true; it holds no tensor: FAIL, exit 1, without a GPU."""
+    """The log is good, the file is valid, and the metadata are true, but it has no tensor:
+
+    FAIL, exit 1, without a GPU.
+    """
     place = historical_run(tmp_path)
     before = {path.name: path.read_bytes() for path in place.iterdir()}
     recorded = ["--subject", f"recorded:{APR}", "-P", f"dir={place}", "-P", "steps=50000"]
@@ -46,8 +49,8 @@ def test_the_run_of_25_hours_is_caught_before_anybody_publishes_it(tmp_path: Pat
     outcomes = clauses(tmp_path)
     assert [name for name, outcome in outcomes.items() if outcome == "FAIL"] == ["tensors_found.minimum"]
     assert outcomes["readable.const"] == outcomes["metadata_untrue.maxItems"] == "PASS"
-    assert outcomes["resolved.steps"] == outcomes["resolved.device"] == "NOT_MEASURED"  # nothing but the log says so
-    assert outcomes["steps_executed.minimum"] == "NOT_MEASURED"  # the log names every fiftieth step
+    assert outcomes["resolved.steps"] == outcomes["resolved.device"] == "NOT_MEASURED"  # only the log says so
+    assert outcomes["steps_executed.minimum"] == "NOT_MEASURED"  # the log has every fiftieth step
     sealed = record(tmp_path)
     assert (sealed["profile"], sealed["requested"]["device"]) == ("full", "cuda")
     assert (sealed["proven"], sealed["overrides"]) == (False, {})
@@ -59,13 +62,13 @@ def test_the_run_of_25_hours_is_caught_before_anybody_publishes_it(tmp_path: Pat
 
 
 def recorded(place: Path, claim: str, folder: Path, **options: Any) -> Seen:
-    """A falsifier on a run that is over, of apr distill."""
+    """Run a falsifier on a finished run of apr distill."""
     asked = {"trainer": str(ROOT / "trainers" / "apr-distill.toml"), "dir": str(place), **options}
     return outside(folder, claim, Recorded, **asked)
 
 
 def test_a_run_without_a_log_is_judged_by_its_files(tmp_path: Path) -> None:
-    """And so is caught all the same; nothing is made up of what only a log could tell."""
+    """The run is refuted by its files. Measurements that need a log are not invented."""
     place = historical_run(tmp_path)
     (place / "launch.log").unlink()
     seen = recorded(place, EXPORT, tmp_path)
@@ -75,7 +78,7 @@ def test_a_run_without_a_log_is_judged_by_its_files(tmp_path: Path) -> None:
 
 
 def test_a_recorded_run_of_whole_epochs_is_refuted_by_its_log(tmp_path: Path) -> None:
-    """Fifty steps were asked for, and the log says 62; the losses are told, not the steps they belong to."""
+    """Fifty steps were requested, and the log says 62. The log has the losses, but not their steps."""
     place = tmp_path / "run"
     place.mkdir()
     (place / "phase-3.log").write_bytes(b"initial_loss = 7.6746\nfinal_loss   = 7.2036\n62 steps, 122.7s\n")
@@ -86,7 +89,7 @@ def test_a_recorded_run_of_whole_epochs_is_refuted_by_its_log(tmp_path: Path) ->
 
 
 def test_a_recorded_run_that_ran_out_of_memory(tmp_path: Path) -> None:
-    """The log says so: the run did not complete, by its own fault."""
+    """The log says that memory ran out, so the run did not complete, by its own fault."""
     place = tmp_path / "run"
     place.mkdir()
     (place / "gb10.log").write_bytes(
@@ -96,7 +99,10 @@ def test_a_recorded_run_that_ran_out_of_memory(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
-    """A path mistyped to another folder refutes nothing; one with a log of a run whose export is missing does."""
+    """A mistyped path to another folder refutes nothing.
+
+    A folder with a log but without the export refutes the claim.
+    """
     place = tmp_path / "run"
     (place / "sub").mkdir(parents=True)
     (place / "README.md").write_text("nothing of a run")
@@ -109,7 +115,7 @@ def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_over_is_not_made_again(tmp_path: Path) -> None:
-    """What would take another run is not measured, and nothing of the run is removed."""
+    """Clauses that need another run are NOT_MEASURED, and no file of the run is removed."""
     place = historical_run(tmp_path)
     seen = recorded(place, PERIOD, tmp_path, checkpoint_every=5000)
     assert seen.measurements["missing"][0] == "N=5000: step 5000"
@@ -118,7 +124,7 @@ def test_a_run_that_is_over_is_not_made_again(tmp_path: Path) -> None:
 
 
 def test_a_foreign_trainer_is_proven_to_count_its_steps(folder: Path) -> None:
-    """Every clause of the claim can be seen from outside, where every step leaves a checkpoint; the mutants die too."""
+    """With a checkpoint of every step, every clause can be judged from outside. The mutants are killed too."""
     options = ["--profile", "reduced", "--subject", f"command:{BIGRAMS}", *named(folder), "-P", "checkpoint_every=1"]
     project = small_project(folder, {MAX_STEPS: {"one-step-more", "zero-is-nothing"}})
     status, said = run(folder, MAX_STEPS, *options, mutants=True, project=project)
@@ -135,7 +141,7 @@ def test_a_foreign_trainer_is_proven_to_count_its_steps(folder: Path) -> None:
 
 
 def test_steps_that_move_nothing_and_steps_too_many_are_seen(folder: Path) -> None:
-    """From the checkpoints and from the output."""
+    """The checkpoints show steps that move nothing, and the output shows steps too many."""
     few = {"steps": 4, "requests": [], "refused": [0]}
     idle = outside(folder, MAX_STEPS, checkpoint_every=1, fail="idle", **few)
     assert (idle.measurements["idle"], idle.measurements["surplus"], idle.measurements["accepted"]) == ([2], [0], [])
@@ -150,7 +156,7 @@ def test_steps_that_move_nothing_and_steps_too_many_are_seen(folder: Path) -> No
 
 
 def test_an_export_of_another_format_is_read(folder: Path) -> None:
-    """Every tensor is found, moved and equal to the last checkpoint's; what is not seen is not measured."""
+    """Every tensor is found, has moved and equals the last checkpoint's. Hidden values are NOT_MEASURED."""
     seen = outside(folder, EXPORT, checkpoint_every=1, steps=5)
     expected = {"readable": True, "tensors_found": 2, "missing": [], "different": [], "unmoved": []}
     assert {name: seen.measurements[name] for name in expected} == expected
@@ -172,33 +178,33 @@ def test_an_export_of_another_format_is_read(folder: Path) -> None:
 def test_how_a_trainer_ends_is_its_own_fault_or_not(
     folder: Path, fail: str, ending: str, named: tuple[str, ...]
 ) -> None:
-    """A crash and an exhausted GPU are; what the kernel does is not."""
+    """A crash and an exhausted GPU are the trainer's fault. A kill by the kernel is not."""
     seen = outside(folder, EXPORT, fail=fail, steps=5)
     assert seen.ending == ending
     assert all(one in seen.reason for one in named)
 
 
 def test_a_full_disk_is_not_its_fault(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a trainer says when it cannot write."""
+    """A full disk is not the trainer's fault, whatever it prints."""
     full = shutil.disk_usage(folder)._replace(free=4096)
     monkeypatch.setattr("harness.external.command.shutil.disk_usage", lambda place: full)
     assert outside(folder, EXPORT, fail="crash", steps=5).ending == "NotMeasured"
 
 
 def test_an_export_that_is_not_there(folder: Path) -> None:
-    """Exit status 0 and no file."""
+    """The run has exit status 0 and no export, so it is refuted."""
     assert outside(folder, EXPORT, fail="no-export", steps=3).measurements["readable"] is False
 
 
 def test_a_missing_binary_is_not_measured(folder: Path) -> None:
-    """It is this machine that lacks it."""
+    """This machine lacks the program, so the trial is NOT_MEASURED."""
     trainer = str(ROOT / "trainers" / "apr-distill.toml")
     seen = outside(folder, EXPORT, trainer=trainer, apr="no-such-apr")
     assert (seen.ending, "no-such-apr" in seen.reason) == ("NotMeasured", True)
 
 
 def test_a_flood_of_output_is_bounded(folder: Path) -> None:
-    """Twenty megabytes go by; the log keeps their beginning and their end."""
+    """The trainer prints twenty megabytes. The log keeps their beginning and their end."""
     options = ["--profile", "reduced", "--subject", f"command:{BIGRAMS}", *named(folder)]
     status, output = run(folder, EXPORT, *options, "-P", "fail=flood", "-P", "steps=3")
     assert status == 3, output
@@ -206,7 +212,7 @@ def test_a_flood_of_output_is_bounded(folder: Path) -> None:
 
 
 def test_a_trainer_that_hangs_ends_with_its_trial(folder: Path) -> None:
-    """After the seconds that its file allows; nothing of it is left."""
+    """The trainer ends after the seconds that its file allows, and no process of it is left."""
     place = ROOT / "tests" / "external" / f"hangs-{os.getpid()}.toml"
     place.write_text(BIGRAMS_FILE.read_text().replace("[command]\n", "[command]\nseconds = 8\n", 1))
     try:
@@ -237,14 +243,14 @@ def test_a_trainer_that_hangs_ends_with_its_trial(folder: Path) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_runs(tmp_path: Path, options: list[str], said: str) -> None:
-    """Exit status 2, and no bundle."""
+    """The request is refused with exit status 2, and there is no bundle."""
     status, output = run(tmp_path, EXPORT, *options)
     assert (status, said in " ".join(output.split())) == (2, True), output
     assert not list(tmp_path.rglob("record.json"))
 
 
 def test_a_claim_without_an_adapter_is_refused(tmp_path: Path) -> None:
-    """Who asks which allocator is chosen has no use for a trainer."""
+    """The claim about the chosen allocator takes no external trainer."""
     status, output = run(tmp_path, "F-ALLOC-UNIFIED-001", "--subject", f"recorded:{APR}", "-P", "dir=/tmp")
     assert status == 2
     said = " ".join(output.split())

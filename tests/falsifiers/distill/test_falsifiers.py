@@ -1,4 +1,4 @@
-"""Every falsifier of this spec on healthy and defective subjects, in runs as short as they can be."""
+"""Every distillation falsifier on healthy and defective subjects, in the shortest possible runs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ IN_PROCESS: dict[str, dict[str, Any]] = {
         "milliseconds_limit": 1e9,
     },
 }
-"""The claims whose runs share this process, with what they ask for beyond the parameters of a quick run."""
+"""The claims whose runs share this process, with their additional parameters beyond those of a quick run."""
 
 
 def declared(claim: str) -> frozenset[str]:
@@ -83,7 +83,7 @@ def declared(claim: str) -> frozenset[str]:
 
 
 def measured(claim: str, folder: Path, subject: Any = Distillation, **changed: Any) -> dict[str, Any]:
-    """What the claim's falsifier measures of a subject in this process."""
+    """The measurements of the claim's falsifier for a subject in this process."""
     module, _, name = json.loads((CONTRACTS / f"{claim}.json").read_text())["falsifier"].partition(":")
     trial, recorded = a_trial(a_setting(folder, **{**IN_PROCESS[claim], **changed}), subject, declared(claim))
     getattr(importlib.import_module(module), name)(trial)
@@ -93,12 +93,12 @@ def measured(claim: str, folder: Path, subject: Any = Distillation, **changed: A
 
 @pytest.mark.parametrize("claim", IN_PROCESS)
 def test_a_falsifier_measures_what_its_contract_declares(tmp_path: Path, claim: str) -> None:
-    """Everything, and nothing else."""
+    """The falsifier measures everything that its contract declares, and nothing else."""
     assert measured(claim, tmp_path).keys() == declared(claim)
 
 
 def test_steps_are_counted_and_nonsense_is_refused(tmp_path: Path) -> None:
-    """The profile's own steps first, then the other requests."""
+    """The profile's own number of steps comes first, then the other requests."""
     seen = measured(MAX_STEPS, tmp_path)
     assert seen["requested"] == seen["executed"] == [3, 1, 2]
     assert seen["surplus"] == seen["idle"] == seen["overstated"] == [0, 0, 0]
@@ -106,13 +106,13 @@ def test_steps_are_counted_and_nonsense_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_without_end_is_ended(tmp_path: Path) -> None:
-    """And the request that it took for 'no limit' is told."""
+    """A run that takes 0 for "no limit" is ended, and the measurement names the request."""
     assert measured(MAX_STEPS, tmp_path / "zero", ZeroIsEndless)["accepted"] == [0]
     assert measured(MAX_STEPS, tmp_path / "less", NegativeIsNothing)["accepted"] == [-1]
 
 
 def test_every_checkpoint_is_looked_at(tmp_path: Path) -> None:
-    """Two of four steps, then four, one, one, none, none, and two of two."""
+    """The runs ask for a checkpoint of two of four steps, of four, of one, of none, and of two of two."""
     assert measured(PERIOD, tmp_path) == {
         "missing": [],
         "unexpected": [],
@@ -137,12 +137,12 @@ def test_every_checkpoint_is_looked_at(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_checkpoint_is_named(tmp_path: Path, subject: Any, finding: str, first: str) -> None:
-    """By the distance of its run, its name, and what is wrong with it."""
+    """The measurement has the distance of the run, the name of the checkpoint, and its fault."""
     assert measured(PERIOD, tmp_path, subject)[finding][0] == first
 
 
 def test_a_function_is_compared_and_not_only_its_weights(tmp_path: Path) -> None:
-    """A head that was untied in loading differs in no parameter that is saved."""
+    """A head that loading has untied differs in no saved parameter, but its logits differ."""
     untied = measured(ROUNDTRIP, tmp_path / "untied", UntiedOnLoad)
     assert untied["different"] == untied["missing"] == untied["unexpected"] == []
     assert min(untied["logits_differences"]) > 0.1
@@ -152,7 +152,7 @@ def test_a_function_is_compared_and_not_only_its_weights(tmp_path: Path) -> None
 
 
 def test_log_lines_are_looked_for(tmp_path: Path) -> None:
-    """Half of eight steps have a line; a log that is never there, or always, is told."""
+    """Half of eight steps have a line. A log that is never there or always there is measured as such."""
     seen = measured(LOG_OVERHEAD, tmp_path)
     assert 2 <= seen["lines_expected"] <= 6
     assert seen["lines_missing"] == seen["lines_unasked"] == 0
@@ -163,20 +163,20 @@ def test_log_lines_are_looked_for(tmp_path: Path) -> None:
 
 
 def test_log_lines_are_held_against_the_run(tmp_path: Path) -> None:
-    """Every second of eight steps has a line, and the second of these is the first with another step's loss."""
+    """Every second of eight steps has a line. If each line has the loss of the step before, all four are untrue."""
     assert measured(LOG_OVERHEAD, tmp_path / "healthy")["lines_untrue"] == []
     assert measured(LOG_OVERHEAD, tmp_path / "late", LogsLossBefore)["lines_untrue"] == [2, 4, 6, 8]
 
 
 def test_a_restless_machine_gives_no_verdict(tmp_path: Path) -> None:
-    """No machine tells a limit of 1 from the interval around it; an excess that is clear all the same is measured."""
+    """A limit of 1 cannot be decided within the noise. An excess that is clear in spite of the noise is measured."""
     with pytest.raises(NotMeasured):
         measured(LOG_OVERHEAD, tmp_path / "noise", ratio_limit=1.0, milliseconds_limit=0.0)
     assert measured(LOG_OVERHEAD, tmp_path / "clear", EvaluatesToLog, ratio_limit=1e-9)["ratio_low"] > 1e-9
 
 
 def test_answers_are_compared_and_made_again(tmp_path: Path) -> None:
-    """The healthy file repeats; a key that leaves something out is named by what it mistakes for its own."""
+    """The healthy file is made again with the same bytes. A key that leaves out a setting is named by it."""
     seen = measured(PREPARATION, tmp_path / "healthy")
     assert seen["unlike"] == []
     assert seen["cosine_distance"] < 0.01
@@ -188,20 +188,23 @@ def test_answers_are_compared_and_made_again(tmp_path: Path) -> None:
 
 
 def test_a_cache_is_held_against_the_best_of_its_kind(tmp_path: Path) -> None:
-    """Who knows what the rest weighs together comes near it; who gives the rest a floor is finite, and far off."""
+    """A cache with the weight of the rest comes near the best.
+
+    One with a floor for the rest is finite and far from it.
+    """
     healthy = measured(PREPARATION, tmp_path / "healthy")
     assert 0.9 < healthy["divergence"] / healthy["divergence_of_even_rest"] < 2
     assert measured(PREPARATION, tmp_path / "floor", RestFloored)["divergence"] > 100
 
 
 def test_a_batch_that_comes_again_is_told(tmp_path: Path) -> None:
-    """By the steps that it is not the first of; other steps of a healthy run have other batches."""
+    """The measurement has the steps whose batch occurred before. The steps of a healthy run have different batches."""
     assert measured(PREPARATION, tmp_path / "healthy")["repeated_batches"] == []
     assert measured(PREPARATION, tmp_path / "again", OneBatchForAllSteps)["repeated_batches"] == [2, 3]
 
 
 def test_other_text_is_found_by_its_steps(tmp_path: Path) -> None:
-    """A healthy run has no such step; defects are seen in what is shown, asked for again, and read."""
+    """A healthy run has no step with other text. A defect shows in what the subject shows, draws again, or reads."""
     healthy = measured(DATA, tmp_path / "healthy")
     assert healthy.pop("batches") == 60
     assert healthy.pop("teacher_divergence") < 1e-4
@@ -214,7 +217,10 @@ def test_other_text_is_found_by_its_steps(tmp_path: Path) -> None:
 
 
 def test_a_gradient_is_held_against_the_independent_models(tmp_path: Path) -> None:
-    """A healthy one is within its rounding; a loss without the divergence's gradient, and other labels, are far off."""
+    """A healthy gradient is within rounding.
+
+    A loss without the divergence's gradient, and other labels, are far from it.
+    """
     healthy = measured(BATCH, tmp_path / "healthy")
     assert max(healthy["gradient_error"], healthy["gradient_error_of_drawn_tokens"]) < 0.1
     assert healthy["gradient_error_again"] == healthy["gradient_error"]
@@ -223,7 +229,10 @@ def test_a_gradient_is_held_against_the_independent_models(tmp_path: Path) -> No
 
 
 def test_a_gradient_that_is_carried_on_is_found(tmp_path: Path) -> None:
-    """Gradients of the second step are still there at the third; only the batch's rows of the embedding have one."""
+    """If the second step leaves its gradient, the third one shows it.
+
+    A gradient with only the batch's rows is found too.
+    """
     assert max(measured(EMBEDDING, tmp_path / "healthy")["gradient_errors"]) < 0.1
     carried = measured(EMBEDDING, tmp_path / "carried", ClearedEverySecondStep)["gradient_errors"]
     assert carried[2] > 100 > 0.1 > max(carried[:2])
@@ -231,7 +240,10 @@ def test_a_gradient_that_is_carried_on_is_found(tmp_path: Path) -> None:
 
 
 def test_answers_are_held_against_the_independent_model(tmp_path: Path) -> None:
-    """By the weights of each model: a layer that is left out is told of the model that lacks it."""
+    """The logits follow from the weights of each model.
+
+    A layer that is left out is attributed to the model that lacks it.
+    """
     errors = frozenset({"student_logits_error", "teacher_logits_error"})
     found = []
     for name, subject in (("healthy", Distillation), ("student", LayerSkipped), ("teacher", TeacherLayerSkipped)):
@@ -242,7 +254,7 @@ def test_answers_are_held_against_the_independent_model(tmp_path: Path) -> None:
 
 
 def test_the_rate_of_every_tensor_follows_the_schedule(tmp_path: Path) -> None:
-    """Half of it in the first of two steps of warm-up; a group that stays there is half off afterwards."""
+    """In the first of two warm-up steps the rate is half. A group that stays at half is wrong by half afterwards."""
     healthy = measured(LEARNING_RATE, tmp_path / "healthy")
     assert max(healthy["rate_errors"]) < 0.02
     assert healthy["gradient_norm_over_limit"] <= 1.001
@@ -301,14 +313,14 @@ def test_a_step_without_a_line_is_told(tmp_path: Path) -> None:
 
 
 def test_an_export_holds_what_the_last_step_left(tmp_path: Path) -> None:
-    """What took the weights' place in memory as well is no different from them, and yet not trained."""
+    """Tensors that replace the weights in memory too do not differ from the export, but they are not trained."""
     averaged = measured(EXPORT, tmp_path, AveragedAtEnd)
     assert averaged["different"] == []
     assert "model.embed_tokens.weight" in averaged["not_of_last_step"]
 
 
 def test_runs_that_die_are_survived(tmp_path: Path) -> None:
-    """From the command line, because the trials of these claims fork: this process has threads by now."""
+    """The trials of these claims fork, and this process has threads, so they run from the command line."""
     killed_by = {
         CRASH: {"writes-in-place": "torn.maxItems"},
         FAIL_SOFT: {

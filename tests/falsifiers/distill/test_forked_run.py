@@ -1,4 +1,4 @@
-"""What becomes of a process that a trial forks off."""
+"""A process that a trial forks for a run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from harness import NotMeasured, NotShown
 
 
 class Refused(NotMeasured):
-    """A reason that no pipe carries as it is: it is not made from its text."""
+    """An exception that cannot be pickled, because its arguments are not its text."""
 
     def __init__(self, program: str, status: int) -> None:
-        """Say who refused what."""
+        """Make the text from both arguments."""
         super().__init__(f"{program} refused its command line with {status}")
 
 
@@ -23,7 +23,7 @@ class Refused(NotMeasured):
     [(NotShown("nobody shows it"), NotShown), (Refused("train", 2), NotMeasured)],
 )
 def test_what_was_not_measured_in_a_child_is_not_measured(tmp_path: Path, reason: NotMeasured, kind: type) -> None:
-    """With its reason alone, after the steps that were told before; it is no end by the subject's fault."""
+    """The reason arrives after the steps that were reported before it. The subject is not blamed."""
 
     def work(report: Report) -> None:
         report(1, 2.0)
@@ -37,7 +37,7 @@ def test_what_was_not_measured_in_a_child_is_not_measured(tmp_path: Path, reason
 
 
 def test_what_else_is_raised_in_a_child_is_told_by_its_end(tmp_path: Path) -> None:
-    """Exit status 1, whoever is to blame for it."""
+    """The exit status is 1, and the parent decides about the fault."""
 
     def work(report: Report) -> None:
         report(1, 2.0)

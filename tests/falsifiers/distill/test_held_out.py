@@ -16,7 +16,7 @@ from tests.falsifiers.distill.trials import Tables, a_setting, a_trial
 
 
 def test_the_evaluation_is_torchs_own_loss_over_all_tokens(tmp_path: Path) -> None:
-    """Against torch's cross entropy and kl_div on the whole of the held-out text at once."""
+    """It equals torch's cross entropy and kl_div on the whole held-out text at once."""
     trial, _ = a_trial(a_setting(tmp_path), Tables)
     held_out = HeldOut.of(trial)
     got = evaluate(trial, held_out)
@@ -33,7 +33,7 @@ def test_the_evaluation_is_torchs_own_loss_over_all_tokens(tmp_path: Path) -> No
 
 
 def test_the_blind_guess_is_the_teachers_mean(tmp_path: Path) -> None:
-    """A student that always says the teacher's mean distribution scores blind_kl."""
+    """A student that always answers with the teacher's mean distribution scores blind_kl."""
     trial, _ = a_trial(a_setting(tmp_path), Tables)
     held_out = HeldOut.of(trial)
     inputs = torch.cat([inputs for inputs, _ in held_out.batches]).flatten()
@@ -44,7 +44,7 @@ def test_the_blind_guess_is_the_teachers_mean(tmp_path: Path) -> None:
 
 
 def test_the_other_blind_guess_counts_tokens(tmp_path: Path) -> None:
-    """Four a's to one b in a text of one line; the share of b's among the held-out labels is what was drawn."""
+    """The text has four a's for each b in one line. The share of b's among the held-out labels is as drawn."""
     text = tmp_path / "text.txt"
     text.write_text("".join(random.Random(5).choices("aaaab", k=400_000)))
     held_out = HeldOut.of(a_trial(a_setting(tmp_path, corpus=str(text), batch=64), Tables)[0])
@@ -54,7 +54,7 @@ def test_the_other_blind_guess_counts_tokens(tmp_path: Path) -> None:
 
 
 def test_logits_that_do_not_answer_are_the_subjects_fault(tmp_path: Path) -> None:
-    """One row too few, or another vocabulary than the teacher's."""
+    """Too few rows, or a vocabulary other than the teacher's, are a fault of the subject."""
     trial, _ = a_trial(a_setting(tmp_path), Tables)
     held_out = HeldOut.of(trial)
     trial.subject.weights["table"] = trial.subject.weights["table"][:, :-1]
@@ -63,13 +63,13 @@ def test_logits_that_do_not_answer_are_the_subjects_fault(tmp_path: Path) -> Non
 
 
 def test_every_trial_is_examined_on_the_same_text(tmp_path: Path) -> None:
-    """The seed of the trial does not choose the held-out sequences."""
+    """The held-out sequences do not depend on the seed of the trial."""
     one, other = (HeldOut.of(a_trial(a_setting(tmp_path, seed), Tables)[0]) for seed in (1, 2))
     assert all(torch.equal(a[0], b[0]) for a, b in zip(one.batches, other.batches, strict=True))
 
 
 def test_a_step_that_moves_nothing_is_counted_and_seen(tmp_path: Path) -> None:
-    """The tables stand still in the second of three steps; what ran is read from the live weights."""
+    """The tables do not change in the second of three steps. The resolved values come from the live weights."""
     trial, recorded = a_trial(a_setting(tmp_path), Tables)
     watch = StepWatch(trial)
     trial.subject.distill(watch)
@@ -80,7 +80,7 @@ def test_a_step_that_moves_nothing_is_counted_and_seen(tmp_path: Path) -> None:
 
 
 def test_mixed_dtypes_are_all_named(tmp_path: Path) -> None:
-    """No request equals `bfloat16+float32`."""
+    """The dtype is `bfloat16+float32`, which equals no requested one."""
     trial, recorded = a_trial(a_setting(tmp_path), Tables)
     watch = StepWatch(trial)
     trial.subject.weights["second"] = torch.ones(1, dtype=torch.bfloat16)

@@ -1,4 +1,4 @@
-"""transformers' Trainer as a subject in this process: the healthy one passes, and each planted defect is refuted."""
+"""A transformers Trainer in this process: a healthy one passes, and each planted defect is refuted."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ SHORT: dict[str, dict[str, Any]] = {
     BATCH: {"sequence": 16},
     EMBED: {"batch": 2, "sequence": 16},
 }
-"""What makes each run short. The steps stay, where a claim speaks of fifty."""
+"""Parameters that make each run short. The number of steps stays, because a claim speaks of fifty."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_to_collect() -> Iterator[None]:
-    """A Trainer collects garbage at its start, which takes as long as there are objects."""
+    """A Trainer collects garbage at its start, which takes longer the more objects there are."""
     gc.collect()
     gc.freeze()
     yield
@@ -54,11 +54,11 @@ def _nothing_to_collect() -> Iterator[None]:
 
 
 NOISY = "told_speed"
-"""Speeds of steps of a few milliseconds scatter on a busy machine."""
+"""The speed of steps of a few milliseconds scatters on a busy machine."""
 
 
 def corpus(folder: Path) -> Path:
-    """A text that is short, and long enough for a tenth of it to be held out."""
+    """A short text, but long enough to hold out a tenth of it."""
     text = folder / "text.py"
     text.write_bytes(b"".join(path.read_bytes() for path in sorted(ROOT.glob("harness/e*/*.py"))))
     return text
@@ -75,14 +75,14 @@ def outcomes(folder: Path, claim: str, function: str, **changed: Any) -> dict[st
 
 @pytest.mark.parametrize("function", ["schedules_itself", "descends"])
 def test_a_schedule_of_its_own_is_not_refuted(function: str, tmp_path: Path) -> None:
-    """Its first rate is 0, so its first step moves nothing; the later ones are judged by its own rates."""
+    """The first rate is 0, so the first step moves nothing. The later steps are judged by the schedule's own rates."""
     found = outcomes(tmp_path, MAX_STEPS, function)
     assert {name: outcome for name, outcome in found.items() if outcome is not Outcome.PASS} == {}
 
 
 @pytest.mark.parametrize("claim", [MAX_STEPS, PERIOD, STEP, BATCH, EMBED])
 def test_a_healthy_trainer_passes(claim: str, tmp_path: Path) -> None:
-    """Every clause is measured, as for our own reference."""
+    """Every clause is measured, as for the reference."""
     found = outcomes(tmp_path, claim, "trainers.kd_trainer:build")
     assert {name: outcome for name, outcome in found.items() if outcome is not Outcome.PASS} == {}
 
@@ -111,13 +111,13 @@ def test_accumulated_gradients_are_one_step(tmp_path: Path) -> None:
     ],
 )
 def test_a_planted_defect_is_refuted(claim: str, function: str, clauses: set[str], tmp_path: Path) -> None:
-    """Each on clauses that name it."""
+    """Each defect fails the clauses that name it."""
     found = failed(outcomes(tmp_path, claim, function))
     assert clauses <= found, found
 
 
 def test_another_architecture_without_a_teacher_is_not_refuted(tmp_path: Path) -> None:
-    """Its steps are counted and its weights are watched; what needs the claim's model is not measured."""
+    """Its steps are counted and its weights are watched. Clauses that need the claim's model are NOT_MEASURED."""
     found = outcomes(tmp_path, SMOKE, "of_gpt2")
     assert failed(found) == set()
     assert found["resolved.steps"] is found["every-step-moves-weights"] is Outcome.PASS
@@ -125,7 +125,7 @@ def test_another_architecture_without_a_teacher_is_not_refuted(tmp_path: Path) -
 
 
 def test_another_architecture_is_evaluated_on_its_own_text(tmp_path: Path) -> None:
-    """By transformers' own class of it, so its losses and its KL have verdicts."""
+    """transformers' own class evaluates the model, so its losses and its KL have outcomes."""
     found = outcomes(tmp_path, SMOKE, "of_llama")
     assert failed(found) == set()
     measured = ("loss-falls", "kl-falls", "initial_kl.minimum", "teacher-knows-more", "every-step-moves-weights")
@@ -140,19 +140,19 @@ def test_another_architecture_is_evaluated_on_its_own_text(tmp_path: Path) -> No
     ],
 )
 def test_another_architecture_with_a_defect_is_refuted(function: str, clauses: set[str], tmp_path: Path) -> None:
-    """What its own forward pass says is not asked."""
+    """The forward pass of the model itself is not used."""
     found = failed(outcomes(tmp_path, SMOKE, function))
     assert clauses <= found, found
 
 
 @pytest.mark.parametrize("function", ["forgets_steps", "no_trainer", "of_nothing"])
 def test_a_function_that_cannot_be_asked(function: str, tmp_path: Path) -> None:
-    """The subject is not blamed for a mistake of its description."""
+    """If FUNCTION is wrong, the trial is NOT_MEASURED and the subject is not blamed."""
     assert failed(outcomes(tmp_path, MAX_STEPS, function)) == set()
 
 
 def test_looking_for_checkpoints_builds_no_trainer(tmp_path: Path) -> None:
-    """A Trainer may begin to use CUDA, and then no run can be forked any more."""
+    """A Trainer may begin to use CUDA. After that, no run could be forked."""
     setting = a_setting(tmp_path, trainer="trainers.kd_trainer:build")
     (setting.workspace / "distilled" / "checkpoint-2").mkdir(parents=True)
     subject = HF(setting)
@@ -164,14 +164,14 @@ def test_looking_for_checkpoints_builds_no_trainer(tmp_path: Path) -> None:
     ("function", "torn"), [("trainers.kd_trainer:build", "PASS"), (PLANTED + "saves_in_place", "FAIL")]
 )
 def test_a_trainer_that_is_killed(function: str, torn: str, tmp_path: Path) -> None:
-    """A Trainer writes its checkpoints in place, unless it is taught better. From the command line: the trial forks."""
+    """A Trainer writes its checkpoints in place by default. The test uses the command line, because the trial forks."""
     short = [word for name, value in {"steps": 11, "checkpoint_every": 2}.items() for word in ("-P", f"{name}={value}")]
     status, said = run(tmp_path, CRASH, "--profile", "reduced", "--subject", f"hf:{function}", *short)
     assert (status, clauses(tmp_path)["torn.maxItems"]) == (int(torn == "FAIL"), torn), said
 
 
 def test_the_ready_made_file_describes_a_script(tmp_path: Path) -> None:
-    """transformers reads the words of its command line as the claim's parameters."""
+    """The words of the command line set the claim's parameters in transformers."""
     described = trainer_file(READY_MADE)
     parameters = {"script": "train.py", "steps": 7, "batch": 3, "learning_rate": 0.01, "checkpoint_every": 2}
     given = {**parameters, "python": "python", "output": str(tmp_path / "run"), "seed": 5, "gradient_norm": None}
@@ -184,7 +184,10 @@ def test_the_ready_made_file_describes_a_script(tmp_path: Path) -> None:
 
 
 def test_the_ready_made_file_matches_what_a_trainer_leaves(tmp_path: Path) -> None:
-    """Its log, its checkpoints and its export; a run that ends between two checkpoints is not said to have one more."""
+    """The file matches log, checkpoints and export.
+
+    If a run ends between two checkpoints, no further one is expected.
+    """
     setting = a_setting(tmp_path, corpus=str(corpus(tmp_path)), warmup_steps=1)
     run = setting.workspace / "distilled"
     run.mkdir(parents=True)

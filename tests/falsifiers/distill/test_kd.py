@@ -1,4 +1,4 @@
-"""The falsifiers of losses on the inputs that every search begins with: healthy losses hold, mutants die of them."""
+"""The falsifiers of losses on the first inputs of every search: healthy losses pass, and mutants are killed."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CLAIMS = {
     for name in ("F-DISTILL-KD-LOSS-001", "F-DISTILL-KD-GRAD-001", "F-DISTILL-KD-CHUNKED-001")
 }
 FIRST = 24
-"""Cases that every search begins with: six in each of four dtypes."""
+"""The first cases of every search: six in each of four dtypes."""
 CHUNKED = "falsifiers.distill.reference.chunked:ChunkedKdLoss"
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
 @pytest.mark.parametrize("subject", ["falsifiers.distill.reference.kd:PlainKdLoss", CHUNKED])
 def test_the_losses_that_we_ship_hold(claim: str, subject: str, tmp_path: Path) -> None:
-    """The plain one and the chunked one, in every clause."""
+    """The plain loss and the chunked one pass every clause."""
     judgment = judged(CLAIMS[claim], subject, tmp_path, cases=FIRST)
     assert judgment.outcome is Outcome.PASS, judgment.reason
     assert not (tmp_path / "counterexample.json").exists()
@@ -44,7 +44,7 @@ def test_the_losses_that_we_ship_hold(claim: str, subject: str, tmp_path: Path) 
     [pytest.param(name, one, id=f"{name}-{one.id}") for name, contract in CLAIMS.items() for one in contract.mutants],
 )
 def test_mutants_die_of_the_first_cases(claim: str, mutant: Mutant, tmp_path: Path) -> None:
-    """Whatever the seed draws afterwards: on the declared clauses, and with a counterexample of the search."""
+    """The first cases kill the mutants on the declared clauses, for any seed, and leave a counterexample."""
     outcome = fate_of(mutant, judged(CLAIMS[claim], mutant.subject, tmp_path, cases=FIRST))
     assert outcome.fate is Fate.KILLED, outcome.reason
     if all(clause.startswith("edge_") for clause in mutant.violates):
@@ -67,7 +67,10 @@ def test_a_gradient_of_nan_is_not_lost_beside_the_other(tmp_path: Path) -> None:
 
 
 def test_the_formula_is_the_historical_one() -> None:
-    """All positions ignored: nothing is lost and nothing moves; else the gradient of a row sums to zero over logits."""
+    """If all positions are ignored, loss and gradient are 0.
+
+    Otherwise the gradient of a row sums to zero over logits.
+    """
     case = first_cases(("float64",))[0]
     nothing = truth(question({**case, "ignored": 1.0}, "cpu"))
     assert nothing.loss == 0.0

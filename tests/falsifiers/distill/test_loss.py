@@ -1,4 +1,4 @@
-"""The reference's loss against formulas of the test's own."""
+"""The reference's loss agrees with formulas that the test has written itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def labels() -> torch.Tensor:
 
 
 def by_hand(student: torch.Tensor, teacher: torch.Tensor, labels: torch.Tensor) -> float:
-    """Plain Python over every token: no function of torch takes part in the arithmetic."""
+    """The loss in plain Python, token by token. No function of torch does the arithmetic."""
 
     def softmax(row: list[float], temperature: float) -> list[float]:
         powers = [math.exp(value / temperature) for value in row]
@@ -40,7 +40,7 @@ def by_hand(student: torch.Tensor, teacher: torch.Tensor, labels: torch.Tensor) 
 
 
 def test_the_loss_is_the_formula(labels: torch.Tensor) -> None:
-    """The value in float64 agrees with the formula written out, and in float32 within 1e-4 (SPEC-DISTILL-001)."""
+    """In float64 the value agrees with the formula, and in float32 within 1e-4 (SPEC-DISTILL-001)."""
     student, teacher = logits(1), logits(2)
     expected = by_hand(student, teacher, labels)
     exact = distillation_loss(student, teacher, labels, alpha=ALPHA, temperature=TEMPERATURE)
@@ -67,13 +67,13 @@ def test_the_gradient_is_the_closed_form(labels: torch.Tensor) -> None:
 
 
 def test_the_divergence_has_a_direction() -> None:
-    """KL(teacher || student) is not KL(student || teacher), and is zero exactly where the two agree."""
+    """KL(teacher || student) differs from KL(student || teacher), and is zero exactly if the two agree."""
     student, teacher = logits(1), logits(2)
     assert divergence(teacher, student, 1.0).item() != pytest.approx(divergence(student, teacher, 1.0).item(), rel=0.01)
     assert divergence(teacher, teacher, 1.0).item() == 0.0
 
 
 def test_probabilities_survive_large_logits() -> None:
-    """Logits of a thousand neither overflow nor lose the others' order."""
+    """Logits of a thousand do not overflow, and the order of the others stays."""
     got = log_probabilities(torch.tensor([1000.0, 0.0, -1000.0])).tolist()
     assert got == pytest.approx([0.0, -1000.0, -2000.0])

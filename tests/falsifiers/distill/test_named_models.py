@@ -1,4 +1,7 @@
-"""A finished run whose file names its models, a tokenizer and a text: the falsifier loads and evaluates them itself."""
+"""A finished run whose TOML file names its models, a tokenizer and a text:
+
+the falsifier loads and evaluates them itself.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ text = "{root}/text"
 """
 ASKED = {"batch": 4, "sequence": 32, "held_out_batches": 2}
 MEASURED = ("loss-falls", "kl-falls", "unmoved.maxItems", "teacher-knows-more", "initial_kl.minimum", "reported.files")
-"""Clauses of SMOKE that have a verdict as soon as the models are named."""
+"""The clauses of SMOKE that have an outcome if the models are named."""
 
 
 def _told(losses: Sequence[float], made: int | None = None) -> str:
@@ -56,7 +59,7 @@ def _told(losses: Sequence[float], made: int | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def distilled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A healthy run: a teacher that knows the text, the student before and after it, and its log."""
+    """A healthy run: a teacher that knows the text, the student before and after the run, and the log."""
     folder = tmp_path_factory.mktemp("distilled")
     text = b"".join(path.read_bytes() for path in sorted(ROOT.glob("harness/e*/*.py")))[:60_000]
     (folder / "text").write_bytes(text)
@@ -73,7 +76,7 @@ def distilled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(distilled: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
+    """A copy of that run."""
     return shutil.copytree(distilled, tmp_path / "copy")
 
 
@@ -93,7 +96,7 @@ def _log(folder: Path, change: Callable[[list[float]], list[float]], made: int |
 
 
 def test_a_healthy_run_has_verdicts_on_its_losses(folder: Path) -> None:
-    """What the trainer alone knows stays unmeasured, and nothing is refuted."""
+    """Nothing is refuted. Clauses that only the trainer's process can show are NOT_MEASURED."""
     found = _outcomes(folder)
     assert failed(found) == set()
     measured = (*MEASURED, "reported-initial-agrees", "reported-final-agrees", "reported-does-not-rise")
@@ -103,7 +106,7 @@ def test_a_healthy_run_has_verdicts_on_its_losses(folder: Path) -> None:
 
 
 def test_the_config_of_a_folder_is_its_own(folder: Path) -> None:
-    """What the file names as `config` is for models without one, as the export of a run that leaves one file."""
+    """`config` of the TOML file is for models without their own, such as an export that is one file."""
     (folder / "trainer.toml").write_text(FILE.replace("[models]", '[models]\nconfig = "{root}/initial"'))
     (folder / "teacher" / "config.json").write_text('{"model_type": "nothing known"}')
     assert _outcomes(folder)["initial_kl.minimum"] is Outcome.NOT_MEASURED
@@ -139,7 +142,7 @@ def _two_parts(export: Path) -> None:
     ids=["apr-f32", "apr-f16", "apr-bf16", "torch-zip", "parts"],
 )
 def test_the_export_may_have_any_format(folder: Path, write: Callable[[Path], None]) -> None:
-    """It is evaluated, and compared with the student before the run."""
+    """The export is evaluated, and compared with the student before the run."""
     write(folder / "run" / "export")
     found = _outcomes(folder)
     assert (failed(found), {found[name] for name in MEASURED}) == (set(), {Outcome.PASS})
@@ -179,18 +182,18 @@ DEFECTS: dict[str, tuple[Callable[[Path], None], set[str]]] = {
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_of_a_run_is_refuted(folder: Path, defect: str) -> None:
-    """By the clauses that name it."""
+    """Each defect fails the clauses that name it."""
     plant, clauses = DEFECTS[defect]
     plant(folder)
     assert clauses <= (found := failed(_outcomes(folder))), found
 
 
 def test_a_run_without_a_teacher(folder: Path) -> None:
-    """The cross entropy has a verdict, and what needs a teacher is not measured."""
+    """The cross entropy has an outcome. Clauses that need a teacher are NOT_MEASURED."""
     text = FILE.replace('teacher = "{root}/teacher"\n', "").replace('"distillation"', '"cross_entropy"')
     (folder / "trainer.toml").write_text(text)
     found = _outcomes(folder)
-    assert failed(found) == {"reported-final-agrees"}  # its lines have another loss, which begins alike
+    assert failed(found) == {"reported-final-agrees"}  # its lines have another loss, whose name begins alike
     assert found["loss-falls"] is Outcome.PASS
     assert found["initial_kl.minimum"] is Outcome.NOT_MEASURED
 
@@ -206,7 +209,7 @@ def test_a_run_without_a_teacher(folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_loaded_is_not_measured(folder: Path, old: str, new: str) -> None:
-    """A mistake of the description refutes nothing."""
+    """A mistake in the TOML file refutes nothing."""
     large = Tokenizer(WordLevel({f"w{number}": number for number in range(300)}, unk_token="w0"))
     large.save(str(folder / "tokenizer.json"))
     (folder / "short").write_text("ten words")
@@ -217,7 +220,7 @@ def test_what_cannot_be_loaded_is_not_measured(folder: Path, old: str, new: str)
 
 @pytest.mark.parametrize(("named", "outcome"), [("embed_tokens", Outcome.PASS), ("k_proj", Outcome.FAIL)])
 def test_tensors_that_a_run_leaves_as_they_are(folder: Path, named: str, outcome: Outcome) -> None:
-    """As one that trains adapters does; the file names them, and the others must move."""
+    """For example beside adapters, the file names the tensors that do not train. All others must move."""
     weights = folder / "run" / "export" / "model.safetensors"
     first = load_file(folder / "initial" / "model.safetensors")
     last = {name: first[name] if "embed_tokens" in name else one for name, one in load_file(weights).items()}
@@ -237,7 +240,7 @@ def _rewritten(folder: Path, metadata: dict[str, str] | None) -> None:
 
 @pytest.mark.parametrize("metadata", [None, {"format": "pt"}])
 def test_an_export_that_says_nothing_of_its_run(folder: Path, metadata: dict[str, str] | None) -> None:
-    """What transformers writes says as little as nothing does, and neither matters if nothing is required."""
+    """The metadata of transformers count as none. If nothing is required, neither matters."""
     _rewritten(folder, metadata)
     found = _outcomes(folder, EXPORT)
     assert [found[name] for name in METADATA] == [Outcome.NOT_MEASURED] * 2
@@ -246,7 +249,7 @@ def test_an_export_that_says_nothing_of_its_run(folder: Path, metadata: dict[str
 
 
 def test_a_key_that_is_missing_is_said_once(folder: Path) -> None:
-    """By the clause on what is missing. Only the keys that the contract requires count."""
+    """Only the clause on missing keys names it. Only the keys that the contract requires count."""
     _rewritten(folder, {"format": "pt", "alpha": "0.3", "temperature": "4.0", "step": "49"})
     seen = _seen(folder, EXPORT, required_metadata=["alpha", "epoch"])
     assert seen.measurements["metadata_missing"] == ["epoch"]
@@ -254,7 +257,7 @@ def test_a_key_that_is_missing_is_said_once(folder: Path) -> None:
 
 
 def test_a_loss_that_is_not_stated_is_not_compared(folder: Path) -> None:
-    """A trainer may print another loss than the claim's."""
+    """A trainer may print a loss other than the claim's."""
     (folder / "trainer.toml").write_text(FILE.replace('loss = "distillation"\n', ""))
     _log(folder, lambda losses: [loss / 7 for loss in losses])
     found = _outcomes(folder)

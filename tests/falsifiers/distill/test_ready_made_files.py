@@ -1,4 +1,7 @@
-"""The ready-made TOML files on finished runs in their formats: a healthy one is not refuted, planted defects are."""
+"""The ready-made TOML files on finished runs in their formats:
+
+a healthy run is not refuted, and planted defects are.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ ASKED = {"batch": 4, "sequence": 32, "held_out_batches": 2}
 
 @dataclass(frozen=True)
 class Made:
-    """What a run did, before it is written as some trainer writes it."""
+    """A finished run, before it is written in the format of a trainer."""
 
     losses: Sequence[float]
     entropies: Sequence[float]
@@ -82,7 +85,7 @@ FORMATS: dict[str, Callable[[Made, Path], dict[str, str]]] = {
 
 
 def made_in(folder: Path, seed: int = 0) -> Made:
-    """A teacher that knows the text, the student before, one step before the end, and at the end."""
+    """A teacher that knows the text, and the student before the run, one step before its end, and at its end."""
     text = some_text()
     (folder / "text").write_bytes(text)
     teacher, student = model(3 * seed + 1), model(3 * seed + 2)
@@ -106,7 +109,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def _of_entropy(made: Made, ahead: int) -> Made:
-    """A training on the cross entropy of the token so many places ahead."""
+    """Train on the cross entropy of the token so many places ahead."""
     student, folder = model(2), made.export.parent
     _, entropies = train(student, (folder / "text").read_bytes(), STEPS, ahead=ahead)
     student.save_pretrained(folder / f"ahead-{ahead}")
@@ -159,7 +162,7 @@ DEFECTS: dict[str, tuple[Defect, str, dict[str, set[str]]]] = {
 
 
 def judged(file: str, made: Made, folder: Path, claim: str) -> dict[str, Outcome]:
-    """The outcome of each clause for a run that is written as the trainer of a file writes it."""
+    """The outcome of each clause for a run in the format of the file's trainer."""
     asked = FORMATS[file](made, folder / "run")
     asked |= {"tokenizer": "bytes", "text": str(made.initial.parent / "text"), "dir": str(folder / "run")}
     steps = {"steps": STEPS, "checkpoint_every": STEPS}
@@ -169,7 +172,7 @@ def judged(file: str, made: Made, folder: Path, claim: str) -> dict[str, Outcome
 
 @pytest.mark.parametrize("file", FORMATS)
 def test_a_healthy_run_is_not_refuted(file: str, healthy: Made, tmp_path: Path) -> None:
-    """The losses, the divergence and the weights have verdicts, and the file matches each line."""
+    """The losses, the divergence and the weights have outcomes, and each line of the log is matched."""
     found = judged(file, healthy, tmp_path, SMOKE)
     assert failed(found) == set()
     measured = ("loss-falls", "kl-falls", "unmoved.maxItems", "teacher-knows-more", "reported-final-agrees")
@@ -179,13 +182,13 @@ def test_a_healthy_run_is_not_refuted(file: str, healthy: Made, tmp_path: Path) 
 
 
 def test_labels_that_are_the_next_tokens_are_not_refuted(healthy: Made, tmp_path: Path) -> None:
-    """What the defect of shifted labels is held against."""
+    """This is the healthy run for the defect of shifted labels."""
     assert failed(judged("torchtune-kd", _of_entropy(healthy, 1), tmp_path, SMOKE)) == set()
 
 
 @pytest.mark.parametrize("file", FORMATS)
 def test_a_healthy_export_is_not_refuted(file: str, healthy: Made, tmp_path: Path) -> None:
-    """Where a checkpoint of the last step is left, the export equals it."""
+    """If there is a checkpoint of the last step, the export equals it."""
     found = judged(file, healthy, tmp_path, EXPORT)
     assert failed(found) == set()
     seen = Outcome.NOT_MEASURED if file == "torchtune-kd" else Outcome.PASS
@@ -194,6 +197,6 @@ def test_a_healthy_export_is_not_refuted(file: str, healthy: Made, tmp_path: Pat
 
 @pytest.mark.parametrize(("defect", "file"), [(one, file) for one, (_, _, on) in DEFECTS.items() for file in on])
 def test_a_planted_defect_is_refuted(defect: str, file: str, healthy: Made, tmp_path: Path) -> None:
-    """On clauses that name it."""
+    """Each defect fails the clauses that name it."""
     plant, claim, on = DEFECTS[defect]
     assert on[file] <= (found := failed(judged(file, plant(healthy), tmp_path, claim))), found

@@ -28,7 +28,7 @@ def declared(claim: str) -> frozenset[str]:
 
 
 def test_checkpoints_and_export_say_what_they_are(tmp_path: Path) -> None:
-    """The directory is made, a checkpoint written at every second step, and the metadata are six strings."""
+    """The directory is made, every second step has a checkpoint, and the metadata are six strings."""
     run = Distillation(a_setting(tmp_path)).distill(lambda step, **values: None)
     assert [path.name for path in run.checkpoints] == ["ckpt-step-000002.safetensors"]
     assert run.steps == len(run.losses) == 3
@@ -41,13 +41,16 @@ def test_checkpoints_and_export_say_what_they_are(tmp_path: Path) -> None:
 
 
 def test_names_of_checkpoints_widen_past_a_million() -> None:
-    """Six digits are the least, not the most."""
+    """A name has at least six digits, and more if needed."""
     assert checkpoint_path(Path(), 7).name == "ckpt-step-000007.safetensors"
     assert checkpoint_path(Path(), 1_000_000).name == "ckpt-step-1000000.safetensors"
 
 
 def test_a_seed_gives_the_same_run_again(tmp_path: Path) -> None:
-    """Losses are equal to the last bit; another seed gives others; the teacher is the same and is trained once."""
+    """Losses are equal to the last bit.
+
+    Another seed gives other losses. The teacher is the same, and is trained once.
+    """
     one, again, other = (Distillation(a_setting(tmp_path, seed)) for seed in (1, 1, 2))
     losses = [subject.distill(lambda step, **values: None).losses for subject in (one, again, other)]
     assert losses[0] == losses[1] != losses[2]
@@ -57,7 +60,7 @@ def test_a_seed_gives_the_same_run_again(tmp_path: Path) -> None:
 
 
 def test_loaded_weights_stand_in_for_the_live_ones_whole_or_not_at_all(tmp_path: Path) -> None:
-    """The live weights give the live logits, others give others, and a set with a gap is refused."""
+    """The live weights give the live logits, and other weights give others. A set with a missing weight is refused."""
     subject = Distillation(a_setting(tmp_path))
     tokens = torch.arange(16).reshape(1, 16)
     live = {name: weight.detach().clone() for name, weight in subject.student_weights().items()}
@@ -77,7 +80,7 @@ def test_a_recipe_that_makes_no_sense_is_refused(tmp_path: Path, bad: dict[str, 
 
 
 def test_the_half_billion_architecture_is_qwen2s(tmp_path: Path) -> None:
-    """494,032,768 parameters with the head tied to the embedding; counted without memory for them."""
+    """The model has 494,032,768 parameters with the head tied to the embedding. No memory is allocated for them."""
     recipe = Recipe.of({**QUICK, "model": "qwen2-0.5b"})
     model = new_model(recipe, 0, torch.device("meta"))
     assert sum(weight.numel() for weight in model.parameters()) == 494_032_768
@@ -98,7 +101,7 @@ def test_the_half_billion_architecture_is_qwen2s(tmp_path: Path) -> None:
     ],
 )
 def test_a_falsifier_measures_what_its_contract_declares(tmp_path: Path, claim: str, falsify) -> None:  # type: ignore[no-untyped-def]
-    """Everything declared, nothing else, and what ran is read back."""
+    """The falsifier measures everything that is declared and nothing else, and reads the resolved values back."""
     setting = a_setting(tmp_path, embedding="model.embed_tokens.weight", required_metadata=["step", "alpha"])
     trial, recorded = a_trial(setting, Distillation, declared(claim))
     falsify(trial)
@@ -108,7 +111,7 @@ def test_a_falsifier_measures_what_its_contract_declares(tmp_path: Path, claim: 
 
 
 def test_an_embedding_of_another_name_is_asked_for(tmp_path: Path) -> None:
-    """It is no fault of the trainer's what its parameters are called."""
+    """The names of its parameters are not a fault of the trainer."""
     trial, _ = a_trial(a_setting(tmp_path, embedding="wte"), Distillation, declared("F-DISTILL-EMBED-001"))
     with pytest.raises(NotMeasured, match=r"wte.*-P embedding=NAME.*model\."):
         embedding.falsify(trial)
@@ -117,7 +120,7 @@ def test_an_embedding_of_another_name_is_asked_for(tmp_path: Path) -> None:
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_the_cpu_fallback_is_read_back_as_what_it_is(tmp_path: Path) -> None:
-    """It answers tokens on the GPU with logits on the GPU, and its weights are on the CPU."""
+    """The weights are on the CPU, although the logits come from the GPU."""
     setting = a_setting(tmp_path)
     trial, recorded = a_trial(
         type(setting)(setting.parameters, "cuda:0", 0, setting.workspace, setting.cache),
@@ -129,7 +132,7 @@ def test_the_cpu_fallback_is_read_back_as_what_it_is(tmp_path: Path) -> None:
 
 
 def test_importing_touches_no_gpu_and_starts_no_threads() -> None:
-    """The process that imports these modules forks afterwards: neither a CUDA context nor threads survive that."""
+    """The process that imports these modules forks later, which neither a CUDA context nor threads survive."""
     script = (
         "import os, torch, transformers, tokenizers, numpy\n"
         "from transformers import Qwen2ForCausalLM\n"

@@ -1,4 +1,4 @@
-"""What the claims of this spec can see of somebody else's trainer: its checkpoints, its steps, and what is hidden."""
+"""The measurements of these claims for an external trainer: its checkpoints, its steps, and the hidden values."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.falsifiers.distill.outside import (
 )
 
 _HIDDEN = {"different", "matched", "foreign", "metadata_untrue", "miscounted"}
-"""What PERIOD cannot measure from outside: it needs the memory of the trainer's process."""
+"""Measurements of PERIOD that need the memory of the trainer's process."""
 
 
 def test_checkpoints_are_looked_at(folder: Path) -> None:
-    """Their names and whether they are whole; nobody saw the memory that they should equal."""
+    """Their names are checked, and whether they are complete. The memory that they should equal is not visible."""
     seen = outside(folder, PERIOD, padded="--padded", periods=[0], steps_of_many=0, steps_without_period=2)
     assert (seen.measurements["missing"], seen.measurements["unreadable"], seen.measurements["incomplete"]) == (
         [],
@@ -54,7 +54,10 @@ def test_checkpoints_are_looked_at(folder: Path) -> None:
     ],
 )
 def test_checkpoints_are_called_as_the_trainers_file_says(folder: Path, fail: str, findings: dict[str, Any]) -> None:
-    """A healthy trainer has none too many and none too few under names of its own; a broken one is still refuted."""
+    """A healthy trainer with its own names has neither a missing nor an extra checkpoint.
+
+    A defective one is still refuted.
+    """
     periods = [3] if fail == "skipped-checkpoint" else []
     seen = outside(folder, PERIOD, fail=fail, periods=periods, steps_of_many=0, steps_without_period=2)
     measured = {"missing": [], "unexpected": [], "unreadable": [], "incomplete": [], "misreported": []}
@@ -63,7 +66,7 @@ def test_checkpoints_are_called_as_the_trainers_file_says(folder: Path, fail: st
 
 
 def test_a_trainer_whose_checkpoints_nobody_names(folder: Path) -> None:
-    """Is not run, for nothing could be measured; and is not said to have left none."""
+    """The trainer is not run, because nothing could be measured. It is not blamed for missing checkpoints."""
     text = BIGRAMS_FILE.read_text().replace('checkpoints = "{output}/*[0-9].pt"\n', "")
     place = folder / "bigrams.toml"
     place.write_text(re.sub(r"(?m)^step = .*\n", "", text))
@@ -74,7 +77,7 @@ def test_a_trainer_whose_checkpoints_nobody_names(folder: Path) -> None:
 
 
 def test_what_takes_a_hand_in_its_process_is_not_measured(folder: Path) -> None:
-    """Nor is any clause refuted; from the command line, because these trials fork."""
+    """No clause is refuted. These trials fork, so the test uses the command line."""
     claims = ("F-DISTILL-CKPT-CRASH-001", "F-DISTILL-CKPT-FAILSOFT-001")
     options = ["--profile", "reduced", "--subject", f"command:{BIGRAMS}", *named(folder)]
     status, said = run(folder, *claims, *options)
@@ -86,7 +89,7 @@ def test_what_takes_a_hand_in_its_process_is_not_measured(folder: Path) -> None:
 
 
 def test_a_run_that_is_over_is_not_killed(tmp_path: Path) -> None:
-    """Nor given a disk that fails."""
+    """A finished run cannot be killed, and its disk cannot be made to fail. The clauses are NOT_MEASURED."""
     options = ["--subject", "recorded:trainers/apr-distill.toml", "-P", f"dir={historical_run(tmp_path)}"]
     status, said = run(tmp_path, "F-DISTILL-CKPT-CRASH-001", *options, "--profile", "reduced")
     assert (status, set(clauses(tmp_path).values())) == (3, {"NOT_MEASURED"}), said
@@ -94,12 +97,12 @@ def test_a_run_that_is_over_is_not_killed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("claim", [SMOKE, "F-DISTILL-BATCH-001", "F-DISTILL-EMBED-001"])
 def test_what_cannot_be_seen_is_no_defect(folder: Path, claim: str) -> None:
-    """The trial is not measured."""
+    """A hidden value is NOT_MEASURED, not a FAIL."""
     assert outside(folder, claim).ending == "NotShown"
 
 
 def test_what_cannot_be_seen_is_said_of_each_measurement(folder: Path) -> None:
-    """By name, and only of what was not measured."""
+    """Each measurement that was not made has its reason, by name."""
     seen = outside(folder, SMOKE)
     assert {"initial_kl", "final_loss", "teacher_drift", "corpus_digest"} <= seen.unseen.keys()
     assert {"steps_executed", "steps_reported", "reported_losses"} <= seen.measurements.keys()
@@ -107,7 +110,7 @@ def test_what_cannot_be_seen_is_said_of_each_measurement(folder: Path) -> None:
 
 
 def test_steps_that_are_not_told_move_nothing_that_was_looked_at(folder: Path) -> None:
-    """A pattern that fits no line of a healthy trainer is no reason to say that its weights stood still."""
+    """If no pattern matches a line of a healthy trainer, clauses on moved weights are NOT_MEASURED."""
     file = folder / "deaf.toml"
     here = str(BIGRAMS_FILE.parent)
     file.write_text(BIGRAMS_FILE.read_text().replace("'it (?P", "'never (?P").replace("{here}", here))

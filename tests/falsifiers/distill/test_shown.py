@@ -1,4 +1,4 @@
-"""Who is to blame where a subject refuses."""
+"""The blame if a subject refuses a request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def test_what_the_falsifier_can_do_a_subject_must_not_refuse() -> None:
 
 
 def test_a_machine_that_refuses_both_is_no_fault() -> None:
-    """Nor is a subject that does not show what it was asked for."""
+    """If the machine refuses subject and falsifier alike, the subject is not blamed.
+
+    A hidden value is no fault either.
+    """
     with pytest.raises(NotMeasured, match="full disk"):
         not_refused(lambda: _refuse(NotMeasured, "no room"), alike=lambda: _refuse(NotMeasured, "full disk"))
     with pytest.raises(NotShown):

@@ -1,4 +1,4 @@
-"""What the cache of a teacher's answers gives back."""
+"""The answers that the cache of a teacher gives back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def answers(scale: float) -> Tensor:
 @pytest.mark.parametrize("scale", [0.1, 3.0, 30.0])
 @pytest.mark.parametrize("top_k", [1, 7, VOCABULARY - 1, VOCABULARY])
 def test_the_rest_weighs_together_what_it_weighed(tmp_path: Path, scale: float, top_k: int) -> None:
-    """However the kept logits were rounded: at any temperature they and the sum of the others stand as they stood."""
+    """At any temperature, the kept logits and the sum of the others have their weights, also after rounding."""
     logits = answers(scale)
     write_teacher_cache(tmp_path / "cache", top_k, {}, [(1, logits)])
     cached = logits_of(tmp_path / "cache", 1, VOCABULARY)
@@ -34,7 +34,7 @@ def test_the_rest_weighs_together_what_it_weighed(tmp_path: Path, scale: float, 
 
 
 def test_the_same_question_is_answered_once(tmp_path: Path) -> None:
-    """And another, or one of another width, anew."""
+    """Another question, or one of another width, is answered anew."""
     asked = []
 
     def asking() -> Tensor:

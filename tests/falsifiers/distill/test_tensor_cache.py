@@ -1,4 +1,4 @@
-"""Kept tensors are trusted only as far as their digest goes."""
+"""Cached tensors are used only if their digest is right."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from falsifiers.distill.text.tensor_cache import cached_tensors
 
 
 class Maker:
-    """Makes tensors and counts how often."""
+    """Makes tensors and counts the calls."""
 
     def __init__(self) -> None:
-        """Nothing made yet."""
+        """Begin with a count of zero."""
         self.made = 0
 
     def __call__(self) -> dict[str, torch.Tensor]:
@@ -26,13 +26,13 @@ class Maker:
 
 
 def kept_file(folder: Path) -> Path:
-    """The one file that the cache keeps."""
+    """The only file of the cache."""
     (file,) = folder.glob("*.safetensors")
     return file
 
 
 def test_tensors_are_made_once(tmp_path: Path) -> None:
-    """The second call reads; another key makes anew; nothing half-written is left."""
+    """The second call reads the file, and another key makes a new one. No incomplete file is left."""
     make = Maker()
     first = cached_tensors(tmp_path, "kind", {"seed": 1}, make)
     second = cached_tensors(tmp_path, "kind", {"seed": 1}, make)
@@ -44,7 +44,7 @@ def test_tensors_are_made_once(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_made_again(tmp_path: Path) -> None:
-    """Cut short, one bit flipped, or written by somebody without a digest."""
+    """A file is made again if it is cut short, has a flipped bit, or has no digest."""
     make = Maker()
     expected = cached_tensors(tmp_path, "kind", {}, make)
     file = kept_file(tmp_path)
@@ -64,7 +64,7 @@ def test_a_damaged_file_is_made_again(tmp_path: Path) -> None:
 
 
 def test_one_makes_while_the_others_wait(tmp_path: Path) -> None:
-    """Four at once make one."""
+    """Of four callers at once, one makes the tensors."""
     make = Maker()
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda _: cached_tensors(tmp_path, "kind", {}, make), range(4)))
@@ -73,7 +73,7 @@ def test_one_makes_while_the_others_wait(tmp_path: Path) -> None:
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Tensors that cannot be written raise, and the next call starts afresh."""
+    """If the tensors cannot be written, the call raises, and the next call starts again."""
     shared = torch.ones(2)
     with pytest.raises(RuntimeError):
         cached_tensors(tmp_path, "kind", {}, lambda: {"a": shared, "b": shared})

@@ -1,4 +1,4 @@
-"""The tensors of a checkpoint are held against the optimizer's slots, whatever they are called."""
+"""The tensors of a checkpoint are compared with the optimizer's slots, whatever their names are."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ WHOLE = {"0/m": torch.ones(3), "0/n": torch.tensor(2.0), "1/m": torch.zeros(3), 
 
 
 def test_a_whole_state() -> None:
-    """All slots and the state of a generator: nothing is lost, and nothing is foreign."""
+    """With all slots and the state of a generator, nothing is lost and nothing is foreign."""
     state = digest_of(SLOTS)
     assert state.lost(WHOLE) == 0
     assert state.foreign({**WHOLE, "random": torch.get_rng_state()}) == []
 
 
 def test_lost_and_foreign_tensors() -> None:
-    """A slot that is rounded or of another step is lost and foreign; one that occurs twice is foreign once."""
+    """A slot that is rounded or of another step is both lost and foreign. A slot that occurs twice is foreign once."""
     state = digest_of(SLOTS)
     rounded = {**WHOLE, "0/m": torch.ones(3).bfloat16(), "1/n": torch.tensor(3.0)}
     assert (state.lost(rounded), state.foreign(rounded)) == (2, ["0/m", "1/n"])

@@ -14,7 +14,7 @@ from tests.falsifiers.distill.test_hugging_face import BATCH, STEP, outcomes
 pytest.importorskip("trl", reason="needs TRL: make trl installs it")
 
 ASKED: dict[str, dict[str, Any]] = {"gkd": {"alpha": 0, "temperature": 1}, "sft": {"alpha": 1}}
-"""What makes the claims' loss that of the Trainer."""
+"""Parameters with which the claim's loss is that of the Trainer."""
 OF_A_TEACHER = {"teacher-logits", "teacher_logits_error.type", "teacher_logits_error.minimum"}
 
 DEFECTS = [
@@ -44,7 +44,7 @@ def test_a_healthy_sft_trainer_passes(claim: str, tmp_path: Path) -> None:
 
 
 def test_the_steps_of_an_sft_trainer_pass_but_for_its_teacher(tmp_path: Path) -> None:
-    """It has none."""
+    """Clauses that need a teacher are NOT_MEASURED, because the Trainer has none."""
     found = outcomes(tmp_path, STEP, "trainers.trl_sft:build", **ASKED["sft"])
     assert {name for name, outcome in found.items() if outcome is not Outcome.PASS} == OF_A_TEACHER
     assert failed(found) == set()
@@ -53,7 +53,7 @@ def test_the_steps_of_an_sft_trainer_pass_but_for_its_teacher(tmp_path: Path) ->
 @pytest.mark.parametrize("kind", ["gkd", "sft"])
 @pytest.mark.parametrize("claim", [STEP, EXPORT])
 def test_micro_batches_and_exports_are_not_refuted(kind: str, claim: str, tmp_path: Path) -> None:
-    """What a Trainer does not say of its export, such as the teacher's name, is not measured."""
+    """Facts that a Trainer does not write into its export, such as the teacher's name, are NOT_MEASURED."""
     name = f"tests.falsifiers.distill.planted_trl:{kind}_accumulates"
     assert failed(outcomes(tmp_path, claim, name, **ASKED[kind])) == set()
 
@@ -61,13 +61,13 @@ def test_micro_batches_and_exports_are_not_refuted(kind: str, claim: str, tmp_pa
 @pytest.mark.parametrize("kind", ["gkd", "sft"])
 @pytest.mark.parametrize(("claim", "defect", "clauses"), DEFECTS)
 def test_a_planted_defect_is_refuted(kind: str, claim: str, defect: str, clauses: set[str], tmp_path: Path) -> None:
-    """Each on clauses that name it."""
+    """Each defect fails the clauses that name it."""
     name = f"tests.falsifiers.distill.planted_trl:{kind}_{defect}"
     found = failed(outcomes(tmp_path, claim, name, **ASKED[kind]))
     assert clauses <= found, found
 
 
 def test_a_student_that_is_its_own_teacher(tmp_path: Path) -> None:
-    """There is nothing between them, before the run and after it."""
+    """There is no divergence between the two, before the run and after it."""
     found = failed(outcomes(tmp_path, SMOKE, "tests.falsifiers.distill.planted_trl:gkd_own_teacher", **ASKED["gkd"]))
     assert {"initial_kl.minimum", "final_kl.minimum", "teacher_drift.maximum"} <= found

@@ -1,4 +1,4 @@
-"""What the inspection of an exported file finds, defect by defect."""
+"""The comparison of an exported file with the live weights, defect by defect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INITIAL = {name: tensor - 1.0 for name, tensor in LIVE.items()}
 
 
 def test_a_good_file_has_no_findings(tmp_path: Path) -> None:
-    """Everything is there and has moved by one."""
+    """Each tensor is there, and has moved by one."""
     save_file(LIVE, tmp_path / "file", metadata={"step": "3"})
     seen = inspect_export(tmp_path / "file", LIVE, INITIAL)
     assert seen.loadable
@@ -45,13 +45,13 @@ def test_a_good_file_has_no_findings(tmp_path: Path) -> None:
 def test_a_defect_is_found_by_name(
     tmp_path: Path, finding: str, names: list[str], tampered: Callable[[], dict[str, Tensor]]
 ) -> None:
-    """The last case differs in the sign of a zero alone."""
+    """The last case differs only in the sign of a zero."""
     save_file(tampered(), tmp_path / "file")
     assert getattr(inspect_export(tmp_path / "file", LIVE, INITIAL), finding) == names
 
 
 def test_the_historical_file_is_valid_and_empty(tmp_path: Path) -> None:
-    """200 bytes, opened without complaint, no tensor: that a file exists and parses says nothing."""
+    """The file of 200 bytes opens without an error and has no tensor, although it is valid."""
     file = tmp_path / "model.safetensors"
     file.write_bytes(metadata_only(HISTORICAL_METADATA))
     assert file.stat().st_size == 200
@@ -67,7 +67,7 @@ def test_the_historical_file_is_valid_and_empty(tmp_path: Path) -> None:
 
 
 def test_a_file_that_ends_early_is_not_readable(tmp_path: Path) -> None:
-    """One byte is enough; so is no file at all, or a folder in its place."""
+    """A missing byte is enough. A missing file, and a folder in its place, are not readable either."""
     file = tmp_path / "file"
     save_file(LIVE, file)
     file.write_bytes(file.read_bytes()[:-1])
@@ -78,7 +78,7 @@ def test_a_file_that_ends_early_is_not_readable(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_stays_as_it_was() -> None:
-    """Training in place does not reach it."""
+    """Training in place does not change the snapshot."""
     live = {"a": torch.zeros(2)}
     kept = snapshot(live)
     live["a"] += 1
@@ -86,7 +86,7 @@ def test_a_snapshot_stays_as_it_was() -> None:
 
 
 def test_checkpoints_are_listed_by_number(tmp_path: Path) -> None:
-    """What is still being written in a folder below, and what has another name, is none."""
+    """A file that is still being written in a subfolder, and a file with another name, are no checkpoints."""
     (tmp_path / ".unfinished").mkdir()
     for name in ("ckpt-step-1000000.apr", "ckpt-step-999999.apr", ".unfinished/ckpt-step-000003.apr", "model.apr"):
         (tmp_path / name).touch()

@@ -38,12 +38,12 @@ QUICK = {
     "held_out_batches": 2,
     "watch_every": 1,
 }
-"""Parameters of a run that takes a tenth of a second and learns nothing worth mention."""
+"""Parameters of a run that takes a tenth of a second and learns almost nothing."""
 
 
 @dataclass
 class Heard:
-    """What a trial reported."""
+    """The messages of a trial."""
 
     measurements: dict[str, Any] = field(default_factory=dict)
     unseen: dict[str, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Heard:
     steps: list[int] = field(default_factory=list)
 
     def __call__(self, said: TrialReport) -> None:
-        """Take one message of the trial's."""
+        """Take one message of the trial."""
         if isinstance(said, Measured):
             self.measurements.update(said.values)
         elif isinstance(said, Unseen):
@@ -68,14 +68,14 @@ def a_setting(folder: Path, seed: int = 0, **parameters: Any) -> Setting:
 
 
 def a_trial(setting: Setting, subject: Any, declared: frozenset[str] = frozenset()) -> tuple[Trial[Any], Heard]:
-    """A trial whose subject is built, and what it will report."""
+    """A trial with its subject, and the messages that it will send."""
     recorded = Heard()
     setting.workspace.mkdir(parents=True, exist_ok=True)
     return WorkerTrial(setting, setting.workspace, declared, recorded).build(subject), recorded
 
 
 class Tables:
-    """Teacher and student as tables of logits by token: what they know is known to the test."""
+    """Teacher and student as tables of logits by token, so that the test knows every answer."""
 
     def __init__(self, setting: Setting) -> None:
         """Draw both tables."""
@@ -84,14 +84,14 @@ class Tables:
         self.weights = {"table": torch.randn(256, 256, generator=generator)}
 
     def distill(self, on_step: OnStep) -> Run:
-        """Come nearer to the teacher twice, and stand still once in between."""
+        """Move towards the teacher twice, with one step between that changes nothing."""
         for step, rate in enumerate((0.1, 0.0, 0.1), start=1):
             self.weights["table"] += rate * (self.teacher - self.weights["table"])
             on_step(step, loss=1.0)
         return Run(3, (1.0, 1.0, 1.0), (), Path("nowhere"))
 
     def teacher_logits(self, tokens: Tensor) -> Tensor:
-        """One row of the table a token."""
+        """For each token, its row of the table."""
         return self.teacher[tokens]
 
     def student_logits(self, tokens: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""The claims in this process, reduced: the reference holds what is true, and mutants die."""
+"""The claims in this process, reduced: the reference passes what is true, and mutants are killed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTRACTS = Path(__file__).parents[3] / "contracts" / "nanochat"
 PROJECT = Project.find(CONTRACTS)
 CLAIMS = {path.stem: PROJECT.contract(path.stem) for path in sorted(CONTRACTS.glob("F-*.json")) if "." not in path.stem}
 ANYWHERE = {name: one for name, one in CLAIMS.items() if one.profiles["reduced"].requires["device"] != "cuda"}
-"""Those whose reduced profile needs no GPU."""
+"""The claims whose reduced profile needs no GPU."""
 FALSE = {
     "F-GB10-BOUND-001": {"account_bound.const", "account_over_ridge.maximum"},
     "F-GB10-FLCE-MEM-001": {"step_saved[].minimum"},
@@ -26,7 +26,7 @@ FALSE = {
         "memory_saved_over_stated.minimum", "achieved_over_peak.maximum", "alias_ratio.minimum"
     }
 }  # fmt: skip
-"""Claims that their source states falsely, and the clauses by which they fail."""
+"""Claims that their source states falsely, and the clauses that they fail."""
 FEWER: dict[str, dict[str, Any]] = {
     "F-GB10-ARCHLIST-001": {"cases": 20},
     "F-GB10-AUTOTUNE-SMEM-001": {"cases": 10},
@@ -39,12 +39,12 @@ FEWER: dict[str, dict[str, Any]] = {
     "F-GB10-PTXAS-ORDER-001": {"capabilities": [121]},
     "F-GB10-TOKENIZER-001": {"cases": 5, "lines": 600},
 }
-"""Parameters for fewer cases, by claim: those that every search begins with, and smaller work."""
+"""Parameters for fewer cases, by claim: the first ones of every search, and smaller work."""
 
 
 @pytest.mark.parametrize("claim", sorted(ANYWHERE))
 def test_the_reference_holds_what_is_true(claim: str, tmp_path: Path) -> None:
-    """Every clause, but those that the source states falsely."""
+    """Every clause passes, except those that the source states falsely."""
     judgment = judged(CLAIMS[claim], CLAIMS[claim].subject, tmp_path, **FEWER.get(claim, {}))
     assert {clause.id for clause in judgment.with_outcome(Outcome.FAIL)} == FALSE.get(claim, set())
     assert not judgment.with_outcome(Outcome.NOT_MEASURED)
@@ -60,6 +60,9 @@ def test_the_reference_holds_what_is_true(claim: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_mutant_dies(claim: str, mutant: Mutant, tmp_path: Path) -> None:
-    """On the clauses that its contract names. Every sixth one; a run of the claim has them all."""
+    """The mutant fails on the clauses that its contract names.
+
+    Every sixth mutant is tried; a run of the claim has all.
+    """
     fate = fate_of(mutant, judged(CLAIMS[claim], mutant.subject, tmp_path, mutant, **FEWER.get(claim, {})))
     assert fate.fate is Fate.KILLED, fate.reason

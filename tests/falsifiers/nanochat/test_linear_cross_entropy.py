@@ -1,4 +1,4 @@
-"""The fused loss: what its claim does not ask, such as compilation, fake tensors, shards and refusals."""
+"""Properties of the fused loss that its claim does not test: compilation, fake tensors, shards and refusals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _alone() -> Iterator[None]:
 
 
 def test_the_graph_is_compiled_as_a_whole() -> None:
-    """Loss and gradients are those of eager mode."""
+    """Loss and gradients equal those of eager mode."""
     hidden, weight, targets = inputs(torch.float64)
 
     def step(*tensors: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ def test_the_graph_is_compiled_as_a_whole() -> None:
 
 
 def test_fake_tensors_go_through_it() -> None:
-    """Nothing is computed, and a head that fits nowhere has a gradient of its shape."""
+    """Nothing is computed. A head that is too large for memory has a gradient of its shape."""
     with FakeTensorMode():
         hidden = torch.empty(1 << 16, 1 << 13, dtype=torch.bfloat16, requires_grad=True)
         weight = torch.empty(1 << 20, 1 << 13, dtype=torch.bfloat16, requires_grad=True)
@@ -67,7 +67,7 @@ def test_fake_tensors_go_through_it() -> None:
 
 
 def test_a_second_backward_pass_is_refused() -> None:
-    """The first one gave the gradients away."""
+    """The first pass gives the gradients away."""
     hidden, weight, targets = inputs()
     loss = linear_cross_entropy(hidden, weight, targets)
     loss.backward(retain_graph=True)
@@ -76,7 +76,7 @@ def test_a_second_backward_pass_is_refused() -> None:
 
 
 def test_only_wanted_gradients_are_made() -> None:
-    """A frozen head has none; without any, no graph remains."""
+    """A frozen head has no gradient. If nothing needs a gradient, no graph remains."""
     hidden, weight, targets = inputs()
     linear_cross_entropy(hidden, weight.detach(), targets).backward()
     assert hidden.grad is not None
@@ -85,7 +85,7 @@ def test_only_wanted_gradients_are_made() -> None:
 
 
 def test_a_target_outside_the_vocabulary_is_no_number() -> None:
-    """Neither the interpreter nor a GPU reads beyond the row."""
+    """The loss is NaN, and neither the interpreter nor a GPU reads beyond the row."""
     hidden, weight, targets = inputs()
     assert linear_cross_entropy(hidden, weight, targets + 21).isnan()
 
@@ -94,13 +94,13 @@ def test_a_target_outside_the_vocabulary_is_no_number() -> None:
     "wrong", [{"reduction": "max"}, {"label_smoothing": 1.5}, {"softcap": -1.0}, {"z_loss": -1.0}, {"chunk_rows": -1}]
 )
 def test_wrong_options_are_refused(wrong: dict[str, object]) -> None:
-    """Before anything is computed."""
+    """The refusal comes before any computation."""
     with pytest.raises(ValueError, match=r"reduction|label_smoothing"):
         linear_cross_entropy(*inputs(), **wrong)  # type: ignore[arg-type]
 
 
 def test_shapes_and_dtypes_that_do_not_belong_together_are_refused() -> None:
-    """Before anything is computed."""
+    """The refusal comes before any computation."""
     hidden, weight, targets = inputs()
     for arguments in (
         (hidden[:3], weight, targets),
@@ -112,14 +112,14 @@ def test_shapes_and_dtypes_that_do_not_belong_together_are_refused() -> None:
 
 
 def test_chunks_are_whole_tiles_within_their_memory() -> None:
-    """Few rows make one chunk."""
+    """If there are few rows, there is one chunk."""
     assert rows_per_chunk(8192, 65536, 1280, 2) % 128 == 0
     assert rows_per_chunk(65536, 65536, 1280, 2) * 65536 * 2 <= 256 << 20
     assert rows_per_chunk(5, 300, 4096, 2) == 5
 
 
 def test_statistics_of_shards_make_those_of_the_whole() -> None:
-    """Two shards of unequal size: losses and gradients of the whole row."""
+    """For two shards of unequal size, losses and gradients are those of the whole row."""
     of = RowLoss(label_smoothing=0.1, z_loss=1e-3, softcap=5.0)
     hidden, weight, targets = inputs()
     logits = (hidden @ weight.T).detach()
@@ -137,7 +137,7 @@ def test_statistics_of_shards_make_those_of_the_whole() -> None:
 
 @pytest.mark.usefixtures("_alone")
 def test_one_shard_is_the_whole() -> None:
-    """The exchange leaves the loss and the gradients of a single process."""
+    """The exchange does not change the loss and the gradients of a single process."""
     hidden, weight, targets = inputs()
     group = dist.group.WORLD
     assert group is not None
@@ -151,7 +151,7 @@ def test_one_shard_is_the_whole() -> None:
 
 @pytest.mark.parametrize("loss", [sharded_linear_cross_entropy, data_parallel_linear_cross_entropy])
 def test_shards_of_two_processes_are_the_whole(loss: Callable[..., Tensor], tmp_path: Path) -> None:
-    """Over gloo, with shards of unequal size: loss and gradients of whole logits in float64."""
+    """Two processes over gloo, with shards of unequal size, have loss and gradients of whole logits in float64."""
     of = RowLoss(label_smoothing=0.1, z_loss=0.01, softcap=5.0)
     hidden, weight, targets = (one.detach() for one in inputs())
     hidden, targets = hidden[:8], targets[:8]
@@ -179,14 +179,14 @@ def test_shards_of_two_processes_are_the_whole(loss: Callable[..., Tensor], tmp_
         (0, 1.0, {}),
         (20, 1.0, {"reduction": "sum", "softcap": 5.0, "accumulate_float32": True}),
         (50, 1.0, {}),
-        (20, 20.0, {"z_loss": 0.01}),  # losses up to 200, which no exponential of a float32 reaches
+        (20, 20.0, {"z_loss": 0.01}),  # losses up to 200, which no exponential in float32 can have
         (20, 20.0, {"reduction": "none", "softcap": 15.0}),
     ],
 )
 def test_exponentials_make_the_losses_and_gradients_of_logits(
     ignored: int, scale: float, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a GPU of sm_90 takes: without ignored rows, with the inner sum in parts."""
+    """A GPU of sm_90 computes this way: without ignored rows, with the inner sum in parts."""
     generator = torch.Generator().manual_seed(5)
     hidden, weight = (torch.randn(rows, 24, generator=generator) for rows in (50, 72))
     hidden *= scale
@@ -206,7 +206,7 @@ def test_exponentials_make_the_losses_and_gradients_of_logits(
 
 
 def test_exponentials_of_a_target_outside_the_vocabulary_are_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where logits are made."""
+    """The loss is NaN, as in the path with logits."""
     monkeypatch.setattr("falsifiers.nanochat.reference.linear_cross_entropy.fits", lambda *arguments: True)
     hidden, weight, targets = torch.ones(3, 8), torch.ones(24, 8), torch.tensor([1, 24, IGNORED])
     losses = linear_cross_entropy(hidden, weight, targets, reduction="none")

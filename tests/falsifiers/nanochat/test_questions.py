@@ -1,4 +1,4 @@
-"""What falsifiers ask with is on the device of the trial as a whole."""
+"""Every tensor of a falsifier's case is on the device of the trial."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def _devices(asked: Any) -> set[str]:
 
 @pytest.mark.parametrize("case", first_cases({"most_alike": 4, "past_a_step": 5}))
 def test_a_case_is_on_one_device(case: dict[str, Any]) -> None:
-    """Also what comes from above, which may be a scalar."""
+    """The incoming gradient is on the device too, also if it is a scalar."""
     assert _devices(question(case, "meta")) == {"meta"}
 
 
 @pytest.mark.parametrize("ignored", [0.0, 1.0])
 def test_the_question_of_a_compiled_loss_is_on_one_device(ignored: float) -> None:
-    """On an H200, one of two devices ended the trial in the oracle."""
+    """On an H200, a case with tensors on two devices ended the trial in the oracle."""
     trial = SimpleNamespace(parameters={"rows": 3, "width": 2, "vocabulary": 5}, seed=0, device="meta")
     asked = _question(trial, 0, ignored)  # type: ignore[arg-type]
     assert _devices(asked) == {"meta"}

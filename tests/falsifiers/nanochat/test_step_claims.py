@@ -1,4 +1,4 @@
-"""What the claims about a step need beside their mutants: negative controls, tokens, and the allocator's variables."""
+"""Claims about a step: negative controls, tokens, and the allocator's variables."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ TEXT = ["def step(model):\n    return model.loss(17)\n"] * 8
 
 
 class OneNorm(KernelPaths):
-    """The paths "liger" and "triton" are the same."""
+    """Its paths "liger" and "triton" are the same."""
 
     def norm(self, path: str) -> Norm:
-        """Give both torch's normalisation."""
+        """Give both paths torch's normalisation."""
         return super().norm("current")
 
 
 def test_paths_that_are_the_same_pass(tmp_path: Path) -> None:
-    """The claim that they are is false of the changelog's, not of all."""
+    """The claim that the paths are equal is true for this subject, and false only for the changelog's."""
     contract = Project.find(CONTRACTS).contract("F-GB10-KERNEL-ALIAS-001")
     judgment = judged(contract, f"{__name__}:OneNorm", tmp_path)
     assert not judgment.with_outcome(Outcome.FAIL)
 
 
 def test_a_tokenizer_gives_back_its_text() -> None:
-    """Bytes of other texts have tokens, too, and digits come in pairs."""
+    """Bytes that the training text lacks have tokens too, and digits come in pairs."""
     tokenizer = train_tokenizer(TEXT, 300)
     for text in (TEXT[0], "Grüße, 2026\r\n\t∂x"):
         assert tokenizer.decode(tokenizer.encode(text).ids) == text
@@ -47,7 +47,7 @@ def test_a_tokenizer_gives_back_its_text() -> None:
 
 
 def test_targets_are_the_next_tokens() -> None:
-    """Equal seeds draw equal rows; a text that is too short is refused."""
+    """Equal seeds draw equal rows. A text that is too short is refused."""
     stream = encoded(train_tokenizer(TEXT, 300), TEXT)
     tokens, targets = batch(stream, 3, 5, seed=1)
     assert (tokens[:, 1:] == targets[:, :-1]).all()
@@ -72,7 +72,7 @@ def test_only_pieces_of_the_text_with_their_next_tokens_are_right() -> None:
 
 
 def test_only_the_right_name_at_the_right_time_is_read(tmp_path: Path) -> None:
-    """The defects differ from the reference in what the process begins with."""
+    """The defects differ from the reference in the variables with which the process begins."""
     setting = Setting({}, "cpu", 0, tmp_path, tmp_path)
     right = GrowingSegments(setting).environment()
     assert right == {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}

@@ -1,4 +1,4 @@
-"""The claims in this process, reduced: the reference holds what is true, and mutants die."""
+"""The claims in this process, reduced: the reference passes what is true, and mutants are killed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ FALSE = {
     "F-PD-SHARD-FLOOR-001": {"per_device_gib.minimum"},
     "F-PD-DOC-DRIFT-001": {"batch_ratio.maximum", "sequence_ratio.minimum", "steps_ratio.minimum", "eps_ratio.maximum"},
 }
-"""Claims that their source states falsely, and the clauses by which they fail."""
+"""Claims that their source states falsely, and the clauses that they fail."""
 TRACED = {name for name in CLAIMS if name.startswith(("F-PD-HEADROOM-", "F-PD-MEM-", "F-PD-MEMPROBE-"))}
-"""Claims that trace and weigh several steps: ten seconds for each subject."""
+"""Claims that trace and measure several steps: ten seconds for each subject."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Tensors are tiny: a second thread costs more than it saves."""
+    """The tensors are tiny, so a second thread costs more time than it saves."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -37,7 +37,7 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.mark.parametrize("claim", sorted(CLAIMS.keys() - TRACED))
 def test_the_reference_holds_what_is_true(claim: str, tmp_path: Path) -> None:
-    """Every clause, but those that the source states falsely."""
+    """Every clause passes, except those that the source states falsely."""
     judgment = judged(CLAIMS[claim], CLAIMS[claim].subject, tmp_path)
     assert {clause.id for clause in judgment.with_outcome(Outcome.FAIL)} == FALSE.get(claim, set())
     assert not judgment.with_outcome(Outcome.NOT_MEASURED)
@@ -53,6 +53,9 @@ def test_the_reference_holds_what_is_true(claim: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_mutant_dies(claim: str, mutant: Mutant, tmp_path: Path) -> None:
-    """On the clauses that its contract names. Every third one; a run of the claim has them all."""
+    """The mutant fails on the clauses that its contract names.
+
+    Every third mutant is tried; a run of the claim has all.
+    """
     fate = fate_of(mutant, judged(CLAIMS[claim], mutant.subject, tmp_path, mutant))
     assert fate.fate is Fate.KILLED, fate.reason

@@ -1,4 +1,4 @@
-"""The oracle shares no code with the subjects, and its target is the decoder that transformers has."""
+"""The oracle shares no code with the subjects, and its target is the decoder of transformers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ ORACLE = Path(__file__).parents[3] / "falsifiers" / "param_decomp" / "oracle"
 
 
 def test_the_oracle_reaches_no_subject() -> None:
-    """Neither the reference nor a mutant, directly or through another module."""
+    """The oracle imports neither the reference nor a mutant, directly or through another module."""
     found = reached(sorted(ORACLE.glob("*.py")))
     assert "falsifiers.param_decomp.oracle.terms" in found
     assert [name for name in sorted(found) if {"reference", "mutants"} & set(name.split("."))] == []
 
 
 def test_the_target_is_a_llama_decoder() -> None:
-    """Its clean logits are those of transformers' Llama with the same weights, in float64."""
+    """Its clean logits equal those of transformers' Llama with the same weights, in float64."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = dataclasses.replace(configuration_of({"configuration": "toy"}), layers=2)

@@ -1,4 +1,4 @@
-"""Live storages are counted until they die, whatever operation returned them."""
+"""Storages are counted until they are freed, whatever operation returned them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from falsifiers.param_decomp.peak import LiveStorage, TooMuch
 
 
 def test_what_lives_at_once_is_the_peak() -> None:
-    """Two of three tensors; what died before does not count."""
+    """The peak is two of three tensors. A storage that was freed before does not count."""
     with LiveStorage() as storage:
         first = torch.ones(1000)
         second = first + 1
@@ -22,7 +22,7 @@ def test_what_lives_at_once_is_the_peak() -> None:
 
 
 def test_views_and_results_in_place_are_no_new_storage() -> None:
-    """Nor is what lived before."""
+    """Views, results in place, and storages from before the block do not count."""
     old = torch.ones(1000)
     with LiveStorage() as storage:
         old.add_(1).reshape(10, 100).mul_(2)
@@ -31,7 +31,7 @@ def test_views_and_results_in_place_are_no_new_storage() -> None:
 
 
 def test_the_backward_pass_counts() -> None:
-    """The gradient of a leaf lives on."""
+    """The gradient of a leaf stays alive."""
     leaf = torch.ones(1000, requires_grad=True)
     with LiveStorage() as storage:
         (leaf * leaf).sum().backward()
@@ -40,7 +40,7 @@ def test_the_backward_pass_counts() -> None:
 
 
 def test_an_operation_beyond_the_cap_is_refused() -> None:
-    """At the cap, it is not."""
+    """An operation that reaches the cap exactly is allowed."""
     with LiveStorage(4000):
         torch.ones(1000)
     with pytest.raises(TooMuch), LiveStorage(3999):

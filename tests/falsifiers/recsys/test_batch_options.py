@@ -1,4 +1,4 @@
-"""How #SBATCH lines are read: spellings, abbreviations, comments, and components."""
+"""The reading of #SBATCH lines: spellings, abbreviations, comments, and components."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ HEAD = "#!/bin/bash\n"
     ],
 )
 def test_spellings(line: str, asked: Request) -> None:
-    """Of tasks and of GPUs."""
+    """Every spelling of the numbers of tasks and GPUs is read."""
     (options,) = components(f"{HEAD}#SBATCH {line}\n")
     assert request(options) == asked
 
 
 def test_what_is_no_directive() -> None:
-    """Comments, other words, and everything behind the first command."""
+    """Comments, other words, and everything after the first command are no directives."""
     text = (
         f"{HEAD}\n# words\n##SBATCH -N 3\n #SBATCH -N 4\n#SBATCHES -N 5\n#SBATCH\t--nodes=2 # -N 6\n"
         "#SBATCH --job-name='a # b' -c 4\n\nexport A=1\n#SBATCH -N 7\n"
@@ -52,20 +52,20 @@ def test_what_is_no_directive() -> None:
 
 
 def test_components() -> None:
-    """Each has its own options, and the last one of a name holds."""
+    """Each component has its own options. If a name occurs twice, the last one counts."""
     text = f"{HEAD}#SBATCH -N1 -N2\n#SBATCH hetjob\n#SBATCH -N4\n#SBATCH packjob\n"
     assert components(text) == [{"nodes": "2"}, {"nodes": "4"}, {}]
 
 
 @pytest.mark.parametrize("line", ["--nodes=$N", "-N 1k", "--gres=gpu:h100:4x", "--job-name='open"])
 def test_what_is_not_understood(line: str) -> None:
-    """It is said, and no number is guessed."""
+    """The problem is reported, and no number is guessed."""
     with pytest.raises(NotUnderstood):
         request(components(f"{HEAD}#SBATCH {line}\n")[0])
 
 
 def test_a_command_follows_options() -> None:
-    """Of srun, whose flags take no word."""
+    """The command follows srun's options, of which flags take no value."""
     words = ["--kill-on-bad-exit=1", "--unbuffered", "-l", "-n", "4", "--container-image=", "bash", "-c", "true"]
     options, command = parsed(words)
     assert (options["ntasks"], command) == ("4", ["bash", "-c", "true"])

@@ -1,4 +1,4 @@
-"""The claims in this process, reduced: the reference holds what is true, and mutants die."""
+"""The claims in this process, reduced: the reference passes, and mutants are killed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FEWER = {
     "F-DYNEMB-EVICT-001": {"most": 150}, "F-DYNEMB-REHASH-001": {"buckets": 2},
     "F-IMPORT-CYCLE-001": {"links": [1]}, "F-BUILD-PAR-001": {"files": 2},
 }  # fmt: skip
-"""Parameters for fewer cases, by claim: the first of those that every search begins with."""
+"""Parameters for fewer cases, by claim: the first ones of every search."""
 SAMPLE = [
     *(("F-HSTU-FWD-001", mutant) for mutant in ("one-more-in-scaling", "alpha-too-large", "small-rows-flushed")),
     *(("F-HSTU-BWD-001", mutant) for mutant in ("additive-mask", "in-order-of-arrival", "sigmoid-as-slope")),
@@ -50,7 +50,7 @@ SAMPLE = [
     ("F-BUILD-PAR-001", "one-job"),
     ("F-COUNT-001", "file-ignored"),
 ]
-"""Mutants by claim. A run of a claim has them all."""
+"""Mutants by claim. A run of a claim has all of them."""
 
 
 OF_TESTS = {"F-HSTU-ASSERT-COUNT-001", "F-HSTU-COVERAGE-001"}
@@ -59,14 +59,14 @@ OF_TESTS = {"F-HSTU-ASSERT-COUNT-001", "F-HSTU-COVERAGE-001"}
 
 @pytest.mark.parametrize("claim", sorted(CLAIMS.keys() - OF_TESTS))
 def test_the_reference_holds_what_is_true(claim: str, tmp_path: Path) -> None:
-    """Every clause."""
+    """Every clause passes."""
     judgment = judged(CLAIMS[claim], CLAIMS[claim].subject, tmp_path, **FEWER.get(claim, {}))
     assert [clause.id for clause in judgment.clauses if clause.outcome is not Outcome.PASS] == []
 
 
 @pytest.mark.parametrize(("claim", "name"), SAMPLE)
 def test_a_mutant_dies(claim: str, name: str, tmp_path: Path) -> None:
-    """On the clauses that its contract names."""
+    """The mutant fails on the clauses that its contract names."""
     mutant = next(one for one in CLAIMS[claim].mutants if one.id == name)
     fate = fate_of(mutant, judged(CLAIMS[claim], mutant.subject, tmp_path, mutant, **FEWER.get(claim, {})))
     assert fate.fate is Fate.KILLED, fate.reason
@@ -74,6 +74,6 @@ def test_a_mutant_dies(claim: str, name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("claim", ["F-HSTU-FWD-001", "F-HSTU-BWD-001"])
 def test_another_implementation_passes(claim: str, tmp_path: Path) -> None:
-    """Dense weights in float64: the bounds are not made for our kernels."""
+    """Dense weights in float64 pass, so the bounds are not made for our kernels."""
     other = "falsifiers.recsys.reference.dense_attention:Float64Attention"
     assert not judged(CLAIMS[claim], other, tmp_path, **FEWER[claim]).with_outcome(Outcome.FAIL)

@@ -1,4 +1,4 @@
-"""Dynamic embedding tables: what their claims do not ask, such as code for an absent GPU and long sums."""
+"""Properties of dynamic embedding tables that no claim tests, such as code for an absent GPU and long sums."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KINDS = {
     ],
 )
 def test_the_kernels_compile_for_hopper(kernel: Any, constants: dict[str, Any]) -> None:
-    """With a cache before the host's memory."""
+    """The kernels compile with and without a cache before the host's memory."""
     kinds = {name: kind for kind, names in KINDS.items() for name in names}
     types = {name: "constexpr" if name in constants else kinds.get(name, "*i64") for name in kernel.arg_names}
     source = ASTSource(kernel, types, constants)
@@ -49,7 +49,7 @@ def test_the_kernels_compile_for_hopper(kernel: Any, constants: dict[str, Any]) 
 
 @pytest.mark.parametrize("few", [2048, 0])
 def test_a_key_with_very_many_gradients_gets_their_sum(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one level of pieces, and of three, in exact numbers."""
+    """The sum is exact, with one level of pieces and with three."""
     monkeypatch.setattr(key_groups, "FEW", few)
     table = DynamicTable(Recipe(2, 1, 1, rate=1.0, initial="constant", spread=0.0), "cpu")
     keys = torch.tensor([7] * 1100 + [8])
@@ -69,7 +69,7 @@ def test_a_step_after_another_lookup_finds_rows_that_have_moved() -> None:
 
 
 def test_first_rows_are_uniform_and_follow_from_key_and_seed() -> None:
-    """Within sqrt(1 / num_embeddings), as in DynamicEmb_APIs.md; in any order of arrival."""
+    """They are within sqrt(1 / num_embeddings), as in DynamicEmb_APIs.md, whatever the order of arrival."""
 
     def first(seed: int, keys: Tensor) -> Tensor:
         return DynamicTable(Recipe(64, 4, 4, num_embeddings=400, seed=seed), "cpu").train(keys).detach()
@@ -84,19 +84,19 @@ def test_first_rows_are_uniform_and_follow_from_key_and_seed() -> None:
 
 
 def test_the_hash_is_that_of_murmur3() -> None:
-    """Numbers of the reference implementation's fmix64: 0 stays, 1 is known."""
+    """The numbers are those of the reference implementation's fmix64: 0 stays 0, and 1 has a known value."""
     assert (mixed(0), mixed(1), mixed(-1)) == (0, 0xB456BCFC34C2CB2C, 0x64B5720B4B825F21)
 
 
 @pytest.mark.parametrize("buckets", [0, 3, -4])
 def test_buckets_are_a_power_of_two(buckets: int) -> None:
-    """Their number is refused else."""
+    """Any other number is refused."""
     with pytest.raises(ValueError, match="power of two"):
         DynamicTable(Recipe(4, buckets, 4), "cpu")
 
 
 def test_the_model_evicts_the_lowest_score_by_itself() -> None:
-    """One bucket, frequencies: the key that was asked for once leaves, whatever its age."""
+    """With one bucket and frequencies, the key that was requested once leaves, whatever its age."""
     model = Model(Recipe(1, 1, 1, "lfu"))
     model.train([*range(128), *range(1, 128)])
     model.train([999])

@@ -1,4 +1,4 @@
-"""HSTU attention: what its claims do not ask, such as code for an absent GPU, and refusals."""
+"""Properties of HSTU attention that its claims do not test, such as code for an absent GPU, and refusals."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def inputs(rows: int, width: int = 32, dtype: torch.dtype = torch.float16) -> tu
     ],
 )
 def test_the_kernels_compile_for_hopper(kernel: str, rest: dict[str, int]) -> None:
-    """With every kind of mask and with one, tensor cores, bulk loads and one tanh; nothing is kept in local memory."""
+    """With all masks and with one, the code has tensor cores, bulk loads and one tanh, and uses no local memory."""
     function = getattr(hstu_kernels, kernel)
     constants: dict[str, Any] = {**SIZES, "stages": 2, **rest}
     types = {}
@@ -76,7 +76,7 @@ def test_the_kernels_compile_for_hopper(kernel: str, rest: dict[str, int]) -> No
 
 
 def test_a_plan_changes_no_value_by_more_than_rounding() -> None:
-    """Blocks that fit no length, larger and smaller than it."""
+    """The blocks fit no length: some are larger and some are smaller than it."""
     q, k, v = inputs(50)
     offsets, mask = torch.tensor([0, 39, 39, 50]), HstuMask(num_targets=torch.tensor([5, 0, 2]), target_group_size=2)
     small, large = Blocks(16, 16, 4, 1, tma=False), Blocks(64, 32, 4, 1, tma=False)
@@ -88,7 +88,7 @@ def test_a_plan_changes_no_value_by_more_than_rounding() -> None:
 
 @pytest.mark.parametrize("merged", [False, True])
 def test_a_bad_number_in_one_sequence_stays_there(merged: bool) -> None:
-    """Blocks reach into the next sequence, whose numbers have no effect."""
+    """Blocks reach into the next sequence, but its numbers have no effect."""
     blocks, offsets, parts = Blocks(16, 16, 4, 1, merged=merged, together=2), torch.tensor([0, 17, 33]), []
     for spoilt in (0.0, float("nan")):
         leaves = inputs(33)
@@ -101,14 +101,14 @@ def test_a_bad_number_in_one_sequence_stays_there(merged: bool) -> None:
 
 
 class Recorder:
-    """A kernel that keeps what it is launched with, by the names of its arguments."""
+    """A kernel that records its arguments by their names."""
 
     def __init__(self, names: list[str]) -> None:
         self.arg_names = names
         self.launched: list[dict[str, Any]] = []
 
     def __getitem__(self, grid: tuple[int, ...]) -> Any:
-        """Return the launcher: Triton's, and then that of the compiled kernel, which takes no names."""
+        """Return the launcher: first Triton's, then that of the compiled kernel, which takes no names."""
 
         def launch(*arguments: Any, num_warps: int = 0, **constants: Any) -> Recorder:
             self.launched.append({**dict(zip(self.arg_names, arguments, strict=False)), **constants, "grid": grid[0]})
@@ -118,7 +118,7 @@ class Recorder:
 
 
 def test_a_second_launch_gives_a_compiled_kernel_what_the_first_gave_to_triton(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Addresses of the tensors, the same numbers, and the constants in the order of the kernel's arguments."""
+    """The arguments are the addresses of the tensors, the same numbers, and the constants in the kernel's order."""
     kernels = [Recorder(getattr(hstu_kernels, name).arg_names) for name in ("over_keys", "over_rows")]
     for name, kernel in zip(("over_keys", "over_rows"), kernels, strict=True):
         monkeypatch.setattr(hstu_attention_module, name, kernel)
@@ -145,7 +145,7 @@ def test_a_second_launch_gives_a_compiled_kernel_what_the_first_gave_to_triton(m
 
 
 def test_lengths_and_counts_may_have_gaps_between_them() -> None:
-    """Such as every other number of a tensor."""
+    """For example every second number of a tensor."""
     q, k, v = inputs(20)
     offsets, targets = torch.tensor([[0, 7], [9, 7], [20, 7]])[:, 0], torch.tensor([[2, 7], [3, 7]])[:, 0]
     together = [one.contiguous() for one in (offsets, targets)]
@@ -171,7 +171,7 @@ def test_lengths_are_read_when_a_kernel_runs() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 @pytest.mark.parametrize("width", [64, 128])
 def test_a_graph_replays_both_passes_for_other_lengths(width: int) -> None:
-    """The same bits as launches one by one."""
+    """The bits are the same as with single launches."""
     leaves = tuple(one.bfloat16().cuda().requires_grad_() for one in inputs(700, width))
     above = torch.randn_like(leaves[2])
     offsets = torch.tensor([0, 300, 700]).cuda()
@@ -206,7 +206,7 @@ def test_a_graph_replays_both_passes_for_other_lengths(width: int) -> None:
     ],
 )
 def test_what_is_not_supported_is_refused(change: dict[str, Any], words: str) -> None:
-    """Before a kernel runs, so that forward and backward agree."""
+    """The refusal comes before a kernel runs, so that forward and backward agree."""
     q, k, v = inputs(4)
     given: dict[str, Any] = {"q": q, "k": k, "v": v, "offsets": torch.tensor([0, 4]), "max_seqlen": 4, "alpha": 1.0}
     with pytest.raises(ValueError, match=words):

@@ -10,7 +10,10 @@ ORACLE = Path(__file__).parents[3] / "falsifiers" / "recsys" / "oracle"
 
 
 def test_the_oracle_reaches_no_subject() -> None:
-    """It may import the Protocol; neither the reference nor a mutant, directly or through another module."""
+    """The oracle may import the Protocol.
+
+    It imports neither the reference nor a mutant, directly or through another module.
+    """
     found = reached(sorted(ORACLE.glob("*.py")))
     assert "falsifiers.recsys.subject" in found
     assert [name for name in sorted(found) if {"reference", "mutants"} & set(name.split("."))] == []

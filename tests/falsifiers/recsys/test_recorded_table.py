@@ -1,4 +1,4 @@
-"""Tables that record their lookups: what no claim asks."""
+"""Properties of tables that record their lookups, which no claim tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RECIPE = Recipe(2, 1, 2, "lfu", "adam", seed=3)
 
 
 def test_a_recorded_table_has_the_bits_of_a_launched_one() -> None:
-    """While it grows, in batches of changing and of equal sizes, and in the sum of three gradients of a key."""
+    """The bits are equal while the table grows, in batches of any sizes, and if a key has three gradients."""
     tables = [kind(RECIPE, "cpu") for kind in (DynamicTable, RecordedTable)]
     for keys in (torch.arange(70), torch.arange(50, 90), torch.arange(70, 110), torch.tensor([5, -9, 5, 5])):
         rows = [table.train(keys) for table in tables]
@@ -25,7 +25,7 @@ def test_a_recorded_table_has_the_bits_of_a_launched_one() -> None:
 
 
 def test_an_overwritten_batch_makes_no_step() -> None:
-    """The backward pass of the last lookup of a size does, and that of the one before raises."""
+    """The backward pass of the last lookup of a size makes a step. That of the lookup before raises."""
     table = RecordedTable(Recipe(2, 1, 1, "step"), "cpu")
     first, second = (table.train(torch.arange(start, start + 4)) for start in (0, 2))
     with pytest.raises(RuntimeError, match="overwritten"):

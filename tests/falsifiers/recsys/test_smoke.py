@@ -1,4 +1,4 @@
-"""The smoke test of the attention, and its defects: each is green text that asserts or covers less."""
+"""The smoke test of the attention. Each of its defects stays green and asserts or covers less."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTING = Setting({}, "cpu", 0, Path(), Path())
 
 
 def places(text: str) -> list[int]:
-    """The lines of the assertions of a file, beside the one in its helper."""
+    """The lines of the assertions of a file, except the one in its helper."""
     tree = ast.parse(text)
     mark(tree, FILE)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
@@ -26,7 +26,7 @@ def places(text: str) -> list[int]:
 
 
 def test_what_the_smoke_test_asserts() -> None:
-    """The output before the backward pass, and three gradients after it."""
+    """It asserts the output before the backward pass, and three gradients after it."""
     text = OwnSmokeTests(SETTING).files()[FILE]
     backward = _line_of_backward(text)
     assert [line < backward for line in places(text)] == [True, False, False, False]
@@ -34,7 +34,7 @@ def test_what_the_smoke_test_asserts() -> None:
 
 @pytest.mark.parametrize("name", smoke_tests.__all__)
 def test_a_defect(name: str) -> None:
-    """It changes the file or pytest's settings, and what is left is Python."""
+    """The defect changes the file or pytest's settings, and the result is valid Python."""
     changed, own = getattr(smoke_tests, name)(SETTING).files(), OwnSmokeTests(SETTING).files()
     assert changed != own
     assert changed.keys() == own.keys()
@@ -43,5 +43,5 @@ def test_a_defect(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["AssertionsCommented", "ConstantAssertions"])
 def test_no_gradient_is_asserted(name: str) -> None:
-    """Only the assertion on the output is left."""
+    """Only the assertion on the output remains."""
     assert len(places(getattr(smoke_tests, name)(SETTING).files()[FILE])) == 1

@@ -1,4 +1,4 @@
-"""The queues that stand in for streams on a CPU: order, events, memory, and which stream sleeps."""
+"""The queues that replace streams on a CPU: order, events, memory, and the stream that sleeps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def streams(slow: str) -> Streams:
     ("slow", "order"), [("none", "abc"), ("compute", "bca"), ("copy", "acb"), ("gather", "abc"), ("long", "bca")]
 )
 def test_a_sleeping_stream_comes_last(slow: str, order: str) -> None:
-    """Whatever was launched first."""
+    """The tasks of the sleeping stream run last, whichever was launched first."""
     under, heard = streams(slow), []
     for name, letter in ((COMPUTE, "a"), ("copy", "b"), ("gather", "c")):
         under.stream(name).run(heard.append, letter)
@@ -28,7 +28,7 @@ def test_a_sleeping_stream_comes_last(slow: str, order: str) -> None:
 
 @pytest.mark.parametrize("slow", ["none", "compute", "copy", "random", "long"])
 def test_an_event_orders_streams(slow: str) -> None:
-    """Nothing behind a wait runs before it, whichever sleeps."""
+    """A task after a wait does not run before the event, whichever stream sleeps."""
     under, heard = streams(slow), []
     copy, compute = under.stream("copy"), under.stream(COMPUTE)
     for number in range(5):
@@ -41,7 +41,7 @@ def test_an_event_orders_streams(slow: str) -> None:
 
 @pytest.mark.parametrize(("waits", "left"), [(True, 2.0), (False, 1.0)])
 def test_a_long_task_reads_early_and_writes_late(waits: bool, left: float) -> None:
-    """A step that does not wait for it is overwritten by what was read before the step."""
+    """A step that does not wait for the task is overwritten with values from before the step."""
     under = streams(LONG)
     gather, compute = under.stream("gather"), under.stream(COMPUTE)
     table, rows = torch.ones(4), gather.empty((4,), torch.float32)
@@ -56,13 +56,13 @@ def test_a_long_task_reads_early_and_writes_late(waits: bool, left: float) -> No
 
 
 def test_no_gpu_has_long_tasks() -> None:
-    """Only queues hold a task."""
+    """Only queues can have a task that is still running."""
     with pytest.raises(ValueError, match="for a CPU"):
         streams_on("cuda", LONG, 0)
 
 
 def test_streams_that_wait_for_each_other_are_named() -> None:
-    """Instead of a hang."""
+    """Streams that wait for each other raise an error with their names, instead of a hang."""
     under = streams("compute")
     one, other = under.stream("one"), under.stream("other")
     one.run(int)
@@ -77,7 +77,7 @@ def test_streams_that_wait_for_each_other_are_named() -> None:
 
 @pytest.mark.parametrize(("kept", "seen"), [(True, 1.0), (False, 2.0)])
 def test_memory_goes_to_the_next_unless_a_stream_keeps_it(kept: bool, seen: float) -> None:
-    """The host lets go of a tensor that a sleeping stream has not read yet."""
+    """The host frees a tensor that a sleeping stream has not read yet."""
     under, read = streams("compute"), []
     copy, compute = under.stream("copy"), under.stream(COMPUTE)
     first = copy.empty((4,), torch.float64)
@@ -94,7 +94,7 @@ def test_memory_goes_to_the_next_unless_a_stream_keeps_it(kept: bool, seen: floa
 
 
 def test_streams_that_overtake_a_step_are_named() -> None:
-    """Only if steps sleep."""
+    """Such streams are named only if steps sleep."""
     for slow, ahead in (("compute", {"copy"}), ("none", set())):
         under = streams(slow)
         under.stream(COMPUTE).run(int)

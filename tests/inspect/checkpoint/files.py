@@ -94,4 +94,4 @@ FORMATS = {
     "GGUF": gguf_bytes,
     "APR v2": lambda arrays, _folder: apr(arrays),
 }
-"""Writers of the formats, by the names that the inspector gives them."""
+"""The writers of the formats, by the names that the inspector gives the formats."""

@@ -36,20 +36,20 @@ except Refused as refused:
 
 
 def outcome(path: Path) -> str:
-    """What a process with little memory reports about the file."""
+    """The report of a process with little memory about the file."""
     done = subprocess.run([sys.executable, "-c", _SCRIPT, path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.strip()
 
 
 def shared_texts() -> bytes:
-    """A text of a megabyte that is the key of 200,000 dicts: a pickle of 2 MB, and 200 GB of names."""
+    """A text of a megabyte that is the key of 200,000 dicts: a pickle of 2 MB that stands for 200 GB of names."""
     text = b"X" + struct.pack("<I", 1 << 20) + b"k" * (1 << 20) + b"q\1"
     return b"\x80\x02(}" + text + b"Ns" + b"}h\1Ns" * 200_000 + b"l."
 
 
 def laughs() -> bytes:
-    """Forty lists, each of which holds the one before twice: 2**40 leaves."""
+    """Forty lists, each of which has the one before twice: 2**40 leaves."""
     lists = (b"](h" + bytes([n]) + b"h" + bytes([n]) + b"eq" + bytes([n + 1]) for n in range(40))
     return b"\x80\x02]q\0" + b"".join(lists) + b"."
 
@@ -105,21 +105,21 @@ def _gguf(folder: Path, at: int, count: int) -> bytes:
 
 
 def _gguf_arrays(kind: int, length: int) -> bytes:
-    """One array of bytes, for each of which the package's own reader makes an object of some 700."""
+    """An array of bytes. The package's own reader makes an object of some 700 bytes for each."""
     key = struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, kind, length)
     return b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + key + bytes(length)
 
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_cost_little(name: str, tmp_path: Path) -> None:
-    """They are refused, or read if the only oddity is an array that the package gguf could not hold."""
+    """Such a file is refused. It is read if its only oddity is an array that the package gguf could not hold."""
     path = tmp_path / "bomb"
     path.write_bytes(BOMBS[name](tmp_path))
     assert outcome(path).startswith("read 0" if name == "GGUF with forty million elements in an array" else "refused")
 
 
 def test_a_large_file_is_read_in_pieces(tmp_path: Path) -> None:
-    """A tensor of 450 MiB, in a sparse file, with 400 MiB to spare."""
+    """A tensor of 450 MiB in a sparse file is read, with 400 MiB of memory to spare."""
     size = 450 << 20
     header = json.dumps({"t": {"dtype": "BF16", "shape": [size // 2], "data_offsets": [0, size]}}).encode()
     with (tmp_path / "large").open("wb") as file:

@@ -1,4 +1,4 @@
-"""How two checkpoints differ."""
+"""The differences of two checkpoints."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_missing_extra_and_changed(tmp_path: Path) -> None:
 
 
 def test_bits_that_are_no_difference_in_value(tmp_path: Path) -> None:
-    """Zeros of either sign differ by 0. Equal NaN bits are equal; other NaNs are not compared."""
+    """Zeros of either sign differ by 0. NaNs with equal bits are equal; other NaNs are not compared."""
     nan = np.array([np.nan, 1.0], np.float32)
     this = written(tmp_path, zero=np.array([0.0, 1.0]), same=nan, nan=nan)
     other = written(tmp_path, zero=np.array([-0.0, 1.0]), same=nan, nan=np.array([2.0, 1.5], np.float32))

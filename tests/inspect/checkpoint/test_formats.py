@@ -1,4 +1,4 @@
-"""Files of every format, written by their own libraries, are read correctly."""
+"""Files of every format, written by each format's own library, are read correctly."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_what_was_written_is_seen(format_name: str, arrays: dict[str, Any], tmp_
 
 
 def test_metadata_of_every_format(tmp_path: Path) -> None:
-    """Long arrays are counted, not kept."""
+    """Metadata are read. Long arrays are counted, not kept."""
     arrays = {"w": np.arange(4, dtype=np.float32)}
     seen = {}
     for name, write in FORMATS.items():
@@ -83,7 +83,7 @@ def test_metadata_of_every_format(tmp_path: Path) -> None:
 
 
 def test_the_200_bytes_that_were_published(tmp_path: Path) -> None:
-    """Valid safetensors that every loader opens, without weights."""
+    """The file is valid safetensors, which every loader opens, and the finding says that it has no weights."""
     path = tmp_path / "model.safetensors"
     path.write_bytes(zero_tensors())
     assert path.stat().st_size == 200
@@ -109,7 +109,7 @@ def test_the_200_bytes_that_were_published(tmp_path: Path) -> None:
 def test_dtypes_that_numpy_lacks(
     tmp_path: Path, dtype: torch.dtype, name: str, values: list[Any], container: str
 ) -> None:
-    """Both of PyTorch's containers, and numbers as torch reads them."""
+    """Both of PyTorch's containers are read, with the numbers that torch reads."""
     tensor = torch.tensor(values).to(dtype)
     path = tmp_path / container
     if container.endswith(".pt"):
@@ -124,7 +124,7 @@ def test_dtypes_that_numpy_lacks(
 
 
 def test_four_bit_floats_of_safetensors(tmp_path: Path) -> None:
-    """Two elements lie in a byte, the first one low."""
+    """Each byte has two elements, the low one first."""
     header = json.dumps({"t": {"dtype": "F4", "shape": [4], "data_offsets": [0, 2]}}).encode()
     codes = np.arange(4, dtype=np.uint8) + 4
     path = tmp_path / "file"
@@ -161,7 +161,7 @@ def test_views_of_storages(tmp_path: Path) -> None:
 
 
 def test_a_whole_training_state(tmp_path: Path) -> None:
-    """Module, optimizer and random numbers, under their paths; protocols 2 to 5."""
+    """A module, an optimizer and random numbers are read with their paths, in protocols 2 to 5."""
     model = torch.nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.ones(1, 3)).sum().backward()
@@ -233,7 +233,7 @@ def test_a_placeholder_of_apr_is_empty_and_not_zero(tmp_path: Path) -> None:
 
 
 def test_quantised_apr(tmp_path: Path) -> None:
-    """Its own two kinds, and a last block that is not full."""
+    """Both kinds of quantisation are read, with a last block that is not full."""
     from falsifiers.apr.subject import AprFile, TensorRecord
     from tests.inspect.checkpoint.files import SETTING, Reference
 
@@ -252,7 +252,7 @@ def test_quantised_apr(tmp_path: Path) -> None:
 
 
 def test_findings_are_about_what_they_say(tmp_path: Path) -> None:
-    """One tensor of each kind, and one of none."""
+    """There is one tensor of each kind, and one without a finding."""
     nan = np.ones(4, np.float32)
     nan[1:3] = np.nan, np.inf
     arrays = {
@@ -276,7 +276,7 @@ def test_findings_are_about_what_they_say(tmp_path: Path) -> None:
 
 
 def test_deviation_of_numbers_far_from_zero(tmp_path: Path) -> None:
-    """Numbers that differ in the last bit of single precision, in a file of several pieces."""
+    """The numbers differ in the last bit of single precision, and the file is read in several pieces."""
     array = np.full(3 << 20, 16384.0, np.float32)
     array[::2] = np.nextafter(array[::2], np.float32(np.inf))
     (tmp_path / "file").write_bytes(safetensors_bytes({"t": array}))

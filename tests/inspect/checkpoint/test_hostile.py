@@ -38,7 +38,7 @@ def healthy(request: pytest.FixtureRequest, tmp_path: Path) -> bytes:
 
 
 def looked_at(path: Path, data: bytes) -> Inspection | Refused:
-    """The inspection or refusal of these bytes; anything else fails the test."""
+    """The inspection or the refusal of these bytes. Anything else fails the test."""
     path.write_bytes(data)
     try:
         return inspect(path)
@@ -59,7 +59,7 @@ def refusal(path: Path, data: bytes) -> tuple[str, int | None, str]:
 @FUZZ
 @given(draw=st.data())
 def test_any_byte_may_be_wrong(healthy: bytes, tmp_path: Path, draw: st.DataObject) -> None:
-    """Some bytes replaced anywhere, most of them in the first two hundred and the last two hundred."""
+    """Bytes are replaced anywhere, most of them in the first two hundred and the last two hundred."""
     data = bytearray(healthy)
     near_an_end = st.one_of(
         st.integers(0, min(200, len(data) - 1)), st.integers(max(len(data) - 200, 0), len(data) - 1)
@@ -73,7 +73,7 @@ def test_any_byte_may_be_wrong(healthy: bytes, tmp_path: Path, draw: st.DataObje
 @FUZZ
 @given(draw=st.data())
 def test_any_end_may_be_missing(healthy: bytes, tmp_path: Path, draw: st.DataObject) -> None:
-    """A file that was cut short is always refused, wherever it was cut."""
+    """A file that was cut short is refused, wherever it was cut."""
     length = draw.draw(st.integers(0, len(healthy) - 1))
     if healthy.startswith(b"GGUF") and not any(healthy[length:]):
         return  # it pads its last tensor with zeros that no reader needs
@@ -83,7 +83,7 @@ def test_any_end_may_be_missing(healthy: bytes, tmp_path: Path, draw: st.DataObj
 @FUZZ
 @given(draw=st.data())
 def test_any_eight_bytes_may_be_a_huge_number(healthy: bytes, tmp_path: Path, draw: st.DataObject) -> None:
-    """Counts, lengths and offsets lie somewhere in the file, and each is overwritten with extremes."""
+    """Counts, lengths and offsets lie somewhere in the file. Each is overwritten with extreme values."""
     place = draw.draw(st.integers(0, len(healthy) - 1))
     width = draw.draw(st.sampled_from([1, 2, 4, 8]))
     value = draw.draw(U64) % (1 << 8 * width)
@@ -100,7 +100,7 @@ def test_noise_behind_a_magic(data: bytes, magic: bytes, tmp_path: Path) -> None
     looked_at(tmp_path / "file", magic + data)
 
 
-# Every header field of each format by itself, where checksums would otherwise hide what is behind them.
+# Every header field of each format by itself, with checksums corrected so that the rest is read.
 
 APR_FIELDS = {"flags": (6, 2), "count": (8, 4), "metadata at": (12, 8), "metadata size": (20, 4), "index at": (24, 8)}
 
@@ -118,7 +118,7 @@ def test_apr_header_fields_with_right_checksums(field: str, value: int, tmp_path
 @FUZZ
 @given(draw=st.data())
 def test_apr_index_and_metadata_with_right_checksums(tmp_path: Path, draw: st.DataObject) -> None:
-    """Any bytes between header and data."""
+    """The bytes between header and data are arbitrary."""
     good = apr(ARRAYS)
     (data_at,) = struct.unpack_from("<Q", good, 32)
     place = draw.draw(st.integers(64, data_at - 1))
@@ -152,7 +152,7 @@ SAID = st.fixed_dictionaries(
 @example(header={"t": {"dtype": "U8", "shape": [-1], "data_offsets": [1, 0]}}, length=None, data=b"\0")
 @example(header={"t": {"dtype": "U8", "shape": [True], "data_offsets": [0, 1]}}, length=None, data=b"\0")
 def test_safetensors_headers(header: Any, length: int | None, data: bytes, tmp_path: Path) -> None:
-    """Any JSON. A header that the format's own library refuses is never accepted."""
+    """The header is any JSON. If the format's own library refuses it, the inspector does not accept it."""
     text = json.dumps(header).encode()
     path = tmp_path / "file"
     seen = looked_at(path, struct.pack("<Q", len(text) if length is None else length) + text + data)
@@ -222,7 +222,7 @@ OPCODES = [bytes([code]) for code in b"()]}tae sbuh01Rq.X2NIKMJ\x88\x89\x80\x81\
 @FUZZ
 @given(st.lists(st.one_of(st.sampled_from(OPCODES), st.binary(min_size=1, max_size=4)), max_size=30))
 def test_any_opcodes(tmp_path: Path, pieces: list[bytes]) -> None:
-    """Opcodes in any order."""
+    """The opcodes of the pickle are in any order."""
     looked_at(tmp_path / "file", zipped(b"\x80\x02" + b"".join(pieces) + b"."))
 
 
@@ -242,7 +242,7 @@ def tensor(first: int, shape: tuple[int, ...], strides: tuple[int, ...], size: i
 
 
 def test_a_tensor_written_by_hand_is_read(tmp_path: Path) -> None:
-    """The pickle of the refusals below is valid without their defects."""
+    """The pickle of the tests below is valid without their defects."""
     seen = looked_at(tmp_path / "file", zipped(tensor(0, (2, 2), (2, 1)), {"0": bytes(16)}))
     assert isinstance(seen, Inspection)
     assert seen.tensors["."].shape == (2, 2)
@@ -277,7 +277,7 @@ def test_what_no_checkpoint_needs(pickled: bytes, tmp_path: Path, snapshot: Snap
 
 
 def test_archives_that_pytorch_does_not_write(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """Compressed or damaged members, another byte order, code, no pickle."""
+    """Compressed or damaged members, another byte order, code, and a missing pickle are refused."""
     good = tensor(0, (2, 2), (2, 1))
     whole = zipped(good, {"0": b"0123456789abcdef"})
     scripted = io.BytesIO()
@@ -306,7 +306,7 @@ def test_a_compressed_file_is_to_be_unpacked_first(name: str, tmp_path: Path, sn
 
 
 def test_a_zip_archive_of_something_else_is_to_be_unpacked_first(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """A wheel, for example."""
+    """For a wheel, for example, the message says to unpack it."""
     wheel = io.BytesIO()
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("engine/libengine.so", bytes(100))
@@ -315,7 +315,7 @@ def test_a_zip_archive_of_something_else_is_to_be_unpacked_first(tmp_path: Path,
 
 
 def test_a_file_without_checksums_is_read_with_a_finding(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """PyTorch has an option to write none."""
+    """PyTorch has an option to write no checksums."""
     torch.save({"w": torch.ones(2)}, tmp_path / "with")
     torch.serialization.set_crc32_options(False)
     try:
@@ -329,7 +329,10 @@ def test_a_file_without_checksums_is_read_with_a_finding(tmp_path: Path, snapsho
 
 
 def test_things_that_are_no_checkpoints(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """Folders, devices, pipes, absent and empty files, PyTorch's old format. The reader waits for none of them."""
+    """Folders, devices, pipes, absent and empty files, and PyTorch's old format are refused.
+
+    The reader waits for none of them.
+    """
     os.mkfifo(tmp_path / "pipe")
     torch.save(torch.ones(2), tmp_path / "old", _use_new_zipfile_serialization=False)
     (tmp_path / "empty").touch()
@@ -347,7 +350,7 @@ def test_healthy_files_are_not_refused(healthy: bytes, tmp_path: Path) -> None:
 
 
 def test_safetensors_may_pad_its_header(tmp_path: Path) -> None:
-    """With spaces, as its writer does to align the data."""
+    """The format's own writer pads with spaces to align the data."""
     good = safetensors_bytes(ARRAYS)
     (length,) = struct.unpack_from("<Q", good)
     padded = struct.pack("<Q", length + 3) + good[8 : 8 + length] + b"   " + good[8 + length :]

@@ -1,4 +1,4 @@
-"""Device code in files that hold it, hold none, or pretend to."""
+"""Device code in files that have it, have none, or seem to have some."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_what_a_fatbin_image_lists_code_under_is_told_beside_what_the_code_is() 
 
 
 def test_an_engine_that_writes_its_own_ptx_is_not_taken_for_one_without_device_code() -> None:
-    """cuobjdump gives the same answer for such an engine and for /bin/true."""
+    """cuobjdump gives the same answer for such an engine and for /bin/true. The inspector shows signs of PTX."""
     codes, notes, (sign,) = scan(b"\x7fELF\0.version %s\n.target sm_%d\n\0.visible .entry \0")
     assert codes == notes == ()
     assert "write PTX when it runs" in sign
@@ -92,7 +92,7 @@ def test_an_engine_that_writes_its_own_ptx_is_not_taken_for_one_without_device_c
 
 
 def test_pieces_of_ptx_beside_a_whole_module_and_a_compiler_by_name_are_signs() -> None:
-    """One kernel kept as PTX says nothing about kernels that the program writes or compiles."""
+    """One kernel in PTX says nothing about other kernels that the program writes or compiles."""
     codes, _, (pieces, compiler) = scan(PTX + b"\0.visible .entry {}\0libnvrtc.so.13\0nvrtcCompileProgram\0")
     assert [code.kernels for code in codes] == [("step", "other")]
     assert pieces.startswith("PTX in pieces that are no module")
@@ -165,7 +165,7 @@ def test_a_program_without_a_section_table_ends_with_its_segments(tmp_path: Path
 
 @given(st.binary(max_size=300))
 def test_any_bytes_behind_the_beginning_of_an_elf_file_are_looked_at(rest: bytes) -> None:
-    """Offsets and counts may have any value. No answer lies past the end, and none takes long."""
+    """Offsets and counts may have any value. No answer lies beyond the end, and none takes long."""
     with memoryview(b"\x7fELF\x02\x01\x01" + rest) as view:
         assert (cut_short(view) or "cut short").startswith("cut short")
 
@@ -178,7 +178,7 @@ def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", FILES)
 @given(data=st.data())
 def test_no_change_of_bytes_does_harm(name: str, data: st.DataObject) -> None:
-    """An image with any changed bytes gets an answer, and no place outside the file is named."""
+    """Any changed bytes of an image give an answer, and no place outside the file is named."""
     hostile = bytearray(FILES[name])
     for _ in range(data.draw(st.integers(1, 8))):
         at = data.draw(st.integers(0, min(len(hostile) - 1, 2000)))
@@ -203,7 +203,7 @@ def test_many_broken_images_end_the_search() -> None:
 
 
 def test_a_small_file_is_not_decompressed_without_end() -> None:
-    """A thousand entries declare 64 MiB each. None is believed, and the file still gets an answer."""
+    """A thousand entries declare 64 MiB each. None is decompressed to that size, and the file still has an answer."""
     payload = bytes([0x1F, 0, 1, 0]) + b"\xff" * 200
     entry = struct.pack(
         "<HHIQIIHHIIIQQQ", 1, 0x101, 64, len(payload), len(payload), 64, 0, 9, 90, 0, 0, 0x2011, 0, 1 << 26
@@ -230,12 +230,15 @@ def _within(codes: tuple[DeviceCode, ...], size: int) -> None:
 
 @pytest.mark.parametrize("behind", [struct.pack("<HHQ", 12032, 24415, 7957707062827560823), b"", bytes(12)])
 def test_the_magic_among_instructions_is_no_image(behind: bytes) -> None:
-    """A compiler that writes fatbin images has it. The bytes after it are random, and no finding."""
+    """A compiler that writes fatbin images contains the magic.
+
+    The bytes after it are random, so there is no finding.
+    """
     assert scan(b"\x48\xb8" + fatbin.MAGIC + behind + bytes(64)) == ((), (), ())
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_broken_header_is_still_told(version: int) -> None:
-    """An unknown version is reported too. A file that was not read is not called free of code."""
+    """An unknown version is reported too, so that a file that was not read does not seem free of code."""
     _, notes, _ = scan(fatbin.MAGIC + struct.pack("<HHQ", version, 16, 1 << 20) + bytes(64))
     assert len(notes) == 1

@@ -24,10 +24,10 @@ _PATH = Path(__file__).parents[1] / f"nvml-{os.environ['HARNESS_TEST_NVML']}.jso
 RECORDING = json.loads(_PATH.read_text(encoding="utf-8"))
 
 running: list[tuple[int, int | None]] | None = None
-"""Process ids and bytes to list instead of the recorded ones, which no process of a test has."""
+"""Process ids and bytes to list instead of the recorded ones, because no process of a test has the recorded ids."""
 
 xids: dict[int, list[int]] = {}
-"""Xid errors that no event has told yet, by device."""
+"""Xid errors that no event has reported yet, by device."""
 
 lost: set[int] = set()
 """Devices that have fallen off the bus."""

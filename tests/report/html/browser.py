@@ -17,18 +17,18 @@ import pytest
 __all__ = ["SCREENS", "axe_source", "browser", "violations"]
 
 SCREENS = [(1280, "light"), (360, "dark")]
-"""A desk and a phone, in a theme each."""
+"""A desktop and a phone, each in one theme."""
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _AXE, _AXE_SHA256 = "axe-core-4.14.1", "e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745"
 _OF_A_SCREEN = ["color-contrast", "link-in-text-block", "scrollable-region-focusable", "target-size"]
-"""axe's rules that depend on width and theme. The others find the same on every screen."""
+"""The rules of axe that depend on width and theme. The other rules find the same on every screen."""
 _RUN = "async asked => (await axe.run(asked)).violations.map(one => [one.id, one.nodes.map(node => node.html)])"
 
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """Headless Chromium; without it the test is skipped with the reason."""
+    """Headless Chromium. Without it, the test is skipped with the reason."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     found = next(filter(None, map(shutil.which, _NAMES)), None)
     if found is None:
@@ -44,7 +44,7 @@ def browser() -> Iterator[Any]:
 
 
 def axe_source(cache: Path) -> str:
-    """axe-core, from npm at the first call; if npm cannot fetch it, the test is skipped with the reason."""
+    """axe-core, which npm fetches at the first call. If npm cannot fetch it, the test is skipped with the reason."""
     package = cache / f"{_AXE}.tgz"
     if not package.exists():
         command = ["npm", "pack", _AXE.replace("core-", "core@"), "--silent", "--pack-destination", str(cache)]

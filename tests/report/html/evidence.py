@@ -22,7 +22,7 @@ HOSTILE = (
     "</title></script><script>alert(1)</script>"
     '<img src="https://example.org/x.png" onerror=alert(1)>\x1b[31m\u202e{{7*7}}'
 )
-"""A title that would be markup, a template, terminal colours and reversed text."""
+"""A title with markup, a template, terminal colours and reversed text."""
 
 
 def bundles(folder: Path) -> dict[str, Path]:
@@ -61,7 +61,7 @@ def bundles(folder: Path) -> dict[str, Path]:
 
 
 def _long_names(folder: Path) -> ClaimResult:
-    """A reduced run that omits clauses, with measurements of long names and units."""
+    """A reduced run that omits clauses, with long names and units of measurements."""
     content = document()
     content["profiles"]["reduced"]["omits"] = ["left_aside"]
     names = ("modules_new_shared_all_products", "modules_old_for_each_layer_all_products")
@@ -84,6 +84,6 @@ def _long_names(folder: Path) -> ClaimResult:
 def write(
     paths: Sequence[Path], folder: Path, project: Project | None = None, limits: Limits | None = None
 ) -> list[Entry]:
-    """Write a site of these bundles; no key is trusted."""
+    """Write a site of these bundles. No key is trusted."""
     against = Against(state=ProjectState(project) if project else None)
     return site.write(list(verify_all(paths, limits, against)), folder, against, project, limits)

@@ -1,4 +1,4 @@
-"""What a bundle's page says. Nothing in a bundle can change that."""
+"""The page of a bundle. No content of a bundle can change the page itself."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class Structure(HTMLParser):
 
 
 def shown(contents: Contents, **settings: Any) -> str:
-    """The text of the page with single spaces, and none before a stop."""
+    """The text of the page with single spaces, and without spaces before punctuation."""
     return re.sub(r" (?=[,.:;])", "", " ".join(Structure(page_of(contents, **settings)).text.split()))
 
 
 def with_killer(contents: Contents, case: Counterexample) -> Contents:
-    """The case killed the first mutant."""
+    """The record with a case that killed the first mutant."""
     killed = replace(contents.mutants["forgets-one"], counterexample=case)
     return replace(contents, mutants={**contents.mutants, "forgets-one": killed})
 
@@ -92,7 +92,7 @@ STATEMENTS: dict[str, Any] = {
 
 
 def test_the_statement_and_the_headings(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """The verdict as a sentence, its qualifications and the page's headings, for every kind of result."""
+    """For each kind of result, the page has the verdict as a sentence, its qualifications, and the headings."""
     texts: dict[str, Any] = {}
     for number, (name, changes) in enumerate(STATEMENTS.items()):
         page = page_of(Contents.read(sealed(tmp_path / str(number), **changes)))
@@ -124,14 +124,14 @@ def inner(page: str, begin: str, end: str) -> str:
     ],
 )
 def test_the_reason_states_value_and_bound(tmp_path: Path, changes: Any, expected: tuple[str, str]) -> None:
-    """Of the clause that decided a FAIL, and of those that a surviving mutant had to violate."""
+    """The reason has value and bound of the clauses that decided a FAIL, or that a surviving mutant had to violate."""
     value, bound = expected
     reason = inner(page_of(Contents.read(sealed(tmp_path, **changes))), '<p class="reason', "</p>")
     assert f"{value}; the bound is {bound}" in reason
 
 
 def test_a_mutant_that_an_interruption_kept_from_running_is_said_not_to_have_run(tmp_path: Path) -> None:
-    """It is counted and listed as interrupted, not as undecided."""
+    """The mutant is counted and listed as interrupted, not as undecided."""
     mutants = {"forgets-one": DEFECTIVE["forgets-one"]}
     text = shown(Contents.read(sealed(tmp_path, mutants=mutants, cut_short=True)))
     assert "1 of 3 mutants killed, 2 interrupted" in text
@@ -139,7 +139,7 @@ def test_a_mutant_that_an_interruption_kept_from_running_is_said_not_to_have_run
 
 
 def test_an_isolated_run_is_named(tmp_path: Path) -> None:
-    """Beside the profile and the device; any other run has no such words."""
+    """An isolated run is named beside profile and device. Any other run has no such words."""
     contents = Contents.read(sealed(tmp_path))
     assert "isolated" not in shown(contents)
     assert "subjects isolated" in shown(replace(contents, record=replace(contents.record, isolated=True)))
@@ -169,7 +169,7 @@ def test_what_the_profile_leaves_out_is_said_beside_the_verdict(tmp_path: Path) 
 
 
 def test_a_page_has_the_claim_its_sources_and_how_to_run_it_again(tmp_path: Path) -> None:
-    """It also says what the run stands for."""
+    """The page has the claim, its sources, its meaning, and the command."""
     text = shown(Contents.read(sealed(tmp_path)))
     for expected in (
         "The sorter returns every item it was given, the smallest first. https://example.org/sorting section 1",
@@ -182,7 +182,7 @@ def test_a_page_has_the_claim_its_sources_and_how_to_run_it_again(tmp_path: Path
 
 
 def test_what_the_claim_is_about_stands_first(tmp_path: Path) -> None:
-    """The number of values comes only if there is nothing else to say."""
+    """The number of values is shown only if there is no other text."""
     kept = {**MUTANTS[1], "violates": ["given.const"]}
     contract = contract_in(tmp_path, rules=[], mutants=[kept])
     page = page_of(Contents.read(sealed(tmp_path, contract=contract)))
@@ -191,7 +191,7 @@ def test_what_the_claim_is_about_stands_first(tmp_path: Path) -> None:
 
 
 def test_how_a_trial_ended_is_told_with_its_traceback(tmp_path: Path) -> None:
-    """Lines stay lines, and control characters are escaped."""
+    """The lines of the traceback stay lines, and control characters are escaped."""
     contents = Contents.read(sealed(tmp_path, measurements={}))
     assert contents.observation is not None
     ending = Ending(EndingKind.SUBJECT_FAULT, Phase.SUBJECT, "no memory", traceback="one\n\x1b[2J<two>\r\nthree")
@@ -211,7 +211,7 @@ def test_a_subject_that_is_not_the_contracts_is_named(tmp_path: Path) -> None:
 
 
 def test_counterexamples_are_shown(tmp_path: Path) -> None:
-    """The subject's, and each killed mutant's; with the command to replay it; bounded."""
+    """The page has the subject's counterexample and each killed mutant's, with a limit, and the replay command."""
     case = Counterexample({"items": [1, 2]}, ("nothing-lost",), {"lost": math.nan}, "</pre><b>", 17, True)
     contents = replace(Contents.read(sealed(tmp_path)), counterexample=case)
     contents = with_killer(contents, case)
@@ -225,7 +225,7 @@ def test_counterexamples_are_shown(tmp_path: Path) -> None:
 
 
 def test_plots_have_units_and_words(tmp_path: Path) -> None:
-    """Loss by step, time per step, memory in binary units."""
+    """The plots are loss by step, time per step, and memory in binary units."""
     contents = Contents.read(sealed(tmp_path, rows=20))
     series = Series({**contents.metrics.columns, "tokens_per_second": (5000.0,) * 20, "peak_bytes": (2.0**31,) * 20})
     text = shown(replace(contents, metrics=series))
@@ -236,7 +236,7 @@ def test_plots_have_units_and_words(tmp_path: Path) -> None:
 
 
 def test_an_unsound_bundle_is_called_so_first(tmp_path: Path) -> None:
-    """The record makes no difference."""
+    """The bundle is called unsound first, whatever its record says."""
     bundle = sealed(tmp_path)
     (bundle / "metrics.csv").write_text("step,seconds\n")
     text = shown(Contents.read(bundle), verification=verify(bundle))
@@ -246,7 +246,7 @@ def test_an_unsound_bundle_is_called_so_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["contract.json", "observation.json", "trials.log", "metrics.csv", "environment.json"])
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff\xfe", b'a,a\n"', b"[[[[[[1]]]]]]"])
 def test_what_is_broken_is_left_out_and_the_rest_is_shown(tmp_path: Path, name: str, content: bytes) -> None:
-    """Each file is read alone."""
+    """Each file is read alone, so a broken one hides no other."""
     bundle = sealed(tmp_path)
     (bundle / name).write_bytes(content)
     text = shown(Contents.read(bundle))
@@ -254,7 +254,7 @@ def test_what_is_broken_is_left_out_and_the_rest_is_shown(tmp_path: Path, name: 
 
 
 def test_without_a_record_there_is_nothing_to_show(tmp_path: Path) -> None:
-    """The page says why."""
+    """Without a record, the page says why it is empty."""
     bundle = sealed(tmp_path)
     (bundle / "record.json").write_text('{"id": "x"}')
     with pytest.raises(ContentsError, match=r"record\.json"):
@@ -275,7 +275,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
 @SETTINGS
 @given(text=nasty)
 def test_no_text_breaks_out_of_its_place(pristine: Contents, tmp_path: Path, text: str) -> None:
-    """The texts change neither elements nor attributes of the page, and control characters are escaped."""
+    """The texts change no element and no attribute of the page, and control characters are escaped."""
 
     def page(word: str) -> str:
         record = with_texts(tmp_path, word)
@@ -303,7 +303,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Contents:
 
 
 def test_the_policy_lets_nothing_in(tmp_path: Path) -> None:
-    """The page has only links to other addresses, and hashes of its own style and script."""
+    """The policy allows only links to other addresses, and the hashes of the page's own style and script."""
     page = page_of(Contents.read(sealed(tmp_path)))
     assert "default-src &#39;none&#39;" in page
     addresses = re.findall(r'(?:src|action|data|poster|background)="|url\(|@import|<link|<iframe|<object|<form', page)
@@ -313,7 +313,7 @@ def test_the_policy_lets_nothing_in(tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_no_web_address_is_no_link(tmp_path: Path) -> None:
-    """An address with a script would run on a click."""
+    """An address with a script would run on a click, so it is not a link."""
     result = claim_result(tmp_path / "contracts")
     contents = Contents.read(sealed(tmp_path))
     document = {**result.contract.document, "sources": [{"uri": "javascript:alert(1)", "locator": "here"}]}
@@ -323,7 +323,7 @@ def test_a_source_that_is_no_web_address_is_no_link(tmp_path: Path) -> None:
 
 
 def test_a_long_claim_is_parted_at_a_sentence(tmp_path: Path) -> None:
-    """The first sentences are open and the rest is folded. A short claim stays whole."""
+    """The first sentences are visible, and the rest is folded. A short claim stays whole."""
     sentences = [f"Sentence {number} says that losses fall." for number in range(40)]
     page = page_of(Contents.read(sealed(tmp_path, contract=contract_in(tmp_path, claim=" ".join(sentences)))))
     lead, _, rest = page[page.index('<p class="claim">') :].partition("<summary>and what else it says</summary>")
@@ -332,7 +332,7 @@ def test_a_long_claim_is_parted_at_a_sentence(tmp_path: Path) -> None:
 
 
 def test_clauses_that_most_mutants_must_fail_stand_first(tmp_path: Path) -> None:
-    """They are the core of the claim."""
+    """These clauses are the core of the claim."""
     mutants = [{**MUTANTS[1], "id": f"m{number}", "violates": ["given.const"]} for number in range(3)]
     page = page_of(Contents.read(sealed(tmp_path, contract=contract_in(tmp_path, mutants=mutants))))
     first = page[page.index('<ul class="highlights">') :].partition("</ul>")[0]
@@ -340,7 +340,7 @@ def test_clauses_that_most_mutants_must_fail_stand_first(tmp_path: Path) -> None
 
 
 def test_what_was_not_measured_is_shown_by_the_claim_and_not_by_its_types(tmp_path: Path) -> None:
-    """A missing measurement also lacks its type, which says nothing new."""
+    """A missing measurement also lacks its type, so the clause on the type is not shown."""
     page = page_of(Contents.read(sealed(tmp_path, measurements=healthy(smallest=..., returned=...))))
     first = page[page.index('<ul class="highlights">') :].partition("</ul>")[0]
     assert re.findall(r"<code>([a-z][^<]*)</code>", first)[:2] == ["nothing-lost", "ordered"]

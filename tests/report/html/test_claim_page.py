@@ -25,7 +25,7 @@ def run(folder: Path, number: int, **changes: Any) -> None:
 
 
 def test_every_number_has_a_trend_with_its_bounds(tmp_path: Path) -> None:
-    """A number that a run lacks is a gap. What a rule compares it with is its bound, as it was in each run."""
+    """A number that a run lacks is a gap. The other side of a rule is the bound, as it was in each run."""
     run(tmp_path, 1, measurements=healthy(returned=2))
     run(tmp_path, 2, measurements=healthy(largest=9))
     run(tmp_path, 3, measurements=healthy(smallest=...))
@@ -42,17 +42,17 @@ def test_every_number_has_a_trend_with_its_bounds(tmp_path: Path) -> None:
 
 
 def test_runs_that_cannot_be_compared_have_trends_of_their_own(tmp_path: Path) -> None:
-    """Such as runs with other parameters. What is unsound has no trend."""
+    """Runs with other parameters, for example, have their own trend. An unsound bundle has none."""
     run(tmp_path, 1)
     run(tmp_path, 2, overrides={"steps": 3})
-    run(tmp_path, 3, subject="falsifiers.demo.sorting:Forgetful")  # the observation is of another: it is unsound
+    run(tmp_path, 3, subject="falsifiers.demo.sorting:Forgetful")  # the observation is of another: unsound
     write(find_bundles([tmp_path / "evidence"]), tmp_path / "site")
     page = (tmp_path / "site" / CLAIM / "index.html").read_text()
     assert re.findall(r"<h3>reduced profile on CPU a CPU([^<]*): 1 run</h3>", page) == [", with steps=3", ""]
 
 
 def test_what_a_rule_computes_has_the_name_of_the_rule(tmp_path: Path) -> None:
-    """It is no measurement, and has a trend nevertheless."""
+    """The result of a rule is not a measurement, but it has a trend with the rule's name."""
     rules = [
         *document()["rules"],
         {"id": "balanced", "rule": "self.smallest / self.largest > 0.1", "message": "it is not"},
@@ -65,7 +65,7 @@ def test_what_a_rule_computes_has_the_name_of_the_rule(tmp_path: Path) -> None:
 
 
 def test_a_claim_that_never_ran_has_a_page(tmp_path: Path) -> None:
-    """It says what is claimed and how to run it. Its links lead to pages that exist."""
+    """The page has the claim and the command that runs it. Its links lead to existing pages."""
     project = Project.find(write_project(tmp_path / "project"))
     write([], tmp_path / "site", project)
     page = (tmp_path / "site" / CLAIM / "index.html").read_text()
@@ -75,7 +75,7 @@ def test_a_claim_that_never_ran_has_a_page(tmp_path: Path) -> None:
 
 
 def test_every_link_of_the_site_leads_to_a_page(tmp_path: Path) -> None:
-    """From the index to claims and bundles, from them to one another and back."""
+    """Every link leads to a page: from the index to claims and bundles, between these, and back."""
     run(tmp_path, 1)
     run(tmp_path, 2, skipped=True)
     project = Project.find(write_project(tmp_path / "project", document(), document(id="F-DEMO-OTHER-001")))

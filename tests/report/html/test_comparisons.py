@@ -48,7 +48,7 @@ def test_the_sides_of_a_rule(rule: str, expected: list[tuple[float, str, float]]
 
 
 def test_what_does_not_explain_the_outcome_is_not_drawn() -> None:
-    """A NaN fails a rule that compares other values."""
+    """If a NaN fails a rule, other values that the rule compares are not drawn."""
     assert compared("self.smallest <= self.largest", smallest=float("nan")) == []
 
 
@@ -81,12 +81,12 @@ def test_the_sides_of_a_bound(clause: str, measured: dict[str, Any], expected: l
     ],
 )  # fmt: skip
 def test_margins_in_words(value: float, operator: str, bound: float, margin: str) -> None:
-    """Percent if they are near, factors if they are far."""
+    """Near margins are in percent, far ones are factors."""
     assert Comparison(value, operator, bound).margin == margin
 
 
 def test_a_row_without_a_contract_shows_what_the_record_says() -> None:
-    """For example in a bundle whose contract cannot be read."""
+    """For example, the contract of a bundle may be unreadable. The row then has the record's values."""
     contract = contract_of(document())
     result = judge(contract, observe(healthy(returned=2))).with_outcome(Outcome.FAIL)[0]
     row = Clauses.of(None).row(result, None)
@@ -95,7 +95,7 @@ def test_a_row_without_a_contract_shows_what_the_record_says() -> None:
 
 
 def test_parse_is_what_the_page_uses(tmp_path: Any) -> None:
-    """A contract from a bundle names its sources, which the rows show."""
+    """The rows show the names of the sources in the bundle's contract."""
     content = document()
     contract = parse(content, tmp_path / "contract.json", b"{}")
     result = next(one for one in judge(contract, observe(healthy())).clauses if one.id == "given.const")

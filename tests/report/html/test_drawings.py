@@ -31,7 +31,7 @@ def coordinates(text: str) -> list[float]:
 
 @given(value=NUMBERS, bound=NUMBERS, operator=st.sampled_from(["<", "<=", ">", ">=", "=="]))
 def test_a_scale_stays_in_its_frame(value: float, bound: float, operator: str) -> None:
-    """This includes numbers whose difference a double cannot hold."""
+    """A scale stays in its frame, even if a double cannot hold the difference of its numbers."""
     comparison = Comparison(value, operator, bound)
     drawing = scale(comparison)
     assert all(-1 <= number <= 161 for number in coordinates(drawing))
@@ -41,7 +41,7 @@ def test_a_scale_stays_in_its_frame(value: float, bound: float, operator: str) -
 
 @pytest.mark.parametrize(("value", "bound"), [(1.0, 2.0), (-2.0, -1.0), (-1.0, 1.0), (1e-9, 1.0), (0.0, 5.0)])
 def test_smaller_lies_to_the_left(value: float, bound: float) -> None:
-    """On linear and on logarithmic scales."""
+    """A smaller number is farther to the left, on linear and on logarithmic scales."""
     root = ET.fromstring(scale(Comparison(value, "<", bound)))
     dot = next(float(one.get("cx", "")) for one in root.iter("circle"))
     mark = next(one.get("d", "") for one in root.iter("path") if one.get("class") == "bound")
@@ -49,7 +49,7 @@ def test_smaller_lies_to_the_left(value: float, bound: float) -> None:
 
 
 def test_on_a_logarithmic_scale_each_factor_of_ten_is_as_far() -> None:
-    """So a value far below its bound lies farther from it than one just below."""
+    """A value far below its bound is therefore farther from it than one just below."""
 
     def distance(value: float) -> float:
         root = ET.fromstring(scale(Comparison(value, "<", 1e-3)))
@@ -61,7 +61,7 @@ def test_on_a_logarithmic_scale_each_factor_of_ten_is_as_far() -> None:
 
 @given(values=SAMPLES)
 def test_a_plot_stays_in_its_frame(values: list[float | None]) -> None:
-    """Gaps, NaN, infinities and the largest doubles included; its text counts them."""
+    """The plot can have gaps, NaN, infinities and the largest doubles. Its text counts them."""
     figure = Figure("Loss", "nats", "step", (Line("loss", range(len(values)), values),))
     drawing = plot.draw(figure)
     assert all(-5 <= number <= 365 for number in coordinates(drawing))
@@ -72,7 +72,7 @@ def test_a_plot_stays_in_its_frame(values: list[float | None]) -> None:
 
 
 def test_a_plot_keeps_every_peak_of_a_long_series() -> None:
-    """One sample in ten thousand; the number of drawn points makes no difference."""
+    """A single sample in ten thousand is drawn, whatever the number of drawn points is."""
     values = [1.0] * 10_000
     values[4321] = 9.0
     figure = Figure("Memory", "GiB", "s", (Line("memory", range(10_000), values),))
@@ -83,7 +83,7 @@ def test_a_plot_keeps_every_peak_of_a_long_series() -> None:
 
 
 def test_gaps_are_gaps_and_what_is_not_finite_is_marked() -> None:
-    """Two stretches and a mark."""
+    """The plot has two stretches and a mark."""
     values = [3.0, 2.0, None, 2.0, math.nan, 1.0, 0.5]
     figure = Figure("Loss", "", "step", (Line("loss", range(7), values),))
     drawing = plot.draw(figure)
@@ -94,7 +94,7 @@ def test_gaps_are_gaps_and_what_is_not_finite_is_marked() -> None:
 
 @given(values=st.lists(NUMBERS, min_size=1), whole=st.booleans())
 def test_an_axis_keeps_the_order_and_its_ticks_are_round(values: list[float], whole: bool) -> None:
-    """Linear and logarithmic; of whole numbers, only whole numbers get ticks."""
+    """Axes are linear or logarithmic. If all values are whole numbers, so are the ticks."""
     values = [float(int(value)) for value in values] if whole else values
     axis = Axis.of(values, 0.0, 100.0)
     places = [axis.place(value) for value in sorted(values)]
@@ -127,14 +127,14 @@ def test_ticks(values: list[float], logarithmic: bool, ticks: list[float]) -> No
 
 
 def test_steps_have_whole_numbers() -> None:
-    """Three steps need no tick between them, and a single one lies in the middle."""
+    """Three steps have no tick between them, and a single step is in the middle."""
     assert list(Axis.exactly([1.0, 2.0, 3.0], 0.0, 100.0).ticks(5)) == [1, 2, 3]
     alone = Axis.exactly([7.0], 0.0, 100.0)
     assert (list(alone.ticks(5)), alone.place(7.0)) == ([7], 50)
 
 
 def test_independent_cases_are_points_and_a_bound_reaches_across() -> None:
-    """No line joins the cases."""
+    """No line joins independent cases."""
     cases = Line("errors", range(1, 5), [1.0, 2.0, 0.5, 1.5], Form.POINTS)
     drawing = plot.draw(Figure("Errors", "", "case", (cases, Line("bound ≤", [0.0], [3.0], Form.BOUND))))
     assert 'class="line' not in drawing

@@ -1,4 +1,4 @@
-"""The site in a real browser, from the file system: desk and phone, both themes."""
+"""The site in a real browser, from the file system: desktop and phone, both themes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """Started once."""
+    """Chromium, started once."""
     with browser() as running:
         yield running
 
@@ -62,7 +62,7 @@ def show(contexts: Callable[..., Any]) -> Iterator[Any]:
         asked.add(address)
         page.set_viewport_size({"width": 1280, "height": 900})
         page.emulate_media(color_scheme="light")
-        page.goto("about:blank")  # a page that is open already would not be loaded again
+        page.goto("about:blank")  # a page that is already open would not be loaded again
         page.goto(address)
         return page
 
@@ -74,7 +74,7 @@ def show(contexts: Callable[..., Any]) -> Iterator[Any]:
 
 
 def test_every_page_fits_every_screen(pages: dict[str, str], show: Any) -> None:
-    """Nothing overflows to the side, no name covers its number, and the verdict is visible without scrolling."""
+    """No content is wider than the screen, no name covers its number, and the verdict is visible without scrolling."""
     for name, address in pages.items():
         page = show(address)
         for width, theme in (*SCREENS, (820, "light")):
@@ -101,7 +101,7 @@ def test_every_page_fits_every_screen(pages: dict[str, str], show: Any) -> None:
     ],
 )  # fmt: skip
 def test_the_verdict_is_the_first_word(pages: dict[str, str], show: Any, name: str, word: str) -> None:
-    """In the page and in its title."""
+    """The verdict is the first word in the page and in its title."""
     page = show(pages[name])
     assert page.locator(".badge").first.inner_text() == word
     assert page.title().split()[0] == word
@@ -118,7 +118,7 @@ def test_a_hostile_title_is_only_text(pages: dict[str, str], show: Any) -> None:
 
 
 def test_everything_is_there_without_a_script(pages: dict[str, str], show: Any) -> None:
-    """Controls that need a script are absent. Filters work."""
+    """Controls that need a script are absent. Filters work without one."""
     page = show(pages["FAIL"], java_script_enabled=False)
     assert not page.locator(".find").is_visible()
     text = page.locator("main").inner_text()
@@ -133,7 +133,7 @@ def test_everything_is_there_without_a_script(pages: dict[str, str], show: Any) 
 
 
 def test_the_index_is_searched_as_one_types(pages: dict[str, str], show: Any) -> None:
-    """All words must match, and the page shows how many bundles are left."""
+    """All words must match. The page shows the number of remaining bundles."""
     page = show(pages["index"])
     page.get_by_label("Find").fill("sorting VOID")
     assert [row.inner_text().split()[0] for row in page.locator(".bundles li:visible").all()] == ["VOID"]
@@ -143,7 +143,7 @@ def test_the_index_is_searched_as_one_types(pages: dict[str, str], show: Any) ->
 
 
 def test_the_logs_are_searched(pages: dict[str, str], show: Any) -> None:
-    """Each match is marked. Colours are removed, and markup is text."""
+    """Each match is marked. Colours are removed, and markup is shown as text."""
     page = show(pages["FAIL"])
     log = page.locator("pre.log").first
     assert log.text_content().startswith("step 1\nstep 2\nMemoryError: <b>no</b>\n")
@@ -153,7 +153,7 @@ def test_the_logs_are_searched(pages: dict[str, str], show: Any) -> None:
 
 
 def test_the_contents_stay_in_sight(pages: dict[str, str], show: Any) -> None:
-    """They need no script. A section that they lead to is not hidden below them."""
+    """The list of contents needs no script, and does not cover the section that it leads to."""
     page = show(pages["FAIL"], java_script_enabled=False)
     for width, _ in SCREENS:
         page.set_viewport_size({"width": width, "height": 900})
@@ -167,7 +167,7 @@ def test_the_contents_stay_in_sight(pages: dict[str, str], show: Any) -> None:
 
 
 def test_commands_are_copied(pages: dict[str, str], show: Any) -> None:
-    """A button beside each command and log; without a script there is none."""
+    """Each command and log has a button. Without a script there is none."""
     page = show(pages["PASS"], permissions=("clipboard-read", "clipboard-write"))
     page.get_by_role("button", name="Copy: Command that verifies the bundle").click()
     page.get_by_text("Copied").wait_for()
@@ -177,12 +177,12 @@ def test_commands_are_copied(pages: dict[str, str], show: Any) -> None:
 
 
 def test_it_can_be_read_with_the_keyboard_alone(pages: dict[str, str], show: Any) -> None:
-    """The first tab stop leads to the verdict's reasons; folded parts open; long texts scroll."""
+    """The first tab stop leads to the verdict's reasons, folded parts open, and long texts scroll."""
     page = show(pages["PASS"])
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the verdict"
     page.keyboard.press("Enter")
-    page.wait_for_url(re.compile("#main$"))  # the browser tells of it a moment later
+    page.wait_for_url(re.compile("#main$"))  # the browser reports it a moment later
     summary = page.locator("summary", has_text="Types and signs")
     summary.focus()
     page.keyboard.press("Enter")
@@ -190,7 +190,7 @@ def test_it_can_be_read_with_the_keyboard_alone(pages: dict[str, str], show: Any
 
 
 def test_axe_finds_nothing(pages: dict[str, str], contexts: Callable[..., Any], pytestconfig: pytest.Config) -> None:
-    """Desk and phone, one theme each, with everything unfolded."""
+    """Desktop and phone are tested, each in one theme, with everything unfolded."""
     source = axe_source(pytestconfig.cache.mkdir("axe"))
     for name in ("index", "claim", "LONG", "FAIL", "VOID", "NOT_MEASURED", "TAMPERED", "UNREADABLE"):
         assert violations(contexts(bypass_csp=True), pages[name], source) == {}, name

@@ -53,7 +53,7 @@ def written(evidence: Path, folder: Path, *trusted: CryptoSigner, refused: froze
 
 
 def text(page: Path) -> str:
-    """The text of a page with single spaces, and none before a stop."""
+    """The text of a page with single spaces, and without spaces before punctuation."""
     plain = re.sub(r"<style>.*?</style>|<script>.*?</script>|<[^>]*>", " ", page.read_text(), flags=re.DOTALL)
     return re.sub(r" (?=[,.:;])", "", " ".join(plain.split()))
 
@@ -61,7 +61,7 @@ def text(page: Path) -> str:
 def test_without_a_key_pages_say_who_claims_to_have_signed(
     evidence: Path, tmp_path: Path, signers: tuple[CryptoSigner, CryptoSigner]
 ) -> None:
-    """The page says that nothing was checked. An unsigned bundle raises no alarm."""
+    """The page says that nothing was checked. An unsigned bundle has no warning."""
     folder = written(evidence, tmp_path / "site") / "F-DEMO-SORT-001"
     named = text(folder / "theirs.html")
     assert f"Signed in the name of {signers[1].public_key.keyid}; say which key you trust with --trusted-key" in named
@@ -77,7 +77,7 @@ def test_without_a_key_pages_say_who_claims_to_have_signed(
 def test_what_was_changed_after_it_was_signed_is_signed_by_nobody(
     tmp_path: Path, signers: tuple[CryptoSigner, CryptoSigner]
 ) -> None:
-    """This holds for the page, the comment on a pull request and `harness verify`: the key signed another file."""
+    """Page, comment and `harness verify` name no signer, because the key signed another file."""
     bundle = sealed(tmp_path)
     sign(bundle, signers[0])
     record = bundle / "record.json"
@@ -98,7 +98,7 @@ def test_what_was_changed_after_it_was_signed_is_signed_by_nobody(
 def test_with_a_key_only_what_it_signed_is_accepted(
     evidence: Path, tmp_path: Path, signers: tuple[CryptoSigner, CryptoSigner]
 ) -> None:
-    """The others keep a page, but with another word than their verdict, and do not count in the index."""
+    """Other bundles keep a page with another word than their verdict, and do not count in the index."""
     folder = written(evidence, tmp_path / "site", signers[0], refused=SIGNATURES)
     ours, theirs = signers[0].public_key.keyid, signers[1].public_key.keyid
     titles = {
@@ -144,7 +144,7 @@ def test_a_page_says_all_that_verifying_remarks(tmp_path: Path) -> None:
 def test_every_kind_of_page_can_be_read_by_everybody(
     evidence: Path, tmp_path: Path, signers: tuple[CryptoSigner, CryptoSigner], pytestconfig: pytest.Config
 ) -> None:
-    """axe-core finds nothing in either theme, and nothing overflows a phone's screen."""
+    """axe-core finds nothing in either theme, and no page is wider than a phone's screen."""
     source = axe_source(pytestconfig.cache.mkdir("axe"))
     folder = written(evidence, tmp_path / "site", signers[0], refused=SIGNATURES)
     with browser() as chromium:

@@ -1,4 +1,4 @@
-"""The site as files: what is written for each bundle, including bundles that cannot be shown."""
+"""The site as files: the pages of each bundle, also of those that cannot be shown."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def table_of(index: str) -> str:
 
 
 def test_copies_of_a_bundle_have_a_page_each(tmp_path: Path) -> None:
-    """No copy hides another."""
+    """Each copy has its own page."""
     sealed(tmp_path)
     shutil.copytree(tmp_path / "evidence", tmp_path / "more")
     entries = write(find_bundles([tmp_path / "evidence", tmp_path / "more"]), tmp_path / "site")
@@ -49,7 +49,7 @@ def test_copies_of_a_bundle_have_a_page_each(tmp_path: Path) -> None:
 
 
 def test_names_from_a_record_do_not_lead_out_of_the_site(tmp_path: Path) -> None:
-    """A forger gives any names to a claim and a run."""
+    """The names of a claim and a run in a record can be any text."""
     bundle = sealed(tmp_path)
     text = (bundle / "record.json").read_text()
     (bundle / "record.json").write_text(text.replace("2026-11-20T201503Z-cpu-3f2a9c", "../../../etc/out"))
@@ -60,14 +60,14 @@ def test_names_from_a_record_do_not_lead_out_of_the_site(tmp_path: Path) -> None
 
 
 def test_no_run_takes_the_page_of_its_claim(tmp_path: Path) -> None:
-    """A run that is called index has a page of another name."""
+    """A run with the name index has a page with another name."""
     [entry] = write([sealed(tmp_path, run="index")], tmp_path / "site")
     assert entry.page == "F-DEMO-SORT-001/index-2.html"
     assert pages(tmp_path / "site") == ["F-DEMO-SORT-001/index-2.html", "F-DEMO-SORT-001/index.html", "index.html"]
 
 
 def test_a_bundle_that_exceeds_a_limit_has_a_page_that_says_so(tmp_path: Path) -> None:
-    """The page shows the finding. The limit is a size: a fast machine can finish within any time."""
+    """The page shows the finding. The limit is a size, because a fast machine could stay within any time."""
     bundle = sealed(tmp_path)
     (entry,) = write([bundle], tmp_path / "site", limits=Limits(answer_bytes=1))
     page = (tmp_path / "site" / entry.page).read_text()
@@ -93,7 +93,7 @@ def test_in_a_project_the_index_shows_the_status_of_every_claim(tmp_path: Path) 
     bundle = sealer(tmp_path).seal(result)
     write([bundle], tmp_path / "one", project)
     index = (tmp_path / "one" / "index.html").read_text()
-    # The sources that the factory invents are not the project's, so what the bundle covers is not what is there now.
+    # The project lacks the sources that the factory invents, so a bundle covers other sources than the project has.
     assert badges(index)[:2] == ["STALE", "STALE"]
     assert "1 claim on 1 class of device: 1 STALE." in index
     (bundle / "trials.log").write_text("changed")
@@ -104,7 +104,7 @@ def test_in_a_project_the_index_shows_the_status_of_every_claim(tmp_path: Path) 
 
 
 def test_claims_with_a_bundle_here_stand_before_the_others_of_the_project(tmp_path: Path) -> None:
-    """A reader of one bundle finds its claim first, even if the project lacks it."""
+    """The claim of a single bundle comes first, even if the project lacks the claim."""
     others = [document(id=f"F-DEMO-{name}-001") for name in ("ALPHA", "ZETA")]
     project = Project.find(write_project(tmp_path / "project", *others))
     write([sealed(tmp_path)], tmp_path / "site", project)
@@ -117,7 +117,7 @@ def test_claims_with_a_bundle_here_stand_before_the_others_of_the_project(tmp_pa
 
 
 def test_the_index_names_a_fail_that_is_set_aside(tmp_path: Path) -> None:
-    """The index links the FAIL beside the status, which it does not change."""
+    """The index links the FAIL beside the status, which does not change."""
     project = Project.find(write_project(tmp_path / "project"))
     contract = load(next(project.contracts.rglob("F-*.json")), project.search)
     result = claim_result(
@@ -131,7 +131,7 @@ def test_the_index_names_a_fail_that_is_set_aside(tmp_path: Path) -> None:
 
 
 def test_what_is_against_a_claim_stands_first(tmp_path: Path) -> None:
-    """In the matrix and in the list of bundles. A claim that no run decides shows the verdict that it has instead."""
+    """In the matrix and in the list. If no run decides about a claim, the verdict of its runs is shown."""
     changes: dict[str, Any] = {
         "PASS": {},
         "UNPROVEN": {"skipped": True},
@@ -166,7 +166,7 @@ def test_the_title_names_the_project(tmp_path: Path) -> None:
 
 
 def test_without_a_project_the_index_shows_the_newest_sound_verdict(tmp_path: Path) -> None:
-    """The page says so."""
+    """The page says that it shows the newest sound verdict."""
     named = bundles(tmp_path)
     sound = [path for name, path in named.items() if name in ("PASS", "VOID")]
     write(sound, tmp_path / "site")
@@ -177,7 +177,7 @@ def test_without_a_project_the_index_shows_the_newest_sound_verdict(tmp_path: Pa
 
 
 def test_the_notes_of_the_project_stand_on_the_page(tmp_path: Path) -> None:
-    """They are shown as text, whatever they contain. A bundle does not contain them."""
+    """The notes are shown as text, whatever they contain. A bundle does not contain them."""
     bundle = sealed(tmp_path)
     root = write_project(tmp_path / "project")
     (root / "contracts" / "demo" / "F-DEMO-SORT-001.md").write_text("Why <b>three</b> items.", encoding="utf-8")
@@ -191,7 +191,7 @@ def test_the_notes_of_the_project_stand_on_the_page(tmp_path: Path) -> None:
 
 
 def test_a_quarantine_stands_beside_the_status(tmp_path: Path) -> None:
-    """It changes no word of the page."""
+    """The words of the status do not change."""
     bundle = sealed(tmp_path)
     root = write_project(tmp_path / "project")
     words = []
@@ -207,7 +207,7 @@ def test_a_quarantine_stands_beside_the_status(tmp_path: Path) -> None:
 
 
 def test_the_fleet_is_counted_by_class_of_device() -> None:
-    """A claim without a bundle there does not count there."""
+    """A claim counts only for the classes of device of its bundles."""
     passed, failed = (index_page.Field(word, "", None) for word in ("PARTIAL", "FALSIFIED"))
     cells = [(passed, None), (failed, passed), (passed, None)]
     rows = [index_page.Row(f"F-{number}", "", "", "", "PARTIAL", fields) for number, fields in enumerate(cells)]

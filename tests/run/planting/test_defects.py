@@ -1,4 +1,4 @@
-"""The defects of a source: the changed lines, the same every time."""
+"""The defects of a source are the same changed lines every time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.running.planting.reach import used_lines
 
 
 def planted(text: str) -> dict[str, set[str]]:
-    """By operator, the changed lines of a source."""
+    """The changed lines of a source, by operator."""
     content = text.encode()
     found: dict[str, set[str]] = {}
     for one in defects("toy.py", content):
@@ -69,7 +69,7 @@ def planted(text: str) -> dict[str, set[str]]:
     ],
 )  # fmt: skip
 def test_operators(line: str, operator: str, becomes: set[str]) -> None:
-    """Each yields a plausible mistake. All results compile."""
+    """Each operator makes a plausible mistake, and every result compiles."""
     assert planted(f"{line}\n")[operator] == becomes
 
 
@@ -88,7 +88,7 @@ def test_operators(line: str, operator: str, becomes: set[str]) -> None:
     ],
 )
 def test_operators_of_kernels(line: str, operator: str, becomes: set[str]) -> None:
-    """Kernels in their own files and in strings of Python."""
+    """Kernels in their own files and in strings of Python are changed."""
     beside: dict[str, set[str]] = {}
     for one in defects("toy.cu", f"{line}\n".encode()):
         beside.setdefault(one.operator, set()).add(one.after)
@@ -109,19 +109,19 @@ def test_operators_of_kernels(line: str, operator: str, becomes: set[str]) -> No
     ],
 )
 def test_what_no_compiler_would_take_is_left_alone(line: str) -> None:
-    """Types, attributes, directives and sizes of arrays."""
+    """Types, attributes, directives and sizes of arrays are not changed."""
     assert defects("toy.cu", f"{line}\n".encode()) == []
 
 
 def test_what_is_only_said_is_left_alone() -> None:
-    """Messages, annotations and f-strings have no behaviour."""
+    """Messages, annotations and f-strings do not change what the code does, so they are left alone."""
     text = 'def f(x: Literal[3]) -> Literal[4]:\n    """Is 5."""\n    print(f"{x + 1}")\n'
     assert planted(text) == {}
     assert set(planted('raise ValueError("no", 3)\n')) == {"dropped-statement"}
 
 
 def test_a_defect_has_a_name_a_place_and_a_patch() -> None:
-    """A patch of one range of lines."""
+    """A defect has a name, a place, and a patch of one range of lines."""
     content = b"class A:\n    def f(self, x):\n        return g(\n            x, 1,\n        )\n"
     found = defects("a/b.py", content)
     assert [one.id for one in found] == ["a/b.py:4:swapped-arguments:0", "a/b.py:4:constant:0"]
@@ -134,14 +134,14 @@ def test_a_defect_has_a_name_a_place_and_a_patch() -> None:
 
 
 def test_what_only_an_import_runs_counts_if_it_is_used() -> None:
-    """Constants, also through others, and class attributes, unless no executed function names them."""
+    """Constants, also through other constants, and class attributes count, unless no executed function names them."""
     text = b"A = 1\nB = A + 1\nC = 3\nclass D:\n    rate = 4\n    other = 5\ndef f(x=6):\n    return B, x.rate\n"
     text += b"def g(x=7):\n    return C\n"
     assert used_lines({"toy.py": (text, {1, 2, 3, 4, 5, 6, 7, 8, 9})}) == {"toy.py": {1, 2, 5, 7, 8}}
 
 
 def test_what_a_compiler_reads_counts_if_it_is_used() -> None:
-    """The lines of a kernel, which Python does not execute, and all lines of a text whose first line ran."""
+    """Python does not execute the lines of a kernel. They count if the text's first line ran."""
     text = (
         b"@triton.jit\ndef k(x):\n    y = x\n@jit()\ndef other(x):\n    y = x\nT = (\n  1,\n)\ndef f():\n    k[1](T)\n"
     )
@@ -149,7 +149,7 @@ def test_what_a_compiler_reads_counts_if_it_is_used() -> None:
 
 
 def test_a_variable_of_a_function_uses_no_other_of_its_name() -> None:
-    """A kernel `k` is used by the function that launches it, not by those that have a variable or an argument `k`."""
+    """A kernel `k` counts for the function that launches it, not for functions with a variable or an argument `k`."""
     kernel = b"@triton.jit\ndef k(x):\n    return x\n"
     ran = {1, 2, 4, 5, 6}
     for text in (b"def f(n):\n    k = n\n    return k\n", b"def f(k):\n    n = k\n    return n\n"):
@@ -159,7 +159,7 @@ def test_a_variable_of_a_function_uses_no_other_of_its_name() -> None:
 
 
 def test_a_copy_of_a_project_differs_in_one_file(tmp_path: Path) -> None:
-    """Removing the copy removes nothing of the project."""
+    """Removing the copy removes no file of the project."""
     (tmp_path / "a" / "__pycache__").mkdir(parents=True)
     (tmp_path / "a" / "b.py").write_text("1")
     (tmp_path / "a" / "c.py").write_text("2")

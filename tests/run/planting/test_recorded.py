@@ -15,7 +15,7 @@ PROJECT = Project.find(Path(__file__).parent)
 
 
 def test_every_entry_still_names_a_defect() -> None:
-    """An entry whose source line has changed is removed, or follows it."""
+    """If its source line has changed, an entry must be removed or changed."""
     subjects = Subjects(PROJECT.root)
     entries = [(path.stem, entry) for path in PROJECT.files() for entry in equivalents(path)]
     gone = [(claim, entry.file, entry.before) for claim, entry in entries if not subjects.is_matched(entry)]

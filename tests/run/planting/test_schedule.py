@@ -1,4 +1,4 @@
-"""Which defects are in a sample, and which claim tries a defect next."""
+"""The defects of a sample, and the claim that tries a defect next."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_every_beginning_is_a_fair_sample() -> None:
 
 
 def test_a_sample_and_its_parts() -> None:
-    """A larger sample contains the smaller one. Parts are disjoint. `--again` chooses before the sample."""
+    """A larger sample contains the smaller one. Parts are disjoint. `--again` selects before the sample is drawn."""
     some = Sample(limit=9).of(FOUND, 0)
     assert Sample(limit=12).of(FOUND, 0)[:9] == some
     parts = [Sample(limit=9, part=(place, 3)).of(FOUND, 0) for place in (1, 2, 3)]
@@ -45,7 +45,7 @@ def schedule(*tried: Defect) -> Schedule:
 
 
 def test_the_first_kill_settles_a_defect() -> None:
-    """The quick claim is first. A second claim tries a defect at once only if all are being tried."""
+    """The quick claim comes first. Two claims try one defect at once only if all defects are being tried."""
     work = schedule(FIRST, SECOND)
     tasks = [work.next(("slow", "quick")) for _ in range(4)]
     assert tasks == [(FIRST, "quick"), (SECOND, "quick"), (FIRST, "slow"), (SECOND, "slow")]
@@ -59,7 +59,7 @@ def test_the_first_kill_settles_a_defect() -> None:
 
 
 def test_the_claim_that_kills_in_a_file_comes_first_there() -> None:
-    """After nine defects that only the slow claim killed, it is the first to try the tenth."""
+    """After nine defects that only the slow claim killed, it tries the tenth first."""
     work = schedule(*FOUND[:10])
     for one in FOUND[:9]:
         work.remember(one, Attempt("quick", SURVIVED, seconds=1.0))
@@ -68,7 +68,7 @@ def test_the_claim_that_kills_in_a_file_comes_first_there() -> None:
 
 
 def test_at_the_end_of_the_time_no_defect_is_begun() -> None:
-    """One that was begun is finished."""
+    """A defect that has begun is finished."""
     work = schedule(FIRST, SECOND)
     assert work.next(("quick",)) == (FIRST, "quick")
     work.add(FIRST, Attempt("quick", SURVIVED, seconds=1.0), "quick")

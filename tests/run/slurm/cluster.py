@@ -54,7 +54,7 @@ PartitionName=urgent Nodes=hopper,spark MaxTime=INFINITE State=UP PriorityTier=2
 
 
 class NoSlurm(Exception):
-    """Slurm cannot be started here; the text says why."""
+    """Slurm cannot be started here. The text says why."""
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def cluster(folder: Path, seconds: float = 30.0) -> Iterator[dict[str, str]]:
         _await(lambda: _idle(environment), "Slurm", seconds)
         try:
             yield variables
-        finally:  # an srun whose controller is gone would wait for it
+        finally:  # an srun without a controller would wait for it
             subprocess.run(["scancel", "--me"], env=environment, capture_output=True)
             deadline = time.monotonic() + 10
             while not _idle(environment) and time.monotonic() < deadline:

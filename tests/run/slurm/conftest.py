@@ -1,4 +1,4 @@
-"""A Slurm for the tests of this folder, and a project with defective subjects. Without Slurm they are skipped."""
+"""A Slurm for the tests of this folder, and a project with defective subjects. Without Slurm the tests are skipped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def folder(tmp_path: Path, slurm: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The project. This process and its children know the cluster."""
+    """The project, with the cluster's variables in this process and its children."""
     for name, value in slurm.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)

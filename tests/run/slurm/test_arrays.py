@@ -1,4 +1,4 @@
-"""What a detached run submits, and what its tasks come to, by clients that answer what a test says."""
+"""The submission and the tasks of a detached run. Scripts replace Slurm's clients."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SUBMITS = 'number=$(grep -c -- --parsable "$0.calls"); cat > "$0.script$number";
 
 @pytest.fixture(autouse=True)
 def nothing_is_remembered() -> None:
-    """What Slurm said of an array counts for some seconds."""
+    """Forget Slurm's answers about arrays, which are kept for some seconds."""
     detached._states.cache_clear()
 
 
 def claims(contract: Contract) -> list[Contract]:
-    """Three that need a GPU, the second for longer, and one for any device."""
+    """Three claims that need a GPU, one of them for longer, and one for any device."""
     long = claim(contract)
     long = replace(long, profiles={"full": replace(long.profiles["full"], seconds=600.0)})
     one = [claim(contract), long, claim(contract), claim(contract, device="any")]
@@ -52,7 +52,7 @@ def test_an_array_for_each_kind_of_node(
     tasks: list[list[str]],
     minutes: list[int],
 ) -> None:
-    """With the time of its longest task. The run's file has the claims of every task."""
+    """Each kind of node has an array with the time of its longest task. The run's file has the claims of every task."""
     calls = clients(sbatch=SUBMITS)
     submission = Submission(tmp_path, tmp_path / "evidence", ("--qos=high",))
     run = detach(submission, RunRequest(claims(contract)), {"ids": ["F-*"]}, shards)
@@ -78,7 +78,10 @@ def test_an_array_for_each_kind_of_node(
 
 @pytest.mark.parametrize("status", [0, 1, 3, 130])
 def test_what_a_task_runs(contract: Contract, clients: Clients, tmp_path: Path, status: int) -> None:
-    """Its claims, with its events in a file. Slurm does not begin a task again that ends itself, so it waits."""
+    """A task runs its claims and writes its events to a file.
+
+    Slurm does not begin a task again that ends itself, so it waits.
+    """
     evidence = tmp_path / "my evidence"
     calls = clients(sbatch=SUBMITS, srun=f"exit {status}")
     sleep = tmp_path / "clients" / "sleep"
@@ -101,7 +104,7 @@ def test_what_a_task_runs(contract: Contract, clients: Clients, tmp_path: Path, 
 
 
 def test_an_array_that_slurm_refuses(contract: Contract, clients: Clients, tmp_path: Path) -> None:
-    """With its words, and without a run."""
+    """The message quotes Slurm, and there is no run."""
     for refuses, text in (("echo 'no such partition' >&2; exit 1", "no such partition"), ("exit 7", "exited with 7")):
         clients(sbatch=refuses)
         with pytest.raises(OSError, match=text):
@@ -110,7 +113,7 @@ def test_an_array_that_slurm_refuses(contract: Contract, clients: Clients, tmp_p
 
 
 def test_which_run_is_meant(tmp_path: Path) -> None:
-    """The newest, or the one that is named."""
+    """The run is the newest one, or the one that is named."""
     with pytest.raises(UnknownRunError, match="no run was detached"):
         saved(tmp_path, None)
     folder = tmp_path / ".runs"
@@ -131,7 +134,7 @@ def finished(claim_: str, verdict: str) -> str:
 
 
 def test_verdicts(tmp_path: Path) -> None:
-    """Those of the last attempt. A task that has not begun has no file."""
+    """The verdicts are those of the last attempt. A task that has not begun has no file."""
     file = tmp_path / "1_0.events"
     assert verdicts(file) == {}
     told = {"event": "Remarked", "id": "F-B", "text": "ClaimFinished"}
@@ -143,7 +146,10 @@ def test_verdicts(tmp_path: Path) -> None:
 
 
 def squeue(*turns: tuple[str, str]) -> str:
-    """It says one state of task 3 after the other. Before each, the task writes something into its file."""
+    """A `squeue` that lists several states of task 3, one after the other.
+
+    Before each state, the task writes to its file.
+    """
     cases = "\n".join(
         f"{number}) printf '%b' '{text}' >> \"$events\"; echo '3 {state}' ;;"
         for number, (state, text) in enumerate(turns)
@@ -161,7 +167,7 @@ def squeue(*turns: tuple[str, str]) -> str:
     ],
 )
 def test_the_state_of_a_task(clients: Clients, tmp_path: Path, queue: str, accounting: str, state: str) -> None:
-    """The queue's, else that of the accounting. What both have forgotten is over."""
+    """The queue gives the state, else the accounting. If neither knows the task, it is over."""
     calls = clients(squeue=queue, sacct=accounting)
     task = Task("F-A", "7", 3, tmp_path)
     assert (task.state(), task.ended_by()) == (state, f"Slurm job 7_3 {state}")
@@ -172,7 +178,7 @@ def test_the_state_of_a_task(clients: Clients, tmp_path: Path, queue: str, accou
 
 @pytest.mark.parametrize("end", ["COMPLETED", "CANCELLED"])
 def test_what_a_task_tells(clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
-    """Whole lines about its claim, each once, also the last ones. Until it is over, whatever it waits for."""
+    """Every complete line of the claim is read once, also the last ones. Reading ends when the task is over."""
     calls = clients(
         squeue=squeue(
             ("PENDING", ""),

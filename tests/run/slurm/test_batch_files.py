@@ -1,4 +1,4 @@
-"""What a real Slurm makes of batch files: the ranks that tasks get, and how it reads #SBATCH lines."""
+"""The ranks of tasks, and the reading of #SBATCH lines, on a real Slurm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT")
 
 @pytest.mark.parametrize(("options", "size"), [(("--ntasks=4", "--ntasks-per-node=2"), "2"), (("--ntasks=2",), "1")])
 def test_each_task_gets_its_ranks(options: tuple[str, ...], size: str, folder: Path) -> None:
-    """The reference of F-SLURM-ENV-001, with and without a stated number of tasks for a node."""
+    """The reference of F-SLURM-ENV-001 gets its ranks, with and without a stated number of tasks for each node."""
     python = folder / "python"
     python.write_text(f'#!/bin/sh\necho "{" ".join(f"${name}" for name in NAMES)}"\n')
     python.chmod(0o755)
@@ -46,7 +46,7 @@ def test_each_task_gets_its_ranks(options: tuple[str, ...], size: str, folder: P
     ],
 )  # fmt: skip
 def test_slurm_reads_the_same(lines: list[str], shown: tuple[str, str, str], read: Request, folder: Path) -> None:
-    """Its numbers of nodes, tasks and GPUs of a held job."""
+    """Slurm's numbers of nodes, tasks and GPUs of a held job equal those that the falsifier reads."""
     options = "--partition=fleet --hold --time=1 --mem=1 --output=/dev/null"
     written = [line if not line or line.lstrip()[0] in "#u" else f"#SBATCH {line}" for line in [options, *lines]]
     file = folder / "job.sbatch"

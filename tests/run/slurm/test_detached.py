@@ -1,4 +1,4 @@
-"""Runs that go on without a client, and the nodes that are chosen for claims, on a real Slurm."""
+"""Runs that continue without a client, and the nodes that are chosen for claims, on a real Slurm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DETACHED = ("--executor", "slurm", "--detach", "--partition", "fleet")
 
 
 def write(folder: Path, name: str, change: Callable[[dict[str, Any]], object]) -> None:
-    """A claim like the first one, but for a change."""
+    """Write a claim that differs from the first one in this way."""
     contract = json.loads((folder / "contracts" / f"{CLAIM}.json").read_text())
     change(contract)
     (folder / "contracts" / f"{name}.json").write_text(json.dumps({**contract, "id": name}))
@@ -32,7 +32,7 @@ def awaited(happened: Callable[[], object], what: str) -> None:
 
 
 def test_a_node_of_the_compute_capability(folder: Path) -> None:
-    """Its driver does not know its simulated GPUs, so the claim is NOT_MEASURED there."""
+    """The driver of that node does not know its simulated GPUs, so the claim is NOT_MEASURED there."""
     requires = {"device": "cuda", "compute_capability": "12.0"}
     write(folder, CLAIM, lambda contract: contract["profiles"]["reduced"].update(requires=requires))
     done = harness(folder, "run", CLAIM, "--executor", "slurm", "--partition", "fleet")
@@ -43,7 +43,7 @@ def test_a_node_of_the_compute_capability(folder: Path) -> None:
 
 
 def test_a_detached_run(folder: Path) -> None:
-    """A task for each claim. Whoever attaches sees what an ordinary run prints, with its exit status."""
+    """Each claim has a task. `harness attach` prints the output of an ordinary run, and has its exit status."""
     write(folder, OTHER, lambda contract: contract["profiles"]["reduced"]["parameters"].update(how="segfaults"))
     done = harness(folder, "run", CLAIM, OTHER, *DETACHED, "--json", "run.json")
     assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
@@ -60,7 +60,7 @@ def test_a_detached_run(folder: Path) -> None:
 
 
 def test_a_preempted_task_keeps_finished_claims(folder: Path) -> None:
-    """Slurm begins it again. The claim that was finished does not run again, and the other one does."""
+    """Slurm begins the task again. The finished claim does not run again, and the other one does."""
     write(folder, OTHER, lambda contract: contract["profiles"]["reduced"]["parameters"].update(how="hangs"))
     options = ("--shards", "1", "-j", "1", "--slurm-args=--nodelist=spark --exclusive")
     done = harness(folder, "run", CLAIM, OTHER, *DETACHED, *options)
@@ -81,6 +81,6 @@ def test_a_preempted_task_keeps_finished_claims(folder: Path) -> None:
 
 
 def awaited_files(folder: Path) -> list[Path]:
-    """The files of events, as soon as there are any."""
+    """The files of events, as soon as they exist."""
     awaited(lambda: list((folder / "evidence" / ".runs").glob("*.events")), "events")
     return list((folder / "evidence" / ".runs").glob("*.events"))

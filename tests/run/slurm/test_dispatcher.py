@@ -1,4 +1,4 @@
-"""What a run of jobs comes to, by what the jobs tell. No Slurm is needed."""
+"""The results of a run of jobs, by the output of the jobs. No Slurm is needed."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ with TemporaryDirectory() as _folder:
 
 @dataclass
 class Told:
-    """A job that tells lines and words, and ends with a status."""
+    """A job that prints lines and messages, and ends with a status."""
 
     lines: Sequence[str] = ()
     words: Sequence[str] = ()
     status: int = 0
     during: Callable[[], object] = lambda: None
-    """What happens when it has told them."""
+    """What happens after its output."""
     asked: list[str] = field(default_factory=list)
 
     def follow(self, on_line: Callable[[str], None], on_word: Callable[[str], None]) -> int:
@@ -60,7 +60,7 @@ class Told:
 
 @dataclass
 class Heard:
-    """What a dispatcher tells."""
+    """The events of a dispatcher."""
 
     finished: events.RunFinished
     events: list[events.Event]
@@ -75,7 +75,7 @@ def named(contract: Contract, number: int) -> Contract:
 
 
 def record(contract: Contract, **changes: Any) -> Record:
-    """Of a claim that passed."""
+    """The record of a claim that passed."""
     return replace(_RECORD, id=contract.id, verdict=Verdict.PASS, **changes)
 
 
@@ -102,7 +102,10 @@ def passes(contract: Contract, bundle: Path, **changes: Any) -> list[str]:
 
 
 def test_claims_are_told_one_after_the_other(contract: Contract, tmp_path: Path) -> None:
-    """Whatever job ends first. Jobs run side by side, and lines that are no events are remarks."""
+    """The events of one claim come before those of the next, whatever job ends first.
+
+    Lines that are no events are remarks.
+    """
     claims = [named(contract, number) for number in range(4)]
     together = threading.Barrier(len(claims), timeout=20)
 
@@ -123,7 +126,7 @@ def test_claims_are_told_one_after_the_other(contract: Contract, tmp_path: Path)
 
 
 def test_not_all_jobs_at_once(contract: Contract, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sites limit the jobs of a user."""
+    """Only some jobs are submitted at once, because sites limit the jobs of a user."""
     monkeypatch.setattr(dispatcher, "_MOST_JOBS", 2)
     running, most, turn = [0], [0], threading.Lock()
 
@@ -141,7 +144,7 @@ def test_not_all_jobs_at_once(contract: Contract, tmp_path: Path, monkeypatch: p
 
 
 def test_a_job_without_a_verdict(contract: Contract) -> None:
-    """The claim is NOT_MEASURED with Slurm's words. A plan that was told is not told again."""
+    """The claim is NOT_MEASURED with Slurm's words. A plan that was already reported is not reported again."""
     for lines in ([], [wire.encode(planned(contract))]):
         heard = dispatched(lambda one, request, told=lines: Told(told, status=1), contract)  # type: ignore[misc]
         (only,) = heard.finished.records
@@ -152,7 +155,7 @@ def test_a_job_without_a_verdict(contract: Contract) -> None:
 
 
 def test_a_job_that_cannot_be_submitted(contract: Contract) -> None:
-    """The reason names the error."""
+    """The claim is NOT_MEASURED, and the reason has the error."""
 
     def submit(one: Contract, request: RunRequest) -> Told:
         raise OSError("no srun")
@@ -166,7 +169,10 @@ def test_a_job_that_cannot_be_submitted(contract: Contract) -> None:
 def test_a_bundle_that_is_not_seen_here(
     contract: Contract, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: Verdict
 ) -> None:
-    """Only a FAIL counts without its evidence. A file system of several hosts gets some time to show it."""
+    """Without its bundle, only a FAIL counts.
+
+    The dispatcher waits some time for a shared file system to show the bundle.
+    """
     monkeypatch.setattr(dispatcher, "_VISIBLE_SECONDS", 0.3)
     bundle = tmp_path / "bundle"
     told = replace(record(contract), verdict=verdict, proven=True)
@@ -185,7 +191,7 @@ def test_a_bundle_that_is_not_seen_here(
 
 
 def test_a_claim_without_a_bundle(contract: Contract) -> None:
-    """The record says why there is no bundle. The dispatcher does not wait for one."""
+    """The record says why there is no bundle, so the dispatcher does not wait for one."""
     finished = events.ClaimFinished(record(contract), None, unsealed="a scaffold")
     heard = dispatched(lambda one, request: Told([wire.encode(finished)]), contract)
     assert heard.events[-2] == finished
@@ -193,7 +199,10 @@ def test_a_claim_without_a_bundle(contract: Contract) -> None:
 
 @pytest.mark.parametrize("status", [ExitStatus.INTERRUPTED, ExitStatus.NOT_MEASURED])
 def test_a_run_that_slurm_interrupted(contract: Contract, tmp_path: Path, status: ExitStatus) -> None:
-    """The record has Slurm's words, and what the job knew as their cause. Another end of a job needs none."""
+    """The record has Slurm's words, and the job's own reason as their cause.
+
+    A job that ended otherwise keeps its record.
+    """
     why = Reason(ReasonCode.NOTHING_RAN, text="interrupted")
     lines = passes(contract, tmp_path, reason=why)
     (only,) = dispatched(lambda one, request: Told(lines, status=status), contract).finished.records
@@ -206,7 +215,7 @@ def interrupt() -> None:
 
 
 def test_an_interruption(contract: Contract, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each job is asked once to end. A verdict that still comes is kept as it is, and no further job is submitted."""
+    """Each job is asked once to end. A verdict that arrives later counts, and no further job is submitted."""
     monkeypatch.setattr(dispatcher, "_MOST_JOBS", 2)
     claims = [named(contract, number) for number in range(3)]
     why = Reason(ReasonCode.NOTHING_RAN, text="interrupted")
@@ -221,7 +230,7 @@ def test_an_interruption(contract: Contract, tmp_path: Path, monkeypatch: pytest
             interrupt()
         while not all(job.asked for job in jobs.values()) and time.monotonic() < deadline:
             time.sleep(0.01)
-        time.sleep(0.5)  # several looks of the dispatcher
+        time.sleep(0.5)  # the dispatcher looks several times
 
     def submit(one: Contract, request: RunRequest) -> Told:
         lines = passes(one, tmp_path, reason=why) if next(first, False) else []

@@ -1,4 +1,4 @@
-"""A job of Slurm, by clients that answer what a test says."""
+"""A job of Slurm. Scripts replace Slurm's clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Clients = Callable[..., Callable[[str], list[list[str]]]]
 
 
 def queued(*states: str, preempted: str = "N/A") -> str:
-    """A `squeue` that lists a job of this session in one state after the other, and older and other jobs."""
+    """A `squeue` that lists a job of this session in one state after the other, beside older and other jobs."""
     turns = "\n".join(f"{number}) state={state} ;;" for number, state in enumerate(states))
     return f"""
 number=$(grep -c -- --me "$0.calls"); number=$((number - 1))
@@ -31,17 +31,17 @@ echo "99 1 OUT_OF_MEMORY N/A"
 
 
 TELLS = 'echo $$ > "$(dirname "$0")/session"\n'
-"""The beginning of an `srun`: the session is its own process."""
+"""The beginning of an `srun` script: the session is its own process."""
 
 
 def followed(job: Job) -> tuple[int, list[str], list[str]]:
-    """The exit status of a job, what its command prints, and the rest."""
+    """The exit status of a job, the output of its command, and Slurm's messages."""
     lines, words = list[str](), list[str]()
     return job.follow(lines.append, words.append), lines, words
 
 
 def test_what_a_job_says(clients: Clients, tmp_path: Path) -> None:
-    """The command's output and Slurm's messages are kept apart. The options come before the command."""
+    """The output of the command and Slurm's messages are separate. Slurm's options come before the command."""
     calls = clients(srun=TELLS + "echo one; echo two; echo word >&2; exit 3", squeue=queued("FAILED"))
     job = Job(["--time=7"], ["work", "hard"], tmp_path)
     assert followed(job) == (3, ["one\n", "two\n"], ["word"])
@@ -52,14 +52,14 @@ def test_what_a_job_says(clients: Clients, tmp_path: Path) -> None:
 
 
 def test_a_job_does_not_get_the_signals_of_the_terminal(clients: Clients, tmp_path: Path) -> None:
-    """Ctrl-C reaches the harness alone, which then asks the job to end."""
+    """Ctrl-C reaches only the harness, which then asks the job to end."""
     clients(srun="ps -o sid= -p $$; echo $$")
     _, (session, process), _ = followed(Job([], ["work"], tmp_path))
     assert int(session) == int(process)
 
 
 def test_why_a_job_ended(clients: Clients, tmp_path: Path) -> None:
-    """Each of Slurm's words once, without those that say nothing, and without those of the command."""
+    """The reason has each of Slurm's messages once, without those that say nothing and without the command's output."""
     says = "\n".join(
         f"echo '{line}' >&2"
         for line in (
@@ -83,7 +83,7 @@ def test_why_a_job_ended(clients: Clients, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("when", "state"), [("2026-11-23T10:00:00", "PREEMPTED"), ("N/A", "CANCELLED")])
 def test_a_job_that_ends_within_its_grace_time(clients: Clients, tmp_path: Path, when: str, state: str) -> None:
-    """Slurm states when it was preempted, and calls it otherwise."""
+    """If Slurm says when it preempted the job, the reason says so, although the state is another one."""
     clients(srun=TELLS + "exit 1", squeue=queued("CANCELLED", preempted=when))
     job = Job([], ["work"], tmp_path)
     followed(job)
@@ -92,7 +92,10 @@ def test_a_job_that_ends_within_its_grace_time(clients: Clients, tmp_path: Path,
 
 @pytest.mark.parametrize("state", ["RUNNING", "COMPLETING"])
 def test_slurm_tidies_up_before_it_says(clients: Clients, tmp_path: Path, state: str) -> None:
-    """The state of a job that did not end well is asked again until it is final; that of another is not."""
+    """The harness asks for the state of a job that did not end well until the state is final.
+
+    It does not ask for other jobs.
+    """
     calls = clients(srun=TELLS + "exit 1", squeue=queued(state, state, "TIMEOUT"))
     job = Job([], ["work"], tmp_path)
     followed(job)
@@ -105,7 +108,7 @@ def test_slurm_tidies_up_before_it_says(clients: Clients, tmp_path: Path, state:
 
 @pytest.mark.parametrize("line", ["srun: job 5 queued", "srun: error: StepId=5.0 aborted", "srun: error: *** STEP 5.0"])
 def test_the_number_that_srun_tells(clients: Clients, tmp_path: Path, line: str) -> None:
-    """If the queue does not list the job any more."""
+    """If the queue no longer lists the job, its number is the one that srun printed."""
     clients(srun=f"echo '{line}' >&2; exit 1")
     job = Job([], ["work"], tmp_path)
     followed(job)
@@ -125,7 +128,10 @@ WAITS = TELLS + "echo 'srun: job 12 queued and waiting for resources' >&2\nexec 
     ids=str,
 )
 def test_a_job_is_asked_to_end(clients: Clients, tmp_path: Path, states: list[str], asked: list[str]) -> None:
-    """One that runs can seal what it measured, also if it waited when it was last seen. Another leaves the queue."""
+    """A running job gets a signal, so that it can seal, even if the last query found it waiting.
+
+    A waiting job is cancelled.
+    """
     calls = clients(srun=WAITS, squeue=queued(*states))
     job = Job([], ["work"], tmp_path)
     while not (tmp_path / "clients" / "session").exists():
@@ -139,7 +145,7 @@ def test_a_job_is_asked_to_end(clients: Clients, tmp_path: Path, states: list[st
 
 
 def test_a_job_whose_number_srun_told_is_asked_to_end(clients: Clients, tmp_path: Path) -> None:
-    """The job was in the queue at the last query, and runs now."""
+    """The job was waiting at the last query, and runs now, so it gets a signal."""
     calls = clients(srun=WAITS, squeue=queued("RUNNING"))
     job = Job([], ["work"], tmp_path)
     assert job._process.stderr is not None
@@ -152,7 +158,7 @@ def test_a_job_whose_number_srun_told_is_asked_to_end(clients: Clients, tmp_path
 
 
 def test_a_job_that_slurm_has_not_accepted_is_withdrawn(clients: Clients, tmp_path: Path) -> None:
-    """Its `srun` ends, and nothing is cancelled."""
+    """The harness ends its `srun`, and cancels nothing."""
     calls = clients(srun="exec sleep 30")
     job = Job([], ["work"], tmp_path)
     job.interrupt()
@@ -162,7 +168,7 @@ def test_a_job_that_slurm_has_not_accepted_is_withdrawn(clients: Clients, tmp_pa
 
 
 def test_a_job_that_the_queue_does_not_list_is_cancelled(clients: Clients, tmp_path: Path) -> None:
-    """By the number that srun told."""
+    """The number is the one that srun printed."""
     calls = clients(srun="echo 'srun: job 5 queued' >&2; exit 1")
     job = Job([], ["work"], tmp_path)
     followed(job)
@@ -171,7 +177,7 @@ def test_a_job_that_the_queue_does_not_list_is_cancelled(clients: Clients, tmp_p
 
 
 def test_a_client_that_fails_says_nothing(clients: Clients) -> None:
-    """Or one that is not there."""
+    """If a client fails or does not exist, the state is unknown."""
     clients(squeue="echo partly; exit 1")
     assert ask(["no-such-client"]) == ""
     assert ask(["squeue"]) == "partly\n"

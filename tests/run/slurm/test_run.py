@@ -21,7 +21,7 @@ HANGS = ("-v", "-P", "how=hangs")
 
 
 def slurm(*command: str) -> str:
-    """The answer of a Slurm client."""
+    """The output of a Slurm client."""
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
@@ -39,7 +39,7 @@ def await_empty_queue() -> None:
 
 
 def job(claim: str = CLAIM) -> str:
-    """The number of the claim's job, as soon as it runs."""
+    """The number of the claim's job, as soon as the job runs."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         for line in queue():
@@ -62,7 +62,7 @@ def read(bundle: Path, name: str) -> dict[str, object]:
 
 
 def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """A run whose subject hangs in a job, at its first step."""
+    """Start a run whose subject hangs in a job at its first step."""
     process = start(folder, "run", CLAIM, "--executor", "slurm", *HANGS, *arguments)
     assert process.stdout is not None
     heard = []
@@ -75,7 +75,7 @@ def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str], seconds: float = 60) -> str:
-    """The rest of its output."""
+    """Wait for the end of a run; return the rest of its output."""
     output, _ = process.communicate(timeout=seconds)
     return output
 
@@ -100,7 +100,7 @@ def test_a_claim_that_holds(folder: Path) -> None:
 
 @pytest.mark.parametrize(("how", "status"), [("segfaults", ExitStatus.FAIL), ("is killed", ExitStatus.NOT_MEASURED)])
 def test_exit_statuses(folder: Path, how: str, status: ExitStatus) -> None:
-    """They are those of a local run, and `--json -` holds the record that was sealed on the node."""
+    """The exit statuses are those of a local run, and `--json -` has the record that was sealed on the node."""
     done = harness(folder, "run", CLAIM, "--executor", "slurm", "-P", f"how={how}", "--json", "-")
     assert done.returncode == status, done.stdout + done.stderr
     (told,) = json.loads(done.stdout)["records"]
@@ -109,7 +109,7 @@ def test_exit_statuses(folder: Path, how: str, status: ExitStatus) -> None:
 
 
 def test_claims_wait_side_by_side(folder: Path) -> None:
-    """All jobs are queued at once. The reports still have one claim after the other."""
+    """All jobs are queued at once. The reports have one claim after the other."""
     contract = json.loads((folder / "contracts" / f"{CLAIM}.json").read_text())
     for index in (2, 3):
         name = f"F-TOY-SORT-00{index}"
@@ -143,7 +143,10 @@ def test_a_job_that_slurm_refuses(folder: Path, arguments: tuple[str, ...], reas
 
 @pytest.mark.parametrize("asked", [(), ("--profile", "full")], ids=str)
 def test_a_job_with_a_gpu_does_not_fall_back(folder: Path, asked: tuple[str, ...]) -> None:
-    """Slurm gives the job a GPU that the driver does not know: NOT_MEASURED, where the reduced profile would pass."""
+    """Slurm gives the job a GPU that the driver does not know:
+
+    NOT_MEASURED, although the reduced profile would pass.
+    """
     path = folder / "contracts" / f"{CLAIM}.json"
     contract = json.loads(path.read_text())
     contract["profiles"]["full"] = {**contract["profiles"]["reduced"], "requires": {"device": "cuda", "gpus": 2}}
@@ -171,7 +174,7 @@ def test_ctrl_c_ends_the_job(folder: Path, number: signal.Signals) -> None:
 
 
 def test_ctrl_c_while_the_job_waits(folder: Path) -> None:
-    """It leaves the queue; nothing was measured."""
+    """The job leaves the queue, and nothing was measured."""
     blocker = subprocess.Popen(["srun", "--exclusive", "sleep", "100"], stderr=subprocess.DEVNULL)
     job("sleep")
     try:

@@ -1,4 +1,4 @@
-"""What is asked of Slurm for a claim, and what its job runs."""
+"""The submission of a claim to Slurm, and the command of its job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANY = RunRequest()
 
 
 def claim(contract: Contract, **requires: Any) -> Contract:
-    """The claim with a full profile of two minutes with these requirements, and its reduced one of a minute."""
+    """The claim with a full profile of two minutes with these requirements, and a reduced one of a minute."""
     profile = contract.profiles["reduced"]
     full = replace(profile, name="full", requires={"device": "cuda", **requires}, seconds=120.0)  # type: ignore[typeddict-item]
     reduced = replace(profile, name="reduced", requires={"device": "any"}, seconds=60.0)
@@ -31,7 +31,7 @@ def claim(contract: Contract, **requires: Any) -> Contract:
     [(ANY, "full"), (RunRequest(profile="full"), "full"), (RunRequest(profile="reduced"), "reduced")],
 )
 def test_the_profile_whose_resources_are_asked_for(contract: Contract, request_: RunRequest, profile: str) -> None:
-    """The largest, unless the command line names another. A claim can have one only."""
+    """The profile is the largest one, unless the command line names another. A claim can have only one."""
     assert profile_asked(claim(contract), request_).name == profile
     only = claim(contract).profiles["reduced"]
     assert profile_asked(replace(contract, profiles={"reduced": only}), request_) == only
@@ -47,7 +47,7 @@ def test_the_profile_whose_resources_are_asked_for(contract: Contract, request_:
     ],
 )
 def test_the_time_of_a_job(contract: Contract, request_: RunRequest, minutes: int) -> None:
-    """All trials one after the other, and ten minutes."""
+    """The time is the sum of all trials, and ten minutes more."""
     one = claim(contract)
     mutants = tuple(replace(one.mutants[0], id=name) for name in ("a", "b"))
     assert Submission(Path(), Path()).minutes(replace(one, mutants=mutants), request_) == minutes
@@ -73,7 +73,7 @@ def test_the_time_of_a_job(contract: Contract, request_: RunRequest, minutes: in
 def test_the_resources_of_a_job(
     contract: Contract, clients: Clients, requires: Mapping[str, Any], request_: RunRequest, asked: list[str]
 ) -> None:
-    """GPUs for what needs them, of the compute capability, and a processor for each trial at a time."""
+    """The job gets GPUs if the profile needs them, the compute capability, and a processor for each trial at a time."""
     clients(sinfo="echo sm_90,ib; echo sm_121")
     one = replace(claim(contract, **requires), target={})
     assert Submission(Path(), Path()).needs(one, request_) == asked
@@ -91,14 +91,17 @@ def test_the_resources_of_a_job(
     ],
 )
 def test_the_features_of_the_nodes_for_a_claim(least: str | None, target: str | None, nodes: str) -> None:
-    """The target's nodes if there are any, else all that suffice; what no node has, Slurm refuses."""
+    """The target's nodes are chosen if there are any, else all that suffice.
+
+    If no node suffices, Slurm refuses the job.
+    """
     submission = Submission(Path(), Path())
     submission.__dict__["features"] = "sm_90,ib\nsm_121\n"
     assert submission._nodes(least, target) == nodes
 
 
 def test_what_a_job_runs(contract: Contract, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user's options of srun come last. Paths are absolute, and the profile is the one that was asked for."""
+    """The user's options of srun come last. Paths are absolute, and the profile is the requested one."""
     monkeypatch.chdir(tmp_path)
     calls = clients()
     submission = Submission(tmp_path, Path("kept"), ("--time=5", "--qos=high"), Path("ci.key"))
@@ -120,7 +123,7 @@ def test_what_a_job_runs(contract: Contract, clients: Clients, tmp_path: Path, m
 def test_where_no_job_can_be_submitted(
     missing: str, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without one of the clients, or in a job."""
+    """No job can be submitted without one of the clients, or inside a job."""
     clients()
     monkeypatch.setenv("PATH", str(tmp_path / "clients"))
     assert obstacle() == ""

@@ -1,4 +1,4 @@
-"""The oracle of the Blackwell claims is transformers' Qwen2, and independent of the subjects."""
+"""The oracle of the Blackwell claims is transformers' Qwen2, and shares no code with the subjects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_oracle_reaches_no_subject() -> None:
 
 
 def test_its_model_is_that_of_transformers() -> None:
-    """transformers rounds to float32 in norms and rotary tables, so the losses agree to about 1e-6."""
+    """The losses agree to about 1e-6, because transformers rounds to float32 in norms and rotary tables."""
     config = Qwen2Config(
         vocab_size=19, hidden_size=SMALL.hidden, intermediate_size=SMALL.intermediate, num_hidden_layers=2,
         num_attention_heads=SMALL.heads, num_key_value_heads=SMALL.kv_heads, rms_norm_eps=1e-6,
@@ -56,13 +56,13 @@ def test_its_model_is_that_of_transformers() -> None:
 
 
 def test_a_steep_case_overflows_a_softmax_without_its_maximum() -> None:
-    """Half of the scores are above 89, whose exponential is infinite in float32, and half below -104."""
+    """Half of the scores are above 89, whose exponential is infinite in float32, and half are below -104."""
     case, size = block_case(SMALL, (2, 9), 0, "cpu", steep=True), SMALL.head_dim
     normed = case.x * (case.x.square().mean(-1, keepdim=True) + SMALL.eps).rsqrt() * case.weights["input_norm"]
     q, k = ((normed @ case.weights[f"{name}.weight"].T + case.weights[f"{name}.bias"]) for name in "qk")
     offset = (q[..., :size] * k[..., :size]).sum(-1) / size**0.5
     assert 100 < float(offset.min()) < float(offset.median()) < 140
-    assert (offset > 200).sum(-1).tolist() == [1, 1]  # one key of each sequence is above all others
+    assert (offset > 200).sum(-1).tolist() == [1, 1]  # one key of each sequence has scores far above all others
     assert -140 < float(((q[..., -size:] * k[..., -size:]).sum(-1) / size**0.5).max()) < -104
     assert 0.05 < SMALL.eps / float(case.x.square().mean(-1).median()) < 0.2
 

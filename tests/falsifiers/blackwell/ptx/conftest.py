@@ -20,7 +20,7 @@ from tests.falsifiers.blackwell.ptx.engines import (
 
 @pytest.fixture(autouse=True)
 def variables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Restore variables that the falsifier sets in this process; entry points are relative to the project's root."""
+    """Restore variables that the falsifier sets in this process. Entry points are relative to the project's root."""
     before = dict(os.environ)
     monkeypatch.chdir(PROJECT.root)
     yield

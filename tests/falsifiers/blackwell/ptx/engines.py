@@ -1,4 +1,4 @@
-"""External engines, their output, and the contract's judgment of a trial of one."""
+"""External engines, their output, and the judgment of the contract on a trial of one."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class AnyGpu(AbstractContextManager["AnyGpu"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing was started."""
+        """Do nothing, because nothing was started."""
 
 
 def library(folder: Path, images: list[bytes]) -> Path:
-    """A file with these images among other bytes."""
+    """A file that has these images among other bytes."""
     path = folder / "libengine.so"
     path.write_bytes(b"\x7fELF of a host\0" + b"".join(image + bytes(64) for image in images) + b"\0end")
     return path
@@ -93,7 +93,7 @@ class Seen:
 
 
 def engine(folder: Path, code: Path, fail: str = "", **parameters: Any) -> Seen:
-    """Run the stand-in engine."""
+    """Run the stand-in for an engine."""
     return Seen(folder, Command, code=str(code), fail=fail, **parameters)
 
 

@@ -1,4 +1,4 @@
-"""The census of device code, on made-up images."""
+"""The census of device code, on invented images."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def look(*codes: DeviceCode, wanted: str = "abc", vouched: bool = True, signs: t
 
 
 def cells_of(lines: Iterable[str]) -> list[str]:
-    """The cells, as "a for sm_90", without the reasons."""
+    """The cells in the form "a for sm_90", without the reasons."""
     return [line.partition(":")[0] for line in lines]
 
 
@@ -47,7 +47,7 @@ def test_exactly_what_is_not_there_is_missed(there: list[tuple[str, int]]) -> No
     kernels = {kernel for kernel, _ in there}
     assert missed == {(kernel, sm) for kernel in kernels for sm in TARGETS} - set(there)
     assert bool(seen.absent) is (len(there) < 9 and bool(there))
-    assert bool(seen.unseen) is (not there)  # an engine without any code may make it at run time
+    assert bool(seen.unseen) is (not there)  # an engine without any code may make code at run time
     assert (seen.cells, seen.kernels) == (9, 3)
 
 
@@ -62,7 +62,7 @@ def test_ptx_is_there_for_its_target_and_later_ones_unless_bound_to_one() -> Non
 
 @pytest.mark.parametrize("sign", ["pieces of PTX", "the names nvrtcCompileProgram"])
 def test_signs_of_code_made_at_run_time_leave_the_rest_unseen(sign: str) -> None:
-    """Missing code still counts if the target has other code."""
+    """If the target has other code, missing code still counts as missing."""
     (reason,) = census(look(*everything(), signs=(sign,)), TARGETS).unseen
     assert reason.startswith("lib.so")
     assert reason.endswith(sign)

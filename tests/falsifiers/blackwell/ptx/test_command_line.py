@@ -19,7 +19,7 @@ from tests.falsifiers.blackwell.ptx.engines import (
 
 
 def command_line(folder: Path, *options: str) -> tuple[int, str]:
-    """Exit status and output of `harness run`; the mutants run elsewhere."""
+    """Exit status and output of `harness run`. Another test runs the mutants."""
     asked = ["run", PTX, "--device", "cpu", "--no-mutants", "--evidence", str(folder / "evidence"), *options]
     done = harness(PROJECT.root, *asked, home=folder, seconds=300)
     return done.returncode, done.stdout + done.stderr
@@ -35,7 +35,10 @@ def sealed(folder: Path) -> dict[str, Any]:
 
 
 def test_from_the_command_line_an_engine_is_judged_as_far_as_it_is_seen(tmp_path: Path, code: Path) -> None:
-    """Exit 3: nothing failed. The record names the trainer's file; the bundle holds the census of the library."""
+    """The exit status is 3, because nothing failed.
+
+    The record names the trainer's file, and the bundle has the census.
+    """
     said = ["--subject", f"command:{ENGINE}", "-P", f"code={code}", "-P", "targets=[120,121]"]
     status, output = command_line(tmp_path, *said)
     assert status == 3, output
@@ -48,7 +51,7 @@ def test_from_the_command_line_an_engine_is_judged_as_far_as_it_is_seen(tmp_path
 
 
 def test_from_the_command_line_the_run_on_gx10_fails(tmp_path: Path) -> None:
-    """`harness run F-BLACKWELL-PTX-001 --subject recorded:trainers/apr-distill.toml -P dir=RUN`, exit 1."""
+    """`harness run F-BLACKWELL-PTX-001 --subject recorded:trainers/apr-distill.toml -P dir=RUN` exits with 1."""
     place = tmp_path / "run"
     place.mkdir()
     (place / "launch.log").write_bytes(GB10 + OOM)
@@ -60,7 +63,7 @@ def test_from_the_command_line_the_run_on_gx10_fails(tmp_path: Path) -> None:
 
 
 def test_an_engine_that_hangs_is_ended_and_was_at_fault(tmp_path: Path, code: Path) -> None:
-    """The engine ends with the trial, at the trial's time limit."""
+    """The engine ends at the trial's time limit, and the hang counts against it."""
     mine = PROJECT.root / "tests" / "external" / f"hangs-{os.getpid()}.toml"
     mine.write_text((PROJECT.root / ENGINE).read_text().replace("[command]\n", "[command]\nseconds = 8\n"))
     try:

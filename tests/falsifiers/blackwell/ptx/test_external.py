@@ -1,4 +1,4 @@
-"""External engines under F-BLACKWELL-PTX-001: a healthy one, and defects that each fail the clause for them."""
+"""External engines under F-BLACKWELL-PTX-001: a healthy engine is not refuted, and each defect fails its clause."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def compiled(*cells: tuple[Any, int, str]) -> list[bytes]:
 
 
 def whole(*without: tuple[str, int]) -> list[tuple[Any, int, str]]:
-    """Every kernel for every target, but some."""
+    """Every kernel for every target, except the given ones."""
     return [(spec, sm, "CUBIN") for spec in KERNELS for sm in TARGETS if (spec.key, sm) not in without]
 
 
@@ -167,7 +167,7 @@ def test_code_whose_header_was_forged(tmp_path: Path, gpu: None) -> None:
 
 
 def test_an_engine_that_writes_its_ptx_itself_is_neither_refuted_nor_passed(tmp_path: Path, gpu: None) -> None:
-    """No ELF image, but pieces of PTX; the reason names both facts."""
+    """The engine has no ELF image but pieces of PTX. The clause is NOT_MEASURED, and the reason has both facts."""
     writer = library(tmp_path, [b".version 8.0\n.target sm_\0.visible .entry \0"])
     seen = engine(tmp_path, writer)
     assert seen.clauses(Outcome.FAIL) == set()

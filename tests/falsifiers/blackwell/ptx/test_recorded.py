@@ -28,7 +28,7 @@ def recorded(folder: Path, log: bytes, **parameters: Any) -> Seen:
 
 
 def test_the_run_that_ran_out_at_the_first_block(tmp_path: Path) -> None:
-    """PMAT-700, as gx10 printed it."""
+    """The run of PMAT-700 is refuted by the lines that gx10 printed."""
     seen = recorded(tmp_path, GB10 + OOM)
     failed = {"subject.completes", "failed_uploads.maxItems", "reported_compilations.const"}
     assert seen.clauses(Outcome.FAIL) == failed
@@ -37,7 +37,7 @@ def test_the_run_that_ran_out_at_the_first_block(tmp_path: Path) -> None:
 
 
 def test_a_finished_run_tells_what_was_compiled_late(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The cut last line is ignored; the first and last loss are those that the run prints."""
+    """A last line that is cut off is ignored. The first and last loss are those that the run prints."""
     seen = recorded(tmp_path, GB10 + TRAINED)
     assert seen.clauses(Outcome.FAIL) == {"reported_compilations.const"}
     assert (seen.measured["reported_compilations"], seen.measured["failed_uploads"]) == (3, [])
@@ -48,7 +48,7 @@ def test_a_finished_run_tells_what_was_compiled_late(tmp_path: Path, capfd: pyte
 
 
 def test_an_empty_compute_cache_of_a_run_that_is_over_shows_nothing(tmp_path: Path) -> None:
-    """It need not be the cache of that run."""
+    """The empty cache may not belong to that run, so the clause is NOT_MEASURED."""
     (tmp_path / "run" / "compute-cache").mkdir(parents=True)
     assert "cache_files" not in recorded(tmp_path, GB10).measured
 

@@ -29,7 +29,7 @@ def test_files_of_the_archive_that_are_opened_and_no_others(tmp_path: Path) -> N
 
 
 def test_a_launch_counts_for_the_image_that_it_came_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a fake driver, whose answers depend on the first argument."""
+    """The fake driver's answers depend on the first argument."""
     pytest.importorskip("cuda.bindings")
     from cuda.bindings import driver
 

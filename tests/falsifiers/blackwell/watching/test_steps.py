@@ -1,4 +1,4 @@
-"""Products and child processes that are seen during a subject's steps."""
+"""The watch on products and child processes during a subject's steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from falsifiers.blackwell.watching.steps import watching_steps
 
 
 def test_products_of_forward_and_backward_are_counted() -> None:
-    """One forward, two in autograd's backward, and none outside."""
+    """One product is counted in the forward pass, two in autograd's backward, and none outside."""
     x, weight = torch.ones(3, 4), torch.ones(4, 5, requires_grad=True)
     before = x @ weight
     with watching_steps() as seen:
@@ -27,7 +27,7 @@ def test_products_of_forward_and_backward_are_counted() -> None:
 
 
 def test_a_child_process_is_seen_inside_the_block_only() -> None:
-    """A child process is recorded with its program; after the block none is."""
+    """A child process is recorded with its program. After the block none is recorded."""
     with watching_steps() as seen:
         subprocess.run([sys.executable, "-c", ""], check=True)
     subprocess.run([sys.executable, "-c", ""], check=True)

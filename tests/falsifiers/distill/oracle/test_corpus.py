@@ -1,4 +1,4 @@
-"""The oracle's text against the subject's reader, and its search for rows against a search row by row."""
+"""The oracle's text and batches agree with the subject's, and its search for rows with a search row by row."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def text(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("tokenizer", ["bytes", "bpe-300"])
 def test_both_read_the_same_text(text: Path, tmp_path: Path, tokenizer: str) -> None:
-    """The same training blocks and digest, from the cache as well; the copy is not held out."""
+    """The oracle reads the same training blocks and digest, also from the cache. The copied block is not held out."""
     parameters = {"corpus": str(text), "tokenizer": tokenizer}
     theirs = load_corpus(parameters, tmp_path / "cache")
     for ours in (Text.read(parameters, tmp_path / "cache"), Text.read(parameters, tmp_path / "cache")):
         assert ours.digest == theirs.digest
         assert [block.tolist() for block in ours.training] == [block.tolist() for block in theirs.training]
-    assert len(ours.held_out) == 5  # of 62 blocks, less the copy
+    assert len(ours.held_out) == 5  # of 62 blocks, without the copy
 
 
 def test_both_draw_the_same_batches(tmp_path: Path) -> None:
-    """Of the standard library, which is what the profiles ask for."""
+    """Both draw the same batches of the standard library, which is the text of the profiles."""
     parameters = {"corpus": None, "tokenizer": "bytes"}
     ours, theirs = Text.read(parameters, tmp_path), load_corpus(parameters, tmp_path)
     assert ours.digest == theirs.digest
@@ -44,7 +44,7 @@ def test_both_draw_the_same_batches(tmp_path: Path) -> None:
 
 
 def test_each_row_has_its_first_place_in_a_block() -> None:
-    """Repeated tokens give rows with several places; a row across two blocks and a foreign one have none."""
+    """Repeated tokens give rows with several places. A row across two blocks and a foreign row have none."""
     random = np.random.default_rng(5)
     blocks = [random.integers(3, size=size) for size in (40, 7, 200)]
     rows = np.stack([blocks[0][4:14], blocks[2][190:], np.concatenate([blocks[0][-5:], blocks[1][:5]]), np.full(10, 9)])
@@ -55,7 +55,7 @@ def test_each_row_has_its_first_place_in_a_block() -> None:
 
 
 def test_what_cannot_be_read_is_not_the_subjects_fault(tmp_path: Path) -> None:
-    """A missing file, one too short to hold anything out, and sequences longer than any block: NotMeasured."""
+    """A missing file, a file that is too short, and sequences longer than any block raise NotMeasured."""
     short = tmp_path / "short.txt"
     short.write_text("a line\n" * 100)
     for named in (short, tmp_path / "missing.txt"):

@@ -11,7 +11,7 @@ ORACLE = ROOT / "falsifiers" / "distill" / "oracle"
 
 
 def modules_of(source: Path) -> Iterator[str]:
-    """The modules that a file imports, lazily too; `from a import b` counts as `a` and `a.b`."""
+    """The modules that a file imports, also in functions. `from a import b` counts as `a` and `a.b`."""
     for node in ast.walk(ast.parse(source.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -21,7 +21,7 @@ def modules_of(source: Path) -> Iterator[str]:
 
 
 def reached(sources: list[Path]) -> set[str]:
-    """All modules of this repository's falsifiers that the files import, and those that these import."""
+    """All modules of this repository's falsifiers that the files import, directly or through others."""
     found: set[str] = set()
     while sources:
         for name in modules_of(sources.pop()):
@@ -34,7 +34,10 @@ def reached(sources: list[Path]) -> set[str]:
 
 
 def test_the_oracle_reaches_no_subject() -> None:
-    """It may import the Protocol; neither the reference nor a mutant, directly or through another module."""
+    """The oracle may import the Protocol.
+
+    It imports neither the reference nor a mutant, directly or through another module.
+    """
     found = reached(sorted(ORACLE.glob("*.py")))
     assert "falsifiers.distill.subject" in found
     assert [name for name in sorted(found) if {"reference", "mutants"} & set(name.split("."))] == []

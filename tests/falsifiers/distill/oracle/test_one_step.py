@@ -1,4 +1,4 @@
-"""Whether a change of weights is one step of AdamW is seen without its gradient."""
+"""Without the gradient, the oracle decides whether a change of weights is one step of AdamW."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONFIGURATION = Configuration("none", learning_rate=0.01, alpha=0.3, temperature
 def seen(
     change: Callable[[torch.optim.AdamW, Tensor], None], dtype: torch.dtype = torch.float32, steps: int = 4
 ) -> list[bool]:
-    """The answer after each of some steps of torch's AdamW, each made by `change`."""
+    """The answer after each of several steps of torch's AdamW, each made by `change`."""
     generator = torch.Generator().manual_seed(0)
     weights = {
         name: torch.randn(size, generator=generator).to(dtype).requires_grad_() for name, size in (("a", 64), ("b", 7))
@@ -36,24 +36,24 @@ def seen(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_a_step_is_one(dtype: torch.dtype) -> None:
-    """In each dtype of the parameters."""
+    """A step counts as one step, in each dtype of the parameters."""
     assert seen(lambda optimizer, weight: optimizer.step(), dtype) == [True] * 4
 
 
 def doubled(optimizer: torch.optim.AdamW, weight: Tensor) -> None:
-    """Two steps."""
+    """Make two steps."""
     optimizer.step()
     optimizer.step()
 
 
 def at_another_rate(optimizer: torch.optim.AdamW, weight: Tensor) -> None:
-    """A rate a quarter higher than asked."""
+    """Make a step with a rate that is a quarter too high."""
     optimizer.param_groups[0]["lr"] = 0.0125
     optimizer.step()
 
 
 def put_back(optimizer: torch.optim.AdamW, weight: Tensor) -> None:
-    """One of the two tensors stays, and the optimizer does not know."""
+    """Put one of the two tensors back without the optimizer's knowledge."""
     before = weight.detach().clone()
     optimizer.step()
     with torch.no_grad():
@@ -62,5 +62,5 @@ def put_back(optimizer: torch.optim.AdamW, weight: Tensor) -> None:
 
 @pytest.mark.parametrize("change", [doubled, at_another_rate, put_back])
 def test_what_is_not_one_step(change: Callable[[torch.optim.AdamW, Tensor], None]) -> None:
-    """From the first step on."""
+    """Each of these defects is detected from the first step on."""
     assert seen(change) == [False] * 4

@@ -39,7 +39,7 @@ SHORT = {
     "checkpoint_every": 2,
     "gradient_norm": 1.0,
     "batch": 4,
-    "corpus": topics.__file__,  # one file of text is read sooner than the whole standard library
+    "corpus": topics.__file__,  # one file of text is read faster than the whole standard library
 }
 PROJECTION = "model.layers.1.self_attn.o_proj.weight"
 NORM = "model.norm.weight"
@@ -62,7 +62,7 @@ def watched(subject: type[Distillation], folder: Path, cache: Path, **parameters
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_healthy_run_agrees_in_every_quantity(tmp_path: Path, cache: Path, dtype: str) -> None:
-    """Every step is checked here; the quantities are all there, and none is beyond its tolerance."""
+    """Every step is checked here. All quantities are measured, and none is beyond its tolerance."""
     watch = watched(Distillation, tmp_path, cache, dtype=dtype)
     assert watch.checked == [1, 2, 3, 4]
     assert {*worst(watch.differences)} == QUANTITIES - {"update", "initial_scale", "initial_rank"}
@@ -70,7 +70,7 @@ def test_a_healthy_run_agrees_in_every_quantity(tmp_path: Path, cache: Path, dty
 
 
 def test_watching_changes_nothing(tmp_path: Path, cache: Path) -> None:
-    """The losses of a run with dropout are the same to the bit, with the shadow and without."""
+    """With dropout, the losses of a run are the same to the bit with the shadow and without it."""
     setting = replace(a_setting(tmp_path, **SHORT, dropout=0.1), cache=cache)
     alone, beside = Distillation(setting), Distillation(setting)
     assert alone.distill(lambda step, **values: None).losses == beside.distill(ShadowWatch(beside, setting)).losses
@@ -96,7 +96,7 @@ def test_watching_changes_nothing(tmp_path: Path, cache: Path) -> None:
 def test_a_defect_shows_in_its_quantity_and_tensor(
     tmp_path: Path, cache: Path, subject: type[Distillation], quantities: set[str], tensor: str | None
 ) -> None:
-    """What it must show is beyond its tolerance; the other tensors and the quantities before it are not."""
+    """The expected quantity is beyond its tolerance. Other tensors and earlier quantities are not."""
     found = refuted(watched(subject, tmp_path, cache).differences, "float32")
     assert quantities <= {one.quantity for one in found}
     if tensor is not None:
@@ -106,7 +106,7 @@ def test_a_defect_shows_in_its_quantity_and_tensor(
 
 
 def test_shown_gradients_and_weights_without_slots_are_compared(tmp_path: Path, cache: Path) -> None:
-    """The shown gradient is the shadow's; half of it is 0.5 away. Without slots, a step that is not made is 1 away."""
+    """Half of the shadow's gradient is 0.5 away. If there are no slots, a missing step is 1 away."""
     setting = replace(a_setting(tmp_path, **SHORT), cache=cache)
     subject, configuration = Distillation(setting), Configuration.of(setting.parameters)
     before = Snapshot.of(subject.student_weights())
@@ -127,7 +127,7 @@ def test_shown_gradients_and_weights_without_slots_are_compared(tmp_path: Path, 
 
 
 def test_a_teachers_logits_stand_in_for_its_weights(tmp_path: Path, cache: Path) -> None:
-    """A subject that shows no teacher's weights has its logits taken, and the step is the same."""
+    """If a subject shows no weights of the teacher, its logits are used, and the step is the same."""
     setting = replace(a_setting(tmp_path, **SHORT), cache=cache)
     subject = Distillation(setting)
     shadow = ShadowStep(Configuration.of(setting.parameters), torch.device("cpu"))
@@ -147,7 +147,7 @@ def test_a_teachers_logits_stand_in_for_its_weights(tmp_path: Path, cache: Path)
     ],
 )
 def test_weights_of_another_model_are_refused(change: Callable[[dict[str, Tensor]], object], message: str) -> None:
-    """A missing weight, a foreign one, and one of another shape, which would be broadcast."""
+    """A missing weight, a foreign weight, and one of another shape, which would be broadcast, are refused."""
     model = new_model("qwen2-tiny", torch.device("cpu"))
     weights = dict(model.named_parameters())
     change(weights)
@@ -156,6 +156,6 @@ def test_weights_of_another_model_are_refused(change: Callable[[dict[str, Tensor
 
 
 def test_a_model_without_a_shape_is_refused() -> None:
-    """Another name is no guess."""
+    """A model with an unknown name is refused."""
     with pytest.raises(ValueError, match="qwen3"):
         new_model("qwen3", torch.device("cpu"))

@@ -35,7 +35,7 @@ SHORT = {
     "checkpoint_every": 3,
     "log_every": 1,
     "probe_dropout": 0.1,
-    "corpus": topics.__file__,  # one file of text is read sooner than the whole standard library
+    "corpus": topics.__file__,  # one file of text is read faster than the whole standard library
 }
 
 
@@ -46,7 +46,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def measured(subject: type[Distillation], folder: Path, cache: Path, **parameters: Any) -> Heard:
-    """What the falsifier reports of a short run."""
+    """The measurements of a short run."""
     setting = replace(a_setting(folder, **{**SHORT, **parameters}), cache=cache)
     trial, heard = a_trial(setting, subject, frozenset(CONTRACT["observation"]["properties"]))
     step.falsify(trial)
@@ -54,7 +54,7 @@ def measured(subject: type[Distillation], folder: Path, cache: Path, **parameter
 
 
 def test_a_healthy_run_is_interrupted_resumed_and_checked(tmp_path: Path, cache: Path) -> None:
-    """Everything is measured; the run is left after step 4, and resumed from the checkpoint of step 3."""
+    """All quantities are measured. The run ends after step 4, and resumes from the checkpoint of step 3."""
     heard = measured(Distillation, tmp_path, cache)
     seen = heard.measurements
     assert seen.keys() == CONTRACT["observation"]["properties"].keys()
@@ -85,12 +85,12 @@ def test_a_healthy_run_is_interrupted_resumed_and_checked(tmp_path: Path, cache:
 def test_a_defect_is_measured(
     tmp_path: Path, cache: Path, subject: type[Distillation], name: str, value: object
 ) -> None:
-    """By its own measurement."""
+    """The defect's own measurement shows it."""
     assert measured(subject, tmp_path, cache).measurements[name] == value
 
 
 def test_what_is_refuted_first_ends_the_trial(tmp_path: Path, cache: Path) -> None:
-    """A wrong start ends it before the first step, and a wrong step after resuming at that step."""
+    """A wrong start ends the trial before the first step, and a wrong step after resuming ends it at that step."""
     assert measured(WideStart, tmp_path / "start", cache).steps == []
     heard = measured(OptimizerForgotten, tmp_path / "resumed", cache)
     assert heard.steps == [1, 2, 3, 4, 4]
@@ -98,13 +98,13 @@ def test_what_is_refuted_first_ends_the_trial(tmp_path: Path, cache: Path) -> No
 
 
 def test_a_run_without_a_checkpoint_is_not_measured(tmp_path: Path, cache: Path) -> None:
-    """There is nothing to resume from."""
+    """Without a checkpoint there is nothing to resume from."""
     with pytest.raises(NotMeasured):
         measured(Distillation, tmp_path, cache, checkpoint_every=5)
 
 
 def test_the_contract_has_the_tolerances_of_the_oracle() -> None:
-    """The oracle ends a trial by its own table, and the contract judges by its rules: they must agree."""
+    """The oracle ends a trial by its own table, and the contract judges by its rules, so the two must agree."""
     bounds: dict[str, dict[str, float]] = {"float32": {}, "bfloat16": {}}
     for rule in CONTRACT["rules"]:
         for dtype in bounds if "parameters.dtype" in rule["rule"] else ():

@@ -1,4 +1,4 @@
-"""The oracle's teacher against the subject's."""
+"""The oracle's teacher equals the subject's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.falsifiers.distill.trials import a_setting
 
 
 def test_both_train_the_same_teacher(tmp_path: Path) -> None:
-    """After few steps, up to rounding; training it does not change the state of the random numbers."""
+    """After a few steps both are equal up to rounding. Training does not change the state of the random numbers."""
     setting = a_setting(tmp_path, corpus=topics.__file__, teacher_steps=3)
     theirs, state = Distillation(setting).teacher_weights(), torch.get_rng_state()
     text = Text.read(setting.parameters, setting.cache)
