@@ -197,7 +197,7 @@ def test_how_a_trial_ended_is_told_with_its_traceback(tmp_path: Path) -> None:
     ending = Ending(EndingKind.SUBJECT_FAULT, Phase.SUBJECT, "no memory", traceback="one\n\x1b[2J<two>\r\nthree")
     page = page_of(replace(contents, observation=replace(contents.observation, ending=ending)))
     assert "one\n\\x1b[2J&lt;two&gt;\nthree</pre>" in page
-    assert "subject fault</strong> while the subject was at work: no memory" in page
+    assert "subject fault</strong> while the subject was running: no memory" in page
 
 
 def test_a_subject_that_is_not_the_contracts_is_named(tmp_path: Path) -> None:
@@ -326,9 +326,9 @@ def test_a_long_claim_is_parted_at_a_sentence(tmp_path: Path) -> None:
     """The first sentences are visible, and the rest is folded. A short claim stays whole."""
     sentences = [f"Sentence {number} says that losses fall." for number in range(40)]
     page = page_of(Contents.read(sealed(tmp_path, contract=contract_in(tmp_path, claim=" ".join(sentences)))))
-    lead, _, rest = page[page.index('<p class="claim">') :].partition("<summary>and what else it says</summary>")
+    lead, _, rest = page[page.index('<p class="claim">') :].partition("<summary>the rest of the claim</summary>")
     assert all((one in lead) != (one in rest.partition("</details>")[0]) for one in sentences)
-    assert "what else it says" not in page_of(Contents.read(sealed(tmp_path / "short")))
+    assert "the rest of the claim" not in page_of(Contents.read(sealed(tmp_path / "short")))
 
 
 def test_clauses_that_most_mutants_must_fail_stand_first(tmp_path: Path) -> None:

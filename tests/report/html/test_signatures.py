@@ -109,7 +109,7 @@ def test_with_a_key_only_what_it_signed_is_accepted(
     pages = {name: text(folder / "F-DEMO-SORT-001" / f"{name}.html") for name in titles}
     assert f"Signed by a trusted key Key {ours}: the signature verifies, over every file." in pages["ours"]
     assert f"It is not accepted: signed in the name of {theirs}; none of them was named as trusted." in pages["theirs"]
-    assert "Sound, and says PASS; of these remarks not accepted: UNSIGNED." in pages["nobodys"]
+    assert "Sound, with the verdict PASS. These remarks are not accepted: UNSIGNED." in pages["nobodys"]
     assert "FORGED attestation.intoto.jsonl/payload/predicateType: its statement: says" in pages["forged"]
     assert "The attestation is forged" in pages["forged"]
     index = text(folder / "index.html")
@@ -132,7 +132,7 @@ def test_a_page_says_all_that_verifying_remarks(tmp_path: Path) -> None:
     (verification,) = verify_all([bundle], against=against)
     site.write([verification], tmp_path / "site", against)
     page = text(next((tmp_path / "site").glob("F-*/*.html")))
-    said = page[page.index("What harness verify says of it") :]
+    said = page[page.index("Result of harness verify") :]
     assert {one.code for one in verification.remarks} >= {Code.MUTANTS_SKIPPED, Code.OVERRIDDEN, Code.DIRTY_TREE}
     for remark in verification.remarks:
         assert remark.code.severity is Severity.REMARK
