@@ -110,7 +110,7 @@ def shown(table: pd.DataFrame) -> str:
 
 
 def answering(device: torch.device) -> dict[str, Backend]:
-    """The available backends by name of their arm. The reasons why others are not available go to stderr."""
+    """Return the available backends by the name of their arm. The reasons why others are missing go to stderr."""
     makers: dict[str, Callable[[], Backend]] = {"ptx": _ptx, "triton": _triton, "wgpu": _wgpu}
     if device.type == "cuda":
         makers |= {"cublas fp32": lambda: CublasBackend("ieee"), "cublas tf32": lambda: CublasBackend("tf32")}

@@ -2,7 +2,7 @@
 
 Three arms take turns on one student, in random order. A sample is a number of steps. One arm saves nothing, one saves
 the first step's state in the background, as the reference does, and one waits for the disk before the second step. A
-sample ends when its save is written, because the next save would wait for that. The output has milliseconds per step
+sample ends when its save is written, because the next save would wait for it. The output has milliseconds per step
 and their ratios to steps without a save, with 99 % intervals. The very first save allocates host memory that later
 saves reuse, and is reported separately. Run the benchmark alone on the machine.
 

@@ -1,4 +1,4 @@
-"""Our dynamic embedding table compared with nn.EmbeddingBag, and with fbgemm's table-batched embedding if it is there.
+"""Our dynamic embedding table compared with nn.EmbeddingBag, and with fbgemm's table-batched embedding if installed.
 
     python -m benchmarks.dynamic_embedding [--rows 10000000] [--dim 128] [--batches 4096 65536] [--rounds 20]
 
@@ -7,11 +7,11 @@ numbers, which the table has to find; the others get row numbers. All arms have 
 steps in turns, in random order, in one process. The table has milliseconds (median), rows in a second, and the ratio of
 the arm's time to ours with its 99 % interval. At last, rows of all arms are compared, so what is timed is right.
 
-"lookup" is one without training. "update" is a training lookup, its backward pass and the optimizer's step, with no new
-keys. "touch" is the search of a training lookup alone, for keys that are there, and for new ones, which evict. "ours"
-replays training lookups as CUDA graphs, "launched" launches their kernels. "host" has its rows in pinned host memory
-and a 16th of them on the device. --profile first counts each arm's kernels and how often the host waits for the device,
-and how long either works. Without CUDA, small sizes show only that it runs.
+"lookup" is a lookup without training. "update" is a training lookup, its backward pass and the optimizer's step, with
+no new keys. "touch" is only the search of a training lookup, for known keys and for new ones, which evict others.
+"ours" replays training lookups as CUDA graphs, "launched" launches their kernels. "host" has its rows in pinned host
+memory and a 16th of them on the device. --profile first counts each arm's kernels and its waits for the device, and
+measures how long host and device work. Without CUDA, small sizes show only that the benchmark runs.
 
 `benchmarks.sharded_embedding` times a table of two ranks.
 """

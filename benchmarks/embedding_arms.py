@@ -1,4 +1,4 @@
-"""What `benchmarks.dynamic_embedding` times: our tables and those of others, with equal rows and Zipf keys."""
+"""The arms of `benchmarks.dynamic_embedding`: our tables and those of others, with equal rows and Zipf keys."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Keys:
 
     @staticmethod
     def named(numbers: Tensor) -> Tensor:
-        """Return a 64-bit key for each number, another one for each."""
+        """Return a 64-bit key for each number. All keys differ."""
         return numbers * 0x1E3779B97F4A7C15 + 0x7F4A7C15
 
 
@@ -51,10 +51,10 @@ class Tables:
     """All implementations, with equal rows.
 
     Attributes:
-        launched: our table, which has grown while it was filled.
-        ours: one that repeats recorded lookups.
-        host: one behind a cache.
-        filled: what the filling took.
+        launched: our table, which grew while it was filled.
+        ours: our table that repeats recorded lookups.
+        host: our table with its rows on the host, behind a cache.
+        filled: the time of the filling.
     """
 
     def __init__(self, rows: int, dim: int, optimizer: str, device: str) -> None:
@@ -101,7 +101,7 @@ def recipe_for(rows: int, dim: int, optimizer: str) -> Recipe:
 
 
 def filled(table: DynamicTable, names: Tensor) -> tuple[DynamicTable, dict[str, float]]:
-    """Give a table all keys, and say how long it took."""
+    """Give a table all keys, and return the time as text."""
     recipe = table.recipe
     synchronize()
     began = time.perf_counter()

@@ -1,11 +1,11 @@
-"""Time and memory of the commands over the evidence of a fleet, and what a night costs.
+"""Time and memory of the commands over the evidence of a fleet, and the cost of a night.
 
 Every claim has a bundle from the first night. On each later night one per cent of the claims ran again, on the hosts in
-turn. Their records are those of this repository's evidence, under other ids. What a night costs follows from the
+turn. Their records are those of this repository's evidence, under other ids. The cost of a night follows from the
 sources that these bundles list.
 
-Merging verifies every bundle that it does not know, so it gets this repository's own bundles: once each, and then, as
-hard links, the folders of all hosts. What a first merge of these would remember is written for it, except of one night.
+Merging verifies every new bundle, so it gets this repository's own bundles: first once each, and then the folders of
+all hosts, as hard links. The cache of a first merge of these folders is written in advance, except for one night.
 Every row is the best of three by processor time.
 
     python -m benchmarks.fleet [--claims 10000] [--nights 365] [--hosts 200]
@@ -50,12 +50,12 @@ def measured(root: Path, *arguments: str) -> tuple[float, float, float]:
 
 
 def best(root: Path, *arguments: str) -> tuple[float, float, float]:
-    """The measurement of three that took the least time of a processor."""
+    """Return the one of three measurements with the least processor time."""
     return min((measured(root, *arguments) for _ in range(3)), key=lambda one: one[1])
 
 
 def hosts_folders(root: Path, evidence: Path, bundles: int, hosts: int, new: int) -> None:
-    """Link sound bundles into the folders of all hosts. All but the new ones were merged already."""
+    """Link sound bundles into the folders of all hosts. All except the new ones count as merged."""
     shutil.copytree(evidence, root / "sound", ignore=shutil.ignore_patterns(".*"))
     sound = find_bundles([root / "sound"])
     new = min(new, len(sound))
@@ -77,7 +77,7 @@ def hosts_folders(root: Path, evidence: Path, bundles: int, hosts: int, new: int
 
 
 def night(evidence: Path, draws: int = 1000) -> str:
-    """How many claims are stale after a change of SHARE of the sources, and the seconds that they take again.
+    """Return the number of stale claims after a change of SHARE of the sources, and the seconds of their runs.
 
     The mean over random changes. Sources in one file that many claims import make them stale together.
     """

@@ -6,12 +6,12 @@ A shape is batch x longest x heads x width, with "j" behind it for lengths that 
 longest. All arms run in turns, in random order, in one process. The table has milliseconds of one call in a queue of
 calls (mean without the largest and the smallest tenth), TFLOP/s where a causal pair of numbers costs 4 operations
 forward and 10 backward, the ratio to ours with its 99 % interval, and each arm's root mean square errors against
-float64, relative to the values. An arm "graph" is several calls without autograd in a CUDA graph, so that
-nothing of the host is in its time; its ratio is to our graph. --theirs is the folder `examples` of a checkout of
-NVIDIA/recsys-examples; the kernel is read from there and is no part of this repository. --sweep times candidates of
-blocks for each kernel of ours; what it found is printed as it is found, and "swept" is an arm with the fastest. Kernels
-are compiled beforehand by all processors. The last table holds the results against the goals. Without CUDA it only
-shows that it runs.
+float64, relative to the values. An arm "graph" is several calls without autograd in a CUDA graph, so that its time has
+no work of the host. Its ratio is to our graph. --theirs is the folder `examples` of a checkout of
+NVIDIA/recsys-examples. The kernel is read from there and is not part of this repository. --sweep measures candidates
+of blocks for each kernel of ours. Each result is printed at once, and "swept" is an arm with the fastest blocks.
+Kernels are compiled beforehand by all processors. The last table compares the results with the goals. Without CUDA, the
+output shows only that the benchmark runs.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def timed(
 
 
 def summarise(results: dict[str, dict[str, Any]]) -> None:
-    """Print a line for each shape and way: what is compared with the goals, and whether they are met."""
+    """Print a line for each shape and way: the values that have goals, and whether the goals are met."""
     print(f"\n{'':>24} {'ours':>8} {'theirs':>8} {'ratio':>6} {'graphs':>15} {'ratio':>6} {'/ SDPA':>6}  errors")
     for shape, arms in results.items():
         for way in ("forward", "backward"):

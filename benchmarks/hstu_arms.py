@@ -1,4 +1,4 @@
-"""What `benchmarks.hstu` times: our attention and NVIDIA's, on random inputs, launch by launch or in a CUDA graph."""
+"""The arms of `benchmarks.hstu`: our attention and NVIDIA's, on random inputs, launch by launch or in a CUDA graph."""
 
 from __future__ import annotations
 

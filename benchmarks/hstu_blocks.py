@@ -37,7 +37,7 @@ def candidates(kernel: str, width: int, longest: int) -> Iterator[Blocks]:
 
 
 def swept(inputs: Inputs, shape: str, plan: Plan, found: dict[str, Any]) -> Plan:
-    """Print how long each kernel takes with each of its candidates, and return the fastest plan."""
+    """Print the time of each kernel with each of its candidates, and return the fastest plan."""
     for kernel in KERNELS:
         arms: Arms = {}
         for blocks in candidates(kernel, inputs.q.shape[2], inputs.longest):

@@ -1,9 +1,10 @@
-"""Which ignored rows spoil Liger's fused cross-entropy under torch.compile; needs a GPU and liger-kernel.
+"""The ignored rows with which torch.compile makes Liger's fused cross-entropy wrong; needs a GPU and liger-kernel.
 
 python -m benchmarks.liger_compiled
 
-The rows are four chunks of Liger's. Before each call, 64 freed tensors have left the number 7 in the memory that a loss
-of the rows gets. The table has the loss without and with torch.compile, and the sum of the gradients' sizes.
+The rows are four chunks of Liger's. Before each call, 64 freed tensors leave the number 7 in the memory from which the
+loss of the rows is allocated. The table has the loss without and with torch.compile, and the sum of the gradients'
+sizes.
 """
 
 from __future__ import annotations

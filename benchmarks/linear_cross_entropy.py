@@ -2,8 +2,8 @@
 
     python -m benchmarks.linear_cross_entropy [--shapes 65536x1280x65536 …] [--rounds 10] [--chunks] [--json FILE]
 
-For each shape tokens x width x vocabulary, in bfloat16 with a tenth of the rows ignored, each arm makes loss and both
-gradients. The table has milliseconds (mean without the largest and the smallest tenth), the ratio to the three bare
+For each shape tokens x width x vocabulary, in bfloat16 with a tenth of the rows ignored, each arm computes the loss and
+both gradients. The table has milliseconds (mean without the largest and the smallest tenth), the ratio to the three bare
 products with its 99 % interval, all measured in turns in one run, the extra memory at the peak, and the largest errors
 of loss and gradients against float64, relative to the largest element. An arm whose package is missing is left out.
 With --chunks our arm is tried with several sizes of a chunk. Without CUDA, small shapes show only that it runs.
@@ -171,7 +171,7 @@ def chunk_rows(inputs: Inputs) -> int:
 
 
 def extra_memory(arm: Callable[[], object]) -> int:
-    """Return the bytes at an arm's peak above what is held before it; 0 without CUDA."""
+    """Return the bytes at an arm's peak, less those that are allocated before it; 0 without CUDA."""
     if not torch.cuda.is_available():
         return 0
     gc.collect()
@@ -190,7 +190,7 @@ def synchronize() -> None:
 
 @torch.no_grad()
 def exact(inputs: Inputs) -> tuple[float, Tensor, Tensor]:
-    """Return loss and gradients in float64 sums: products of a chunk of rows in float64, as its inputs are exact."""
+    """Return loss and gradients, summed in float64 from the products of chunks of rows, whose inputs are exact."""
     counts = (inputs.targets != IGNORED).double()
     weight = inputs.weight.double()
     loss, of_hidden = 0.0, torch.empty_like(inputs.hidden, dtype=torch.float32)

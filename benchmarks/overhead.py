@@ -5,7 +5,7 @@ Four measurements, with the arms in turns and repeated:
 1. `harness list`: wall time, compared with a bare Python start and with ReFrame's `-l`, if ReFrame is installed.
 2. A run of a trivial half-second falsifier with everything on (mutant, telemetry, bundle, JUnit), compared with the
    same script alone, under pytest, and under ReFrame, if they are installed.
-3. A call of a subject in a process of its own (`--isolate`), compared with one in the trial's process.
+3. A call of a subject in its own process (`--isolate`), compared with one in the trial's process.
 4. A run of one minute (`--long`), compared with the same script alone.
 
     python -m benchmarks.overhead [--repeat 7] [--long]
@@ -44,7 +44,7 @@ def compare(arms: dict[str, Callable[[], float]], repeat: int, base: str) -> pd.
 
 
 def calls(root: Path, command: list[str], repeat: int) -> pd.DataFrame:
-    """The seconds that a call takes longer with `--isolate`, by the bytes that it carries there and back."""
+    """Return the additional seconds of a call with `--isolate`, by the bytes that it carries to the subject and back."""
     rows: list[dict[str, object]] = []
     for size, count in ((0, 20_000), (1 << 20, 1_000), (64 << 20, 20)):
         took: dict[str, list[float]] = {"shared": [], "isolated": []}

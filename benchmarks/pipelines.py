@@ -2,14 +2,15 @@
 
     python -m benchmarks.pipelines [--shapes 32x2048x128x4x2 …] [--rows 1000000] [--tables device host] [--rounds 20]
 
-A shape is users x history x width x heads x layers, heads are 64 numbers wide, and a fifth of a user's history more is
-candidates. Attention is our Triton kernel in bfloat16, the rest float32, the optimizer SGD. Tables lie in the memory of
-the GPU, or in page-locked memory of the host, which the GPU reads and writes by itself; there, gathering takes long.
+A shape is users x history x width x heads x layers. Heads are 64 numbers wide, and a user has a fifth of the history in
+candidates. Attention is our Triton kernel in bfloat16, the rest is float32, and the optimizer is SGD. Tables are in the
+memory of the GPU, or in page-locked memory of the host, which the GPU reads and writes by itself. Then gathering is
+slow.
 
 Every arm trains on the same batches. A sample is several steps and a wait for the device. The table has milliseconds of
 a step (mean without the largest and the smallest tenth), the ratio to none with its 99 % interval, the tokens of a
-second, and the spread of the samples; "none again" shows the noise. Before, all arms train from equal weights, and the
-table says in how many outcomes they differ in any bit. Without CUDA it only shows that it runs.
+second, and the spread of the samples. "none again" shows the noise. Before that, all arms train from equal weights, and
+the table has the number of results that differ in any bit. Without CUDA, the output shows only that the benchmark runs.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def measure(name: str, shape: str, rows: int, tables: str, rounds: int, device: 
 
 
 def run(model: RankingModel, pipeline: type[Plain], device: str) -> PipelinedRun:
-    """Return a run with streams of its own. No stream sleeps."""
+    """Return a run with its own streams. No stream sleeps."""
     streams = streams_on(device, "none", 0)
     return PipelinedRun(model, pipeline(model, streams), streams)
 

@@ -1,17 +1,17 @@
-"""The probe's predictions beside what torch measures on this GPU, and its speed beside its peers.
+"""The probe's predictions beside torch's measurements on this GPU, and its speed beside that of other tools.
 
     python -m benchmarks.probe [--only distillation-4x256 …] [--jobs 6] [--kernels] [--json FILE] [--traces FILE]
 
-Each configuration is predicted and measured in processes of its own. All are predicted first, so that nothing else of
-this benchmark uses the GPU then. Afterwards they are measured, as many at a time as fit side by side. What has
-two ranks needs two GPUs. Without a GPU only predictions are printed.
-`--traces` keeps what torch's allocator did in each measured run, a JSON line a configuration, compressed by gzip.
-`--kernels` measures instead what single operators and the context take, for device_table.py and kernel_memory.py.
+Each configuration is predicted and measured in its own processes. All are predicted first, while no other part of this
+benchmark uses the GPU. Then they are measured, as many at a time as fit. A configuration of two ranks needs two GPUs.
+Without a GPU, only predictions are printed. `--traces` keeps the events of torch's allocator in each measured run, one
+JSON line for each configuration, compressed by gzip. `--kernels` measures instead the memory of single operators and of
+the context, for device_table.py and kernel_memory.py.
 
 Columns: predicted and measured peaks of `torch.cuda.max_memory_allocated` and `max_memory_reserved` in GiB over build
 and two steps, their relative error in percent, and seconds: of the prediction, of torch's MemTracker on the same step,
-and of the measured run. The factor between the first two is that of processor time. `outside` is how many bytes more
-the GPU had in use, by NVML, while the predictions ran.
+and of the measured run. The factor between the first two is that of processor time. `outside` is the number of
+additional bytes of the GPU that were in use, by NVML, while the predictions ran.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def _print_summary(rows: list[dict[str, Any]]) -> None:
 
 
 def _print_estimators() -> None:
-    """What accelerate and DeepSpeed estimate for training with Adam: weights, gradients and state, no activations."""
+    """Print the estimates of accelerate and DeepSpeed for Adam: weights, gradients and state, without activations."""
     import torch
 
     from benchmarks import probe_steps

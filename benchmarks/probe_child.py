@@ -1,4 +1,4 @@
-"""A process of benchmarks.probe: predicts, measures or tracks one step, and prints what it found as JSON.
+"""A process of benchmarks.probe: predicts, measures or tracks one step, and prints the result as JSON.
 
 python -m benchmarks.probe_child predict|measure|track CONFIGURATION
 """
@@ -16,7 +16,7 @@ from benchmarks.probe_configurations import OVER_TWO_GPUS, chosen
 
 
 def main(what: str, name: str) -> None:
-    """Print what was found; of several ranks, what the first found."""
+    """Print the result; with several ranks, that of the first one."""
     from harness.probe.present_device import present_device
 
     rank = int(os.environ.get("LOCAL_RANK", 0))
@@ -83,7 +83,7 @@ def _measure(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, A
 
 
 def _context(reserved: int) -> int | None:
-    """What this process has of the GPU outside the allocator, if the driver tells it by process."""
+    """Return the process's memory of the GPU outside the allocator, if the driver reports it by process."""
     try:
         import pynvml
 
@@ -95,7 +95,7 @@ def _context(reserved: int) -> int | None:
 
 
 def _track(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
-    """torch's tracker on fake tensors, as its documentation shows. The GPU is pretended."""
+    """Run torch's tracker on fake tensors, as its documentation shows, with a simulated GPU."""
     import torch
     from torch.distributed._tools.mem_tracker import MemTracker
 

@@ -1,4 +1,4 @@
-"""What the context, cuBLAS and single operators allocate on this GPU, for the tables of harness/probe."""
+"""The memory of the context, of cuBLAS and of single operators on this GPU, for the tables of harness/probe."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def measured() -> dict[str, Any]:
-    """Bytes by name. `hidden` is what an operator allocates at its peak beyond what it returns."""
+    """Return bytes by name. `hidden` is an operator's memory at its peak, less that of its results."""
     found: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
     torch.zeros(1, device="cuda")
     found["context"] = _outside()
@@ -38,7 +38,7 @@ def _kept(run: Callable[[], Any]) -> int:
 
 
 def _workspaces() -> dict[str, int]:
-    """What stays allocated after the first call of each kind, in this thread and in backward's."""
+    """Return the bytes that stay allocated after the first call of each kind, in this thread and in backward's."""
     left = torch.randn(256, 256, device="cuda", requires_grad=True)
     half = torch.randn(256, 256, device="cuda", dtype=torch.bfloat16)
     bias = torch.randn(256, device="cuda")
@@ -108,7 +108,7 @@ def _operators(dtype: torch.dtype) -> list[tuple[str, int]]:
 
 
 def _attention() -> dict[str, Any]:
-    """The backend that torch chooses, and what each takes beyond its results, forward and backward."""
+    """Return the backend that torch chooses, and each backend's memory beyond its results, forward and backward."""
     found: dict[str, Any] = {}
     for dtype in (torch.float32, torch.bfloat16):
         for heads, kv_heads, width in ((14, 14, 64), (14, 2, 64), (16, 16, 128)):

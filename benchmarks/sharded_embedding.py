@@ -2,8 +2,9 @@
 
     python -m benchmarks.sharded_embedding [--ranks 2] [--rows 10000000] [--dim 128] [--batches 4096 65536]
 
-Ranks talk by NCCL if each has a GPU, else by gloo on the CPU. First they train small tables beside a model in float64,
-one for each optimizer. Then a large one is timed, with keys as in `benchmarks.dynamic_embedding`.
+Ranks communicate by NCCL if each has a GPU, else by gloo on the CPU. First they train small tables, one for each
+optimizer, and compare them with a model in float64. Then the time of a large table is measured, with keys as in
+`benchmarks.dynamic_embedding`.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def rank_of(rank: int, given: argparse.Namespace, folder: str) -> None:
 
 
 def compared(rank: int, device: str, folder: str) -> None:
-    """Train small tables beside their models, and print what was found wrong."""
+    """Train small tables beside their models, and print the differences."""
     for scoring, optimizer, buckets in (
         ("lfu", "adagrad", 2), ("timestamp", "adam", 8), ("step", "rowwise_adagrad", 8), ("step", "sgd", 1)
     ):  # fmt: skip

@@ -1,4 +1,4 @@
-"""The errors of healthy steps beside the independent shadow, over many seeds: what F-DISTILL-STEP-001 must allow.
+"""The errors of healthy steps against the independent shadow, over many seeds, which F-DISTILL-STEP-001 must allow.
 
     python -m benchmarks.step_errors [--profile reduced] [--dtype float32] [--seeds 30] [--processes 8] [--device cpu]
 
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def measured(seed: int, profile: str, dtype: str, device: str, cache: Path) -> dict[str, Any]:
-    """What the falsifier measures of a healthy run, and how long the run takes without and with it."""
+    """Return the falsifier's measurements of a healthy run, and the time of the run without and with it."""
     torch.set_num_threads(1)
     contract = json.loads(CONTRACT.read_text())
     parameters = {**contract["profiles"][profile]["parameters"], "dtype": dtype}
@@ -127,7 +127,7 @@ def _timed_shadow() -> list[float]:
 
 
 def table(rows: list[dict[str, Any]], dtype: str) -> pd.DataFrame:
-    """By quantity: the largest error, its seed and tensor, and the share that it is of the tolerance."""
+    """Return for each quantity the largest error, its seed and tensor, and its share of the tolerance."""
     lines = {}
     for quantity, tolerance in TOLERANCES[dtype].items():
         name = f"{quantity}_error"

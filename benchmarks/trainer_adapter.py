@@ -2,10 +2,10 @@
 
     python -m benchmarks.trainer_adapter [--function trainers.trl_gkd:build] [--model qwen2-0.5b] [--device cuda:0]
 
-One Trainer makes all steps. In each round the adapter watches it for a block of steps, and leaves it alone for two
-blocks, in a random order. The first step of a block is not measured. What a falsifier does after a step is not part of
-it. The output has the median of a step in milliseconds, the ratio within rounds with its 99 % interval, and the ratio
-of the two bare blocks, which noise alone gives. Exit status 1: the cost is over 3 %, by the whole interval.
+One Trainer makes all steps. Each round has a block of steps that the adapter watches and two bare blocks, in a random
+order. The first step of a block is not measured. The work of a falsifier after a step is not included. The output has
+the median of a step in milliseconds, the ratio within rounds with its 99 % interval, and the ratio of the two bare
+blocks, which shows the noise. The exit status is 1 if the whole interval of the cost is above 3 %.
 """
 
 from __future__ import annotations

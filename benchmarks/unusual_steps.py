@@ -16,7 +16,7 @@ Step = Callable[[], None]
 
 
 def convolutions(batch: int = 64) -> Step:
-    """A network of convolutions in channels_last and float16, with a GradScaler and clipping. cuDNN is at work."""
+    """A network of convolutions by cuDNN, in channels_last and float16, with a GradScaler and clipping."""
     layers: list[nn.Module] = []
     channels = 3
     for width in (64, 128, 256, 512):
@@ -109,7 +109,7 @@ def biased_attention(batch: int = 8, length: int = 1024, *, learned: bool = Fals
 
 
 def updates_in_backward(batch: int = 4096, width: int = 4096) -> Step:
-    """Each parameter is updated as soon as its gradient is there, so that no two gradients live together."""
+    """Each parameter is updated as soon as its gradient is computed, so that no two gradients exist together."""
     model = nn.Sequential(*(nn.Linear(width, width) for _ in range(16))).cuda()
     for parameter in model.parameters():
         optimizer = torch.optim.AdamW([parameter])
@@ -124,7 +124,7 @@ def updates_in_backward(batch: int = 4096, width: int = 4096) -> Step:
 
 
 def saved_on_host(batch: int = 4096, width: int = 4096) -> Step:
-    """What backward needs is kept in pinned memory of the host."""
+    """The tensors for backward are kept in pinned memory of the host."""
     model = nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.GELU()) for _ in range(12))).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     inputs = torch.randn(batch, width, device="cuda")
@@ -162,7 +162,7 @@ def reentrant(batch: int = 4096, width: int = 4096) -> Step:
 
 
 def adversaries(batch: int = 4096, width: int = 4096) -> Step:
-    """Two networks with optimizers of their own, and a penalty on a gradient, which is differentiated again."""
+    """Two networks with their own optimizers, and a penalty on a gradient, which is differentiated again."""
     made = nn.Sequential(nn.Linear(128, width), nn.LeakyReLU(0.2), nn.Linear(width, width)).cuda()
     judged = nn.Sequential(nn.Linear(width, width), nn.LeakyReLU(0.2), nn.Linear(width, 1)).cuda()
     optimizers = [torch.optim.Adam(each.parameters(), betas=(0.5, 0.9)) for each in (made, judged)]

@@ -1,4 +1,4 @@
-"""The fused loss of two processes that share out the vocabulary, beside that of one process.
+"""The fused loss of two processes with a shard of the vocabulary each, compared with that of one process.
 
     python -m benchmarks.vocabulary_shards [--shape 8192x1280x65536] [--rounds 10]
 
