@@ -3,10 +3,10 @@
     python -m benchmarks.linear_cross_entropy [--shapes 65536x1280x65536 …] [--rounds 10] [--chunks] [--json FILE]
 
 For each shape tokens x width x vocabulary, in bfloat16 with a tenth of the rows ignored, each arm computes the loss and
-both gradients. The table has milliseconds (mean without the largest and the smallest tenth), the ratio to the three bare
-products with its 99 % interval, all measured in turns in one run, the extra memory at the peak, and the largest errors
-of loss and gradients against float64, relative to the largest element. An arm whose package is missing is left out.
-With --chunks our arm is tried with several sizes of a chunk. Without CUDA, small shapes show only that it runs.
+both gradients. The table has milliseconds (mean without the largest and the smallest tenth), the ratio to the three
+bare products with its 99 % interval, all measured in turns in one run, the extra memory at the peak, and the largest
+errors of loss and gradients against float64, relative to the largest element. An arm whose package is missing is left
+out. With --chunks our arm is tried with several sizes of a chunk. Without CUDA, small shapes show only that it runs.
 """
 
 from __future__ import annotations

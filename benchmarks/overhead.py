@@ -44,7 +44,7 @@ def compare(arms: dict[str, Callable[[], float]], repeat: int, base: str) -> pd.
 
 
 def calls(root: Path, command: list[str], repeat: int) -> pd.DataFrame:
-    """Return the additional seconds of a call with `--isolate`, by the bytes that it carries to the subject and back."""
+    """Return the additional seconds of a call with `--isolate`, by the bytes that it carries there and back."""
     rows: list[dict[str, object]] = []
     for size, count in ((0, 20_000), (1 << 20, 1_000), (64 << 20, 20)):
         took: dict[str, list[float]] = {"shared": [], "isolated": []}

@@ -180,9 +180,9 @@ def test_on_the_limit_is_within_it(interval: tuple[float, float], settled: bool)
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.floats(-8, 8), min_size=2, max_size=45))
 def test_the_estimate_is_the_mean_without_the_outer_tenths(samples: list[float]) -> None:
-    """The number of trimmed samples is rounded down:
+    """The number of trimmed samples is rounded down.
 
-    nine samples are all kept; of ten, the smallest and the largest are left out.
+    Nine samples are all kept. Of ten, the smallest and the largest are left out.
     """
     cut = len(samples) // 10
     kept = sorted(samples)[cut : len(samples) - cut]

@@ -1,7 +1,4 @@
-"""Known values:
-
-every form in which a secret can reach a log, every way to split it, and texts that must stay readable.
-"""
+"""Known values of secrets: their forms in a log, the ways to split them, and texts that stay readable."""
 
 from __future__ import annotations
 

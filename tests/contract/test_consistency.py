@@ -156,10 +156,7 @@ def test_examples_are_of_measurements(snapshot: Any) -> None:
 
 
 def test_the_costliest_clauses_are_refused(snapshot: Any) -> None:
-    """The message names the costliest clauses:
-
-    as many as must change to bring the cost within the limit, at most five.
-    """
+    """The message names the costliest clauses. They are as many as must change to meet the limit, and at most five."""
     nested = "self.values.all(one, self.values.exists(other, other == one))"
     observed = document()["observation"]
     texts = {"type": "string", "maxLength": 1000, "pattern": r"^\w{100}$"}

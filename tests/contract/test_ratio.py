@@ -161,9 +161,9 @@ def test_only_numbers_have_a_ratio(keywords: dict[str, Any], value: Any, expecte
     ],
 )
 def test_a_bound_that_is_not_positive_is_held_met_or_broken(small: float, large: float, expected: float) -> None:
-    """No factor exists for such a bound:
+    """Such a bound has no factor.
 
-    a value on it has the ratio 1, one that holds has 0, and one beyond has infinity.
+    A value on it has the ratio 1, one that holds has 0, and one beyond it has infinity.
     """
     assert of(a_clause(rule="self.x <= self.y"), x=small, y=large) == expected
 

@@ -130,10 +130,7 @@ def test_a_counterexample_is_read_from_its_file(tmp_path: Path) -> None:
 
 
 def told(*folder: Path | str) -> list[tuple[str, bool, int | None, bool, str, bytes]]:
-    """The index of a folder:
-
-    for each artifact its name, size, reason and content, and whether it was copied and digested.
-    """
+    """For each artifact of a folder: name, whether it is copied, size, whether it has a digest, reason and content."""
     collected = artifacts.collect(Beneath(*folder), Redactor())
     found = [(entry, content) for entry, content in collected if entry is not None]
     return [(one.name, one.copied, one.size, one.sha256 is not None, one.reason, content) for one, content in found]

@@ -97,10 +97,7 @@ def test_a_subject_of_another_contract_is_named(tmp_path: Path, subject: str) ->
 
 
 def test_findings_beyond_the_most_are_counted(bundle: Path) -> None:
-    """Each added file has two findings:
-
-    the manifest does not list it, and a bundle has no such file. Remarks count too.
-    """
+    """Each added file has two findings, because neither the manifest nor the format has it. Remarks count too."""
     remarks = len(verify(bundle).remarks)
     for number in range(130):
         (bundle / f"{number}.txt").touch()

@@ -105,9 +105,9 @@ def test_the_median_is_noise(earlier: list[float]) -> None:
 
 @given(st.floats(-1e6, 1e6), st.integers(FEWEST, 20))
 def test_what_never_scattered_may_not_move(value: float, count: int) -> None:
-    """If earlier values were all equal, any change is a shift:
+    """If earlier values were all equal, any change is a shift.
 
-    for example of a count of steps, or of a deterministic loss.
+    Examples are a count of steps and a deterministic loss.
     """
     noise = Noise.of([value] * count)
     assert noise.shift(value) is Shift.WITHIN

@@ -23,10 +23,7 @@ def test_the_interval_of_a_share(count: int, total: int, low: float, high: float
 
 
 def test_the_interval_to_the_last_digit() -> None:
-    """The interval has both solutions of Wilson's formula:
-
-    the shares whose distance from the counted share is a quantile.
-    """
+    """The interval has both solutions of Wilson's formula. At these shares, the counted share is a quantile away."""
     for count, total in ((1, 20), (3, 7), (50, 100)):
         for share in wilson(count, total):
             deviation = 1.959963984540054 * math.sqrt(share * (1 - share) / total)

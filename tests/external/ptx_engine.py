@@ -1,8 +1,8 @@
-"""A small engine that knows nothing of us, and prints what engines print that load kernels and train.
+"""A small engine that knows nothing of the harness, and prints the lines of an engine that loads kernels and trains.
 
     python ptx_engine.py distill --steps 5 --backend cuda --out runs/1
 
-It needs no GPU: it trains four numbers on a quadratic. `--fail` makes it go wrong in a way that such engines do.
+It needs no GPU: it trains four numbers on a quadratic. `--fail` gives it a defect that such engines have.
 """
 
 import argparse

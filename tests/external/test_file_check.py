@@ -1,4 +1,4 @@
-"""What a trainer's file matches, and what a run's own words are worth."""
+"""What a trainer's TOML file matches, and how far a statement of the run itself counts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def trainer(folder: Path, text: str = FILE) -> Trainer:
 
 
 def lines(steps: int, said: int) -> str:
-    """A log with a line a step, that says another number at its end."""
+    """A log with a line for each step, and a number of steps at its end that can differ."""
     return "".join(f"step {step}/50 loss {5 / step}\n" for step in range(1, steps + 1)) + f"made {said} steps\n"
 
 
@@ -77,7 +77,7 @@ def a_run(folder: Path, log: str) -> Path:
 
 
 def recorded(folder: Path, log: str, steps: int = 50, file: str = FILE) -> Recorded:
-    """The run as a subject, read to its end."""
+    """The finished run as a subject, read to its end."""
     described = trainer(folder, file).path
     parameters: dict[str, Any] = {"trainer": str(described), "dir": str(a_run(folder, log)), "steps": steps}
     subject = Recorded(Setting({**parameters, "device": "cpu"}, "cpu", 0, folder / "work", folder / "cache"))
@@ -99,13 +99,13 @@ def recorded(folder: Path, log: str, steps: int = 50, file: str = FILE) -> Recor
 def test_what_a_run_says_of_itself(
     made: int, said: int, contradiction: bool | None, steps: int | None, tmp_path: Path
 ) -> None:
-    """It can refute a claim and not prove it; two statements that cannot both be true are known as such."""
+    """A statement can refute a claim, but not prove it. Two statements that contradict each other are a FAIL."""
     ran = recorded(tmp_path, lines(made, said)).ran()
     assert (bool(ran["contradiction"]) if "contradiction" in ran else None, ran.get("steps")) == (contradiction, steps)
 
 
 def test_a_log_that_leaves_steps_out_contradicts_nothing() -> None:
-    """Nor does one without the steps' numbers, where each line is counted."""
+    """A log with some steps, or without the steps' numbers, does not contradict the summary."""
     telling = Telling(lambda step, values: None)
     rules = load(ROOT / "trainers" / "apr-distill.toml").lines
     for event in LogReader(rules).feed(b"step 10 loss 2\nstep 20 loss 1\n50 steps, 1.0s\n"):
@@ -120,7 +120,7 @@ def test_a_log_that_leaves_steps_out_contradicts_nothing() -> None:
 def test_a_log_that_counts_from_0(
     asked: int, first_step: str, steps: int | None, problems: int, tmp_path: Path
 ) -> None:
-    """It is no evidence against 50 steps if the file does not say so, and against 40 it is in any case."""
+    """A log from 0 to 49 does not refute 50 steps if the file does not say where it begins. It refutes 40 steps."""
     log = "".join(f"step {step}/50 loss 5\n" for step in range(50))
     subject = recorded(tmp_path, log, asked, FILE.replace("[log]", f"[log]\n{first_step}"))
     assert subject.ran().get("steps") == steps
@@ -143,7 +143,7 @@ def test_two_runs_in_one_log(tmp_path: Path) -> None:
 
 
 def test_a_log_without_an_event_is_said_to_have_none(tmp_path: Path) -> None:
-    """Before all that follows from it; and the device that a log alone names is named, and proves nothing."""
+    """The report says so first. A device that only the log names is shown, and proves nothing."""
     assert recorded(tmp_path, "hello\n").unheard() != ""
     described = FILE + '[[log.line]]\nevent = "ran"\npattern = "^on (?P<device>\\\\w+)"\n'
     (tmp_path / "named").mkdir()
@@ -155,7 +155,7 @@ def test_a_log_without_an_event_is_said_to_have_none(tmp_path: Path) -> None:
 
 
 def test_checkpoints_in_folders_have_steps(tmp_path: Path) -> None:
-    """The pattern matches the path from the run's folder."""
+    """The pattern is searched for in the path from the run's folder."""
     run = a_run(tmp_path, "")
     found = directory.checkpoints(trainer(tmp_path), {"output": str(run)})
     assert list(found) == [10, 20]
@@ -165,7 +165,7 @@ def test_checkpoints_in_folders_have_steps(tmp_path: Path) -> None:
 
 
 def test_a_run_that_a_file_matches(tmp_path: Path) -> None:
-    """Its counts, and no problem."""
+    """The check prints the counts, and no problem."""
     found = check_run(trainer(tmp_path), a_run(tmp_path, "hello\n" + lines(20, 20)), {})
     assert (found.telling.steps, found.events[EventKind.SUMMARY], found.checkpoints) == (20, 1, [10, 20])
     assert (found.export_tensors, found.unmatched, found.first_unmatched) == (1, 1, "hello")
@@ -173,7 +173,7 @@ def test_a_run_that_a_file_matches(tmp_path: Path) -> None:
 
 
 def test_a_line_that_nearly_matches(tmp_path: Path) -> None:
-    """The event, and how far its pattern comes."""
+    """The check prints the event, and the place where the line differs from its pattern."""
     log = tmp_path / "run.log"
     log.write_text("epoch 1\nstep 1/50, loss=2.1\n")
     found = check_log(trainer(tmp_path), [log])
@@ -183,7 +183,7 @@ def test_a_line_that_nearly_matches(tmp_path: Path) -> None:
 
 
 def test_lines_without_a_step_are_counted(tmp_path: Path) -> None:
-    """If the file says how many steps each stands for; one that does not is refused."""
+    """Lines are counted if the file says how many steps each stands for. Otherwise the file is refused."""
     text = FILE.replace("(?P<step>\\d+)/\\d+ loss", "loss", 1)
     with pytest.raises(TrainerError):
         trainer(tmp_path, text)
@@ -197,12 +197,12 @@ def test_lines_without_a_step_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("value", "words"), [(True, ["--bf16", "7"]), (False, ["--fp32"]), (None, ["--fp32"])])
 def test_words_that_depend_on_a_flag(value: bool | None, words: list[str], tmp_path: Path) -> None:
-    """A parameter that is true or false has words of its own."""
+    """A parameter that is true or false adds words of its own."""
     assert trainer(tmp_path).words({"steps": 7, "bf16": value}) == ["train", *words]
 
 
 def test_the_command(tmp_path: Path) -> None:
-    """Its exit status says whether anything is missing."""
+    """The exit status says whether anything is missing."""
     file = str(trainer(tmp_path).path)
     run = a_run(tmp_path, lines(20, 20))
     done = harness(ROOT, "trainer", "check", file, "--run", str(run), home=tmp_path)
@@ -217,7 +217,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["pipe", "endless"])
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
-    """As the trainer's file, as a log and as a file of its run. Nothing waits, and nothing is read without end."""
+    """A trainer's file, a log and a file of its run must be regular files. The check does not wait or read for ever."""
     described, place = trainer(tmp_path), tmp_path / kind
     os.mkfifo(place) if kind == "pipe" else place.symlink_to("/dev/zero")
     with pytest.raises(TrainerError):

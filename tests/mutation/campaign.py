@@ -1,4 +1,4 @@
-"""`make mutants`: how many mutants of the harness core its own tests kill.
+"""`make mutants`: the share of mutants of the harness core that its own tests kill.
 
     python -m tests.mutation.campaign --sample 200 --minutes 60 --workers 2
 

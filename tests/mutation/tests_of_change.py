@@ -68,7 +68,7 @@ def select(tree: Path, module: str) -> list[str]:
 
 
 def run(files: list[str], *options: str) -> int:
-    """What pytest exits with for these files of the working tree.
+    """Return pytest's exit status for these files of the working tree.
 
     The random cases are the same each time, and a run leaves nothing behind that another one could read.
     """

@@ -1,7 +1,7 @@
 """A project with one cheap claim for each verdict.
 
-pytester forgets the modules that an inner session imports. Libraries in Rust do not bear a second import, so they are
-imported here.
+pytester removes the modules that an inner session imports. A library in Rust cannot be imported twice, so such
+libraries are imported here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write down what NVML answers on this machine, in the format that stand_in/pynvml.py replays.
+"""Record the answers of NVML on this machine, in the format that stand_in/pynvml.py replays.
 
 python tests/recorded/record_nvml.py "what runs on the GPU meanwhile" > tests/recorded/nvml-NAME.json
 """

@@ -1,9 +1,9 @@
-"""Whether claims that share the machine come out as claims that run one after another.
+"""Compares the results of claims that share the machine with those of claims that run one after another.
 
     python -m tests.run.same_verdicts [--profile PROFILE] [ID…]     # by default all claims, reduced; takes an hour
 
-Exit status 1 if a claim or one of its mutants comes out differently. The noise of a machine can leave a claim that
-measures time NOT_MEASURED; such a claim is only named.
+The exit status is 1 if a claim or one of its mutants has another result. The noise of a machine can make a claim that
+measures time NOT_MEASURED. Such a claim is only named.
 """
 
 from __future__ import annotations

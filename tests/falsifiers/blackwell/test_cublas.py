@@ -239,10 +239,7 @@ def test_an_unsteady_old_path_decides_only_what_is_far_from_the_limit(
 
 
 def test_the_backward_that_is_timed_is_the_subjects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both paths of the reference run in real time:
-
-    the library's products, and Triton's products in its interpreter.
-    """
+    """Both paths of the reference run in real time, one by the library and one by Triton's interpreter."""
     asked: dict[str, Backend] = {}
 
     class Remembering(CublasPath):
@@ -259,7 +256,7 @@ def test_the_backward_that_is_timed_is_the_subjects(tmp_path: Path, monkeypatch:
 
 
 def test_a_limit_within_the_noise_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both paths are equal, on a clock that scatters. The ratio cannot be told from a limit of 1."""
+    """Both paths are equal, on a clock that scatters. The noise hides whether the ratio is above a limit of 1."""
     chance = random.Random(1)
     scattered = SimpleNamespace(perf_counter=lambda: Costing.now * math.exp(chance.gauss(0, 1e-6)))
     monkeypatch.setattr(backward_time, "time", scattered)
@@ -311,7 +308,7 @@ def test_the_gpus_clock_runs_only_for_timed_work(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("model", ["qwen2-tiny", "qwen2-0.5b"])
 def test_the_forty_percent_do_not_survive_sharing(model: str) -> None:
-    """The contract's notes state this finding. By hand: 4 shapes of projections with 2 products each."""
+    """The contract's notes state this finding: 4 shapes of projections have 2 products each."""
     pytest.importorskip("cuda.bindings", reason="pip install 'falsifier-harness[blackwell]'")
     from falsifiers.blackwell.reference.shared_cache import shared_modules
 

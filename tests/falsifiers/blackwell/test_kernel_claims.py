@@ -1,7 +1,4 @@
-"""F-BLACKWELL-PTX-001 and F-BLACKWELL-PREWARM-KEYS-001 without a GPU, small:
-
-the reference passes, mutants are killed.
-"""
+"""Small runs of F-BLACKWELL-PTX-001 and -PREWARM-KEYS-001 without a GPU: the reference passes, mutants are killed."""
 
 from __future__ import annotations
 

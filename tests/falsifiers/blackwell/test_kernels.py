@@ -33,7 +33,7 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 
 
 def close(found: Tensor, expected: Tensor, tolerance: float = 2e-6) -> None:
-    """Compare within this share of the largest value:
+    """Compare within this share of the largest value.
 
     float32 rounds at 6e-8, and sums here have a few hundred terms.
     """

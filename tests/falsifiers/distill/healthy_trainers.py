@@ -1,8 +1,8 @@
-"""Healthy Trainers under many seeds: none may be refuted. Prints the clauses that FAIL, and how many are not measured.
+"""Healthy Trainers under many seeds: none may be refuted. Prints the clauses that FAIL, and the number not measured.
 
 python -m tests.falsifiers.distill.healthy_trainers [--first 0] [--seeds 20] [--trainers kd,gkd,sft]
 
-Of a TOML file, such as transformers-trainer, finished runs in its format are judged.
+For a TOML file, such as transformers-trainer, finished runs in its format are judged.
 """
 
 from __future__ import annotations

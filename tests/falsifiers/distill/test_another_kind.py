@@ -1,7 +1,4 @@
-"""A trainer of a kind that no ready-made file describes:
-
-numpy, its own log as CSV, and a shell script that resumes it.
-"""
+"""A trainer that fits no ready-made file. It uses numpy, writes its log as CSV, and a shell script resumes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A finished run whose TOML file names its models, a tokenizer and a text:
-
-the falsifier loads and evaluates them itself.
-"""
+"""Finished runs whose TOML file names models, a tokenizer and a text. The falsifier loads and evaluates the models."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The ready-made TOML files on finished runs in their formats:
+"""The ready-made TOML files on finished runs in their formats.
 
-a healthy run is not refuted, and planted defects are.
+Healthy runs are not refuted, and planted defects are.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def test_a_damaged_file_is_made_again(tmp_path: Path) -> None:
 
 
 def test_one_makes_while_the_others_wait(tmp_path: Path) -> None:
-    """Of four callers at once, one makes the tensors."""
+    """Four callers start at once. One makes the tensors, and the others wait."""
     make = Maker()
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda _: cached_tensors(tmp_path, "kind", {}, make), range(4)))

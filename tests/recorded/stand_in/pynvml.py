@@ -1,7 +1,7 @@
 """A stand-in for nvidia-ml-py that replays one of the recordings above this folder.
 
-Put this folder in front on the module path, and name the recording in HARNESS_TEST_NVML. Whatever a recording does not
-hold, the replayed driver does not have: NVML_ERROR_FUNCTION_NOT_FOUND.
+Put this folder first on the module path, and name the recording in HARNESS_TEST_NVML. A function that the recording
+does not have raises NVML_ERROR_FUNCTION_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ broken: set[str] = set()
 
 
 class NVMLError(Exception):
-    """As in the binding: the number in `value`, the message as text."""
+    """An error as in the real binding: the number in `value`, the message as text."""
 
     def __init__(self, value: int) -> None:
         super().__init__(_MESSAGES.get(value, f"error {value}"))
