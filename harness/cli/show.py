@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -47,10 +45,10 @@ def _page(contract: Contract, host: Host, project: Project) -> Iterator[str]:
     yield f"{contract.id}  {contract.title}"
     yield f"{contract.spec}, {contract.issue}; {contract.path}"
     yield ""
-    yield from _paragraph(contract.claim)
+    yield contract.claim
     yield ""
     for source in contract.document["sources"]:
-        yield from _paragraph("from " + ", ".join(str(source[key]) for key in ("uri", "locator") if key in source))
+        yield "from " + ", ".join(str(source[key]) for key in ("uri", "locator") if key in source)
     if contract.target:
         yield f"speaks of: {hardware(contract.target)}"
     for title, section in (
@@ -75,7 +73,7 @@ def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
     plan = make_plan(contract, host, RunRequest())
     trials = 1 + len(contract.mutants)
     if plan.obstacle:
-        yield from _paragraph(f"nothing: {plan.obstacle}", indent=2)
+        yield f"  nothing: {plan.obstacle}"
     else:
         where = plan.device.name if plan.gpu is not None else f"the CPU ({plan.device.name})"
         yield f"  the {plan.profile.name} profile on {where}: {trials} trials with the mutants"
@@ -87,7 +85,7 @@ def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
     yield f"  {contract.falsifier} against {contract.subject}"
     kinds = [kind for kind in Kind if _has_adapter(contract, kind, project)]
     if kinds:
-        yield from _paragraph(_outside(kinds, project), indent=2)
+        yield f"  {_outside(kinds, project)}"
     alone = [profile.name for profile in contract.profiles.values() if profile.exclusive]
     where = "" if len(alone) == len(contract.profiles) else f" in the profile {alone[0]}" if alone else ""
     yield f"  on a device {f'of its own{where}' if alone else 'that other claims may share'}"
@@ -126,24 +124,24 @@ def _has_adapter(contract: Contract, kind: Kind, project: Project) -> bool:
 def _profile(contract: Contract, profile: Profile, host: Host, last: str) -> Iterator[str]:
     lacks = shortfalls(profile.requires, host)
     here = f"not here: {'; '.join(lacks)}" if lacks else "this machine has that"
-    yield from _paragraph(f"{profile.name} needs {_requirements(profile.requires)}; {here}", indent=2)
+    yield f"  {profile.name} needs {_requirements(profile.requires)}; {here}"
     most = f"at most {number_text.duration(profile.seconds)} a trial"
-    yield from _paragraph(f"{most}; {last}" if last else most, indent=4)
-    yield from _paragraph(
-        ", ".join(f"{name} {number_text.value(value)}" for name, value in profile.parameters.items()), indent=4
-    )
+    yield f"    {most}; {last}" if last else f"    {most}"
+    if profile.parameters:
+        told = ", ".join(f"{name} {number_text.value(value)}" for name, value in profile.parameters.items())
+        yield f"    {told}"
     if unjudged := contract.unjudged(profile.name):
-        yield from _paragraph(f"omits {', '.join(sorted(profile.omits))}: {', '.join(unjudged)} not judged", indent=4)
+        yield f"    omits {', '.join(sorted(profile.omits))}: {', '.join(unjudged)} not judged"
 
 
 def _rules(contract: Contract) -> Iterator[str]:
     for rule in contract.rules:
-        yield from _paragraph(f"{rule.id}: {rule.message}", indent=2)
-        yield from _paragraph(f"unless {rule.text}", indent=6)
+        yield f"  {rule.id}: {rule.message}"
+        yield f"      unless {rule.text}"
         if rule.source:
-            yield from _paragraph(f"[{rule.source}]", indent=6)
+            yield f"      [{rule.source}]"
     builtin = ", ".join(contract.builtin_clauses)
-    yield from _paragraph(f"any bound below, and the clauses of every claim: {builtin}", indent=2)
+    yield f"  any bound below, and the clauses of every claim: {builtin}"
 
 
 def _bounds(contract: Contract) -> Iterator[str]:
@@ -163,23 +161,23 @@ def _bounds(contract: Contract) -> Iterator[str]:
     for place, clauses in shown.items():
         yield f"  {place:<{width}}  {', '.join(bound_text.of(clause.bound, clause.unit) for clause in clauses)}"
         if (meaning := contract.observation["properties"].get(place, {}).get("description")) is not None:
-            yield from _paragraph(meaning, indent=6)
+            yield f"      {meaning}"
         for source in dict.fromkeys(clause.source for clause in clauses if clause.source):
-            yield from _paragraph(f"[{source}]", indent=6)
+            yield f"      [{source}]"
     if natural:
-        yield from _paragraph(f"at least 0: {', '.join(natural)}", indent=2)
+        yield f"  at least 0: {', '.join(natural)}"
     told = "; ".join(f"{name}: {', '.join(places)}" for name, places in types.items())
-    yield from _paragraph(f"types: {told}", indent=2)
+    yield f"  types: {told}"
 
 
 def _mutants(contract: Contract) -> Iterator[str]:
     for mutant in contract.mutants:
-        yield from _paragraph(f"{mutant.id}: {mutant.defect}", indent=2)
+        yield f"  {mutant.id}: {mutant.defect}"
         needs = f"; needs {_requirements(mutant.requires)}" if mutant.requires else ""
-        yield from _paragraph(f"must fail on {', '.join(mutant.violates)}{needs}", indent=6)
+        yield f"      must fail on {', '.join(mutant.violates)}{needs}"
         for name, ratios in contract.ratios(mutant.id).items():
             measured = ", ".join(f"{ratio:.3g} times the threshold of {clause}" for clause, ratio in ratios.items())
-            yield from _paragraph(f"measured ({name}): {measured}", indent=6)
+            yield f"      measured ({name}): {measured}"
 
 
 def _parameters(contract: Contract) -> Iterator[str]:
@@ -208,18 +206,3 @@ _NEEDS: Mapping[str, Callable[[Any], str]] = {
     "vulkan": lambda kind: "the Vulkan adapter of a GPU" if kind == "gpu" else "a Vulkan adapter",
     "modules": _modules,
 }
-
-
-def _paragraph(text: str, indent: int = 0) -> list[str]:
-    """Return lines as wide as the terminal, at most 100 columns. An id is never cut at its hyphens."""
-    width = min(100, shutil.get_terminal_size((100, 24)).columns)
-    # Further lines are indented, so that heads are easy to find.
-    further = " " * (indent + 2 if indent else 0)
-    return textwrap.wrap(
-        text,
-        max(width, 40),
-        initial_indent=" " * indent,
-        subsequent_indent=further,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
