@@ -4,42 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
+from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.suite import weakened
 from harness.suite.ledger import stated
 
 __all__ = ["LISTS", "Asked", "contract_of", "faults_of"]
 
-LISTS: Final = {
-    "failed": ("Failed tests, files that cannot be imported, and a session that ends early.", "a suite passes first"),
-    "missing": ("Cells that no test has any more.", "every cell of the reference is executed"),
-    "skipped": ("Cells that are skipped now, with their reasons.", "every cell of the reference is executed"),
-    "expected_to_fail": ("Cells that are expected to fail now.", "every cell of the reference is executed"),
-    "deselected": ("Cells that an option, conftest.py or an early end leaves out.", "every cell is executed"),
-    "fewer_assertions": ("Cells in which fewer assertions of the source text hold.", "no fewer than in the reference"),
-    "fewer_checks": ("Cells in which assertions hold less often.", "no less often than in the reference"),
-    "unexpected": ("Cells that the contract does not state.", "the contract states all cells"),
-    "deaf": ("Tests that pass although one of their assertions was made to fail.", "a failure fails its test"),
-}  # fmt: skip
-_COUNTS: Final = {
-    "executed_cells": ("cells", "Tests that passed, each set of parameters counted."),
-    "assertions": ("assertions", "Places in the source text that asserted, summed over the cells."),
-    "checks": ("assertions", "How often assertions held."),
-    "cells_without_assertion": ("cells", "Cells that passed and asserted nothing."),
-    "skipped_cells": ("cells", "Cells that are skipped."),
-    "forced_failures": ("assertions", "Assertions that were made to fail, one in a test and round."),
-}
-_MUTANTS: Final = {
-    "mutants_killed": "Mutants of the code under test that a test notices.",
-    "mutants_survived": "Mutants that no test notices, of those that were tried.",
-    "mutants_timed_out": "Mutants with which the suite did not end in time.",
-    "mutants_not_reached": "Mutants of statements that no test executes. They are not tried.",
-    "mutants_not_tried": "Mutants that the budget of time left out, or that could not be made.",
-}
-_NEVER_ZERO: Final = ("executed_cells", "assertions")
+_TEMPLATE: Final = strictjson.loads(files("harness.suite").joinpath("contract.template.json").read_bytes())
+"""What the contracts of all suites have in common."""
+LISTS: Final = frozenset(
+    name for name, schema in _TEMPLATE["observation"]["properties"].items() if schema.get("maxItems") == 0
+)
+"""The measurements that list what refutes a suite."""
+_OF_MUTANTS: Final = ("mutants_", "surviv")
+"""How the names of the measurements begin that only --mutate takes."""
 
 
 @dataclass(frozen=True)
@@ -84,15 +67,9 @@ def contract_of(asked: Asked, planted: Mapping[str, str]) -> dict[str, Any]:
         code = {"mutate": [*asked.mutate], "budget_seconds": asked.budget_seconds, "workers": asked.workers}
         parameters = {**parameters, **code, "most_mutants": None}
     return {
+        **_TEMPLATE,
         "id": asked.name,
-        "issue": "TESTS",
-        "spec": "TESTS",
         "title": f"The tests at {' '.join(asked.paths)} test what they did"[:120],
-        "claim": "Every cell of the reference is executed, with no fewer assertions, and a test fails if one of its "
-        "assertions does.",
-        "falsifier": "harness.suite.falsifier:falsify",
-        "subject": "harness.suite.session:of_project",
-        "target": {"type": "cpu"},
         "profiles": {
             "full": {
                 "requires": {"device": "any", "modules": ["pytest", *(["cosmic_ray"] if asked.mutate else [])]},
@@ -100,7 +77,7 @@ def contract_of(asked: Asked, planted: Mapping[str, str]) -> dict[str, Any]:
                 "limits": {"seconds": asked.seconds + 2 * asked.budget_seconds * bool(asked.mutate)},
             }
         },
-        "observation": {"type": "object", "properties": _observation(asked), "examples": [_example(asked)]},
+        "observation": _observation(asked),
         "mutants": [*(_mutant(kind, function, asked) for kind, function in planted.items()), *_hidden(asked)],
         "sources": [{"uri": asked.source, "locator": " ".join(asked.paths)}],
     }
@@ -125,33 +102,16 @@ def _fits(kind: str, function: str, root: Path) -> bool:
 
 
 def _observation(asked: Asked) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, (unit, text) in _COUNTS.items():
-        least = int(name in _NEVER_ZERO)
-        found[name] = {"type": "integer", "minimum": least, "x-unit": unit, "description": text}
-        found[name]["x-source"] = "a suite that asserts nothing tests nothing" if least else "a count"
-    for name, (text, source) in LISTS.items():
-        found[name] = {"type": "array", "maxItems": 0, "x-source": source, "description": text}
-    if asked.mutate:
-        for name, text in _MUTANTS.items():
-            found[name] = {"type": "integer", "minimum": 0, "x-unit": "mutants", "x-source": "a count"}
-            found[name]["description"] = text
-        found["survived_share"] = {
-            "type": "number", "minimum": 0, "x-unit": "ratio", "x-source": "a share",
-            "description": "Survivors among the mutants that survived or were killed.",
-        }  # fmt: skip
-        if asked.most_survivors is not None:
-            found["survived_share"] |= {"maximum": asked.most_survivors, "x-source": "what the suite is held to"}
-        found["survivors"] = {
-            "type": "array",
-            "description": "Place of each survivor, the line there, and what it becomes.",
-        }
-    return found
-
-
-def _example(asked: Asked) -> dict[str, Any]:
-    mutants = {**dict.fromkeys(_MUTANTS, 1), "survived_share": 0.0, "survivors": []} if asked.mutate else {}
-    return {**dict.fromkeys(_COUNTS, 1), **{name: [] for name in LISTS}, **mutants}
+    properties = {
+        name: schema
+        for name, schema in _TEMPLATE["observation"]["properties"].items()
+        if asked.mutate or not name.startswith(_OF_MUTANTS)
+    }
+    example = {name: {"array": [], "integer": 1, "number": 0.0}[schema["type"]] for name, schema in properties.items()}
+    if asked.most_survivors is not None:
+        limit = {"maximum": asked.most_survivors, "x-source": "what the suite is held to"}
+        properties["survived_share"] = {**properties["survived_share"], **limit}
+    return {"type": "object", "properties": properties, "examples": [example]}
 
 
 def _mutant(kind: str, function: str, asked: Asked) -> dict[str, Any]:
