@@ -1,4 +1,4 @@
-"""`harness falsify-tests`: try to refute that a pytest suite tests what it is said to test."""
+"""`harness falsify-tests`: tries to refute that a pytest suite tests what it seems to test."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def command(
     json_file: str | None,
     verbose: bool,
 ) -> ExitStatus:
-    """Run a pytest suite, and try to refute that it tests what it is said to test.
+    """Run a pytest suite, and try to refute that it tests what it seems to test.
 
     The suite runs in this folder. What it executes is compared with a contract, or with an earlier run: assertions that
     held, and cells, which are tests with values of their parameters. Then an assertion is made to fail in each test; a

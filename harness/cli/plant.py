@@ -1,4 +1,4 @@
-"""`harness plant`: plant defects in the subjects of claims, and list those that the falsifiers miss."""
+"""`harness plant`: plants defects in the subjects of claims, and lists those that the falsifiers miss."""
 
 from __future__ import annotations
 

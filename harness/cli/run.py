@@ -240,7 +240,7 @@ def _is_missing(failures: Iterable[tuple[Handler, Exception]], shown: Handler | 
 
 
 def _let_go(stream: IO[str]) -> None:
-    """Drop what a closed stream no longer takes. Python would try again at its end, and exit with its own status."""
+    """Drop the unwritten rest of a closed stream. Python would write it at its end, and change the exit status."""
     try:
         stream.flush()
     except OSError:

@@ -1,4 +1,4 @@
-"""Commands about MODULE:FUNCTION, which builds a step: the function, its arguments, and what becomes of the result."""
+"""What `harness probe` and `harness roofline` share: MODULE:FUNCTION, its arguments, and the files for the result."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _SIZES = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "ma
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "const", "enum", *_SIZES)
 _TARGET = """add 'target', such as {"type": "cpu"}, {"type": "cuda"} or {"device": "NVIDIA GB10"}"""
 _MANY = 100_000
-"""Items of a list that a falsifier may well measure: a number for each step of a long run."""
+"""The length of a list that a falsifier can measure: a number for each step of a long run."""
 _ARITHMETIC = frozenset("+-*/%")
 
 

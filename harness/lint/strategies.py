@@ -131,7 +131,7 @@ def _arrays(schema: JsonObject, pool: tuple[Any, ...]) -> Strategy:
 
 
 def _distinct(schema: JsonObject, pool: tuple[Any, ...], count: int) -> list[Any]:
-    """Up to `count` values that satisfy a schema, each another, without drawing them."""
+    """Return up to `count` different values that satisfy a schema, without drawing them."""
     fits = _fits(schema)
     if "const" in schema or "enum" in schema:
         candidates: Iterable[Any] = schema.get("enum", [schema.get("const")])

@@ -41,7 +41,7 @@ _ORDER = (Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, Verdict.PASS)
 @final
 @dataclass(eq=False)  # pytest keeps its plugins in sets
 class Claims:
-    """What collects, runs and reports the claims of one pytest session."""
+    """The plugin of one session: it collects, runs and reports claims."""
 
     project: Project
     request: RunRequest
@@ -51,7 +51,7 @@ class Claims:
 
     @classmethod
     def of(cls, config: pytest.Config) -> Self:
-        """Read the options, and let the session collect contracts: `config.args` gets their paths.
+        """Return the plugin that the options describe. `config.args` gets the paths of the contracts.
 
         Raises:
             UsageError: an option, a path or an id is wrong.
@@ -92,7 +92,7 @@ class Claims:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Give a skipped claim its contract's line. A VOID claim is an error: pytest says so of failures in setup."""
+        """Give a skipped claim the line of its contract. A VOID claim is an error: pytest calls a failed setup so."""
         report = yield
         if isinstance(item, _Claim):
             if isinstance(report.longrepr, tuple):

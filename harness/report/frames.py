@@ -47,7 +47,7 @@ _CLAUSES = ("id", "run", "clause", "outcome", "value", "keyword", "limit", "unit
 _MUTANTS = ("id", "run", "mutant", "defect", "subject", "fate", "violates", "failed", "seconds", "reason")
 _STEPS = ("id", "run", "step", "seconds")
 _LARGEST = 2.0**53
-"""Beyond it a double is no number of a step. NaN and infinities are not below it either."""
+"""The limit of a step's number. NaN and infinities are not below it."""
 
 
 def load(path: str | Path) -> pd.DataFrame:

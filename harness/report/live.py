@@ -64,15 +64,15 @@ class _Claim:
     """How many mutants have ended."""
 
     def seconds(self, now: float) -> float:
-        """The time of the claim so far, without waiting."""
+        """Return the time of the claim so far, without waits."""
         return now - self.began - self.waited - self.waiting(now)
 
     def waiting(self, now: float) -> float:
-        """How long it has been waiting now."""
+        """Return how long the present wait has lasted."""
         return 0.0 if self.waits_since is None else now - self.waits_since
 
     def works(self, now: float) -> None:
-        """Note that it does not wait any more."""
+        """End the present wait."""
         self.waited, self.waits_since = self.waited + self.waiting(now), None
 
 
@@ -170,14 +170,14 @@ class Live:
             self._live = None
 
     def _last(self, event: events.ClaimPlanned) -> float | None:
-        """How long the last run of a claim took, on such a device, in such a profile and of such a subject."""
+        """Return the seconds of the claim's last run with the same class of device, profile and subject."""
         if self._past is None:
             self._past = past_runs(self._earlier())
         key = (event.contract.id, event.profile, str(DeviceClass.of(event.device)), event.contract.subject)
         return self._past.get(key)
 
     def _view(self) -> Group:
-        """What runs now. Trials are left out if the terminal is too low for all."""
+        """Return what runs now. Trials are left out if the terminal has too few lines."""
         now, claims = self._clock(), list(self._claims.items())
         room = self._console.height - _BELOW - (self._total > 1)
         rows: list[Table | Text] = []

@@ -34,7 +34,7 @@ _STEP_LINES = 5
 
 @dataclass(frozen=True)
 class Shown:
-    """What the user wants to see."""
+    """How much of a run is printed."""
 
     verbose: bool = False
     quiet: bool = False
@@ -44,7 +44,7 @@ class Shown:
 
 
 USUAL = Shown()
-"""What a user wants to see without an option."""
+"""The output without options."""
 
 
 @dataclass

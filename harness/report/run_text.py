@@ -56,7 +56,7 @@ COLOURS: Mapping[str, str] = {
     Fate.NOT_RUN: "dim",
     Fate.INTERRUPTED: "yellow",
 }
-"""Of verdicts, outcomes and fates."""
+"""The colour of each verdict, outcome and fate."""
 TIGHTEST = 5
 """Margins that a PASS, and the summary of a run, show."""
 _LONGEST_CASE = 400

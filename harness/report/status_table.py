@@ -19,7 +19,7 @@ from harness.report.escaping import code_span, markdown, printable, table
 __all__ = ["document", "lines", "page", "set_aside", "totals", "unreadable_line"]
 
 _ORDER = (Status.FALSIFIED, Status.STALE, Status.UNRUN, Status.PARTIAL, Status.DISCHARGED)
-"""What needs attention first."""
+"""The order of the statuses. Those that need attention come first."""
 _MOST_ITEMS = 6
 """Items of a gap that are shown without -v."""
 _MOST_PLACES = 3

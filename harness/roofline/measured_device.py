@@ -1,4 +1,4 @@
-"""What identifies the device whose speed is measured, and the clocks that it runs at now."""
+"""The identity and the present clocks of the device that is measured."""
 
 from __future__ import annotations
 

@@ -22,15 +22,15 @@ LISTS: Final = frozenset(
 )
 """The measurements that list what refutes a suite."""
 _OF_MUTANTS: Final = ("mutants_", "surviv")
-"""How the names of the measurements begin that only --mutate takes."""
+"""The prefixes of the measurements that only --mutate takes."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a suite is asked."""
+    """The options of one run of `harness falsify-tests`."""
 
     name: str
-    """Of the claim, such as `F-TESTS-MARKUPSAFE-001`."""
+    """The id of the claim, such as `F-TESTS-MARKUPSAFE-001`."""
     paths: Sequence[str]
     options: Sequence[str] = ()
     rounds: int = 1
@@ -46,7 +46,7 @@ class Asked:
     mutate: Sequence[str] = ()
     """Modules and packages whose mutants the suite should kill, by their paths."""
     budget_seconds: float = 600.0
-    """After which no mutant is begun."""
+    """Seconds after which no further mutant is begun."""
     workers: int = 1
     """How many mutants are tried side by side."""
     most_survivors: float | None = None

@@ -1,4 +1,4 @@
-"""Tries to refute that a suite tests what it is said to test: the falsifier of `harness falsify-tests`."""
+"""Tries to refute that a suite tests what it seems to test: the falsifier of `harness falsify-tests`."""
 
 from __future__ import annotations
 

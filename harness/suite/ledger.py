@@ -32,7 +32,7 @@ LONGEST: Final = 200
 @final
 @dataclass(frozen=True)
 class Cell:
-    """What came of a test with one set of parameters."""
+    """A test with one set of parameters, and its outcome."""
 
     outcome: str
     """`passed`, `failed`, `skipped`, `xfailed`, `deselected` or `not run`."""
@@ -63,7 +63,7 @@ class Expected:
 @final
 @dataclass
 class Difference:
-    """What a run lacks. Each list has a sentence for each cell."""
+    """The differences between a run and what is expected. Each list has a sentence for each cell."""
 
     missing: list[str] = field(default_factory=list)
     """Cells that no test of the suite has any more."""
@@ -96,7 +96,7 @@ class Ledger:
     lines: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By test id, the traced lines, `file:line`, that ran while it was called; those of no test are those of ''."""
     status: int = 0
-    """With which pytest ended."""
+    """The exit status of pytest."""
 
     @classmethod
     def read(cls, lines: Iterable[str], status: int = 0) -> Self:

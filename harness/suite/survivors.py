@@ -39,7 +39,7 @@ _LEFT_OUT: Final = (".git", ".hg", ".nox", ".tox", ".venv", "__pycache__", "node
 @final
 @dataclass(frozen=True)
 class Tried:
-    """What came of a mutant."""
+    """A mutant with its fate."""
 
     fate: str
     place: str
@@ -55,7 +55,7 @@ class Tried:
 @final
 @dataclass(frozen=True)
 class Score:
-    """What came of every mutant, in the order of the seed."""
+    """The mutants with their fates, in the order of the seed."""
 
     mutants: tuple[Tried, ...]
 

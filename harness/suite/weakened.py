@@ -108,7 +108,7 @@ FAULTS: Final = {
 
 
 class _WithoutAssertions(ast.NodeTransformer):
-    """Puts `pass` in the place of every statement that `mark` would mark."""
+    """Replaces every statement that `mark` would mark by `pass`."""
 
     def visit(self, node: ast.AST) -> Any:
         if isinstance(node, ast.Assert | ast.Expr):

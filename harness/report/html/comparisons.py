@@ -128,7 +128,7 @@ def of_rule(rule: Rule, contract: Contract, observation: Observation) -> tuple[C
 
 
 def _terms(rule: Rule) -> Iterator[tuple[str, str, str]]:
-    """Both sides and the operator of every comparison in a conjunction; nothing where the rule is of another form."""
+    """Yield both sides and the operator of each comparison, if the rule is a conjunction of comparisons."""
     found = comparisons(rule.tree)
     if all(node.text in _HOLDS for node in found):
         for node in found:

@@ -69,7 +69,7 @@ class Entry:
     """Whether its mutants were skipped."""
     overridden: bool = False
     numbers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Every number that a clause compares, by name (see `harness.report.html.trends`)."""
+    """Every number that a clause compares, by name (see `harness.report.html.claim_page.numbers`)."""
 
     @property
     def signed(self) -> str:
