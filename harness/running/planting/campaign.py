@@ -99,9 +99,9 @@ class Campaign:
         """
         marked = {contract.id: equivalents(contract.path) for contract in contracts}
         with Interruption() as interruption, ExitStack() as resources:
-            work = _Work(self, until, interruption, resources)
-            reaches = work.scout(contracts, marked)
-            planted, found = work.plant(marked, sample, tell)
+            work = _Work(self, marked, until, interruption, resources)
+            reaches = work.scout(contracts)
+            planted, found = work.plant(sample, tell)
             return Planting(reaches, planted, found, work.digests, interruption.requested, self.parameters)
 
     @property
@@ -117,8 +117,19 @@ class Campaign:
 class _Work:
     """The trials of one campaign."""
 
-    def __init__(self, campaign: Campaign, until: float, interruption: Interruption, resources: ExitStack) -> None:
-        self._campaign, self._interruption, self._resources = campaign, interruption, resources
+    def __init__(
+        self,
+        campaign: Campaign,
+        marked: Mapping[str, Sequence[Equivalent]],
+        until: float,
+        interruption: Interruption,
+        resources: ExitStack,
+    ) -> None:
+        """Args:
+        marked: what the authors say of defects, by claim.
+        """
+        self._campaign, self._marked = campaign, marked
+        self._interruption, self._resources = interruption, resources
         self._began, self._until = time.monotonic(), until
         self._folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="falsifier-plant-")))
         self._subjects = Subjects(campaign.project.root)
@@ -133,7 +144,7 @@ class _Work:
         """The sha256 of every file of the subjects, by path."""
         return self._subjects.digests
 
-    def scout(self, contracts: Sequence[Contract], marked: Mapping[str, Sequence[Equivalent]]) -> tuple[Reach, ...]:
+    def scout(self, contracts: Sequence[Contract]) -> tuple[Reach, ...]:
         """Run every subject without a defect; what each claim reaches."""
         hindered: dict[str, Reach] = {}
         for contract in contracts:
@@ -143,9 +154,8 @@ class _Work:
                 continue
             executor = LocalExecutor(self._campaign.project, contract, self._campaign.cache)
             self._resources.enter_context(executor)
-            self._trials[contract.id] = ClaimTrials(
-                self._conditions, plan, marked[contract.id], executor, self._folder / contract.id
-            )
+            folder = self._folder / contract.id
+            self._trials[contract.id] = ClaimTrials(self._conditions, plan, self._marked[contract.id], executor, folder)
         for group in self._groups():
             try:
                 with self._leased(group):
@@ -158,14 +168,12 @@ class _Work:
                 break
         return tuple(hindered.get(one.id) or self._trials[one.id].reach for one in contracts)
 
-    def plant(
-        self, marked: Mapping[str, Sequence[Equivalent]], sample: Sample, tell: Callable[[Planted, int], None]
-    ) -> tuple[tuple[Planted, ...], int]:
+    def plant(self, sample: Sample, tell: Callable[[Planted, int], None]) -> tuple[tuple[Planted, ...], int]:
         """Try the sample until the time is over; what came of it, and how many defects there are."""
-        found, reached = self._found(marked)
+        found, reached = self._found()
         chosen = sample.of(found, self._campaign.seed)
         # Equivalent defects count only if a claim kills them, so they come last.
-        chosen.sort(key=lambda one: any(entry.is_equivalent for entry in _entries(marked, one)))
+        chosen.sort(key=lambda one: any(entry.is_equivalent for entry in self._entries(one)))
         seconds = {claim: one.reach.seconds for claim, one in self._trials.items()}
         schedule = Schedule(chosen, reached, seconds)
         for defect in chosen:
@@ -182,7 +190,7 @@ class _Work:
                 defect, claim = task
                 attempt = self._trials[claim].attempt(defect, self._subjects.read(defect.file))
                 if schedule.add(defect, attempt, claim):
-                    (result,) = self._results([defect], reached, marked, schedule)
+                    (result,) = self._results([defect], reached, schedule)
                     tell(result, schedule.left)
 
         for group in self._groups():
@@ -193,7 +201,7 @@ class _Work:
                     self._together([lambda claims=claims: work(claims)] * side_by_side)  # type: ignore[misc]
             except (LeaseUnavailable, WaitInterrupted):
                 continue  # what these claims reach is not tried
-        return self._results(chosen, reached, marked, schedule), len(found)
+        return self._results(chosen, reached, schedule), len(found)
 
     def _plan(self, contract: Contract) -> Plan:
         campaign = self._campaign
@@ -231,28 +239,28 @@ class _Work:
                 )
             yield
 
-    def _found(self, marked: Mapping[str, Sequence[Equivalent]]) -> tuple[list[Defect], dict[str, tuple[str, ...]]]:
+    def _found(self) -> tuple[list[Defect], dict[str, tuple[str, ...]]]:
         """Every defect once, and by its id the claims that try it."""
         found: dict[str, Defect] = {}
         reached: dict[str, list[str]] = defaultdict(list)
         for claim, trials in self._trials.items():
             for defect in trials.reach.defects:
                 found[defect.id] = defect
-                if not any(entry.is_equivalent and _is_about(entry, defect) for entry in marked[claim]):
+                if not any(entry.is_equivalent and defect.is_named_by(entry) for entry in self._marked[claim]):
                     reached[defect.id].append(claim)
         return list(found.values()), {name: tuple(reached[name]) for name in found}
 
+    def _entries(self, defect: Defect) -> list[Equivalent]:
+        """What the authors of all claims say of a defect."""
+        return [entry for entries in self._marked.values() for entry in entries if defect.is_named_by(entry)]
+
     def _results(
-        self,
-        chosen: Sequence[Defect],
-        reached: Mapping[str, tuple[str, ...]],
-        marked: Mapping[str, Sequence[Equivalent]],
-        schedule: Schedule,
+        self, chosen: Sequence[Defect], reached: Mapping[str, tuple[str, ...]], schedule: Schedule
     ) -> tuple[Planted, ...]:
         """What came of defects, by place."""
         results: list[Planted] = []
         for one in sorted(chosen, key=lambda one: (one.file, one.edit.start, one.id)):
-            entries = _entries(marked, one)
+            entries = self._entries(one)
             results.append(
                 Planted(
                     one,
@@ -282,12 +290,3 @@ class _Work:
 
     def _is_over(self) -> bool:
         return self._interruption.requested or time.monotonic() >= self._until
-
-
-def _entries(marked: Mapping[str, Sequence[Equivalent]], defect: Defect) -> list[Equivalent]:
-    """What the authors of all claims say of a defect."""
-    return [entry for entries in marked.values() for entry in entries if _is_about(entry, defect)]
-
-
-def _is_about(entry: Equivalent, defect: Defect) -> bool:
-    return entry.names(defect.file, defect.within, defect.before, defect.after)

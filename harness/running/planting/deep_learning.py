@@ -57,20 +57,22 @@ _REDUCTIONS: Final = {"mean": "sum", "sum": "mean", "batchmean": "mean", "none":
 
 def _assigned(node: ast.AST, names: re.Pattern[str]) -> str:
     """The name that a statement assigns, if it is one of these; else empty."""
-    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-        return ""
-    target = node.targets[0]
-    return target.id if isinstance(target, ast.Name) and names.search(target.id) else ""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)]) if names.search(name):
+            return name
+    return ""
 
 
 def _given(node: ast.AST, names: re.Pattern[str]) -> ast.expr | None:
     """The value that a keyword argument or an entry of a group of parameters gives to one of these names."""
-    if isinstance(node, ast.keyword):
-        return node.value if names.search(node.arg or "") else None
-    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-        key = node.targets[0].slice
-        return node.value if isinstance(key, ast.Constant) and names.search(str(key.value)) else None
-    return node.value if isinstance(node, ast.Assign) and _assigned(node, names) else None
+    match node:
+        case ast.keyword(arg=str(name), value=value) if names.search(name):
+            return value
+        case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=key)), *_], value=value):
+            return value if names.search(str(key)) else None
+        case ast.Assign(value=value) if _assigned(node, names):
+            return value
+    return None
 
 
 def _arguments(node: ast.AST, names: re.Pattern[str]) -> Iterator[ast.expr]:
@@ -118,27 +120,27 @@ def _labels(site: Site) -> Iterator[Edit]:
 
 def _loss(site: Site) -> Iterator[Edit]:
     """Another function, reduction, scale or source of the loss."""
-    node = site.node
-    if name := _assigned(node, _LOSS):
+    if name := _assigned(site.node, _LOSS):
         yield from _then(site, name, f"{name} * 0.5")
         yield from _then(site, name, f"{name}.detach()")
-    if isinstance(node, ast.keyword) and node.arg == "reduction" and isinstance(node.value, ast.Constant):
-        other = _REDUCTIONS.get(str(node.value.value))
-        if other is not None:
-            yield site.replace(node.value, repr(other))
-    if called(node) == "backward" and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        yield site.replace(node.func.value, f"(0.5 * {site.code(node.func.value)})")
+    match site.node:
+        case ast.keyword(arg="reduction", value=ast.Constant(value=kind) as value) if str(kind) in _REDUCTIONS:
+            yield site.replace(value, repr(_REDUCTIONS[str(kind)]))
+        case ast.Call(func=ast.Attribute(value=loss, attr="backward")):
+            yield site.replace(loss, f"(0.5 * {site.code(loss)})")
 
 
 def _optimizer(site: Site) -> Iterator[Edit]:
     """Another optimizer, or one whose settings are forgotten; gradients that are clipped far too early."""
-    node = site.node
-    if isinstance(node, ast.keyword) and node.arg in ("max_norm", "clip_value"):
-        yield site.replace(node.value, f"0.1 * ({site.code(node.value)})")
-    if isinstance(node, ast.keyword) and node.arg in ("betas", "momentum", "eps", "nesterov", "amsgrad"):
-        code = site.code(node.value)
-        changed = {"betas": f"({code})[::-1]", "momentum": "0.0", "eps": f"1e3 * ({code})"}
-        yield site.replace(node.value, changed.get(node.arg or "", f"(not ({code}))"))
+    match site.node:
+        case ast.keyword(arg="max_norm" | "clip_value" | "eps" as name, value=value):
+            yield site.replace(value, f"{'1e3' if name == 'eps' else '0.1'} * ({site.code(value)})")
+        case ast.keyword(arg="betas", value=value):
+            yield site.replace(value, f"({site.code(value)})[::-1]")
+        case ast.keyword(arg="momentum", value=value):
+            yield site.replace(value, "0.0")
+        case ast.keyword(arg="nesterov" | "amsgrad", value=value):
+            yield site.replace(value, f"(not ({site.code(value)}))")
 
 
 def _rate(site: Site) -> Iterator[Edit]:
@@ -151,28 +153,27 @@ def _rate(site: Site) -> Iterator[Edit]:
 
 def _initialisation(site: Site) -> Iterator[Edit]:
     """Another scale, or the same seed for all."""
-    node = site.node
-    if isinstance(node, ast.keyword) and node.arg in ("std", "initializer_range", "gain"):
-        yield site.replace(node.value, f"4 * ({site.code(node.value)})")
-    if called(node) in ("manual_seed", "seed") and isinstance(node, ast.Call) and node.args:
-        yield site.replace(node.args[0], "0")
+    match site.node:
+        case ast.keyword(arg="std" | "initializer_range" | "gain", value=value):
+            yield site.replace(value, f"4 * ({site.code(value)})")
+        case ast.Call(args=[seed, *_]) as node if called(node) in ("manual_seed", "seed"):
+            yield site.replace(seed, "0")
 
 
 def _regularisation(site: Site) -> Iterator[Edit]:
     """No dropout, no weight decay or ten times as much, no clipping."""
-    node = site.node
-    if isinstance(node, ast.keyword):
-        name = node.arg or ""
-        if name == "weight_decay":
-            yield site.replace(node.value, f"10 * ({site.code(node.value)})")
-        if name == "weight_decay" or name.endswith("dropout") or name == "p":
-            yield site.replace(node.value, "0.0")
-        elif name in ("max_norm", "clip_value"):
-            yield site.replace(node.value, 'float("inf")')
-        elif name == "training":
-            yield site.replace(node.value, "False")
-    if called(node) in ("Dropout", "dropout") and isinstance(node, ast.Call) and node.args:
-        yield site.replace(node.args[-1], "0.0")
+    match site.node:
+        case ast.keyword(arg="weight_decay", value=value):
+            yield site.replace(value, f"10 * ({site.code(value)})")
+            yield site.replace(value, "0.0")
+        case ast.keyword(arg="max_norm" | "clip_value", value=value):
+            yield site.replace(value, 'float("inf")')
+        case ast.keyword(arg="training", value=value):
+            yield site.replace(value, "False")
+        case ast.keyword(arg=str(name), value=value) if name == "p" or name.endswith("dropout"):
+            yield site.replace(value, "0.0")
+        case ast.Call(args=[*_, rate]) as node if called(node) in ("Dropout", "dropout"):
+            yield site.replace(rate, "0.0")
 
 
 def _schedule(site: Site) -> Iterator[Edit]:
@@ -187,9 +188,9 @@ def _schedule(site: Site) -> Iterator[Edit]:
 
 def _activation(site: Site) -> Iterator[Edit]:
     """No activation function."""
-    node = site.node
-    if isinstance(node, ast.Call) and called(node) in _SMOOTH and len(node.args) == 1 and not node.keywords:
-        yield site.replace(node, f"({site.code(node.args[0])})")
+    match site.node:
+        case ast.Call(args=[value], keywords=[]) as node if called(node) in _SMOOTH:
+            yield site.replace(node, f"({site.code(value)})")
 
 
 def _renaming(group: str, own: Operator) -> Operator:
@@ -197,9 +198,9 @@ def _renaming(group: str, own: Operator) -> Operator:
     names = _RENAMED.get(group, {})
 
     def operator(site: Site) -> Iterator[Edit]:
-        node = site.node
-        if isinstance(node, ast.Call) and isinstance(node.func, (ast.Attribute, ast.Name)) and called(node) in names:
-            yield site.rename(node.func, names[called(node)])
+        match site.node:
+            case ast.Call(func=ast.Attribute() | ast.Name() as function) as node if called(node) in names:
+                yield site.rename(function, names[called(node)])
         yield from own(site)
 
     return operator

@@ -59,6 +59,10 @@ class Defect:
         """The numbers of the lines that the patch changes."""
         return range(self.line, self.line + self.before.count("\n") + 1)
 
+    def is_named_by(self, entry: Equivalent) -> bool:
+        """Whether an author's entry speaks of it."""
+        return entry.names(self.file, self.within, self.before, self.after)
+
     def planted(self, content: bytes) -> bytes:
         """The file with the defect."""
         return content[: self.edit.start] + self.edit.text.encode() + content[self.edit.end :]
@@ -163,7 +167,7 @@ class Subjects:
 
     def is_matched(self, entry: Equivalent) -> bool:
         """Whether an entry of an author's file names a defect."""
-        return any(entry.names(one.file, one.within, one.before, one.after) for one in self.all(entry.file))
+        return any(one.is_named_by(entry) for one in self.all(entry.file))
 
     def lines(self, file: str) -> frozenset[int]:
         """All lines of a file."""

@@ -53,6 +53,7 @@ _DTYPES: Final = {
     "float64": "float32", "double": "float32", "float32": "bfloat16", "bfloat16": "float16", "float16": "bfloat16",
     "int64": "int32", "int32": "int16", "uint64": "uint32", "uint32": "uint16",
 }  # fmt: skip
+_CONVERSIONS: Final = frozenset({"float", "double", "half", "bfloat16", "long"})
 _COPIES: Final = frozenset({"clone", "copy", "contiguous"})
 _IN_PLACE: Final = frozenset({"add", "sub", "mul", "div", "clamp", "exp", "log", "sqrt", "neg", "masked_fill"})
 _GRADIENT_MODES: Final = {"no_grad": "enable_grad", "inference_mode": "enable_grad", "enable_grad": "no_grad"}
@@ -60,31 +61,31 @@ _GRADIENT_MODES: Final = {"no_grad": "enable_grad", "inference_mode": "enable_gr
 
 def _constant(site: Site) -> Iterator[Edit]:
     """Another number; the other truth."""
-    node = site.node
-    if not isinstance(node, ast.Constant) or _is_index(site):
+    if _is_index(site):
         return
-    if isinstance(node.value, bool):
-        yield site.replace(node, str(not node.value))
-    elif isinstance(node.value, int):
-        yield site.replace(node, str(node.value + 1))
-    elif isinstance(node.value, float):
-        yield site.replace(node, repr(node.value * 2 or 1.0))
+    match site.node:
+        case ast.Constant(value=bool(value)) as node:
+            yield site.replace(node, str(not value))
+        case ast.Constant(value=int(value)) as node:
+            yield site.replace(node, str(value + 1))
+        case ast.Constant(value=float(value)) as node:
+            yield site.replace(node, repr(value * 2 or 1.0))
 
 
 def _arithmetic(name: str) -> Operator:
     def operator(site: Site) -> Iterator[Edit]:
-        node = site.node
-        if isinstance(node, ast.BinOp):
-            kind, old, new = _ARITHMETIC.get(type(node.op), ("", "", ""))
-            text = isinstance(node.left, (ast.Constant, ast.JoinedStr)) and not _is_number(node.left)
-            if kind == name and not text:
-                yield from site.between(node.left, node.right, lambda gap: gap.replace(old, new, 1))
-        elif isinstance(node, ast.AugAssign):
-            kind, old, new = _ARITHMETIC.get(type(node.op), ("", "", ""))
-            if kind == name:
-                yield from site.between(node.target, node.value, lambda gap: gap.replace(f"{old}=", f"{new}=", 1))
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and name == "sign" and not _is_index(site):
-            yield site.replace(node, f"({site.code(node.operand)})")
+        match site.node:
+            case ast.BinOp(left=left, op=op, right=right):
+                kind, old, new = _ARITHMETIC.get(type(op), ("", "", ""))
+                is_text = isinstance(left, (ast.Constant, ast.JoinedStr)) and not _is_number(left)
+                if kind == name and not is_text:
+                    yield from site.between(left, right, lambda gap: gap.replace(old, new, 1))
+            case ast.AugAssign(target=target, op=op, value=value):
+                kind, old, new = _ARITHMETIC.get(type(op), ("", "", ""))
+                if kind == name:
+                    yield from site.between(target, value, lambda gap: gap.replace(f"{old}=", f"{new}=", 1))
+            case ast.UnaryOp(op=ast.USub(), operand=operand) as node if name == "sign" and not _is_index(site):
+                yield site.replace(node, f"({site.code(operand)})")
 
     return operator
 
@@ -101,22 +102,18 @@ def _comparison(site: Site) -> Iterator[Edit]:
 
 def _condition(site: Site) -> Iterator[Edit]:
     """The other branch; and for or; a filter that lets everything through."""
-    node = site.node
-    if isinstance(node, (ast.If, ast.IfExp)):
-        yield site.replace(node.test, f"(not ({site.code(node.test)}))")
-    elif isinstance(node, ast.BoolOp):
-        old, new = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
-        for left, right in pairwise(node.values):
-            yield from site.between(
-                left,
-                right,
-                lambda gap, old=old, new=new: re.sub(rf"\b{old}\b", new, gap, count=1),  # type: ignore[misc]
-            )
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        yield site.replace(node, f"({site.code(node.operand)})")
-    elif isinstance(node, ast.comprehension):
-        for test in node.ifs:
-            yield site.replace(test, "True")
+    match site.node:
+        case ast.If(test=test) | ast.IfExp(test=test):
+            yield site.replace(test, f"(not ({site.code(test)}))")
+        case ast.BoolOp(op=op, values=values):
+            old, new = ("and", "or") if isinstance(op, ast.And) else ("or", "and")
+            for left, right in pairwise(values):
+                yield from site.between(left, right, lambda gap: re.sub(rf"\b{old}\b", new, gap, count=1))
+        case ast.UnaryOp(op=ast.Not(), operand=operand) as node:
+            yield site.replace(node, f"({site.code(operand)})")
+        case ast.comprehension(ifs=tests):
+            for test in tests:
+                yield site.replace(test, "True")
 
 
 def _dropped_statement(site: Site) -> Iterator[Edit]:
@@ -147,37 +144,33 @@ def _swapped_arguments(site: Site) -> Iterator[Edit]:
 
 def _reduction(site: Site) -> Iterator[Edit]:
     """A sum for a mean, a minimum for a maximum."""
-    node = site.node
-    if called(node) in _REDUCTIONS and isinstance(node, ast.Call) and isinstance(node.func, (ast.Attribute, ast.Name)):
-        yield site.rename(node.func, _REDUCTIONS[called(node)])
+    match site.node:
+        case ast.Call(func=ast.Attribute() | ast.Name() as function) as node if called(node) in _REDUCTIONS:
+            yield site.rename(function, _REDUCTIONS[called(node)])
 
 
 def _off_by_one(site: Site) -> Iterator[Edit]:
     """A range, a slice or an index that is one too short or too far."""
-    node = site.node
-    if called(node) == "range" and isinstance(node, ast.Call) and node.args:
-        arguments = positional(node)
-        if arguments:
+    match site.node:
+        case ast.Call() as node if called(node) == "range" and (arguments := positional(node)):
             stop = arguments[0] if len(arguments) == 1 else arguments[1]
             yield site.replace(stop, f"({site.code(stop)}) - 1")
-    elif isinstance(node, ast.Slice):
-        if node.lower is not None:
-            yield site.replace(node.lower, f"({site.code(node.lower)}) + 1")
-        if node.upper is not None:
-            yield site.replace(node.upper, f"({site.code(node.upper)}) - 1")
-    elif isinstance(node, ast.Subscript):
-        value = _integer(node.slice)
-        if value is not None:
-            yield site.replace(node.slice, str(value + 1 if value >= 0 else value - 1))
+        case ast.Slice(lower=lower, upper=upper):
+            if lower is not None:
+                yield site.replace(lower, f"({site.code(lower)}) + 1")
+            if upper is not None:
+                yield site.replace(upper, f"({site.code(upper)}) - 1")
+        case ast.Subscript(slice=index) if (value := _integer(index)) is not None:
+            yield site.replace(index, str(value + 1 if value >= 0 else value - 1))
 
 
 def _detach(site: Site) -> Iterator[Edit]:
     """A gradient that flows where it must not, or none where it must."""
-    node = site.node
-    if called(node) == "detach" and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        yield site.replace(node, site.code(node.func.value))
-    elif isinstance(node, ast.Attribute) and node.attr in _GRADIENT_MODES:
-        yield site.rename(node, _GRADIENT_MODES[node.attr])
+    match site.node:
+        case ast.Call(func=ast.Attribute(value=value, attr="detach")) as node:
+            yield site.replace(node, site.code(value))
+        case ast.Attribute(attr=name) as node if name in _GRADIENT_MODES:
+            yield site.rename(node, _GRADIENT_MODES[name])
 
 
 def _axis(site: Site) -> Iterator[Edit]:
@@ -198,40 +191,34 @@ def _axis(site: Site) -> Iterator[Edit]:
 
 def _transposition(site: Site) -> Iterator[Edit]:
     """A matrix as it is instead of transposed."""
-    node = site.node
-    if isinstance(node, ast.Attribute) and node.attr in ("T", "mT") and isinstance(node.ctx, ast.Load):
-        yield site.replace(node, site.code(node.value))
+    match site.node:
+        case ast.Attribute(value=value, attr="T" | "mT", ctx=ast.Load()) as node:
+            yield site.replace(node, site.code(value))
 
 
 def _dtype(site: Site) -> Iterator[Edit]:
     """A narrower or another type of number; a conversion left out."""
-    node = site.node
-    if isinstance(node, ast.Attribute) and node.attr in _DTYPES and not _is_called(site):
-        yield site.rename(node, _DTYPES[node.attr])
-    elif (
-        called(node) in ("float", "double", "half", "bfloat16", "long")
-        and isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and not node.args
-    ):
-        yield site.replace(node, site.code(node.func.value))
+    match site.node:
+        case ast.Attribute(attr=name) as node if name in _DTYPES and not _is_called(site):
+            yield site.rename(node, _DTYPES[name])
+        case ast.Call(func=ast.Attribute(value=value, attr=name), args=[]) as node if name in _CONVERSIONS:
+            yield site.replace(node, site.code(value))
 
 
 def _in_place(site: Site) -> Iterator[Edit]:
     """Work in memory that belongs to others: a copy left out, an operation in place."""
-    node = site.node
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in _COPIES and not node.args:
-            yield site.replace(node, site.code(node.func.value))
-        elif node.func.attr in _IN_PLACE and not _is_module(node.func.value):
-            yield site.rename(node.func, f"{node.func.attr}_")
-    if called(node) == "deepcopy" and isinstance(node, ast.Call) and node.args:
-        yield site.replace(node, f"({site.code(node.args[0])})")
-    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.BinOp):
-        target, value = node.targets[0], node.value
-        operator = _ARITHMETIC.get(type(value.op), ("", "", ""))[1]
-        if operator and isinstance(target, ast.Name) and site.code(value.left) == target.id:
-            yield site.replace(node, f"{target.id} {operator}= {site.code(value.right)}")
+    match site.node:
+        case ast.Call(func=ast.Attribute(value=value, attr=name), args=[]) as node if name in _COPIES:
+            yield site.replace(node, site.code(value))
+        case ast.Call(func=ast.Attribute(value=value, attr=name) as method) if name in _IN_PLACE:
+            if not _is_module(value):
+                yield site.rename(method, f"{name}_")
+        case ast.Call(args=[first, *_]) as node if called(node) == "deepcopy":
+            yield site.replace(node, f"({site.code(first)})")
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.BinOp(left=left, op=op, right=right)) as node:
+            operator = _ARITHMETIC.get(type(op), ("", "", ""))[1]
+            if operator and site.code(left) == name:
+                yield site.replace(node, f"{name} {operator}= {site.code(right)}")
 
 
 def _is_called(site: Site) -> bool:
@@ -247,11 +234,12 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def _integer(node: ast.expr) -> int | None:
-    """The value of an integer literal, also of a negative one."""
-    negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
-    inner = node.operand if isinstance(node, ast.UnaryOp) and negative else node
-    if isinstance(inner, ast.Constant) and type(inner.value) is int:
-        return -inner.value if negative else inner.value
+    """The value of an integer literal, also of a negative one; None for another node."""
+    match node:
+        case ast.Constant(value=value) if type(value) is int:
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)) if type(value) is int:
+            return -value
     return None
 
 

@@ -72,16 +72,8 @@ class Summary:
 def _row(name: str, ones: Sequence[Planted]) -> Row:
     counts = Counter(one.fate for one in ones)
     decisive = [one.decisive for one in ones if one.fate is DefectFate.KILLED]
-    return Row(
-        name,
-        counts[DefectFate.KILLED],
-        counts[DefectFate.SURVIVED],
-        counts[DefectFate.NOT_MEASURED],
-        counts[DefectFate.NOT_STARTED],
-        counts[DefectFate.EQUIVALENT],
-        counts[DefectFate.UNTRIED],
-        sum(one is not None and one.clauses == (COMPLETES,) for one in decisive),
-    )
+    crashed = sum(one is not None and one.clauses == (COMPLETES,) for one in decisive)
+    return Row(name, crashed=crashed, **{fate.name.lower(): counts[fate] for fate in DefectFate})
 
 
 def as_json(summary: Summary, seed: int) -> dict[str, Any]:
