@@ -186,7 +186,7 @@ def measurements(evidence: Path, claim: str, cache: Path | None = None) -> dict[
 
 def measurements_of(record: Record) -> dict[str, Measurement]:
     """Return the measurements of one record, with the names of `measurements`."""
-    return {name: Measurement(value, unit) for name, (value, unit) in _measured(record)}
+    return {name: Measurement(*measured) for name, measured in _measured(record)}
 
 
 def _row(folder: Path, fingerprint: str) -> Row:

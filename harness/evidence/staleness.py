@@ -166,16 +166,12 @@ class ProjectState:
         return found
 
 
-def coverage(record: Record, contract_subject: str) -> tuple[Finding, ...]:
-    """Return remarks on what a record, by its own fields, does not cover; pure.
+def coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
+    """Yield remarks on what a record, by its own fields, does not cover; pure.
 
     Args:
         contract_subject: the subject's entry point in the bundle's contract; the record names the measured one.
     """
-    return tuple(_coverage(record, contract_subject))
-
-
-def _coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
     commit = record.commit
     if commit["dirty"] is not False:
         if commit["dirty"]:
@@ -202,17 +198,14 @@ def _coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
         yield _remark(Code.OTHER_SUBJECT, Detail.OTHER_SUBJECT, "/subject", **details)
 
 
-def staleness(record: Record | Origin, state: ProjectState) -> tuple[Finding, ...]:
-    """Return remarks on a record whose project has changed since: its contract, its sources or its history."""
-    return (*changes(record, state), *_history(record, state))
+def staleness(record: Record | Origin, state: ProjectState) -> Iterator[Finding]:
+    """Yield remarks on a record whose project has changed since: its contract, its sources or its history."""
+    yield from changes(record, state)
+    yield from _history(record, state)
 
 
-def changes(recorded: Record | Origin | Entry, state: ProjectState) -> tuple[Finding, ...]:
-    """Return the findings that make a record stale. Their codes are those of `findings.STALE`."""
-    return tuple(_changes(recorded, state))
-
-
-def _changes(record: Record | Origin | Entry, state: ProjectState) -> Iterator[Finding]:
+def changes(record: Record | Origin | Entry, state: ProjectState) -> Iterator[Finding]:
+    """Yield the findings that make a record stale. Their codes are those of `findings.STALE`."""
     now = state.contract_digest(record.id)
     if now != record.contract_digest:
         detail = Detail.NO_CONTRACT if now is None else Detail.CONTRACT_CHANGED

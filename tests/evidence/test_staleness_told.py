@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ SUBJECT = "falsifiers.demo.sorting:Sorter"
 SOURCE = "falsifiers/demo/sorting.py"
 
 
-def told(found: tuple[Finding, ...]) -> list[tuple[Code, str, str]]:
+def told(found: Iterable[Finding]) -> list[tuple[Code, str, str]]:
     """The code, the text and the pointer of each remark. Every remark is on record.json."""
+    found = [*found]
     assert {one.file for one in found} <= {"record.json"}
     return [(one.code, finding_text.message(one), one.pointer) for one in found]
 
@@ -52,7 +54,7 @@ def record(tmp_path: Path) -> Record:
 
 def test_what_covers_everything_has_nothing_to_tell(record: Record) -> None:
     """The record of the other tests, without their changes, has no remark."""
-    assert coverage(record, SUBJECT) == ()
+    assert not [*coverage(record, SUBJECT)]
 
 
 def commit(dirty: bool | None, reason: str | None = None) -> dict[str, Any]:
@@ -253,7 +255,7 @@ def test_of_a_record_its_origin_is_enough(root: Path, record: Record) -> None:
     """Staleness needs only the origin of a record."""
     state = ProjectState(Project.find(root))
     for one in (record, fresh(root, record)):
-        assert staleness(Origin.of(one), state) == staleness(one, state)
+        assert [*staleness(Origin.of(one), state)] == [*staleness(one, state)]
 
 
 def test_a_file_too_large_for_a_source_is_none(root: Path) -> None:

@@ -69,7 +69,7 @@ def with_killer(contents: Contents, case: Counterexample) -> Contents:
 def verified(contents: Contents) -> Verification:
     """The result of verifying a sound bundle with this record."""
     record, contract = contents.record, contents.contract
-    remarks = coverage(record, contract.subject if contract else record.subject)
+    remarks = tuple(coverage(record, contract.subject if contract else record.subject))
     return Verification(Path(record.run), (), remarks, verdict=record.verdict, proven=record.proven, id=record.id)
 
 
