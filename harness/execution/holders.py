@@ -43,7 +43,7 @@ class Holder:
         return f"{self.text} (pid {self.pid}, {self.user}, {self.mode}{since})"
 
     @classmethod
-    def of_process(cls, pid: int, memory_gib: float = 0.0) -> Holder:
+    def of_process(cls, pid: int, memory_gib: float) -> Holder:
         """Describe a process that uses a device without a lease. One in another PID namespace cannot be described."""
         import psutil
 

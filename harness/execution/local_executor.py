@@ -48,20 +48,18 @@ class LocalExecutor:
         project: Project,
         contract: Contract,
         cache: Path,
-        admits: Sequence[str] = (),
         remark: Callable[[str], None] = lambda text: None,
         isolated: bool = False,
         start: Callable[[], ForkServer] | None = None,
     ) -> None:
         """Args:
-        admits: names of further environment variables that trials get.
         isolated: each subject runs in a process of its own beside its trial.
         remark: takes a text on each file of the trials that could not be removed.
         start: starts the fork server; None for one that has imported nothing.
         """
         self._project, self._contract, self._cache = project, contract, cache
         self._remark, self._isolated = remark, isolated
-        self._start = start or (lambda: ForkServer.started(project.root, project.search_of(contract.path), admits))
+        self._start = start or (lambda: ForkServer.started(project.root, project.search_of(contract.path)))
         self._interrupted = threading.Event()
         self._redactor = Redactor()
         self._lost: ForkServerError | None = None

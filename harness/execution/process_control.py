@@ -13,6 +13,7 @@ __all__ = ["adopt_orphans", "descendants", "die_with_parent", "end_descendants"]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_END_SECONDS = 3.0
 
 
 def die_with_parent(parent: int) -> None:
@@ -42,9 +43,9 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def end_descendants(seconds: float = 3.0) -> bool:
+def end_descendants() -> bool:
     """Kill and reap every descendant of this process. Returns whether all ended in time."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + _END_SECONDS
     while True:
         for pid in descendants(os.getpid()):
             try:

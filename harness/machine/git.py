@@ -13,6 +13,9 @@ from harness.machine import timebox
 
 __all__ = ["Ancestry", "Commit", "ancestry", "commit", "is_untracked"]
 
+_SECONDS, _HISTORY_SECONDS = 10.0, 60.0
+"""How long git may take, and how long to list a history. A million commits take about ten seconds."""
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -47,16 +50,15 @@ class Ancestry:
         return f"{revision[:12]} is not in this history{known}"
 
 
-def commit(root: Path, *, outputs: Sequence[str] = ("evidence",), seconds: float = 10.0) -> Commit:
+def commit(root: Path, *, outputs: Sequence[str] = ("evidence",)) -> Commit:
     """Return the commit that is checked out at `root`.
 
     Args:
         root: any folder inside a checkout. Only files below it count as dirty.
         outputs: folders below `root` that runs write to, so that a bundle does not make the next run dirty.
-        seconds: how long git may take.
     """
     excluded = [f":(exclude){folder}" for folder in outputs]
-    answer = _status(root, ["--branch", "--", ".", *excluded], seconds)
+    answer = _status(root, ["--branch", "--", ".", *excluded])
     if answer.value is None:
         return Commit(None, None, answer.reason)
     lines = answer.value.splitlines()
@@ -69,32 +71,27 @@ def commit(root: Path, *, outputs: Sequence[str] = ("evidence",), seconds: float
 
 def is_untracked(path: Path) -> bool:
     """Whether a file lies in a git checkout that neither tracks nor ignores it; False if git cannot tell."""
-    answer = _status(path.parent, ["--", f":(literal){path.name}"], 10.0)
+    answer = _status(path.parent, ["--", f":(literal){path.name}"])
     return answer.value is not None and answer.value.startswith("? ")
 
 
-def ancestry(root: Path, *, seconds: float = 60.0) -> Ancestry:
-    """Return the history of the commit that is checked out at `root`.
-
-    Args:
-        root: any folder inside a checkout.
-        seconds: how long git may take. A million commits take about ten seconds.
-    """
-    listed = _git(root, ["rev-list", "HEAD", "--"], seconds)
+def ancestry(root: Path) -> Ancestry:
+    """Return the history of the commit that is checked out at `root`, any folder inside a checkout."""
+    listed = _git(root, ["rev-list", "HEAD", "--"], _HISTORY_SECONDS)
     if listed.value is None:
         reason = listed.reason or "git lists no commits"
         return Ancestry(frozenset(), "nothing was committed here yet" if "bad revision 'HEAD'" in reason else reason)
-    shallow = _git(root, ["rev-parse", "--is-shallow-repository"], seconds)
+    shallow = _git(root, ["rev-parse", "--is-shallow-repository"])
     complete = shallow.value is not None and shallow.value.strip() == "false"
     obstacle = "" if complete else "the clone is shallow (git fetch --unshallow)"
     return Ancestry(frozenset(listed.value.split()), obstacle)
 
 
-def _status(folder: Path, arguments: Sequence[str], seconds: float) -> timebox.Answer[str]:
-    return _git(folder, ["status", "--porcelain=v2", "--untracked-files=normal", *arguments], seconds)
+def _status(folder: Path, arguments: Sequence[str]) -> timebox.Answer[str]:
+    return _git(folder, ["status", "--porcelain=v2", "--untracked-files=normal", *arguments])
 
 
-def _git(folder: Path, arguments: Sequence[str], seconds: float) -> timebox.Answer[str]:
+def _git(folder: Path, arguments: Sequence[str], seconds: float = _SECONDS) -> timebox.Answer[str]:
     # A hook or a wrapper may point GIT_DIR elsewhere. Without the optional locks, looking does not block a user's git.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}

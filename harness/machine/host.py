@@ -24,6 +24,8 @@ __all__ = ["Gpu", "Host", "probe", "promised_gpu"]
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUPS = Path("/sys/fs/cgroup")
+_SECONDS = 20.0
+"""How long the driver may take to answer. After that the machine counts as one without a GPU."""
 _GIVEN_BY_SLURM = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE")
 _ATS = 2
 """NVML_DEVICE_ADDRESSING_MODE_ATS: the GPU walks the CPU's page tables, as on Grace Hopper and Grace Blackwell."""
@@ -94,18 +96,17 @@ class Host(JsonDataclass):
         return replace(self, gpus=found)
 
 
-def probe(disk: Path | None = None, *, seconds: float = 20.0) -> Host:
+def probe(disk: Path | None = None) -> Host:
     """Read the properties of this machine.
 
     Args:
         disk: a folder on the filesystem whose free space is read; by default the current folder.
-        seconds: how long the driver may take to answer. After that the machine counts as one without a GPU.
     """
     folder = disk or Path.cwd()
     memory, source = _system_memory()
-    answer = timebox.call(lambda: _gpus(_total_memory()), seconds)
+    answer = timebox.call(lambda: _gpus(_total_memory()), _SECONDS)
     found = answer.value or _Gpus(reason=f"NVML was asked and did not answer: {answer.reason}")
-    free = timebox.call(lambda: shutil.disk_usage(folder).free, seconds)
+    free = timebox.call(lambda: shutil.disk_usage(folder).free, _SECONDS)
     notes = list(found.notes)
     if free.reason is not None:
         notes.append(f"free disk space of {folder} could not be read: {free.reason}")

@@ -1,6 +1,6 @@
 """Finds the tools around a GPU: torch, Triton, ptxas, Vulkan, Slurm. None is loaded into this process.
 
-    for tool in survey(seconds=10).ptxas:
+    for tool in survey().ptxas:
         print(tool.path, tool.version, tool.details["targets"])
 
 Every check has a time limit. Every missing tool has a reason.
@@ -19,14 +19,15 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar, final
+from typing import final
 
 from harness.base.strictjson import JsonObject
 from harness.machine import timebox
 
 __all__ = ["Tool", "Toolchain", "ptxas", "survey", "torch", "vulkan", "vulkan_gpu"]
 
-T = TypeVar("T")
+_SECONDS = 10.0
+"""How long one command may take."""
 
 _WGPU = """
 import json, wgpu
@@ -64,12 +65,12 @@ class Toolchain:
     """details: "partitions", each a line of sinfo."""
 
 
-def survey(seconds: float = 10.0) -> Toolchain:
-    """Find all tools, side by side. Each command may take `seconds`."""
+def survey() -> Toolchain:
+    """Find all tools, side by side."""
     with ThreadPoolExecutor(max_workers=5, thread_name_prefix="harness-toolchain") as pool:
-        assemblers = pool.submit(ptxas, seconds)
-        adapters = pool.submit(vulkan, seconds)
-        slurm = pool.submit(_slurm, seconds)
+        assemblers = pool.submit(ptxas)
+        adapters = pool.submit(vulkan)
+        slurm = pool.submit(_slurm)
         return Toolchain(
             torch=torch(),
             triton=_triton(),
@@ -130,13 +131,13 @@ def _triton() -> Tool:
     return Tool("triton", version, str(folder), reason=None if version else f"no version in {folder / '__init__.py'}")
 
 
-def ptxas(seconds: float = 10.0) -> tuple[Tool, ...]:
+def ptxas() -> tuple[Tool, ...]:
     """Return each ptxas in the order in which Triton looks, or one entry that states why there is none."""
     found: dict[str, Tool] = {}
     for path, found_by in _ptxas_places():
         real = os.path.realpath(path)
         if real not in found:
-            found[real] = _one_ptxas(path, found_by, seconds)
+            found[real] = _one_ptxas(path, found_by)
     if not found:
         reason = "none under Triton, CUDA_HOME, CUDA_PATH or /usr/local/cuda, nor on PATH"
         return (Tool("ptxas", reason=reason),)
@@ -159,12 +160,12 @@ def _ptxas_places() -> Iterator[tuple[Path, str]]:
         yield Path(on_path), "PATH"
 
 
-def _one_ptxas(path: Path, found_by: str, seconds: float) -> Tool:
-    answer = timebox.run([str(path), "--version"], seconds)
+def _one_ptxas(path: Path, found_by: str) -> Tool:
+    answer = timebox.run([str(path), "--version"], _SECONDS)
     if answer.value is None:
         return Tool("ptxas", path=str(path), details={"found_by": found_by, "targets": []}, reason=answer.reason)
     version = re.search(r"\bV(\d+(?:\.\d+)+)", answer.value)
-    helped = timebox.run([str(path), "--help"], seconds)
+    helped = timebox.run([str(path), "--help"], _SECONDS)
     # The help lists 'sm_90a' and the like, in quotes, as the allowed values of --gpu-name.
     targets = sorted(set(re.findall(r"'(sm_\d+[a-z]?)'", helped.value or "")), key=_target_order)
     reason = helped.reason or (None if targets else "its help names no sm_ target")
@@ -177,11 +178,11 @@ def _target_order(target: str) -> tuple[int, str]:
     return int(digits), target
 
 
-def vulkan(seconds: float = 10.0) -> tuple[Tool, ...]:
+def vulkan() -> tuple[Tool, ...]:
     """Return the Vulkan adapters that wgpu or else vulkaninfo lists, or one entry that states why there is none."""
     reasons = []
     if _folder_of("wgpu") is not None:
-        answer = timebox.run([sys.executable, "-c", _WGPU], seconds)
+        answer = timebox.run([sys.executable, "-c", _WGPU], _SECONDS)
         if answer.value is not None:
             adapters = [one for one in json.loads(answer.value) if one.get("backend_type") == "Vulkan"]
             none = Tool("vulkan", reason=f"wgpu lists no Vulkan adapter; {_vulkan_remedy()}")
@@ -192,7 +193,7 @@ def vulkan(seconds: float = 10.0) -> tuple[Tool, ...]:
     if shutil.which("vulkaninfo") is None:
         reasons.append("vulkaninfo is not on PATH")
     else:
-        answer = timebox.run(["vulkaninfo", "--summary"], seconds)
+        answer = timebox.run(["vulkaninfo", "--summary"], _SECONDS)
         if answer.value is not None:
             return tuple(_summary_adapters(answer.value)) or (Tool("vulkan", reason="vulkaninfo lists no adapter"),)
         reasons.append(str(answer.reason))
@@ -201,7 +202,7 @@ def vulkan(seconds: float = 10.0) -> tuple[Tool, ...]:
 
 def vulkan_gpu() -> str | None:
     """Return the uuid of the GPU that Vulkan lists first, as NVML writes it; None if vulkaninfo does not tell it."""
-    answer = timebox.run(["vulkaninfo", "--summary"], 10.0) if shutil.which("vulkaninfo") else None
+    answer = timebox.run(["vulkaninfo", "--summary"], _SECONDS) if shutil.which("vulkaninfo") else None
     adapters = _summary_adapters(answer.value or "") if answer else ()
     uuids = [str(one.details["uuid"]) for one in adapters if "uuid" in one.details and one.details["type"] != "CPU"]
     return f"GPU-{uuids[0]}" if uuids else None
@@ -229,12 +230,12 @@ def _summary_adapters(summary: str) -> Iterator[Tool]:
         yield Tool("vulkan", values.get("apiVersion"), "vulkaninfo", details)
 
 
-def _slurm(seconds: float) -> Tool:
+def _slurm() -> Tool:
     path = shutil.which("sinfo")
     if path is None:
         return Tool("slurm", reason="sinfo is not on PATH")
-    version = timebox.run([path, "--version"], seconds)
-    listed = timebox.run([path, "--noheader", "--format=%P %a, %D nodes, gres %G"], seconds)
+    version = timebox.run([path, "--version"], _SECONDS)
+    listed = timebox.run([path, "--noheader", "--format=%P %a, %D nodes, gres %G"], _SECONDS)
     number = version.value.split()[-1] if version.value and version.value.split() else None
     partitions = [line.strip() for line in (listed.value or "").splitlines() if line.strip()]
     return Tool("slurm", number, path, {"partitions": partitions}, version.reason or listed.reason)

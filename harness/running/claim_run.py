@@ -286,7 +286,8 @@ class ClaimRun:
             if self._begins_again and not shared.interruption.requested:
                 return self._again(name)
             if name == events.SUBJECT and not shared.interruption.requested:
-                self._needless = not self.plan.obstacle and not shared.request.all_mutants and not self._passes()
+                passes = self._subject is not None and self._subject[1].outcome is Outcome.PASS
+                self._needless = not (self.plan.obstacle or shared.request.all_mutants or passes)
                 if self.plan.obstacle or self._needless:
                     self._pending.clear()
                 following = list(self._pending)
@@ -312,9 +313,6 @@ class ClaimRun:
         self._mutants.clear()
         self._pending = [mutant for mutant, obstacle in self.plan.mutants if obstacle is None]
         return (self.task(),)
-
-    def _passes(self) -> bool:
-        return self._subject is not None and self._subject[1].outcome is Outcome.PASS
 
     def _mutant(self, name: str) -> Mutant:
         return next(mutant for mutant in self.plan.contract.mutants if mutant.id == name)

@@ -35,7 +35,7 @@ def test_an_exclusive_lease_waits_for_processes_without_one(
     pynvml.running = [(os.getpid(), 1), (child.pid, 1), (os.getppid(), 1)]
     assert [one.pid for one in strangers(H200, folder)] == [os.getppid()]
     with monkeypatch.context() as patch:
-        patch.setattr("harness.execution.lease.list_holders", lambda _: (Holder.of_process(os.getppid()),))
+        patch.setattr("harness.execution.lease.list_holders", lambda _: (Holder.of_process(os.getppid(), 0.0),))
         assert strangers(H200, folder) == ()  # holders of leases are not strangers
     told_of = rf"held by .* \(pid {os.getppid()}, .*, without a lease"
     held = lease(H200, mode="exclusive", holder="F-A", wait_seconds=0.1, directory=folder)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from harness.machine import toolchain
 from harness.machine.toolchain import Tool, Toolchain, survey, vulkan_gpu
 
 PTXAS = """#!/bin/sh
@@ -197,11 +198,12 @@ def test_tools_that_hang_or_fail_are_given_up(
     put(folder / "bin" / "sinfo", "#!/bin/sh\nsleep 1000\n")
     put(folder / "bin" / "vulkaninfo", "#!/bin/sh\necho 'ERROR: no driver' >&2; exit 1\n")
     put(folder / "wgpu" / "__init__.py", "print('[[[')\nimport os; os._exit(0)\n")
-    tools = survey(seconds=0.5)
+    monkeypatch.setattr(toolchain, "_SECONDS", 0.5)
+    tools = survey()
     assert tools.slurm.reason == "sinfo gave no answer within 0.5 s"
     assert str(tools.vulkan[0].reason).split(": ")[:2] == snapshot
     (folder / "wgpu" / "__init__.py").write_text("raise SystemExit(7)")
-    (tool,) = survey(seconds=0.5).vulkan
+    (tool,) = survey().vulkan
     assert tool.reason == "wgpu: python ended with status 7; vulkaninfo ended with status 1: ERROR: no driver"
 
 
