@@ -198,7 +198,7 @@ def test_it_is_the_wheel_that_runs(installed: Path, theirs: Path) -> None:
 
 
 def test_a_claim_about_their_own_code(installed: Path, theirs: Path) -> None:
-    """From `harness init` to a sealed bundle that verifies."""
+    """The test goes from `harness init` to a sealed bundle that verifies."""
     done = run(installed, theirs, "harness", "init")
     assert done.returncode == ExitStatus.PASS, done.stderr
     assert (theirs / "pyproject.toml").read_text().startswith(PYPROJECT)
@@ -248,7 +248,7 @@ def test_their_code_is_refuted(installed: Path, theirs: Path) -> None:
 
 
 def fill_in(theirs: Path) -> None:
-    """What they write into the files that `harness new` made."""
+    """Write the claim into the files that `harness new` made."""
     path = theirs / "contracts" / "schedule" / f"{CLAIM}.json"
     contract = json.loads(path.read_text())
     contract["title"] = "The rate falls to nothing"

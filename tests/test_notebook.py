@@ -54,7 +54,7 @@ def test_a_cell_that_raises_is_not_passed_over(runner: ModuleType) -> None:
 
 
 def test_the_page_has_every_cell_and_output(runner: ModuleType, notebook: dict[str, Any]) -> None:
-    """Tables as HTML, the figure within the page."""
+    """Tables are HTML, and the figure is within the page."""
     page = runner.as_markdown(notebook)
     assert page.count("```python\n") == sum(cell["cell_type"] == "code" for cell in notebook["cells"])
     assert page.count("data:image/png;base64,") == 1

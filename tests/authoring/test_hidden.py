@@ -37,7 +37,7 @@ class Outside(InProcess, Elsewhere):
 
 
 def run(folder: Path, falsify: Callable[[Trial[Any]], None], subject: type = InProcess) -> list[TrialReport]:
-    """What the trial reports."""
+    """Return the messages of the trial."""
     said: list[TrialReport] = []
     trial = WorkerTrial(Setting({}, "cpu", 0, folder, folder), folder, frozenset({"one", "two"}), said.append)
     trial.run(falsify, subject)

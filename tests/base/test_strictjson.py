@@ -68,7 +68,7 @@ def test_the_largest_double_is_read() -> None:
 
 
 def test_a_small_number_may_have_many_digits() -> None:
-    """The limit on digits applies to integers only."""
+    """The limit on the number of digits holds for integers only."""
     assert strictjson.loads(f"[0.{'1' * 5000}, {'1' * 400}e-399]") == [1 / 9, 10 / 9]
 
 

@@ -39,7 +39,7 @@ def harness(
 
 
 def complaint(done: subprocess.CompletedProcess[str], folder: Path) -> str:
-    """What a command wrote to standard error, without names that differ between runs, for a snapshot."""
+    """Return a command's standard error for a snapshot, without names that differ between runs."""
     text = " ".join(done.stderr.split()).replace(str(folder), "FOLDER").replace(str(_ROOT), "ROOT")
     text = re.sub(r"\d{4}-\d\d-\d\dT\d{6}Z-[\w.-]+", "RUN", text)
     return re.sub(r"\bpid \d+", "pid N", text)

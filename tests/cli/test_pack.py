@@ -60,7 +60,7 @@ def test_bundles_go_through_a_file_and_back(tmp_path: Path) -> None:
 def test_an_archive_instead_of_a_folder_is_to_be_unpacked(
     tmp_path: Path, command: str, snapshot: SnapshotAssertion
 ) -> None:
-    """A person who received an archive types the same as for a folder."""
+    """The message says how to unpack it, because a person may pass an archive in place of a folder."""
     bundle = sealed(tmp_path)
     assert harness(tmp_path, "pack", "evidence", "-o", "a b.zip").returncode == 0
     options = {"report": ("--html", "site"), "pack": ("-o", "c.zip"), "diff": (str(bundle),)}
@@ -97,7 +97,7 @@ def test_what_is_refused_exits_2_and_names_the_remedy(tmp_path: Path) -> None:
 
 
 def test_no_bundle_to_pack_exits_3(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """The same status as `verify` with nothing to verify."""
+    """The status is that of `verify` with nothing to verify."""
     ended = harness(tmp_path, "pack", ".", "-o", "a.zip")
     assert ended.returncode == 3
     assert complaint(ended, tmp_path) == snapshot

@@ -71,7 +71,7 @@ def test_a_gpu_that_works_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_command_refuses_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit status 2, and no bundle."""
+    """The exit status is 2, and there is no bundle."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     root = write_project(tmp_path)
     done = harness(root, "run", "--all", "--require-gpu")

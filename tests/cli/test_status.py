@@ -31,7 +31,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def status(project: Path, *arguments: str) -> dict[str, Any]:
-    """What `harness status --json` prints."""
+    """Return the output of `harness status --json`."""
     printed: dict[str, Any] = json.loads(harness(project, "status", "--json", *arguments).stdout)
     return printed
 
@@ -103,7 +103,7 @@ def test_the_text(project: Path, snapshot: SnapshotAssertion) -> None:
     ],
 )
 def test_gates(project: Path, words: str, unrun: int, passed: int, failed: int) -> None:
-    """Exit status 1 for FALSIFIED, 3 for any other named state."""
+    """The exit status is 1 for FALSIFIED, and 3 for any other named state."""
     assert harness(project, "status", "--fail-on", words).returncode == unrun
     harness(project, "run", CLAIM)
     assert harness(project, "status", "--fail-on", words).returncode == passed
@@ -181,7 +181,7 @@ def test_only_some_claims(project: Path) -> None:
 
 
 def test_markdown_links_the_bundles(project: Path) -> None:
-    """A table of claims and devices."""
+    """Markdown has a table of claims and devices, with links."""
     harness(project, "run", CLAIM)
     page = harness(project, "status", "--markdown").stdout
     (bundle,) = (project / "evidence" / "DEMO-1" / CLAIM).iterdir()

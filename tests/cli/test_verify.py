@@ -37,7 +37,7 @@ def all_kinds(folder: Path) -> None:
 
 
 def test_the_text(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """One line per bundle, its findings and remarks, and the total."""
+    """The output has one line per bundle, its findings and remarks, and the total."""
     all_kinds(tmp_path)
     tamper(sealed(tmp_path, run="f-tampered"))
     (tmp_path / "empty").mkdir()

@@ -64,7 +64,7 @@ def inside(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 def printed(arguments: tuple[str, ...], width: int | None, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What a command prints, in this process. The width None stands for a pipe."""
+    """Return the output of a command in this process. The width None stands for a pipe."""
     stream = io.StringIO() if width is None else Terminal()
     monkeypatch.setenv("COLUMNS", str(width or 80))
     with monkeypatch.context() as patched:

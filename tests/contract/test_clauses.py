@@ -302,7 +302,7 @@ def test_the_observation_as_a_whole_is_held_against_its_keywords() -> None:
 
 
 def test_a_pattern_that_is_refused_tells_its_place() -> None:
-    """The path of the property, at any depth."""
+    """The error has the path of the property, at any depth."""
     schema = {"properties": {"x": {"type": "array", "items": {"type": "string", "pattern": "(?=a)"}}}}
     with pytest.raises(PatternError) as refused:
         list(clauses_of(schema))

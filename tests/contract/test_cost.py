@@ -347,7 +347,7 @@ def test_every_shape_is_the_same_on_every_version(name: str, snapshot: SnapshotA
     ids=str,
 )
 def test_every_size_is_the_same_on_every_version(value: Any, snapshot: SnapshotAssertion) -> None:
-    """The shape of a value."""
+    """The shape of each value is the recorded one."""
     assert dataclasses.asdict(of_value(value)) == snapshot
 
 

@@ -184,7 +184,7 @@ def test_where_a_schema_stands_is_told_without_a_keyword() -> None:
 
 
 def test_references_are_put_in_place_wherever_they_stand() -> None:
-    """Properties, items and map values, also through other definitions."""
+    """References in properties, items and map values are resolved, also through other definitions."""
     loss = {**NUMBER, "minimum": 0}
     row = {"type": "object", "properties": {"time": loss}}
     whole, problems = inline(_SCHEMA, "observation")

@@ -40,7 +40,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> ClaimResult:
 def test_judging_again_never_raises(
     result: ClaimResult, device: Device, parameters: dict[str, Any], resolved: Any, returned: Any
 ) -> None:
-    """For any device, request, resolved values and measurements."""
+    """This holds for any device, request, resolved values and measurements."""
     strange = {"device": device, "resolved": {"steps": resolved}}
     observation = replace(
         result.subject.observation, **strange, parameters=parameters, measurements=healthy(returned=returned)

@@ -34,5 +34,5 @@ def executor(project: Project, tmp_path: Path) -> Iterator[LocalExecutor]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where leases are kept."""
+    """The folder of the leases."""
     return tmp_path / "leases"

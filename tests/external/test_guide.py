@@ -82,7 +82,7 @@ def test_the_trainer_of_the_guide(trainer: Path, tmp_path: Path) -> None:
 
 
 def test_the_tables_of_the_guide() -> None:
-    """Every placeholder and every event, with its values."""
+    """The tables have every placeholder and every event, with its values."""
     assert {f"{{{name}}}" for name in GIVEN} <= rows("placeholder").keys()
     events = {str(kind): sorted(must | may) for kind, (must, may) in _VALUES.items()}
     told = {kind: sorted(set(names) - {"loss"}) for kind, names in rows("event").items()}

@@ -65,7 +65,7 @@ def values(*chunks: bytes) -> list[tuple[str, dict[str, str]]]:
     ],
 )
 def test_lines_of_apr_distill(line: bytes, expected: list[tuple[str, dict[str, str]]]) -> None:
-    """The event and its values, with and without colours."""
+    """Each line gives the event and its values, with and without colours."""
     assert values(line + b"\n") == expected
 
 

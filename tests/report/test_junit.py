@@ -215,7 +215,7 @@ def test_a_place_that_takes_no_file_is_refused_before_anything_runs(tmp_path: Pa
 
 
 def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
-    """For example `--junit /dev/stdout`."""
+    """A path such as `/dev/stdout` is a device, which must not be replaced by a file."""
     junit.write([record_of(tmp_path)], Path("/dev/null"))
     assert Path("/dev/null").is_char_device()
 

@@ -117,7 +117,7 @@ def bundle(folder: Path, claim: str = "*") -> Path:
 
 
 def record(folder: Path, claim: str = "*") -> dict[str, Any]:
-    """Its record."""
+    """The record of the only bundle."""
     document: dict[str, Any] = json.loads((bundle(folder, claim) / "record.json").read_text())
     return document
 

@@ -145,7 +145,7 @@ def test_a_second_launch_gives_a_compiled_kernel_what_the_first_gave_to_triton(m
 
 
 def test_lengths_and_counts_may_have_gaps_between_them() -> None:
-    """For example every second number of a tensor."""
+    """They may be, for example, every second number of a tensor."""
     q, k, v = inputs(20)
     offsets, targets = torch.tensor([[0, 7], [9, 7], [20, 7]])[:, 0], torch.tensor([[2, 7], [3, 7]])[:, 0]
     together = [one.contiguous() for one in (offsets, targets)]

@@ -62,7 +62,7 @@ def axe_source(cache: Path) -> str:
 
 
 def violations(page: Any, address: str, axe: str) -> dict[str, Any]:
-    """What axe finds on each screen with everything unfolded, by rule, and how far the page is too wide.
+    """Return axe's findings on each screen with everything unfolded, by rule, and the excess width of the page.
 
     Args:
         page: of a context that bypasses the page's policy, which forbids to bring in axe.

@@ -37,7 +37,7 @@ class Told:
     words: Sequence[str] = ()
     status: int = 0
     during: Callable[[], object] = lambda: None
-    """What happens after its output."""
+    """Called after the output."""
     asked: list[str] = field(default_factory=list)
 
     def follow(self, on_line: Callable[[str], None], on_word: Callable[[str], None]) -> int:
