@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.report.columns import tell
+from harness.report.terminal import tell
 from harness.report.workflow_commands import annotate, escape_outputs
 
 if TYPE_CHECKING:

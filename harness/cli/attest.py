@@ -12,9 +12,9 @@ from harness.evidence.attestation import AlreadySigned
 from harness.evidence.keys import KeyRefused
 from harness.evidence.signing import sign
 from harness.evidence.verification import find_bundles, no_folder
-from harness.report.columns import tell
 from harness.report.escaping import printable
 from harness.report.number_text import counted
+from harness.report.terminal import tell
 
 __all__ = ["command"]
 

@@ -17,9 +17,9 @@ from harness.contract.project import Project
 from harness.evidence.seal import ClaimResult
 from harness.machine.host import probe
 from harness.report import reason_text
-from harness.report.columns import Block, Table, tell, tell_all
 from harness.report.number_text import counted
 from harness.report.run_text import waiting_text
+from harness.report.terminal import Block, Table, tell, tell_all
 from harness.running import calibration_results
 from harness.running.compose import compose
 from harness.running.events import ClaimWaiting, Event

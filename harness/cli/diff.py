@@ -21,8 +21,8 @@ from harness.evidence.index import Entry, read
 from harness.evidence.measurement_history import Noise, Shift, ran, series
 from harness.machine.paths import cache_folder
 from harness.report import noise_text, number_text
-from harness.report.columns import Block, Table, filled, tell, tell_all, tell_json
 from harness.report.progress_line import progress_line
+from harness.report.terminal import Block, Table, filled, tell, tell_all, tell_json
 
 __all__ = ["command"]
 

@@ -17,9 +17,9 @@ from harness.evidence.measurement_history import Shift, newest_of_series
 from harness.evidence.repeats import Repeats, repeats
 from harness.machine.paths import cache_folder
 from harness.report import noise_text, number_text
-from harness.report.columns import Block, Table, filled, tell, tell_all
 from harness.report.progress_line import progress_line
 from harness.report.status_table import unreadable_line
+from harness.report.terminal import Block, Table, filled, tell, tell_all
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.report.columns import tell, tell_all, tell_json, terminal_width
 from harness.report.escaping import printable
 from harness.report.inspection_text import KINDS, checkpoint_page, device_code_page
+from harness.report.terminal import tell, tell_all, tell_json, terminal_width
 
 if TYPE_CHECKING:
     from harness.inspect.checkpoint import Comparison, Inspection, Refused

@@ -22,8 +22,8 @@ from harness.contract import Contract
 from harness.contract.project import Project
 from harness.evidence.isolation import Limits, Stopped, isolated_all
 from harness.lint.linter import UNDECIDED, Severity, lint, undecided
-from harness.report.columns import tell, tell_json
 from harness.report.number_text import counted
+from harness.report.terminal import tell, tell_json
 
 __all__ = ["LIMITS", "command"]
 

@@ -9,8 +9,8 @@ import click
 from harness.base.vocabulary import ExitStatus
 from harness.evidence.packing import ArchiveError, NothingToPack, pack
 from harness.report import number_text
-from harness.report.columns import tell
 from harness.report.escaping import printable
+from harness.report.terminal import tell
 
 __all__ = ["command"]
 

@@ -16,8 +16,8 @@ from harness.contract.project import Project
 from harness.execution.lease import Holder, WaitInterrupted, named
 from harness.machine.host import probe
 from harness.report import bound_text, number_text, reason_text
-from harness.report.columns import tell, tell_all, tell_json
 from harness.report.run_text import waiting_text
+from harness.report.terminal import tell, tell_all, tell_json
 from harness.running.case_replay import Replay, ReplayRefused, Sealed, open_bundle, replay
 from harness.running.request import RunRequest
 

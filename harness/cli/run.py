@@ -21,7 +21,7 @@ from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
 from harness.cli.run_options import RunOptions, on_gpus, refuse_without_gpu, request_of, run_options
 from harness.contract.project import Project
-from harness.report.columns import tell, tell_all
+from harness.report.terminal import tell, tell_all
 from harness.running.request import RunRequest
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from harness.external.choice import External, Kind
 from harness.machine.host import Host, probe
 from harness.machine.requirements import Requirements, shortfalls
 from harness.report import bound_text, number_text
-from harness.report.columns import tell_all
+from harness.report.terminal import tell_all
 from harness.running.plan import make_plan, option_for_target
 from harness.running.request import RunRequest
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from harness.report import number_text
-from harness.report.columns import Block, Table
+from harness.report.terminal import Block, Table
 
 if TYPE_CHECKING:
     from harness.inspect import device_code

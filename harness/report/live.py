@@ -18,11 +18,11 @@ from harness.base.device import DeviceClass
 from harness.base.vocabulary import Outcome
 from harness.evidence.index import Entry
 from harness.evidence.past_runs import past_runs
-from harness.report.columns import Line, wrapped
 from harness.report.escaping import printable
 from harness.report.number_text import rough
 from harness.report.run_lines import Lines, Shown
 from harness.report.run_text import step_text, waiting_text
+from harness.report.terminal import Line, wrapped
 from harness.running import events
 
 __all__ = ["Live"]

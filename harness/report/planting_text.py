@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.report.columns import Block, Table
+from harness.report.terminal import Block, Table
 from harness.running.planting.results import DefectFate, Planted, Planting, Reach
 from harness.running.planting.summary import Row, Summary
 

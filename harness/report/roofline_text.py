@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from harness.base.shortening import cut
 from harness.base.strictjson import JsonObject
-from harness.report.columns import Block, Table
+from harness.report.terminal import Block, Table
 
 __all__ = ["device_line", "kernel_table", "roof_notes", "roof_table", "roofline_lines", "seconds"]
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from harness.base.vocabulary import Fate, Verdict
-from harness.report.columns import Line, lines_of
 from harness.report.number_text import rough
 from harness.report.run_summary import interrupted_text, summary_lines, totals_text
 from harness.report.run_text import (
@@ -24,6 +23,7 @@ from harness.report.run_text import (
     trial_text,
     waiting_text,
 )
+from harness.report.terminal import Line, lines_of
 from harness.running import events
 
 __all__ = ["USUAL", "Lines", "Shown"]

@@ -13,9 +13,9 @@ from typing import IO
 from harness.base import strictjson
 from harness.base.vocabulary import Verdict
 from harness.evidence.index import Entry
-from harness.report.columns import Line, styled
 from harness.report.escaping import printable
 from harness.report.run_lines import USUAL, Lines, Shown
+from harness.report.terminal import Line, styled
 from harness.running.events import ClaimFinished, ClaimPassedOver, Event, Handler, Remarked, RunFinished
 
 __all__ = ["json_handler", "terminal_handler"]

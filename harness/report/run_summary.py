@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from harness.base.vocabulary import Outcome, Verdict
 from harness.judging.record import Record
 from harness.report import number_text, reason_text
-from harness.report.columns import Block, Table
 from harness.report.run_text import COLOURS, TIGHTEST, clause_cells, nothing_ran, shown_reason
+from harness.report.terminal import Block, Table
 from harness.running.events import ClaimFinished, RunFinished
 
 __all__ = ["interrupted_text", "summary_lines", "totals_text"]

@@ -1,6 +1,6 @@
 """The texts of a run that the live view and plain lines share: plans, steps, trials and verdicts.
 
-A line comes with its style (`harness.report.columns.styled`).
+A line comes with its style (`harness.report.terminal.styled`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.bundle_layout import COUNTEREXAMPLE
 from harness.judging.record import MutantRecord, Record
 from harness.report import bound_text, number_text, reason_text
-from harness.report.columns import Block, Line, Table
+from harness.report.terminal import Block, Line, Table
 from harness.report.verdict_text import undecided
 from harness.running.events import (
     SUBJECT,

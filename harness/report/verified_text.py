@@ -8,9 +8,9 @@ from harness.base.shortening import first
 from harness.base.vocabulary import Verdict
 from harness.evidence.findings import Verification
 from harness.report import finding_text
-from harness.report.columns import Line
 from harness.report.number_text import counted
 from harness.report.run_text import COLOURS
+from harness.report.terminal import Line
 from harness.report.verdict_text import IMPORTANCE, bundle_line
 
 __all__ = ["verified_lines"]

@@ -136,7 +136,7 @@ def test_a_run(tmp_path: Path) -> None:
 
 def written(told: list[Any], width: int | None) -> list[str]:
     """The lines of a run on a terminal of this width."""
-    from harness.report.columns import wrapped
+    from harness.report.terminal import wrapped
     from harness.running import events
 
     lines: list[str] = []

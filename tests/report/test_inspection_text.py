@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.inspect.device_code import DeviceCode, Form, Inspection
-from harness.report.columns import lines_of
 from harness.report.inspection_text import device_code_page
+from harness.report.terminal import lines_of
 
 
 def test_the_targets_of_a_kernel_stand_in_order_whatever_the_order_in_the_file() -> None:

@@ -1,4 +1,4 @@
-"""Rows in columns."""
+"""Tables on terminals of any width."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.report.columns import Table
+from harness.report.terminal import Table
 
 ROWS = [("name", "newest", "earlier"), ("a_longer_name", "1.5 nats", "")]
 
