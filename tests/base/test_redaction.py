@@ -64,7 +64,7 @@ def test_shapes(text: str) -> None:
 HEX = "0123456789abcdef" * 4
 UPPER = "ABCDEFGH12345678"
 
-# What a token begins with, what it goes on with, and the fewest letters of that.
+# The beginning of a token, the letters after it, and the least number of these.
 TOKENS = [
     *((prefix, UPPER, 16) for prefix in ("AKIA", "ASIA")),
     *((f"gh{kind}_", BODY, 20) for kind in "pousr"),
