@@ -183,7 +183,7 @@ def run(installed: Path, folder: Path, command: str, *arguments: str) -> subproc
 
 
 def test_the_wheel_is_complete(wheel: Path) -> None:
-    """It holds every schema and template, and none of our claims or tests."""
+    """The wheel has every schema and template, and none of our claims or tests."""
     names = set(zipfile.ZipFile(wheel).namelist())
     schemas = {f"harness/schema/{path.name}" for path in (ROOT / "contracts" / "schema").iterdir()}
     templates = {f"harness/cli/templates/{path.name}" for path in (ROOT / "harness" / "cli" / "templates").iterdir()}

@@ -12,12 +12,12 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_every_test_has_a_limit(pytestconfig: pytest.Config) -> None:
-    """It is longer than any test takes, and shorter than the whole suite."""
+    """The limit is longer than any test takes, and shorter than the whole suite."""
     assert 120 < float(pytestconfig.getini("faulthandler_timeout")) < 600
 
 
 def test_a_hang_fails_the_suite(tmp_path: Path) -> None:
-    """With a limit of half a second; the traceback names the line that hangs."""
+    """The limit is half a second here. The traceback names the line that hangs."""
     (tmp_path / "test_hangs.py").write_text("import time\n\n\ndef test_that_hangs():\n    time.sleep(600)\n")
     options = ["-c", str(ROOT / "pyproject.toml"), "-o", "faulthandler_timeout=0.5", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]

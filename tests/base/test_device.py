@@ -43,7 +43,7 @@ def test_which_devices_meet_a_target(target: dict[str, Any], expected: set[Devic
     ],
 )
 def test_the_class_of_a_device(device: Device, expected: DeviceClass, words: str) -> None:
-    """The form in records and the form for people. A capability that could not be read is left out."""
+    """A class has a form for records and one for people. A capability that could not be read is left out."""
     assert DeviceClass.of(device) == expected
     assert str(expected) == words
 

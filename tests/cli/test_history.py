@@ -36,7 +36,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_the_newest_beside_those_before_it(project: Path) -> None:
-    """One table per series, one line per measurement; values outside the noise are marked."""
+    """There is one table per series and one line per measurement. Values outside the noise are marked."""
     done = harness(project, "history", CLAIM)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -95,7 +95,7 @@ def test_runs_in_which_nothing_ran(project: Path, snapshot: SnapshotAssertion) -
 
 
 def test_no_runs(project: Path) -> None:
-    """A claim that never ran, a device that was never used, and an unknown claim."""
+    """A claim that never ran, a device that was never used, and an unknown claim have their own messages."""
     done = harness(project, "history", CLAIM, "--device", "GB10")
     assert (done.returncode, done.stdout) == (ExitStatus.NOT_MEASURED, f"0 runs of {CLAIM}\n")
     assert harness(project, "history", CLAIM, "--evidence", "nowhere").returncode == ExitStatus.REFUSED

@@ -113,7 +113,7 @@ def test_unique_lists_are_found(inside: Project, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_list_of_more_different_items_than_there_are_is_unsatisfiable(inside: Project) -> None:
-    """There are two booleans."""
+    """There are only two booleans, so three different ones are impossible."""
     unique = {"type": "array", "uniqueItems": True, "minItems": 3, "items": {"type": "boolean"}, "x-source": "a test"}
     write_contract(inside.root, contract(more=unique))
     _, ((_, state, findings),) = reports()

@@ -63,7 +63,10 @@ def counterexample(bundle: Path, mutant: str = "") -> dict[str, Any]:
 
 
 def test_a_search_that_finds_nothing(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """PASS with every case measured. Each mutant's counterexample is minimal, is kept, and can be replayed."""
+    """The claim is PASS with every case measured.
+
+    Each mutant's counterexample is minimal, kept, and can be replayed.
+    """
     status, bundle = run(folder)
     assert status == ExitStatus.PASS
     measured = json.loads((bundle / "observation.json").read_text())["measurements"]
@@ -86,7 +89,7 @@ def test_a_search_that_finds_nothing(folder: Path, snapshot: SnapshotAssertion) 
 
 
 def test_equal_seeds_try_equal_cases(folder: Path) -> None:
-    """They find the same counterexample. Another seed tries other cases."""
+    """Equal seeds find the same counterexample. Another seed tries other cases."""
     first, again = run(folder, "-P", "how=overflows")[1], run(folder, "-P", "how=overflows")[1]
     assert counterexample(first) == counterexample(again)
     measured = [json.loads((bundle / "observation.json").read_text())["measurements"] for bundle in (first, again)]
@@ -96,7 +99,7 @@ def test_equal_seeds_try_equal_cases(folder: Path) -> None:
 
 
 def test_a_counterexample_is_run_again(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """It refutes until the subject is repaired. Replaying writes nothing."""
+    """The case refutes the claim until the subject is repaired. Replaying writes nothing."""
     done = harness(folder, "run", CLAIM, "-P", "how=overflows")
     assert done.returncode == ExitStatus.FAIL
     (bundle,) = (folder / "evidence" / "TOY-2" / CLAIM).iterdir()
@@ -186,7 +189,7 @@ def test_a_falsifier_that_fails_leaves_no_counterexample(folder: Path) -> None:
 
 
 def test_a_strategy_that_cannot_draw_as_many(folder: Path) -> None:
-    """Fewer cases than requested do not count as enough."""
+    """A search with fewer cases than requested is not enough for the claim."""
     status, bundle = run(folder, "-P", "largest=2", "--no-mutants")
     assert status == ExitStatus.NOT_MEASURED
     ending = json.loads((bundle / "observation.json").read_text())["ending"]
@@ -235,7 +238,7 @@ def test_a_changed_threshold_alone_is_allowed(refuted: tuple[Path, Path]) -> Non
 
 
 def test_an_unsound_bundle_is_refused(refuted: tuple[Path, Path], snapshot: SnapshotAssertion) -> None:
-    """This includes one whose counterexample has more than was measured."""
+    """A bundle is also unsound if its counterexample has more than was measured."""
     folder, bundle = refuted
     place = bundle / "counterexample.json"
     place.write_text(json.dumps({**counterexample(bundle), "measurements": {"errors": 0.0}}))

@@ -116,7 +116,7 @@ def test_standard_output_holds_the_report_alone(tmp_path: Path, evidence: Path) 
 
 @pytest.mark.parametrize(("option", "says"), [("--ctrf", '"failed": 1'), ("--junit", "<error"), ("--sarif", "UNSOUND")])
 def test_an_unsound_bundle_and_none_fail_everywhere(tmp_path: Path, evidence: Path, option: str, says: str) -> None:
-    """The verdict in the record does not matter."""
+    """Each format has a failure, whatever the verdict in the record is."""
     tamper(next(evidence.rglob("record.json")).parent)
     run = harness(tmp_path, "report", str(evidence), option, "-")
     assert (run.returncode, says in run.stdout, "TAMPERED" in run.stdout) == (2, True, True)

@@ -50,7 +50,7 @@ def test_a_claim_in_quarantine(folder: Path) -> None:
 
 
 def test_a_claim_that_holds(folder: Path) -> None:
-    """PASS, exit 0, the mutant killed, a bundle that verifies."""
+    """The claim is PASS with exit status 0, the mutant is killed, and the bundle verifies."""
     done = harness(folder, "run", CLAIM)
     assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
     assert "identity  killed" in done.stdout

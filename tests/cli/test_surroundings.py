@@ -45,7 +45,7 @@ def test_a_full_output_changes_no_verdict(tmp_path: Path) -> None:
 
 
 def test_a_report_that_is_missing_is_no_pass(tmp_path: Path) -> None:
-    """JSON on standard output was requested and could not be written."""
+    """If the requested JSON cannot be written to standard output, the exit status is not 0."""
     write_project(tmp_path)
     with open("/dev/full", "w") as full:
         assert run(tmp_path, "run", CLAIM, "--json", "-", stdout=full).returncode == ExitStatus.NOT_MEASURED

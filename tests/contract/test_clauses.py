@@ -59,7 +59,7 @@ def test_names(schema: dict[str, Any], expected: list[str]) -> None:
 
 @pytest.mark.parametrize("value", [1.5, 0, 0.0, 10**300])
 def test_a_value_within_its_bounds_passes(value: Any) -> None:
-    """It passes each keyword and is shown."""
+    """The value passes each keyword, and the judgment shows it."""
     expected = {"x.type": (Outcome.PASS, value), "x.minimum": (Outcome.PASS, value)}
     assert expected == {name: (one.outcome, one.value) for name, one in outcomes({"x": _NUMBER}, {"x": value}).items()}
 
@@ -247,7 +247,7 @@ def test_an_outcome_of_every_kind_says_bound_and_unit() -> None:
 
 @pytest.mark.parametrize(("keyword", "nearest"), [("exclusiveMinimum", 1.0), ("exclusiveMaximum", 3.0)])
 def test_the_nearest_to_an_exclusive_bound_is_shown(keyword: str, nearest: float) -> None:
-    """It is found as for an inclusive bound."""
+    """The nearest value is found as for an inclusive bound."""
     schema = {"type": "array", "items": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 9}}
     assert nearest == outcomes({"x": schema}, {"x": [2.0, 3.0, 1.0, 2.0]})[f"x[].{keyword}"].value
 
@@ -321,7 +321,7 @@ def test_all_values_at_a_path_are_found() -> None:
 
 
 def test_what_a_double_just_holds_is_finite() -> None:
-    """The next larger number is not, nor is a value nested one level deeper than a file may be."""
+    """The next larger number is not finite. A value nested deeper than a file may be is not finite either."""
     assert all(map(is_finite, (LARGEST, -LARGEST, [LARGEST], {"a": -LARGEST})))
     assert not any(map(is_finite, (LARGEST + 1, -LARGEST - 1, [LARGEST + 1, "a"], {"a": -LARGEST - 1})))
     for wrap in (lambda inner: {"a": inner}, lambda inner: ["a", inner]):

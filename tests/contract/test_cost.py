@@ -258,7 +258,7 @@ def test_a_few_long_lists_among_many_short_ones_cost_little() -> None:
 
 
 def test_joined_shapes_are_as_large_as_each() -> None:
-    """A list with a long text, a long list and a map."""
+    """The joined shape is at least as large as a list with a long text, a long list and a map."""
     items: list[Any] = ["x" * 640, [1.0] * 30, {"a": "x" * 100}]
     whole = of_value(items)
     assert (whole.length, whole.longest) == (3, 640)

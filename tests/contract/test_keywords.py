@@ -98,7 +98,7 @@ def test_a_number_may_be_of_a_kind_of_its_own() -> None:
 
 
 def test_a_closed_object_has_no_other_names() -> None:
-    """It may have fewer. A value of another type is not a closed object."""
+    """The object may have fewer names. A value of another type is not a closed object."""
     closed = check_of("closed", ["a", "b"])
     assert [closed(value) for value in ({}, {"a": 1}, {"a": 1, "b": 1}, {"c": 1}, {"a": 1, "c": 1}, ["a"], "a")] == [
         *(True, True, True, False, False, False, False)

@@ -119,7 +119,7 @@ def test_entry_points(
     "text", ["os.system", "falsifiers/demo:falsify", "../demo:falsify", "a:b:c", ":falsify", "a.b:c.d"]
 )
 def test_entry_points_have_one_form(project: Project, text: str) -> None:
-    """An entry point is `module.path:Name` and nothing else."""
+    """The only form of an entry point is `module.path:Name`."""
     (problem,) = refused(project, document(falsifier=text))
     assert problem.pointer == "/falsifier"
     assert "is not of the form" in problem.message

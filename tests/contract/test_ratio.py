@@ -116,7 +116,7 @@ def test_rules_that_are_no_conjunction_of_comparisons(rule: str) -> None:
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6), st.sampled_from(["minimum", "maximum"]))
 def test_above_one_is_violated_and_below_one_holds(value: float, bound: float, keyword: str) -> None:
-    """The ratio agrees with the judge."""
+    """The ratio agrees with the outcome of the clause."""
     properties = {**document()["observation"]["properties"], "x": {"type": "number", keyword: bound}}
     contract = contract_of(document(observation={"type": "object", "properties": properties}))
     (result,) = [one for one in judge(contract, observe(healthy(x=value))).clauses if one.id == f"x.{keyword}"]

@@ -107,7 +107,7 @@ def test_findings_beyond_the_most_are_counted(bundle: Path) -> None:
 
 
 def test_a_copy_that_is_gone_and_one_that_is_not_listed(tmp_path: Path) -> None:
-    """Each is named once, by its own finding."""
+    """Each of the two copies has its own finding, once."""
     left = tmp_path / "left"
     left.mkdir()
     (left / "gone.txt").write_text("x")

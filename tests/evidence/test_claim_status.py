@@ -307,7 +307,7 @@ OVERALL: list[tuple[str, list[dict[str, Any]], Status]] = [
 
 @pytest.mark.parametrize(("runs", "expected"), [case[1:] for case in OVERALL], ids=[case[0] for case in OVERALL])
 def test_a_claim_as_a_whole(runs: list[dict[str, Any]], expected: Status) -> None:
-    """It has the status of its strongest evidence; a FAIL comes first."""
+    """The claim has the status of its strongest evidence. A FAIL comes first."""
     status = status_of(*(entry(second, **changes) for second, changes in enumerate(runs)))
     assert status.status is expected
     deciding = status.deciding

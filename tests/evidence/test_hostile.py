@@ -81,7 +81,7 @@ def test_many_files_are_refused(bundle: Path) -> None:
 
 
 def test_deep_folders_are_refused(bundle: Path) -> None:
-    """They are as deep as a path can be."""
+    """Folders as deep as a path can be are refused."""
     here = os.open(bundle / "artifacts", os.O_RDONLY)
     for _ in range(600):
         os.mkdir("x" * 50, dir_fd=here)

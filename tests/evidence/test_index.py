@@ -267,7 +267,7 @@ def test_a_cache_that_cannot_be_used_now_is_kept(tmp_path: Path, cache: Path, mo
 
 
 def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
-    """The answer is the same."""
+    """The answer is the same without a cache."""
     sealed(tmp_path, run="a")
     (tmp_path / "file").write_text("")
     assert len(read(tmp_path / "evidence", cache=tmp_path / "file").entries) == 1

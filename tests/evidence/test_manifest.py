@@ -19,7 +19,7 @@ OTHER = hashlib.sha256(b"other").hexdigest()
 
 
 def test_lines_are_sorted_by_name() -> None:
-    """Digest, two spaces, name, as sha256sum writes it."""
+    """A line has digest, two spaces and name, as sha256sum writes it."""
     assert render({"b": DIGEST, "a/c": OTHER}) == f"{OTHER}  a/c\n{DIGEST}  b\n".encode()
 
 

@@ -73,7 +73,7 @@ def rewrite_every_sentence(bundle: Path) -> int:
 
 @pytest.mark.parametrize("made", MADE)
 def test_no_sentence_decides(tmp_path: Path, made: str) -> None:
-    """Verdict, proof, fates and findings are the same. Only quoted words in the reasons differ."""
+    """Verdict, proof, fates and findings stay the same. Only quoted words in the reasons differ."""
     bundle = sealed(tmp_path, **MADE[made])
     before = verify(bundle)
     assert before.findings == ()

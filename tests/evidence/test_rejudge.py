@@ -205,7 +205,7 @@ def test_only_what_the_device_lacks_excuses_a_mutant(tmp_path: Path, requires: d
 
 
 def test_a_trial_the_record_does_not_list_is_noticed(bundle: Path) -> None:
-    """There are more lines than mutants."""
+    """A mutants.jsonl with more lines than the record has mutants is a finding."""
     rewrite(bundle, "mutants.jsonl", lambda lines: {**lines, "ghost": {**lines["forgets-one"], "id": "ghost"}})
     places = {(one.code, one.file, one.pointer) for one in verify(bundle).findings}
     assert (Code.REJUDGED_DIFFERENTLY, "mutants.jsonl", "/ghost") in places

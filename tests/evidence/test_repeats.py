@@ -47,7 +47,7 @@ def test_runs_of_the_same_code_that_passed_and_failed_are_flaky() -> None:
 
 @given(st.integers(1, 10**9), st.data())
 def test_the_interval_holds_the_share(total: int, data: st.DataObject) -> None:
-    """It lies within 0 and 1, and is symmetric in what is counted."""
+    """The interval lies within 0 and 1, and is symmetric in passes and failures."""
     count = data.draw(st.integers(0, total))
     low, high = wilson(count, total)
     assert 0 <= low <= count / total <= high <= 1

@@ -29,7 +29,7 @@ def test_the_schema_of_a_record_has_its_fields_and_no_others() -> None:
 
 @pytest.mark.parametrize("name", ["record", "environment", "mutant", "artifacts"])
 def test_schemas_are_schemas(name: str) -> None:
-    """They use draft 2020-12, are closed at the top, and have an identifier."""
+    """Each schema uses draft 2020-12, is closed at the top, and has an identifier."""
     schema = json.loads((schema_folder() / f"{name}.schema.json").read_text())
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"

@@ -144,7 +144,7 @@ def test_the_subject_keeps_its_whole_series(tmp_path: Path) -> None:
 
 
 def test_a_killed_mutant_keeps_what_its_clauses_read(tmp_path: Path) -> None:
-    """Judged again, it violates the same clauses. A survivor keeps everything."""
+    """If the mutant is judged again, it violates the same clauses. A survivor keeps everything."""
     bundle = sealed(tmp_path, mutants={"forgets-one": {"returned": 2}, "stops-early": {}})
     lines = mutant_lines(bundle)
     assert set(lines["forgets-one"]["observation"]["measurements"]) == {"given", "returned"}
@@ -222,7 +222,7 @@ def test_small_artifacts_are_copied_and_all_are_listed(tmp_path: Path, snapshot:
 
 
 def test_at_most_three_artifacts_are_copied(tmp_path: Path) -> None:
-    """The others are named by digest; a counterexample is a file of the bundle and not one of them."""
+    """The others are named by digest. A counterexample is a file of the bundle, and is not counted."""
     left = tmp_path / "left"
     left.mkdir()
     for number in range(8):

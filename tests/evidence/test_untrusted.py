@@ -13,7 +13,7 @@ from harness.evidence.untrusted import Listing, TooLarge, chunks, digest, read, 
 
 
 def test_a_listing_has_files_refused_entries_and_empty_folders(tmp_path: Path) -> None:
-    """The root is not named, empty or not."""
+    """The listing does not have the root, whether it is empty or not."""
     assert scan(tmp_path) == Listing()
     (tmp_path / "a/b/c").mkdir(parents=True)
     (tmp_path / "a/b/file").write_bytes(b"12")

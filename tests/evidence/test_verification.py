@@ -136,7 +136,7 @@ def test_missing_from_the_manifest_too(bundle: Path, name: str) -> None:
 
 @pytest.mark.parametrize(("field", "depth"), [("run", 1), ("id", 2), ("issue", 3)])
 def test_a_bundle_in_anothers_place_is_noticed(bundle: Path, field: str, depth: int) -> None:
-    """Its folders say what it is evidence of."""
+    """The names of its folders must agree with its record."""
     folder = bundle.parents[depth - 1] / bundle.name if depth > 1 else bundle
     folder = [bundle, bundle.parent, bundle.parent.parent][depth - 1]
     moved = folder.rename(folder.with_name("F-DEMO-OTHER-001"))

@@ -33,7 +33,7 @@ def command_lines(processes: list[psutil.Process]) -> list[list[str]]:
 
 
 def test_a_healthy_trial_is_measured(executor: LocalExecutor) -> None:
-    """Measurements, steps, artifacts and telemetry of a trial that completes all arrive."""
+    """The result has the measurements, steps, artifacts and telemetry of the trial."""
     result = run(executor, "slowly")
     assert result.observation.ending.kind is EndingKind.COMPLETED
     assert result.observation.measurements == {"inversions": 0}

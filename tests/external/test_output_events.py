@@ -70,7 +70,7 @@ def test_lines_of_apr_distill(line: bytes, expected: list[tuple[str, dict[str, s
 
 
 def test_every_state_of_a_progress_bar_is_a_line() -> None:
-    """Carriage returns separate them."""
+    """Carriage returns separate the states."""
     bar = b"".join(b"\r%3d%% Step %d/3 loss=%d.5" % (33 * step, step, 9 - step) for step in (1, 2, 3))
     assert [event.values["loss"] for event in events(bar)] == ["8.5", "7.5", "6.5"]
 
@@ -179,7 +179,7 @@ def test_numbers(text: str, value: float | None) -> None:
 
 @given(st.floats(allow_nan=False))
 def test_a_printed_number_is_read_back(value: float) -> None:
-    """Every bit is kept."""
+    """Every bit of the number is kept."""
     assert number(repr(value)) == value
 
 
@@ -201,7 +201,7 @@ def test_a_run_that_tells_every_step() -> None:
 
 
 def test_steps_that_begin_at_zero() -> None:
-    """They are counted from one."""
+    """Steps from 0 are counted from 1."""
     telling, steps = told(b"step 0 loss=9", b"step 1 loss=8", first=0)
     assert ([step for step, _ in steps], telling.made, telling.unseen) == ([1, 2], 2, "")
 

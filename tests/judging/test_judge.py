@@ -180,7 +180,7 @@ def test_judging_twice_gives_the_same() -> None:
     ],
 )
 def test_what_was_requested_must_have_run(resolved: dict[str, Any], expected: Outcome, reason: Reason | None) -> None:
-    """A trial with other steps, or on another device, than requested does not measure the claim."""
+    """A trial with a wrong number of steps, or on a wrong device, does not measure the claim."""
     judgment = judge(CONTRACT, observe(healthy(), resolved=resolved))
     assert (expected, reason) == (judgment.outcome, judgment.reason)
 

@@ -68,7 +68,7 @@ def test_every_name_that_is_asked_for_is_compared() -> None:
 
 @pytest.mark.parametrize("name", list(_RAN_ON))
 def test_a_difference_of_any_of_them_fails(name: str) -> None:
-    """Another dtype, backend, device or number of steps than requested is FAIL; an unknown one is NOT_MEASURED."""
+    """A wrong dtype, backend, device or number of steps is FAIL. An unknown one is NOT_MEASURED."""
     other = held(healthy(), resolved={**_RAN_ON, name: "another"})
     reason = Reason(ReasonCode.ANOTHER_RAN, name, bound=Bound("const", _RAN_ON[name]), value="another")
     assert other.with_outcome(FAIL) == (
@@ -114,7 +114,7 @@ def test_what_no_profile_names_is_no_clause() -> None:
     ],
 )
 def test_which_device_is_asked_for(profile: str, named: str | None, device: str, expected: str) -> None:
-    """CUDA if the profile requires it, else the parameter `device`, else the device of the trial."""
+    """It is CUDA if the profile requires that, else the parameter `device`, else the device of the trial."""
     given: dict[str, object] = {"steps": 3} if named is None else {"steps": 3, "device": named}
     assert requested(asking(device="cuda"), profile, given, device) == {"device": expected, "steps": 3}
 

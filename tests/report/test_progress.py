@@ -97,7 +97,7 @@ def live(told: list[Event], verbose: bool = False) -> str:
 
 
 def test_the_text_of_a_run(record: Record, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """Plan, wait, steps, trials, clauses, verdict, evidence, total, and the qualifications of each verdict."""
+    """The text has plan, wait, steps, trials, clauses, verdict with its qualifications, evidence and total."""
     unsure = {**DEFECTIVE, "forgets-one": {"given": ...}}
     others = {
         "another subject": replace(record, command="harness run --subject demo:Other F", subject="demo:Other"),

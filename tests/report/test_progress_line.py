@@ -45,13 +45,13 @@ def test_on_a_terminal_it_says_how_far_it_is_and_cleans_up(monkeypatch: pytest.M
 
 
 def test_what_is_done_at_once_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of items makes no difference."""
+    """Nothing is shown, whatever the number of items is."""
     monkeypatch.setattr(module, "_PATIENCE", 3600.0)
     assert written(monkeypatch, Terminal(), 1000) == ""
 
 
 def test_a_pipe_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The duration makes no difference."""
+    """Nothing is written, whatever the duration is."""
     monkeypatch.setattr(module, "_PATIENCE", 0.0)
     assert written(monkeypatch, io.StringIO(), 1000) == ""
 

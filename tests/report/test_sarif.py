@@ -69,7 +69,7 @@ def failing(folder: Path, **changes: Any) -> BundleResult:
 
 
 def test_a_failed_clause_is_at_its_line_of_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has value and bound. Two runs on one class of device are one alert."""
+    """The alert has value and bound. Two runs on one class of device are one alert."""
     monkeypatch.chdir(tmp_path)
     bundle = failing(tmp_path)
     (result,) = run_of([bundle])["results"]

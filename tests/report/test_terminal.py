@@ -18,18 +18,18 @@ def aligned(rows: Sequence[tuple[str, ...]], width: int | None = None) -> list[s
 
 
 def test_as_wide_as_the_widest() -> None:
-    """There are no spaces at the end."""
+    """A column is as wide as its widest cell. There are no spaces at the end."""
     assert aligned(ROWS) == ["  name           newest    earlier", "  a_longer_name  1.5 nats"]
 
 
 def test_what_does_not_fit_follows_below() -> None:
-    """Whole columns move, so no column is split."""
+    """Whole columns move to the next line, so no column is split."""
     assert aligned(ROWS, 30) == ["  name           newest", "      earlier", "  a_longer_name  1.5 nats"]
     assert aligned(ROWS, 5)[:3] == ["  name", "      newest", "      earlier"]
 
 
 def test_the_last_cells_wrap_beside_the_others() -> None:
-    """A long sentence keeps its column, and no word is broken."""
+    """A long sentence stays in its column, and no word is broken."""
     rows = [("name", "text"), ("a", "one two three four five six seven-eight nine")]
     assert aligned(rows, 40) == [
         "  name  text",
@@ -39,7 +39,7 @@ def test_the_last_cells_wrap_beside_the_others() -> None:
 
 
 def test_cells_that_do_not_fit_into_one_line_have_lines_of_their_own() -> None:
-    """So that the reader sees where one ends and the next begins."""
+    """The reader then sees where one cell ends and the next begins."""
     rows = [
         ("name", "loss 1.5, first loss 4.25, last loss 1", "bound"),
         ("a", "loss 1.5, first 4.25", "below the first"),
@@ -55,7 +55,7 @@ def test_the_lines_of_a_row_have_its_style() -> None:
 
 @given(st.lists(st.tuples(*[st.text(max_size=9)] * 3), min_size=1, max_size=5), st.none() | st.integers(1, 60))
 def test_every_cell_is_shown(rows: list[tuple[str, str, str]], width: int | None) -> None:
-    """Control characters are escaped."""
+    """Control characters in a cell are escaped."""
     shown = "\n".join(aligned(rows, width))
     assert all(line.isprintable() for line in shown.split("\n"))
     for word in (word for row in rows for cell in row if cell.isprintable() for word in cell.split()):

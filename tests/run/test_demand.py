@@ -52,7 +52,7 @@ def test_as_many_as_fit(requires: dict[str, Any], options: dict[str, Any], paral
 
 
 def test_no_more_than_there_are_trials_processors_and_devices() -> None:
-    """Four on each device are the most by default."""
+    """By default, at most four trials run on each device."""
     few = replace(contract(ANY), mutants=contract(ANY).mutants[:1])
     assert side_by_side(few, a_host(cpu_count=64)) == 2
     assert side_by_side(contract(ANY), a_host(cpu_count=3)) == 3

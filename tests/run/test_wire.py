@@ -32,7 +32,7 @@ def there_and_back(event: events.Event, *contracts: Contract) -> Any:
 
 @given(st.integers(min_value=0), st.dictionaries(st.text(), NUMBERS), st.none() | st.integers(min_value=0))
 def test_steps(step: int, values: dict[str, float], memory: int | None) -> None:
-    """Any names and numbers, also infinities."""
+    """Any names and numbers arrive, also infinities."""
     event = events.TrialStep("F-A-001", "subject", step, values, memory)
     assert there_and_back(event) == event
 

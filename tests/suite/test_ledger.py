@@ -85,7 +85,7 @@ def test_the_lower_count_is_kept() -> None:
 
 @pytest.mark.parametrize("line", ["tests/test_a.py::test_a", "test_a: many assertions", "test_a: 1 assertion; a = 3"])
 def test_a_line_of_another_form(line: str) -> None:
-    """It is refused."""
+    """A line of another form is refused."""
     with pytest.raises(ValueError, match="is not FUNCTION"):
         stated([line], exactly=True)
 

@@ -214,6 +214,6 @@ def test_a_barrier_that_not_all_threads_reach_is_reported(
 
 
 def test_the_catalogue_needs_neither_torch_nor_cuda() -> None:
-    """A machine that only builds archives has neither."""
+    """A machine that only builds archives has neither torch nor CUDA."""
     code = "import sys, falsifiers.blackwell.archive; sys.exit(bool({'torch', 'cuda.bindings'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

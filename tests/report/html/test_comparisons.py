@@ -43,7 +43,7 @@ def compared(rule: str, **measured: Any) -> list[tuple[float, str, float]]:
     ],
 )
 def test_the_sides_of_a_rule(rule: str, expected: list[tuple[float, str, float]]) -> None:
-    """The measured side comes first. A rule that does not compare numbers has none."""
+    """The measured side comes first. A rule that does not compare numbers has no sides."""
     assert compared(rule) == expected
 
 

@@ -108,7 +108,7 @@ def test_the_verdict_is_the_first_word(pages: dict[str, str], show: Any, name: s
 
 
 def test_a_hostile_title_is_only_text(pages: dict[str, str], show: Any) -> None:
-    """It opens no dialog and adds no element; `show` asserts that nothing was requested."""
+    """The title opens no dialog and adds no element. `show` asserts that nothing was requested."""
     page = show(pages["HOSTILE"])
     assert page.locator("img").count() == 0
     assert page.locator("script").count() == 1

@@ -78,7 +78,7 @@ def test_a_bundle_that_exceeds_a_limit_has_a_page_that_says_so(tmp_path: Path) -
 
 
 def test_an_unfinished_folder_is_listed_as_what_it_is(tmp_path: Path) -> None:
-    """It has no verdict."""
+    """The folder has no verdict."""
     bundle = sealed(tmp_path)
     bundle.rename(bundle.with_name(".unfinished-run~1-2-3"))
     (entry,) = write(find_bundles([tmp_path / "evidence"]), tmp_path / "site")
@@ -155,7 +155,7 @@ def test_what_is_against_a_claim_stands_first(tmp_path: Path) -> None:
 
 
 def test_the_title_names_the_project(tmp_path: Path) -> None:
-    """The name in its pyproject.toml, else that of its folder."""
+    """The name is that of pyproject.toml, else that of the project's folder."""
     root = write_project(tmp_path / "project")
     write([], tmp_path / "site", Project.find(root))
     assert "<title>project: 1 claim, 1 UNRUN</title>" in (tmp_path / "site" / "index.html").read_text()
