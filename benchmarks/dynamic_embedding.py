@@ -95,7 +95,7 @@ def measure(tables: Tables, keys: Keys, given: argparse.Namespace) -> dict[str, 
 
 
 def profiled(tables: Tables, keys: Keys) -> None:
-    """Print what each arm launches and waits for, and the kernels that take longest."""
+    """Print the launches and waits of each arm, and the kernels that take longest."""
     slopes = torch.randn(keys.rows.shape[1], tables.bag.embedding_dim, device=tables.device) / 100.0
     arms = {f"lookup {name}": arm for name, arm in lookups(tables, keys).items()}
     arms |= {f"update {name}": arm for name, arm in updates(tables, keys, slopes).items()}

@@ -1,4 +1,4 @@
-"""What a suite of claims costs beside the work of its trials.
+"""The cost of a suite of claims beside the work of its trials.
 
     python -m benchmarks.scheduling [CLAIM...] [--mutants]
     python -m benchmarks.scheduling --of RUN.json [OTHER.json]
@@ -7,9 +7,9 @@ The first form runs claims of this repository in the reduced profile, with the d
 with one. It prints the wall time relative to the sum of the trials' seconds and one import of their libraries. On two
 cores the target is at most 0.65.
 
-The second form reads what runs wrote with `--json RUN.json`: the sum of their trials' seconds against wall time, how
-busy their GPUs were (telemetry of the subjects' trials), and the efficiency of a run on several GPUs relative to the
-first run.
+The second form reads the results of finished runs, which wrote `--json RUN.json`. It prints the sum of their trials'
+seconds, the wall time, the load of their GPUs (telemetry of the subjects' trials), and the efficiency of a run on
+several GPUs relative to the first run.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def suite(claims: list[str], mutants: bool) -> pd.DataFrame:
 
 
 def runs(paths: list[Path]) -> pd.DataFrame:
-    """What finished runs came to. The efficiency is to the first one, for runs of the same claims and trials."""
+    """Return a row for each finished run. The efficiency is relative to the first, with the same claims and trials."""
     rows: list[dict[str, Any]] = []
     for path in paths:
         run = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""What a trial costs beside its work: the seconds of a trial that does nothing, beside a bare fork.
+"""The cost of a trial beside its work: the seconds of a trial that does nothing, compared with a bare fork.
 
 The target is at most 0.06 s beyond the fork. With `--device cuda` a trial adds a number on the GPU. The table then also
 has a fork of a process with torch that does the same, and a new process that imports torch first.

@@ -192,7 +192,7 @@ def _become(connection: socket.socket, stdout: int, stderr: int) -> None:
     if isinstance(status, str):
         print(status, file=sys.stderr)
         status = 1
-    # What an interpreter does at its end, but for freeing every module: that would copy all memory of the server.
+    # An interpreter does this at its end, and also frees every module, which would copy all memory of the server.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     with contextlib.suppress(OSError, ValueError):

@@ -49,7 +49,7 @@ def judged(contract: Contract, subject: str, folder: Path, mutant: Mutant | None
 
 
 class _Enough(CaseSearch):
-    """A search that ends when its cases violate what a mutant is for."""
+    """A search that ends when its cases violate the mutant's clauses."""
 
     sought: frozenset[str] = frozenset()
     """Clauses; empty to try every case."""

@@ -78,7 +78,7 @@ _values: st.SearchStrategy[Any] = st.sampled_from(
 
 @st.composite
 def altered(draw: st.DrawFn, documents: Sequence[Any], words: Sequence[str] = (), most: int = 4) -> bytes:
-    """The text of a healthy JSON document in which up to `most` places are otherwise: a value, a key, or what it holds.
+    """The text of a healthy JSON document with changes in up to `most` places: a value, a key, or the content of one.
 
     `words` are texts that the format gives a meaning to.
     """

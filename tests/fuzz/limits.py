@@ -18,7 +18,7 @@ class TooSlow(BaseException):
 
 @contextlib.contextmanager
 def bounded(seconds: float = 5.0, mebibytes: int = 256) -> Iterator[None]:
-    """Give the block so much processor time, and so much address space beside what this process has.
+    """Limit the processor time of the block, and the address space that it may use in addition to the present one.
 
     Raises:
         TooSlow: the time is over. Waiting costs none; pytest ends a test that waits for ever.

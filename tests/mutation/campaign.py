@@ -72,7 +72,7 @@ def _command(copy: Path, *files: str) -> list[str]:
 
 
 def _try(copy: Path, item: WorkItem, seconds: dict[str, float]) -> WorkResult:
-    """Run the tests of a mutant. Half a minute and ten times what they take without it kill the mutant."""
+    """Run the tests of a mutant. It is killed if they take ten times as long as without it, and half a minute more."""
     limit = 30 + 10 * sum(seconds[file] for file in select(copy, str(item.mutations[0].module_path)))
     return mutation.attempt(copy, item, _command(copy), limit)
 

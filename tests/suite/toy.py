@@ -1,4 +1,4 @@
-"""A suite for tests: a function each for what can happen, and the same with a fault in each function."""
+"""A toy suite: one function for each thing that can happen, and the same with a fault in each function."""
 
 from __future__ import annotations
 
