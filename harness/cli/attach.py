@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -33,10 +32,6 @@ def command(run: str | None, evidence: Path | None) -> ExitStatus:
         found = saved(evidence or project.evidence, run)
     except UnknownRunError as error:
         raise click.UsageError(str(error)) from error
-    paths = {field.name for field in fields(RunOptions) if "Path" in str(field.type)}
-    options: dict[str, Any] = {
-        name: Path(value) if name in paths and value is not None else tuple(value) if isinstance(value, list) else value
-        for name, value in found.options.items()
-    }
-    given = replace(RunOptions(**options), ids=tuple(found.tasks()), everything=False, issue=None, spec=None)
-    return carry_out(given, project, found)
+    given = RunOptions.from_json(found.options)
+    ids = tuple(found.tasks())
+    return carry_out(replace(given, ids=ids, everything=False, issue=None, spec=None), project, found)

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -112,9 +112,8 @@ def _detached(given: RunOptions, project: Project, request: RunRequest) -> ExitS
     from harness.running.compose import submission_of
     from harness.running.slurm.detached import detach
 
-    options = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(given).items()}
     try:
-        run = detach(submission_of(project, request), request, options, given.shards)
+        run = detach(submission_of(project, request), request, given.to_json(), given.shards)
     except OSError as error:
         raise click.ClickException(f"nothing was submitted: {error}") from error
     tell(f"{run.name}: {len(request.contracts)} claims in Slurm's arrays {', '.join(run.jobs)}")

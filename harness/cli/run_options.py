@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.vocabulary import Verdict
 from harness.cli.options import device_option, profile_option
 from harness.cli.subject import choose
@@ -44,7 +45,7 @@ def _flag(*names: str, **settings: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class RunOptions(JsonDataclass):
     """The options of `harness run`: each with its declaration, and with its value once they are parsed."""
 
     ids: tuple[str, ...] = _declared(click.argument("ids", nargs=-1, metavar="[ID]…"), ())

@@ -11,6 +11,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from harness.base.device import DeviceClass
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.contract.project import Project
@@ -46,7 +47,7 @@ _MEANINGS: Final = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class Entry(JsonDataclass):
     """One bundle in the list."""
 
     page: str

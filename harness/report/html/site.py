@@ -13,9 +13,9 @@ import json
 import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from harness.base import regular_file
 from harness.base.device import DeviceClass
@@ -42,10 +42,6 @@ _MARK = f'<meta name="generator" content="{GENERATOR} '.encode()
 
 class SiteError(OSError):
     """The folder cannot take the pages. The text says why, and what to do."""
-
-
-_Shown = tuple[str, dict[str, Any]]
-"""A bundle's page, and its entry in the index as JSON values."""
 
 
 def prepare(folder: Path) -> None:
@@ -97,13 +93,12 @@ def write(
         taken: set[str] = set()
         held = list(asked(against))
         name, notes = _name(project) if project else "", {one.id: one.notes for one in contracts}
-        shown_by_bundle = _shown(verifications, name, held, notes, limits or Limits())
-        for done, (verification, (page, told)) in enumerate(zip(verifications, shown_by_bundle, strict=True), 1):
-            entry = Entry(**{**told, "page": _free(told["page"], taken), "verification": verification})
+        for done, (page, shown) in enumerate(_shown(verifications, name, held, notes, limits or Limits()), 1):
+            entry = replace(shown, page=_free(shown.page, taken))
             write_file(folder / entry.page, page)
             entries.append(entry)
-            if verification.accepted:
-                pages[verification.path.absolute()] = entry
+            if entry.verification.accepted:
+                pages[entry.verification.path.absolute()] = entry
             if watch is not None:
                 watch(done, len(verifications))
         entries.sort(key=lambda entry: (entry.started, entry.page), reverse=True)
@@ -142,8 +137,8 @@ def _shown(
     held: Sequence[Sequence[str]],
     notes: Mapping[str, str],
     limits: Limits,
-) -> Iterator[_Shown]:
-    """Yield the page of each bundle. Several are made at a time, each in its own process."""
+) -> Iterator[tuple[str, Entry]]:
+    """Yield the page of each bundle and its entry in the index. Several are made at a time, each in its own process."""
     for template in ("base.html.j2", "parts.html.j2", "bundle.html.j2"):
         compiled(template)  # before the forks, which would each compile it anew
     works = [partial(_page, verification, name, held, notes) for verification in verifications]
@@ -151,11 +146,10 @@ def _shown(
     for verification, outcome in zip(verifications, outcomes, strict=True):
         if not isinstance(outcome, Stopped):
             page, entry = json.loads(outcome)
-            yield page, entry
+            yield page, Entry.from_json(entry)
             continue
         reason, folder = str(outcome).removeprefix(f"broke off with {ContentsError.__name__}: "), verification.path.name
-        entry = {"page": "unreadable/bundle", "id": "", "title": folder}
-        yield bundle_page.unreadable(folder, reason, verification), entry
+        yield bundle_page.unreadable(folder, reason, verification), Entry("unreadable/bundle", "", folder, verification)
 
 
 def _page(verification: Verification, name: str, held: Sequence[Sequence[str]], notes: Mapping[str, str]) -> bytes:
@@ -164,34 +158,35 @@ def _page(verification: Verification, name: str, held: Sequence[Sequence[str]], 
     text = notes.get(contents.record.id)
     place = bundle_page.Site(name, text is not None or verification.accepted)
     page = bundle_page.render(contents, verification, place, held, text or "")
-    return json.dumps([page, _entry(contents)]).encode("ascii")
+    return json.dumps([page, _entry(contents, verification).to_json()]).encode("ascii")
 
 
-def _entry(contents: Contents) -> dict[str, Any]:
-    """Return what the index and the claim's page show of a bundle, as JSON values."""
+def _entry(contents: Contents, verification: Verification) -> Entry:
+    """Return what the index and the claim's page show of a bundle."""
     record, contract = contents.record, contents.contract
     clauses = Clauses.of(contract)
     device = DeviceClass.of(record.device)
     of = [f"{record.profile} profile on {device}", *([f"with {changed(record)}"] if record.overrides else [])]
     of += [f"of {record.judged}"] if contract and record.subject != contract.subject else []
     names = [name if is_folder_name(name) else "unnamed" for name in (record.id, record.run)]
-    return {
-        "page": "/".join(names),
-        "id": record.id,
-        "title": record.title,
-        "reason": why(record),
-        "claim": contract.claim if contract else "",
-        "proven": record.proven,
-        "profile": record.profile,
-        "device": str(device),
-        "series": ", ".join(of),
-        "started": record.started,
-        "killed": record.fates[Fate.KILLED],
-        "mutants": len(record.mutants),
-        "skipped": record.mutants_skipped,
-        "overridden": bool(record.overrides),
-        "numbers": claim_page.numbers(record, clauses.rows(record.clauses, contents.observation)),
-    }
+    return Entry(
+        page="/".join(names),
+        id=record.id,
+        title=record.title,
+        verification=verification,
+        reason=why(record),
+        claim=contract.claim if contract else "",
+        proven=record.proven,
+        profile=record.profile,
+        device=str(device),
+        series=", ".join(of),
+        started=record.started,
+        killed=record.fates[Fate.KILLED],
+        mutants=len(record.mutants),
+        skipped=record.mutants_skipped,
+        overridden=bool(record.overrides),
+        numbers=claim_page.numbers(record, clauses.rows(record.clauses, contents.observation)),
+    )
 
 
 def _free(name: str, taken: set[str]) -> str:
