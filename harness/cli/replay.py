@@ -28,12 +28,9 @@ __all__ = ["command"]
 @click.argument("bundle", metavar="BUNDLE", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--mutant", metavar="ID", help="The counterexample that killed this mutant, against that mutant.")
 @click.option("--subject", metavar="MODULE:NAME", help="Against this subject of the project instead.")
-@click.option("--profile", type=click.Choice(["full", "reduced"]), help="Another profile than the bundle's.")
 @device_option
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def command(
-    bundle: Path, mutant: str | None, subject: str | None, profile: str | None, device: str, as_json: bool
-) -> ExitStatus:
+def command(bundle: Path, mutant: str | None, subject: str | None, device: str, as_json: bool) -> ExitStatus:
     """Run only the counterexample of a bundle again, against the present code.
 
     The subject is the one that it refuted: the claim's own, the mutant, or the one that --subject named.
@@ -42,7 +39,7 @@ def command(
     counterexample, or if the claim changed too much; 3 if the case cannot run here; 130 if interrupted.
     """
     project = Project.find()
-    request = RunRequest(profile=profile or "auto", device=device, subject=checked_subject(subject, project))
+    request = RunRequest(device=device, subject=checked_subject(subject, project))
     try:
         sealed = open_bundle(bundle, mutant)
         found = replay(sealed, project, probe(project.root), request, _waiting)

@@ -104,7 +104,7 @@ def replay(
     mutant = _recognised(sealed, contract)
     asked = replace(
         request,
-        profile=record.profile if request.profile == "auto" else request.profile,
+        profile=record.profile,
         device="cpu" if request.device == "auto" and not record.device.is_cuda else request.device,
         parameters={**record.overrides, **(mutant.parameters if mutant else {}), **request.parameters},
         seed=record.seed,
