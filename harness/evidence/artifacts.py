@@ -176,7 +176,7 @@ def _no_counterexample(content: bytes) -> str:
     try:
         Counterexample.from_json(strictjson.loads(content))
     except (strictjson.JsonError, DocumentError) as error:
-        return f"has the name of a counterexample and is none: {str(error)[:200]}"
+        return f"has the name of a counterexample but is not one: {str(error)[:200]}"
     return ""
 
 

@@ -119,7 +119,7 @@ class Contents:
     entries: tuple[Entry, ...]
     unreadable: tuple[Unreadable, ...]
     state: str = field(default="", compare=False)
-    """Of the files of all bundles: see `harness.evidence.walk.state_of`."""
+    """The state of the files of all bundles: see `harness.evidence.walk.state_of`."""
 
 
 @final

@@ -41,7 +41,7 @@ CREATE TABLE IF NOT EXISTS bundles (
 @final
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is read of one bundle. If there is a problem, the other fields are empty.
+    """The content of one bundle for the cache. If there is a problem, the other fields are empty.
 
     `document` and `measurements` are JSON texts.
     """
@@ -56,7 +56,7 @@ class Row:
 @final
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What the cache has of one bundle. `text` is one of the two texts: the caller parses only what it needs."""
+    """The cache's row of one bundle. `text` is the one of the two texts that the caller asked for."""
 
     problem: str
     text: str

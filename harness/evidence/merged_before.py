@@ -35,7 +35,7 @@ _TOGETHER = 1_000
 
 @final
 class MergedBefore:
-    """What earlier merges into one folder found."""
+    """The results of earlier merges into one folder."""
 
     def __init__(self, into: Path) -> None:
         self._into = into.absolute()

@@ -49,7 +49,7 @@ class LeftOut:
 @final
 @dataclass(frozen=True)
 class Merged:
-    """What became of the bundles, in the order in which they were given."""
+    """The result of a merge. Bundles are in the order of the arguments."""
 
     new: tuple[Verification, ...]
     """At their new places."""

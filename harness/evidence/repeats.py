@@ -28,7 +28,7 @@ _QUANTILE: Final = 1.959963984540054
 @final
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """What the runs of one code on one class of device came to."""
+    """The verdicts of the runs of one code on one class of device."""
 
     series: str
     first: datetime

@@ -1,4 +1,4 @@
-"""What the project's contracts state, as far as a status needs it, remembered until a file changes.
+"""Remembers the part of each contract that a status needs, until a file changes.
 
     claims, refused = stated_claims(project, project.known())
 
@@ -47,7 +47,7 @@ class Stated:
 
     @classmethod
     def of(cls, contract: Contract) -> Stated:
-        """What a contract states."""
+        """The part of a contract that a status needs."""
         return cls(
             contract.id, contract.issue, contract.spec, contract.title, contract.target,
             contract.document["subject"], contract.digest, [mutant.id for mutant in contract.mutants],
@@ -55,7 +55,7 @@ class Stated:
 
 
 def stated_claims(project: Project, paths: Iterable[Path]) -> tuple[list[Stated], list[ContractError]]:
-    """What contract files state, and the refusals. A second file with one id is refused."""
+    """Return the statements of contract files, and the refusals. A second file with one id is refused."""
     loader = _loader()
     known, fresh, refused = recall("contracts", project.root, loader) or {}, dict[str, Any](), list[ContractError]()
     found: dict[str, tuple[Stated, Path]] = {}

@@ -35,7 +35,7 @@ def new_key() -> bytes:
 
 
 def signer(pipe: int) -> Callable[[bytes], bytes]:
-    """What makes a line of a text, with the key that is read from `pipe`, which is closed.
+    """Return a function that makes a signed line of a text. It reads its key from `pipe`, and closes the pipe.
 
     The newline before a line ends one that was cut short. Texts have no newline.
     """

@@ -17,15 +17,15 @@ _BROKEN_GPU = {
     "driver version is insufficient": "the GPU's driver is too old for this CUDA",
     "system not yet initialized": "the GPUs' fabric was not initialised",
 }
-"""By a part of the text of CUDA errors 46, 214, 35 and 802 (cudaGetErrorString). No program can cause these."""
+"""By a part of the texts (cudaGetErrorString) of CUDA errors 46, 214, 35 and 802. No program causes these."""
 
 
 class MachineObstacle(Exception):
-    """What the machine lacks, as the subject's process saw it; a cause of the subject's exception."""
+    """A lack of the machine that the subject's process found. It is a cause of the subject's exception."""
 
 
 def machine_fault(error: BaseException | None, memory_gib: float) -> str:
-    """What the machine lacks; empty if the exception is the subject's fault.
+    """Return what the machine lacks; empty if the exception is the subject's fault.
 
     A full disk and a broken GPU are the machine's fault. Exhausted GPU memory is the machine's fault if other processes
     left less than the profile's `memory_gib`. Otherwise the subject uses too much.

@@ -4,7 +4,7 @@
                              │                          └──▶ the server of a claim
                              └──▶ the server of a claim
 
-Each server between the first one and those of the claims has what all claims behind it import, and nothing else. The
+Each server between the first one and those of the claims has imported what all claims behind it import. The
 project's own modules are imported by the claim's server alone, so that it reports the sources of that claim alone.
 """
 
@@ -36,7 +36,7 @@ class ForkServers:
         root: of the project.
         search: the folders from which the project's code is imported.
         admits: names of further environment variables that the servers get.
-        libraries: what each claim of the run imports from outside of the project, by the claim's id.
+        libraries: the modules from outside of the project that each claim of the run imports, by the claim's id.
         """
         self._root, self._search, self._admits = root, search, admits
         users = Counter(name for names in libraries.values() for name in names)
@@ -44,11 +44,11 @@ class ForkServers:
             claim: tuple(sorted((name for name in names if users[name] > 1), key=lambda name: (-users[name], name)))
             for claim, names in libraries.items()
         }
-        """The libraries of each claim that others import too, those of most claims first: ways through one tree."""
+        """Paths through one tree: the libraries that each claim shares with other claims, the most common first."""
         self._servers: dict[_Path, ForkServer] = {}
-        """By what they have imported."""
+        """The servers, by the libraries that they have imported."""
         self._turns: dict[_Path, threading.Lock] = {}
-        """For each of them, because a server answers only after its imports, and others need not wait for these."""
+        """A lock for each server: a server answers only after its imports, and other servers need not wait for them."""
         self._is_closed = False
 
     def start(self, claim: str) -> ForkServer:
@@ -89,5 +89,5 @@ class ForkServers:
 
 
 def _shared(one: _Path, other: _Path) -> int:
-    """How many libraries two ways have in common at their beginning."""
+    """The number of libraries with which both paths begin."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -36,7 +36,7 @@ class Holder:
     since: float | None
     """Seconds since the epoch."""
     memory_gib: float = 0.0
-    """How much of the device's memory it uses at most."""
+    """The most memory of the device that it uses."""
 
     def __str__(self) -> str:
         since = "" if self.since is None else time.strftime(", since %Y-%m-%d %H:%M:%S", time.localtime(self.since))
@@ -109,5 +109,5 @@ def _user() -> str:
 
 
 def _plain(text: object) -> str:
-    """A foreign text without line breaks and control characters, for a terminal."""
+    """A text of another user, without line breaks and control characters, for a terminal."""
     return "".join(character for character in str(text)[:200] if character.isprintable())

@@ -73,14 +73,14 @@ class WaitInterrupted(KeyboardInterrupt):
 @final
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """How much of a device's memory a holder uses, and how much all holders may use together, in GiB."""
+    """The memory of a device, in GiB: the part of one holder, and the part that all holders may use together."""
 
     gib: float
     room_gib: float
 
 
 NO_MEMORY = Memory(0.0, 0.0)
-"""Of a holder that does not say how much it uses."""
+"""The memory of a holder that does not state any."""
 
 
 @final
@@ -124,7 +124,7 @@ def lease(
         holder: the name that waiting processes see, such as the claim's id; process id and user are added.
         wait_seconds: how long to wait; 0 tries once.
         directory: the folder of leases; by default, the shared one.
-        memory: what the holder will use. The lease also waits until the other holders leave so much.
+        memory: the memory that the holder will use. The lease also waits until the other holders leave that much.
         on_wait: called when a wait begins, and whenever the holders change.
         interrupted: called twice a second during the wait; true ends it. A signal handler should set a flag for it: an
             exception in a handler could interrupt SQLite or filelock in the middle of their work.
@@ -251,7 +251,7 @@ def _key(device: Gpu | str) -> str:
 
 @contextlib.contextmanager
 def _ledger(folder: Path) -> Iterator[None]:
-    """Let one process at a time read the holders and add itself."""
+    """Lock the folder, so that one process at a time reads the holders and adds itself."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:  # it was removed: then there are no names either

@@ -74,7 +74,7 @@ class LocalExecutor:
             self._remark(f"a file of a trial could not be removed: {left}")
 
     def imports(self) -> Imports:
-        """Import the contract's entry points into the fork server; of isolated subjects none."""
+        """Import the contract's entry points into the fork server, except isolated subjects."""
         entries = _entry_points(self._contract, self._isolated)
         modules = list(dict.fromkeys(entry.partition(":")[0] for entry in entries))
         try:
@@ -211,7 +211,7 @@ class LocalExecutors:
         self._servers = {
             search: ForkServers(project.root, search, admits, claims) for search, claims in libraries.items()
         }
-        """By the folders from which the code of claims is imported; installed claims have others."""
+        """By the folders from which the code of claims is imported. Installed claims have folders of their own."""
 
     def __call__(self, contract: Contract) -> LocalExecutor:
         """The executor of a claim."""
@@ -225,13 +225,13 @@ class LocalExecutors:
         )
 
     def close(self) -> None:
-        """End what the executors share."""
+        """End the fork servers that the executors share."""
         for servers in self._servers.values():
             servers.close()
 
 
 def _entry_points(contract: Contract, isolated: bool) -> tuple[str, ...]:
-    """What a fork server imports of a contract; of isolated subjects nothing."""
+    """The entry points that a fork server imports. It imports no isolated subject."""
     return (contract.falsifier,) if isolated else contract.entry_points
 
 

@@ -14,7 +14,7 @@ __all__ = ["CUT", "NUL", "BoundedLog", "Log"]
 CUT = "bytes left out"
 """A part of the line that stands where a log was cut."""
 NUL = "\N{SYMBOL FOR NULL}"
-"""What a log has in the place of a NUL."""
+"""The character that replaces a NUL."""
 
 HEAD_BYTES = 16 << 10
 TAIL_BYTES = 48 << 10

@@ -67,7 +67,7 @@ class Import(JsonDataclass):
 @final
 @dataclass(frozen=True)
 class Imports(JsonDataclass):
-    """What the fork server imported: failures by module, and the sha256 of every source file of the project."""
+    """The fork server's answer: the failed imports by module, and the sha256 of every source file of the project."""
 
     failures: Mapping[str, str]
     sources: Mapping[str, str]
@@ -79,9 +79,9 @@ class Split(JsonDataclass):
     """To the fork server: fork another one, which begins with what this one has imported. The answer is `Splitting`."""
 
     name: str
-    """Of the new server's folder, in that of the first server."""
+    """The name of the new server's folder, in the first server's folder."""
     libraries: tuple[str, ...]
-    """What the new server imports at once: modules, and names in modules. What cannot be imported is left out."""
+    """Modules, and names in modules, that the new server imports at once. It skips those that it cannot import."""
     root: Path
     """Of the project."""
 
@@ -149,7 +149,7 @@ class Read(JsonDataclass):
 @final
 @dataclass(frozen=True)
 class Doing(JsonDataclass):
-    """What the trial does now (`harness.execution.whereabouts`). Nothing depends on it."""
+    """The trial's present work, in a few words (`harness.execution.whereabouts`). No verdict depends on it."""
 
     text: str
 
@@ -198,10 +198,10 @@ def encode(message: Received) -> bytes:
 
 
 def decode(text: bytes) -> Received:
-    """The inverse of `encode`. What the subject returned can be in it, so every value is checked here, once.
+    """The inverse of `encode`. A message can hold values that the subject returned, so this checks every value, once.
 
     Raises:
-        MessageError: the text is not a message, or a field is missing, superfluous, or not what it may be.
+        MessageError: the text is not a message, or a field is missing, unknown or not allowed.
     """
     try:
         name, fields = json.loads(text, parse_constant=_refused)
@@ -258,7 +258,7 @@ _RESOLVED: Mapping[str, type] = {
     "told_device": str,
 }  # fmt: skip
 _ENDINGS = (EndingKind.COMPLETED, EndingKind.NOT_MEASURED, EndingKind.SUBJECT_FAULT, EndingKind.FALSIFIER_FAULT)
-"""How a trial can say that it ended. The harness observes every other ending."""
+"""The endings that a trial can report. The harness observes every other ending."""
 _SIGNALS = {None, *(one.name for one in signal.valid_signals() if isinstance(one, signal.Signals))}
 _ALLOWED: Mapping[type[Received], Mapping[str, Callable[[Any], bool]]] = {
     Stepped: {"step": _is_exact, "values": _is_row},
@@ -270,5 +270,5 @@ _ALLOWED: Mapping[type[Received], Mapping[str, Callable[[Any], bool]]] = {
     Ended: {"kind": _ENDINGS.__contains__, "allocator_peak_bytes": _is_count},
     Exited: {"code": _is_count, "signal": _SIGNALS.__contains__},
 }
-"""What the type of a field does not say."""
+"""The limits of fields that their types do not state."""
 _KINDS: Mapping[str, type[Received]] = {kind.__name__: kind for kind in get_args(Received)}

@@ -99,7 +99,7 @@ class Reached:
                     os.write(self._sending, f"{number} {name}\n".encode())
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
-        """Trace the lines of a function that is ours; a function of others runs untraced."""
+        """Trace the lines of a function of the project. A function of a library runs untraced."""
         name = frame.f_code.co_filename
         if not self._is_ours(name):
             return None

@@ -39,7 +39,7 @@ _END_SECONDS = 10.0
 
 
 class SubjectEnded(Exception):
-    """The subject's process ended in a call, or answered with what is no answer. The text says which."""
+    """The subject's process ended in a call, or gave no valid answer. The text says which."""
 
 
 class SubjectProcess:
@@ -72,7 +72,7 @@ class SubjectProcess:
         self._is_broken = ""
 
     def loaded(self, falsify: Callable[..., Any]) -> Callable[[Setting], Any]:
-        """Import the subject there; return what builds it there and returns a stand-in for it.
+        """Import the subject there. Return a function that builds it there and returns a stand-in for it.
 
         Raises:
             NotMeasured: it cannot be imported.
@@ -141,7 +141,7 @@ class SubjectProcess:
             except (CarrierClosed, ConnectionError):
                 self._fail(self._obituary())
             except _NO_ANSWER as wrong:
-                self._fail(f"the subject's process answered with what is no answer: {wrong}"[:1000])
+                self._fail(f"the subject's process gave no valid answer: {wrong}"[:1000])
             self._is_broken = ""
             if kind == "returned":
                 return result, come
@@ -167,7 +167,7 @@ class SubjectProcess:
 
 
 _NO_ANSWER = (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, MemoryError)
-"""What reading something else than an answer raises."""
+"""The exceptions that reading raises if the bytes are not an answer."""
 _NO_PROTOCOL = CarriedProtocol("", {}, {})
 
 

@@ -1,4 +1,4 @@
-"""How values of a Protocol's types travel between two processes: JSON, and blobs of bytes beside it.
+"""Packs values of a Protocol's types for another process: as JSON, with blobs of bytes beside it.
 
     codec = codec_of(TensorRecord)
     blobs: list[bytes] = []
@@ -7,8 +7,8 @@
 
 The type says how to read; the other process cannot choose a class. A codec exists for values only, whose copy is as
 good as the original: numbers, texts, bytes, paths, enums, literals, None, JSON (for `Any`), sequences and mappings of
-these, and frozen dataclasses. A tensor is a value only as a field of a frozen dataclass. By itself it can be memory
-that the other side goes on to use, such as a model's weights.
+these, and frozen dataclasses. A tensor is a value only as a field of a frozen dataclass. A bare tensor can be memory
+that the other side still uses, such as a model's weights.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class NotCarried(NotMeasured):
 
 @dataclass(frozen=True)
 class Codec:
-    """How the values of one type travel."""
+    """Packs and unpacks the values of one type."""
 
     pack: Callable[[Any, Blobs], Any]
     """The JSON of a value, whose bytes go into the blobs. Raises TypeError if it is not of the type."""
@@ -166,7 +166,7 @@ _LISTS: dict[Any, tuple[Any, Callable[[Any], Any]]] = {
     list: (list, list),
     collections.abc.Sequence: (collections.abc.Sequence, tuple),
 }
-"""By origin: what is packed, and what it becomes."""
+"""By origin: the types that can be packed, and the function that makes the unpacked value."""
 
 
 def _union(codecs: list[Codec]) -> Codec:

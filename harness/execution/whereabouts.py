@@ -1,7 +1,7 @@
-"""What a trial does now: the functions of the project that its main thread runs, looked up once a second.
+"""Reports the present work of a trial: once a second, the functions of the project that its main thread runs.
 
-A trial that compiles for minutes makes no step and measures nothing. The functions say what it does, and where a hang
-is, without a word from the falsifier.
+A trial that compiles for minutes makes no step and measures nothing. The functions show what it does, and where it
+hangs. The falsifier need not report anything.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST = 200
 
 
 def watch_doing(folders: Sequence[str], tell: Callable[[str], None]) -> None:
-    """Report what the calling thread does, whenever that has changed, until the process ends.
+    """Report the work of the calling thread, whenever it changes, until the process ends.
 
     Args:
         folders: where the project's code is.

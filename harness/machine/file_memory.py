@@ -1,4 +1,4 @@
-"""What commands read out of files, kept in the cache folder until the files change.
+"""Keeps what commands read out of files in the cache folder, until the files change.
 
     memory = FileMemory("mentions", root, pattern)
     for file in files:

@@ -1,4 +1,4 @@
-"""Where the cache folder of this user is."""
+"""The cache folder of this user."""
 
 from __future__ import annotations
 

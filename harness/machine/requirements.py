@@ -31,11 +31,11 @@ class Requirements(TypedDict, total=False):
     device: str
     """"cuda" or "any"."""
     memory_gib: float
-    """Of the GPU if the device is "cuda", else of the system."""
+    """The memory of the GPU if the device is "cuda", else of the system."""
     compute_capability: str
     """At least this, such as "9.0"."""
     gpus: int
-    """How many GPUs meet the rest."""
+    """The number of GPUs that meet the other requirements."""
     modules: Sequence[str]
     """Python modules."""
     disk_gib: float
@@ -46,16 +46,16 @@ class Requirements(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Fit:
-    """How a host meets requirements on the device that was asked for."""
+    """The GPUs and the shortfalls of a host, for the device that the user asked for."""
 
     gpus: tuple[Gpu, ...]
-    """Those that a trial could use, in the host's order; empty if it runs on the CPU."""
+    """The GPUs that a trial could use, in the host's order; empty if it runs on the CPU."""
     lacks: tuple[str, ...]
     """Reasons why the host does not meet the requirements; empty if it does."""
 
 
 def fit(requires: Requirements, host: Host, device: str = "auto") -> Fit:
-    """How a host meets the requirements of a profile.
+    """Compare a host with the requirements of a profile.
 
     Args:
         requires: as for `shortfalls`.

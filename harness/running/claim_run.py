@@ -37,7 +37,7 @@ __all__ = ["ClaimRun", "Shared"]
 
 @dataclass(frozen=True)
 class Shared:
-    """What the claims of a run have in common."""
+    """The parts of a run that all of its claims share."""
 
     request: RunRequest
     host: Host
@@ -88,12 +88,12 @@ class ClaimRun:
 
     @property
     def seconds(self) -> float:
-        """How long the claim's imports and trials took. Waits for a device or for other claims do not count."""
+        """Seconds that the claim's imports and trials took. Waits for a device or for other claims do not count."""
         return self._clock.busy
 
     @property
     def waited_seconds(self) -> float:
-        """How long they waited for devices that others held."""
+        """Seconds that they waited for devices that other processes held."""
         return self._clock.waited
 
     def task(self) -> Task:
@@ -166,7 +166,7 @@ class ClaimRun:
         return Trials(result, judgment, trials, outcomes, sources, self.withdrawn, self._predicted or {})
 
     def durations(self) -> Mapping[str, float]:
-        """How long the trials took, by name."""
+        """The seconds of each trial, by name."""
         ran = {} if self._subject is None else {events.SUBJECT: self._subject[0].seconds}
         return ran | {name: result.seconds for name, (result, _) in self._mutants.items()}
 

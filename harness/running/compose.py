@@ -72,5 +72,5 @@ def compose(
 
 
 def submission_of(project: Project, request: RunRequest) -> Submission:
-    """What submits the request's jobs."""
+    """Make the object that submits the request's jobs."""
     return Submission(project.root, request.evidence or project.evidence, request.slurm or (), request.key)

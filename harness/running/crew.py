@@ -24,7 +24,7 @@ class TurnInterrupted(Exception):
 
 @final
 class Turn:
-    """What a task sees of the crew, in its thread."""
+    """The crew's side of a task, in the task's thread."""
 
     def __init__(
         self, task: Task, amounts: Amounts, inbox: Inbox, schedule: Schedule, interruption: Interruption
@@ -38,7 +38,7 @@ class Turn:
 
     @contextmanager
     def idle(self) -> Iterator[None]:
-        """Mark what loses nothing by an interruption: a wait, an import.
+        """Mark work that an interruption may end at any point: a wait, an import.
 
         Raises:
             TurnInterrupted: the run was interrupted meanwhile.
@@ -52,14 +52,14 @@ class Turn:
             self.is_idle = False
 
     def pause(self, kept: Collection[str]) -> None:
-        """Give back all resources but these, before a wait for something outside of this run."""
+        """Give back all resources but these, before a wait for another process."""
         if not self._is_paused:
             self._is_paused = True
             self.granted.clear()
             self._inbox.put(partial(self._schedule.pause, self.task.name, kept))
 
     def resume(self) -> None:
-        """After a wait: get back what was given back. Does nothing without one."""
+        """Wait until the resources are back. Does nothing if none were given back."""
         if self._is_paused:
             self._is_paused = False
             self._inbox.put(partial(self._schedule.resume, self.task.name))
@@ -68,7 +68,7 @@ class Turn:
 
 Inbox = queue.SimpleQueue[Callable[[], None]]
 Work = Callable[[Turn], Collection[Task]]
-"""Does a task. Returns those that come after it."""
+"""Does a task. Returns the tasks that come after it."""
 
 
 @final
@@ -78,7 +78,7 @@ class Crew:
     def __init__(self, schedule: Schedule, work: Work, interruption: Interruption) -> None:
         self._schedule, self._work, self._interruption = schedule, work, interruption
         self._inbox: Inbox = queue.SimpleQueue()
-        """What threads ask for. The schedule is used by one thread only."""
+        """The requests of the threads. Only one thread uses the schedule."""
         self._turns: dict[str, Turn] = {}
 
     def run(self, interrupt: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""What trials need of this machine, and how much of it there is, for the schedule."""
+"""The resources that trials need, and those that this machine has, for the schedule."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_PARALLEL = 4
 _SLOTS, _QUIET, _MEMORY, _DISK = "slots", "quiet", "memory (GiB)", "disk (GiB)"
 _GIB = 2**30
 _USABLE = 0.9
-"""The share of a memory that trials may plan with. Drivers and other processes have the rest."""
+"""The share of a memory that trials may plan with. The rest is for drivers and other processes."""
 
 
 @final
@@ -54,20 +54,20 @@ class Demand:
         }
 
     def ways(self, plan: Plan) -> tuple[Amounts, ...]:
-        """What a trial of a claim needs on each device that works; on each, if all of its GPUs failed."""
+        """The needs of a claim's trial on each device that works; on every device if all of its GPUs failed."""
         found = [gpu for gpu in plan.gpus if _key(gpu) not in self._withdrawn] or list(plan.gpus)
         others = plan.profile.requires.get("gpus", 1) - 1
         turned = [(gpu, (found[place + 1 :] + found[:place])[:others]) for place, gpu in enumerate(found)]
         return tuple(self._on(plan, gpu, more) for gpu, more in turned) or (self._on(plan, None, ()),)
 
     def of_mutant(self, mutant: Mutant, subject: Amounts) -> Amounts:
-        """What a mutant's trial needs on the devices of its subject, by the needs of the subject's trial."""
+        """The needs of a mutant's trial on the devices of its subject, from those of the subject's trial."""
         less = {key: min(one, mutant.memory_gib) if key.endswith(_MEMORY) else one for key, one in subject.items()}
         shared = {_SLOTS, _QUIET, *self._gpus}.intersection(subject) if mutant.shares else ()
         return {**less, **dict.fromkeys(shared, 1)}
 
     def foreseen(self, plan: Plan, amounts: Amounts, predicted: JsonObject) -> Amounts:
-        """What a trial needs whose memory was predicted. What the profile declares counts more."""
+        """The needs of a trial whose memory was predicted. A declaration of the profile outranks the prediction."""
         if "reserved" not in predicted or "memory_gib" in plan.profile.requires:
             return amounts
         return {**amounts, _memory_of(amounts): min(predicted["reserved"] / _GIB, self.memory(amounts).room_gib)}
@@ -82,7 +82,7 @@ class Demand:
         return self._withdrawn.get(key) or (self._health[key].broken() if key in self._health else "")
 
     def crowded(self, amounts: Amounts) -> str:
-        """How much of a GPU's memory processes without a lease hold, if they leave too little for a trial; or empty."""
+        """Why processes without a lease leave a trial too little GPU memory; empty if they leave enough."""
         key, needed = self.device(amounts), self.memory(amounts).gib
         if key not in self._health or (memory := self._health[key].memory_gib()) is None or memory.free >= needed:
             return ""
@@ -99,7 +99,7 @@ class Demand:
         return next((key for key in amounts if key in self._gpus), _QUIET)
 
     def memory(self, amounts: Amounts) -> Memory:
-        """What a trial uses of its device's memory."""
+        """The memory of its device that a trial uses."""
         name = _memory_of(amounts)
         return Memory(amounts[name], self.capacity[name])
 

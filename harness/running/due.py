@@ -83,7 +83,7 @@ def due(
             continue
         device = DeviceClass.of(plan.device)
         claim = claims[contract.id]
-        # A profile that is asked for and cannot run is NOT_MEASURED, as without --stale. It is no claim of others.
+        # A profile that the user names and that cannot run is NOT_MEASURED, as without --stale.
         why = (
             Because(device, None, cannot=plan.obstacle) if plan.obstacle else why_due(claim, device, plan.profile.name)
         )

@@ -1,4 +1,4 @@
-"""How long trials took when they ran last, so that long ones can begin first. The cache folder keeps it."""
+"""The seconds that trials took when they last ran, kept in the cache folder, so that long trials can begin first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Durations:
         self._news: dict[str, float] = {}
 
     def expected(self, plan: Plan, trial: str) -> float:
-        """How many seconds a trial probably takes. If it never ran, it counts as long as it may take."""
+        """The seconds that a trial probably takes. A trial that never ran counts with its time limit."""
         seconds = self._seconds.get(_key(plan, trial))
         return plan.profile.seconds if seconds is None else seconds
 

@@ -1,4 +1,4 @@
-"""What the probe says of a profile's step, before a trial gets the GPU."""
+"""Asks the probe for the memory of a profile's step, before a trial gets the GPU."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ __all__ = ["Plan", "device_of", "make_plan", "option_for_target", "with_subject"
 
 @dataclass(frozen=True)
 class Plan:
-    """How a claim runs on this machine. Later code decides none of this again."""
+    """The decisions on how a claim runs on this machine. Later code does not decide them again."""
 
     contract: Contract
     """The contract with the requested subject."""
@@ -29,7 +29,7 @@ class Plan:
     gpu: Gpu | None
     """The GPU that the trials get; None if they run on the CPU."""
     gpus: tuple[Gpu, ...]
-    """Those that the claim can run on, `gpu` among them."""
+    """The GPUs on which the claim can run; `gpu` is one of them."""
     others: tuple[Gpu, ...] = field(default=(), kw_only=True)
     """The GPUs that the trials get besides `gpu`, if the profile requires several."""
     device: Device

@@ -1,4 +1,4 @@
-"""Which task starts next. Pure: it knows names, amounts and ranks, and neither processes nor clocks.
+"""Decides which task starts next. Pure: it knows names, amounts and ranks; it knows no processes and no clocks.
 
     schedule = Schedule({"slots": 2.0, "memory": 16.0})
     schedule.add(Task("large", ({"slots": 1.0, "memory": 12.0},), rank=(0,)))
@@ -6,8 +6,8 @@
     for task, amounts in schedule.start():
         …                                     # later: schedule.end(task.name)
 
-A task with a lower rank never takes what a task before it lacks, so no task waits for ever. Of several ways, a task
-takes the one whose resources have the least to do, and waits for it.
+A task never takes a resource that a task of better rank lacks, so no task waits for ever. A task that can be done in
+several ways takes the way whose resources have the least to do, and waits for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import final
 __all__ = ["Amounts", "Schedule", "Task"]
 
 Amounts = Mapping[str, float]
-"""Of each resource."""
+"""The amount of each resource."""
 _ROUNDING = 1e-9
 
 
@@ -30,11 +30,11 @@ class Task:
 
     name: str
     ways: tuple[Amounts, ...]
-    """What it needs, in each way in which it can be done, such as on one GPU or on another. The first comes first."""
+    """The resources that it needs, for each way to do it, such as on one GPU or on another. Earlier ways win ties."""
     rank: tuple[float, ...]
-    """Tasks with a smaller one start first."""
+    """Tasks with a smaller rank start first."""
     work: float = 0.0
-    """How long it takes, with everything that follows in the same way."""
+    """Seconds that it takes, with all tasks that follow it in the same way."""
 
 
 @final
@@ -49,9 +49,9 @@ class Schedule:
         self._waiting: dict[str, Task] = {}
         self._running: dict[str, Amounts] = {}
         self._work: dict[str, float] = {}
-        """Of the running tasks."""
+        """The work of each running task."""
         self._paused: dict[str, Amounts] = {}
-        """What paused tasks gave back."""
+        """The amounts that paused tasks gave back."""
         self._closed: set[str] = set()
         """Resources for which a paused task waits outside."""
 
@@ -61,7 +61,7 @@ class Schedule:
         return not self._waiting and not self._running
 
     def add(self, task: Task) -> None:
-        """Let a task wait. One that needs more than there is of a resource needs all of it.
+        """Let a task wait. A task that needs more of a resource than exists needs all of it.
 
         Raises:
             ValueError: no way names only resources that exist.
@@ -95,25 +95,25 @@ class Schedule:
         self._reopen(name)
 
     def pause(self, name: str, kept: Collection[str]) -> None:
-        """Take back what a running task got, because it waits outside, except what it keeps. No other gets of that."""
+        """Take back the resources of a task that waits for another process. It keeps some; no other task gets these."""
         amounts = self._running[name]
         self._paused[name] = {one: amount for one, amount in amounts.items() if one not in kept}
         self._running[name] = {one: amount for one, amount in amounts.items() if one in kept}
         self._closed |= set(kept) & amounts.keys()
 
     def resume(self, name: str) -> None:
-        """Let a paused task wait for what it gave back, before all others. It starts again."""
+        """Let a paused task wait for the resources that it gave back, ahead of all others. It then starts again."""
         needs = self._paused[name]
         self._reopen(name)
         self._waiting[name] = Task(name, (needs,), rank=())
 
     def discard(self, names: Collection[str]) -> None:
-        """Forget those of these tasks that wait."""
+        """Forget these tasks, unless they have started."""
         for name in names:
             self._waiting.pop(name, None)
 
     def _load(self) -> dict[str, float]:
-        """How long running tasks, and waiting ones with one way, take each resource, as if one after another."""
+        """Seconds that running tasks, and waiting tasks with one way, take each resource, one after another."""
         load = dict.fromkeys(self._capacity, 0.0)
         settled = [(amounts, self._work[name]) for name, amounts in self._running.items()]
         settled += [(task.ways[0], task.work) for task in self._waiting.values() if len(task.ways) == 1]
@@ -123,12 +123,12 @@ class Schedule:
         return load
 
     def _distance(self, way: Amounts, work: float, load: Amounts, free: Amounts) -> tuple[float, ...]:
-        """What orders the ways of a task: another process has a device, the work on it, what it lacks now."""
+        """The order of a task's ways: is a device taken elsewhere, the work on the way, the resources that lack."""
         whole = sum(load[name] + share for name, share in self._taken(way, work).items())
         return (not self._closed.isdisjoint(way), whole, len(_lacking(way, free)))
 
     def _taken(self, amounts: Amounts, work: float) -> dict[str, float]:
-        """How long each resource would be taken if the task used all of it."""
+        """Seconds that each resource would be taken if the task used all of it."""
         return {name: work * amount / (self._capacity[name] or 1.0) for name, amount in amounts.items()}
 
     def _free(self) -> dict[str, float]:

@@ -36,7 +36,7 @@ class Trials:
     withdrawn: Mapping[str, str] = field(default_factory=dict)
     """Why GPUs failed the claim, by UUID."""
     predicted: JsonObject = field(default_factory=dict)
-    """What the probe said of the profile's step."""
+    """The probe's prediction for the profile's step."""
 
 
 def unmeasured(plan: Plan, request: RunRequest) -> Trials:

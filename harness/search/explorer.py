@@ -40,7 +40,7 @@ from harness.search.counterexample import COUNTEREXAMPLE, Counterexample, judge_
 __all__ = ["CaseSearch", "Result"]
 
 _MOST_ROUNDS = 5
-"""How often cases are drawn from a strategy that gives too few different cases at once."""
+"""The most rounds of drawing from a strategy that gives too few different cases in one round."""
 _FEWEST_SHRINKS = 50
 _LEAST = 1e-30
 
@@ -51,7 +51,7 @@ class Result:
 
     case: Case
     measured: JsonObject = field(default_factory=dict)
-    """By name. Empty if the subject raised."""
+    """The measurements by name; empty if the subject raised."""
     fault: SubjectFault | None = None
     """What the subject raised. None if it raised nothing."""
     violated: frozenset[str] = frozenset()

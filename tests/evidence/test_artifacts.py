@@ -245,7 +245,7 @@ def test_what_has_only_the_name_of_a_counterexample_is_not_copied(tmp_path: Path
     (tmp_path / "counterexample.json").write_text(content)
     ((_, copied, size, has_digest, reason, sealed),) = told(tmp_path)
     assert (copied, size, has_digest, sealed) == (False, len(content), True, b"")
-    assert reason.startswith("has the name of a counterexample and is none: ")
+    assert reason.startswith("has the name of a counterexample but is not one: ")
 
 
 def test_the_index_lists_fields_and_counts() -> None:

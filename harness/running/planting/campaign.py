@@ -72,13 +72,13 @@ class Campaign:
     """"reduced", "full" or "auto"."""
     device: str
     jobs: int | None
-    """How many trials run side by side; None leaves it to the machine."""
+    """The number of trials that run side by side; None for a number that suits the machine."""
     seed: int
-    """Of every trial, and of the sample."""
+    """The seed of every trial and of the sample."""
     crowded: bool = False
     """Whether the trials of claims that want the device to themselves run side by side with others."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """Those that differ from the profile's."""
+    """The parameters that differ from the profile's."""
 
     def run(
         self,
@@ -106,7 +106,7 @@ class Campaign:
 
     @property
     def parallel(self) -> int:
-        """How many trials run side by side."""
+        """The number of trials that run side by side."""
         return max(1, min(MOST_PARALLEL, self.host.cpu_count) if self.jobs is None else self.jobs)
 
     def is_alone(self, plan: Plan) -> bool:
@@ -145,7 +145,7 @@ class _Work:
         return self._subjects.digests
 
     def scout(self, contracts: Sequence[Contract]) -> tuple[Reach, ...]:
-        """Run every subject without a defect; what each claim reaches."""
+        """Run every subject without a defect. Returns what each claim reaches."""
         hindered: dict[str, Reach] = {}
         for contract in contracts:
             plan = self._plan(contract)
@@ -169,7 +169,7 @@ class _Work:
         return tuple(hindered.get(one.id) or self._trials[one.id].reach for one in contracts)
 
     def plant(self, sample: Sample, tell: Callable[[Planted, int], None]) -> tuple[tuple[Planted, ...], int]:
-        """Try the sample until the time is over; what came of it, and how many defects there are."""
+        """Try the sample until the time is over. Returns the results, and the number of all defects."""
         found, reached = self._found()
         chosen = sample.of(found, self._campaign.seed)
         # Equivalent defects count only if a claim kills them, so they come last.
@@ -251,13 +251,13 @@ class _Work:
         return list(found.values()), {name: tuple(reached[name]) for name in found}
 
     def _entries(self, defect: Defect) -> list[Equivalent]:
-        """What the authors of all claims say of a defect."""
+        """The entries of all authors on a defect."""
         return [entry for entries in self._marked.values() for entry in entries if defect.is_named_by(entry)]
 
     def _results(
         self, chosen: Sequence[Defect], reached: Mapping[str, tuple[str, ...]], schedule: Schedule
     ) -> tuple[Planted, ...]:
-        """What came of defects, by place."""
+        """The results of defects, by place."""
         results: list[Planted] = []
         for one in sorted(chosen, key=lambda one: (one.file, one.edit.start, one.id)):
             entries = self._entries(one)

@@ -46,7 +46,7 @@ _ELSEWHERE = frozenset({"cli", "evidence", "lint", "pytest_plugin", "report", "r
 
 @dataclass(frozen=True)
 class Conditions:
-    """What all trials of a campaign have in common."""
+    """The settings that all trials of a campaign share."""
 
     project: Project
     seed: int
@@ -145,7 +145,7 @@ class ClaimTrials:
         self.reach = Reach(self.claim, self.plan.profile.name, found, round(seconds, 3), obstacle, unmatched)
 
     def _hindered(self, healthy: TrialResult, subjects: Subjects) -> None:
-        """The claim does not pass without a defect, so its falsifier would kill whatever it is given."""
+        """The claim does not pass without a defect, so its falsifier would kill every defect."""
         ending, judgment = healthy.observation.ending, judge(self.plan.contract, healthy.observation)
         why = ending.reason or ", ".join(one.id for one in judgment.clauses if one.outcome is not Outcome.PASS)
         self._reached((), healthy.seconds, f"without a defect the claim is {judgment.outcome}: {why}", subjects)
@@ -179,7 +179,7 @@ class ClaimTrials:
         return defect.file in files and defect.within.partition(".")[0] == name
 
     def _decides(self, healthy: TrialResult) -> dict[str, Any]:
-        """What the fates of the defects depend on."""
+        """The values on which the fates of the defects depend."""
         return {
             "contract": self.plan.contract.digest,
             "sources": dict(healthy.sources),
@@ -225,6 +225,6 @@ def _key(defect: Defect) -> str:
 
 
 def _module_files(search: Sequence[Path], name: str) -> frozenset[Path]:
-    """Where a module may stand."""
+    """The files in which a module can be."""
     places = [folder.joinpath(*name.split(".")) for folder in search]
     return frozenset(path for place in places for path in (place / "__init__.py", place.with_suffix(".py")))

@@ -1,4 +1,4 @@
-"""What came of planted defects: in one trial, of one defect, and in a whole campaign."""
+"""The results of planting: of one trial, of one defect, of one claim and of a whole campaign."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Attempt", "DefectFate", "Planted", "Planting", "Reach"]
 
 
 class DefectFate(StrEnum):
-    """What came of a planted defect."""
+    """The result of a planted defect."""
 
     KILLED = "killed"
     """A claim is FAIL."""
@@ -40,7 +40,7 @@ class Attempt(JsonDataclass):
     fate: DefectFate
     seconds: float = 0.0
     clauses: tuple[str, ...] = ()
-    """Those that failed."""
+    """The clauses that failed."""
     reason: str = ""
     """Why it was not measured, or not started."""
 
@@ -66,7 +66,7 @@ class Planted:
 
     @property
     def fate(self) -> DefectFate:
-        """What came of it."""
+        """The result of all attempts."""
         fates = {one.fate for one in self.attempts}
         if settled := fates & {DefectFate.KILLED, DefectFate.NOT_STARTED}:
             return DefectFate.KILLED if DefectFate.KILLED in settled else DefectFate.NOT_STARTED
@@ -84,14 +84,14 @@ class Planted:
 
 @dataclass(frozen=True)
 class Reach:
-    """What one claim reaches in its subject."""
+    """The code of its subject that one claim reaches."""
 
     claim: str
     profile: str
     defects: tuple[Defect, ...] = ()
     """All that can be planted on the lines that the claim reaches."""
     seconds: float = 0.0
-    """How long its trial takes without a defect."""
+    """Seconds of its trial without a defect."""
     obstacle: str = ""
     """Why nothing can be planted; empty if something can."""
     unmatched: tuple[Equivalent, ...] = ()
@@ -100,13 +100,13 @@ class Reach:
 
 @dataclass(frozen=True)
 class Planting:
-    """What came of a campaign."""
+    """The result of a campaign."""
 
     claims: tuple[Reach, ...]
     planted: tuple[Planted, ...] = ()
     """The defects of the sample, in the order of files and lines."""
     found: int = 0
-    """How many defects the claims reach; the sample may have fewer."""
+    """The number of defects that the claims reach; the sample may have fewer."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """The sha256 of every file of the subjects, by path."""
     interrupted: bool = False

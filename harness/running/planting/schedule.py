@@ -78,25 +78,25 @@ class Schedule:
             return self._defects[name], claim
 
     def add(self, defect: Defect, attempt: Attempt | None, claim: str) -> bool:
-        """Take what came of a trial; None if it was cut short. Whether the defect's fate is known by it."""
+        """Take the attempt of a trial; None if it was cut short. Returns whether it settles the defect's fate."""
         with self._turn:
             self._running[defect.id] -= 1
             return self._add(defect, attempt, claim)
 
     def remember(self, defect: Defect, attempt: Attempt) -> None:
-        """Take what came of a trial of an earlier campaign."""
+        """Take the attempt of an earlier campaign."""
         with self._turn:
             self._left[defect.id].discard(attempt.claim)
             self._begun.add(defect.id)
             self._add(defect, attempt, attempt.claim)
 
     def attempts(self, defect: Defect) -> tuple[Attempt, ...]:
-        """What was found of a defect."""
+        """The attempts on a defect."""
         return tuple(self._attempts[defect.id])
 
     @property
     def left(self) -> int:
-        """How many defects have no known fate."""
+        """The number of defects without a known fate."""
         return len(self._defects) - len(self._known)
 
     def _add(self, defect: Defect, attempt: Attempt | None, claim: str) -> bool:
@@ -116,7 +116,7 @@ class Schedule:
         return True
 
     def _promise(self, claim: str, name: str) -> float:
-        """Kills a second that may be expected."""
+        """The expected kills per second."""
         of = claim, self._defects[name].file
         seconds = sum(self._seconds[claim]) / len(self._seconds[claim])
         return (self._kills[of] + 1) / (self._trials[of] + 2) / max(seconds, 0.1)

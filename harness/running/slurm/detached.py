@@ -49,7 +49,7 @@ _SUBMIT_SECONDS = 60.0
 
 
 class UnknownRunError(ValueError):
-    """There is no such run. The text names those that there are."""
+    """There is no run of this name. The text names the runs that exist."""
 
 
 @final
@@ -108,13 +108,13 @@ def _states(job: str, moment: int) -> dict[str, str]:
 @final
 @dataclass(frozen=True)
 class DetachedRun:
-    """What the file of a run says."""
+    """The content of a run's file."""
 
     name: str
     submitted: str
     """UTC, ISO 8601."""
     options: JsonObject
-    """Of `harness run`."""
+    """The options of `harness run`."""
     jobs: dict[str, list[list[str]]]
     """The claims of each task, by the number of the array's job."""
     folder: str
@@ -193,7 +193,7 @@ def verdicts(events: Path) -> dict[str, str]:
 
 
 def _script(options: Sequence[str], tasks: Sequence[Sequence[str]], folder: Path) -> str:
-    """What each task runs. As a step, the harness gets Slurm's signals.
+    """Return the shell script of each task. It starts the harness as a step, which gets Slurm's signals.
 
     After an interruption, the script waits for Slurm to end the task. Slurm does not begin one again that ends itself.
     """
