@@ -30,7 +30,7 @@ from falsifiers.distill.reference.checkpointing import Checkpointer
 from falsifiers.distill.reference.journal import Journal
 from harness import Setting
 from harness.authoring.timing import Timing, interleave
-from harness.machine.paths import cache_folder
+from harness.machine.cache_folder import cache_folder
 
 CEILING = 1.05
 """A save may cost 5 % of the steps between two saves."""

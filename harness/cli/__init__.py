@@ -136,7 +136,7 @@ def main() -> None:
     """Run the command line. Every refusal is one line with the cause and the remedy."""
     from harness.contract import ContractError
     from harness.contract.project import ProjectError
-    from harness.machine.paths import NoCacheFolderError
+    from harness.machine.cache_folder import NoCacheFolderError
 
     _open_what_was_closed()
     escape_outputs()

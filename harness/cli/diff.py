@@ -19,7 +19,7 @@ from harness.evidence import index, measurement_history
 from harness.evidence.difference import Change, Difference, DifferenceError, Moved, SeriesChange, compare
 from harness.evidence.index import Entry, read
 from harness.evidence.measurement_history import Noise, Shift, ran, series
-from harness.machine.paths import cache_folder
+from harness.machine.cache_folder import cache_folder
 from harness.report import noise_text, number_text
 from harness.report.progress_line import progress_line
 from harness.report.terminal import Block, Table, filled, tell, tell_all, tell_json

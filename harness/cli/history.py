@@ -15,7 +15,7 @@ from harness.contract.project import Project
 from harness.evidence import index, measurement_history
 from harness.evidence.measurement_history import Shift, newest_of_series
 from harness.evidence.repeats import Repeats, repeats
-from harness.machine.paths import cache_folder
+from harness.machine.cache_folder import cache_folder
 from harness.report import noise_text, number_text
 from harness.report.progress_line import progress_line
 from harness.report.status_table import unreadable_line

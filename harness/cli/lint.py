@@ -20,7 +20,7 @@ from harness.base.schemas import Problem
 from harness.base.vocabulary import ExitStatus
 from harness.contract import Contract
 from harness.contract.project import Project
-from harness.evidence.isolation import Limits, Stopped, isolated_all
+from harness.evidence.limited_process import Limits, Stopped, isolated_all
 from harness.lint.linter import UNDECIDED, Severity, lint, undecided
 from harness.report.number_text import counted
 from harness.report.terminal import tell, tell_json

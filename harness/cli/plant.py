@@ -14,8 +14,8 @@ from harness.base.vocabulary import ExitStatus
 from harness.cli.options import device_option, duration
 from harness.cli.parameter_options import overrides, parameter_texts
 from harness.contract.project import Project
+from harness.machine.cache_folder import made_cache_folder
 from harness.machine.host import probe
-from harness.machine.paths import made_cache_folder
 from harness.report.planting_text import planting_lines, told
 from harness.report.terminal import tell, tell_all
 from harness.running.planting.campaign import Campaign, Sample

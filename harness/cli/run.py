@@ -189,7 +189,7 @@ def _handlers_of(given: RunOptions, project: Project) -> list[Handler]:
 def _earlier(project: Project) -> Iterable[Entry]:
     """Return the evidence of earlier runs, from the project's own folder."""
     from harness.evidence.index import read
-    from harness.machine.paths import cache_folder
+    from harness.machine.cache_folder import cache_folder
 
     return read(project.evidence, cache=cache_folder()).entries
 

@@ -13,8 +13,8 @@ from typing import Any
 from harness.base import regular_file
 from harness.contract.project import Project
 from harness.machine import timebox
+from harness.machine.cache_folder import NoCacheFolderError, cache_folder
 from harness.machine.file_memory import FileMemory
-from harness.machine.paths import NoCacheFolderError, cache_folder
 
 __all__ = ["mentions"]
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 
 from harness.contract import Contract
-from harness.evidence.isolation import Limits, Stopped, isolated_all
+from harness.evidence.limited_process import Limits, Stopped, isolated_all
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Observation
 

@@ -25,7 +25,7 @@ from harness.evidence.index import Contents, Entry, Watch, read
 from harness.evidence.known_statuses import remember
 from harness.evidence.staleness import ProjectState, changes
 from harness.evidence.stated_claims import Stated, stated_claims
-from harness.machine.paths import cache_folder
+from harness.machine.cache_folder import cache_folder
 
 __all__ = [
     "Gaps",

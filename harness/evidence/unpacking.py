@@ -30,7 +30,7 @@ from harness.base import regular_file
 from harness.base.beneath import Beneath
 from harness.evidence import untrusted
 from harness.evidence.durable import sync_tree
-from harness.evidence.isolation import Limits, Stopped, isolated_all
+from harness.evidence.limited_process import Limits, Stopped, isolated_all
 from harness.evidence.packing import (
     LARGEST_ARCHIVE,
     MOST_ENTRIES,

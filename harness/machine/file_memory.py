@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, final
 
-from harness.machine.paths import NoCacheFolderError, cache_folder
+from harness.machine.cache_folder import NoCacheFolderError, cache_folder
 
 __all__ = ["FileMemory", "identity", "keep", "recall"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from harness.machine.paths import made_cache_folder
+from harness.machine.cache_folder import made_cache_folder
 from harness.probe.errors import ProbeError
 
 __all__ = ["present_device"]

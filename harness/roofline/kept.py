@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.base import strictjson
 from harness.base.schemas import problems
-from harness.machine.paths import NoCacheFolderError, made_cache_folder
+from harness.machine.cache_folder import NoCacheFolderError, made_cache_folder
 from harness.roofline.measured_device import identity
 from harness.roofline.roofs import Roofs, Sizes, measured
 

@@ -22,8 +22,8 @@ from harness.execution.local_executor import LocalExecutor
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Observation
 from harness.judging.record import Record
+from harness.machine.cache_folder import cache_folder
 from harness.machine.host import Host
-from harness.machine.paths import cache_folder
 from harness.running.interruption import Interruption
 from harness.running.plan import make_plan
 from harness.running.request import RunRequest

@@ -9,8 +9,8 @@ from typing import Protocol
 from harness.contract.project import Project
 from harness.evidence.seal import Seal
 from harness.execution.local_executor import LocalExecutors
+from harness.machine.cache_folder import made_cache_folder
 from harness.machine.host import Host
-from harness.machine.paths import made_cache_folder
 from harness.running.engine import Engine
 from harness.running.events import Handler, Remarked, RunFinished
 from harness.running.plan import with_subject

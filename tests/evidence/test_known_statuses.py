@@ -12,8 +12,8 @@ from harness.contract.project import Project
 from harness.evidence import known_statuses as module
 from harness.evidence.known_statuses import known_statuses, remember
 from harness.evidence.walk import state_of, walk
+from harness.machine.cache_folder import cache_folder
 from harness.machine.file_memory import recall
-from harness.machine.paths import cache_folder
 from tests.contracts import document, write_contract, write_project
 from tests.evidence.factory import sealed
 

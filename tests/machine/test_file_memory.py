@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.machine.cache_folder import cache_folder
 from harness.machine.file_memory import FileMemory, keep, recall
-from harness.machine.paths import cache_folder
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.contract.project import Project
 from harness.contract.reasons import Reason, ReasonCode
-from harness.evidence.isolation import Limits
+from harness.evidence.limited_process import Limits
 from harness.evidence.seal import ClaimResult
 from harness.evidence.staleness import ProjectState
 from harness.evidence.verification import Against, verify_all

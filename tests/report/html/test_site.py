@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.contract import load
 from harness.contract.project import Project
-from harness.evidence.isolation import Limits
+from harness.evidence.limited_process import Limits
 from harness.evidence.verification import find_bundles
 from harness.report import finding_text
 from harness.report.html import index_page

@@ -18,8 +18,8 @@ import psutil
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from harness.evidence import isolation
-from harness.evidence.isolation import Limits, Stopped, isolated_all
+from harness.evidence import limited_process
+from harness.evidence.limited_process import Limits, Stopped, isolated_all
 
 LIMITS = Limits(seconds=0.5, elapsed=60.0, memory_bytes=256 << 20, answer_bytes=1 << 20)
 
@@ -250,10 +250,10 @@ def test_a_work_has_the_limits_of_its_process(monkeypatch: pytest.MonkeyPatch) -
     assert abs(told["AS"][0] - limits.memory_bytes - size) < 64 << 20
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     set_limits = []
-    monkeypatch.setattr(isolation.resource, "setrlimit", lambda kind, pair: set_limits.append(pair))
+    monkeypatch.setattr(limited_process.resource, "setrlimit", lambda kind, pair: set_limits.append(pair))
     for known, value, expected in ((resource.RLIM_INFINITY, 7, 7), (5, 7, 5), (7, 7, 7), (9, 7, 7)):
-        monkeypatch.setattr(isolation.resource, "getrlimit", lambda kind, known=known: (1, known))
-        isolation._limit(resource.RLIMIT_CPU, value)
+        monkeypatch.setattr(limited_process.resource, "getrlimit", lambda kind, known=known: (1, known))
+        limited_process._limit(resource.RLIMIT_CPU, value)
         assert set_limits.pop() == (expected, known)
     assert told["CPU"][1] == hard
 
