@@ -7,21 +7,20 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import astuple, dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
 from harness.base import strictjson
-from harness.base.schemas import Problem
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.vocabulary import ExitStatus
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.evidence.limited_process import Limits, Stopped, isolated_all
-from harness.lint.linter import UNDECIDED, Severity, lint, undecided
+from harness.lint.linter import UNDECIDED, Finding, Severity, lint, undecided
 from harness.report.number_text import counted
 from harness.report.terminal import tell, tell_json
 
@@ -29,6 +28,16 @@ __all__ = ["LIMITS", "command"]
 
 LIMITS = Limits(seconds=60.0, answer_bytes=64 << 20)
 """What the lint of one contract may use. Ours take a fifth of a second each."""
+
+
+@dataclass(frozen=True)
+class _Report(JsonDataclass):
+    """What lint found about one file."""
+
+    file: str
+    state: str
+    """refused, unsound, undecided, warnings or sound."""
+    findings: tuple[Finding, ...]
 
 
 @click.command("lint")
@@ -47,77 +56,79 @@ def command(paths: tuple[Path, ...], as_json: bool) -> ExitStatus:
     files = dict.fromkeys(file.parent.resolve() / file.name for some in within for file in some)
     reports = list(_reports(project, list(files)))
     if as_json:
-        tell_json({"format": 1, "contracts": reports})
+        tell_json({"format": 1, "contracts": [report.to_json() for report in reports]})
     else:
         for report in reports:
             _print(report)
         tell(_summary(reports))
-    if any(report["state"] in ("refused", "unsound") for report in reports):
+    if any(report.state in ("refused", "unsound") for report in reports):
         return ExitStatus.REFUSED
-    decided = reports and not any(report["state"] == "undecided" for report in reports)
+    decided = reports and not any(report.state == "undecided" for report in reports)
     return ExitStatus.PASS if decided else ExitStatus.NOT_MEASURED
 
 
-def _reports(project: Project, files: list[Path]) -> Iterator[dict[str, Any]]:
-    """Yield the state and the findings of each file. What the loader refuses is a finding too."""
+def _reports(project: Project, files: list[Path]) -> Iterator[_Report]:
+    """Yield a report on each file. What the loader refuses is a finding too."""
     contracts, refused = project.load_all(files)
     loaded = {contract.path: contract for contract in contracts}
-    refusals = {error.path: error.problems for error in refused}
-    found = _linted(project, [loaded[file] for file in files if file not in refusals])
+    refusals = {
+        error.path: tuple(Finding("refused", Severity.ERROR, *astuple(problem)) for problem in error.problems)
+        for error in refused
+    }
+    linted = _linted(project, [loaded[file] for file in files if file not in refusals])
     for file in files:
         if file in refusals:
-            yield {"file": str(file), "state": "refused", "findings": [_refusal(one) for one in refusals[file]]}
+            yield _Report(str(file), "refused", refusals[file])
         else:
-            yield {"file": str(file), **next(found)}
+            findings = next(linted)
+            yield _Report(str(file), _state(findings), findings)
 
 
-def _linted(project: Project, contracts: list[Contract]) -> Iterator[dict[str, Any]]:
-    """Yield the state and the findings of each contract, each found in a process of its own within LIMITS."""
+def _linted(project: Project, contracts: list[Contract]) -> Iterator[tuple[Finding, ...]]:
+    """Yield the findings on each contract, each found in a process of its own within LIMITS."""
 
     def work(contract: Contract) -> bytes:
         tempfile.tempdir = folder  # a process that is stopped cannot remove its own files
-        return strictjson.dumps([asdict(finding) for finding in lint(contract, project.search)]).encode(
-            "utf-8", "backslashreplace"
-        )
+        found = [finding.to_json() for finding in lint(contract, project.search)]
+        return strictjson.dumps(found).encode("utf-8", "backslashreplace")
 
     with tempfile.TemporaryDirectory(prefix="harness-lint-") as folder:
         works = [partial(work, contract) for contract in contracts]
         for contract, answer in zip(contracts, isolated_all(works, LIMITS, os.cpu_count() or 1), strict=True):
-            findings = [asdict(undecided(f"its check {answer}"))] if isinstance(answer, Stopped) else json.loads(answer)
-            findings = [one for one in findings if not _is_ignored(project, contract, one)]
-            severities = {finding["severity"] for finding in findings}
-            if Severity.ERROR in severities:
-                state = "unsound"
-            elif UNDECIDED in {finding["rule"] for finding in findings}:
-                state = "undecided"
+            if isinstance(answer, Stopped):
+                found = [undecided(f"its check {answer}")]
             else:
-                state = "warnings" if severities else "sound"
-            yield {"state": state, "findings": findings}
+                found = [Finding.from_json(one) for one in json.loads(answer)]
+            yield tuple(one for one in found if not _is_ignored(project, contract, one))
 
 
-def _is_ignored(project: Project, contract: Contract, finding: dict[str, Any]) -> bool:
-    claims = project.ignored.get(finding["rule"], ())
-    return finding["severity"] == "warning" and any(fnmatchcase(contract.id, claim) for claim in claims)
+def _state(findings: tuple[Finding, ...]) -> str:
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        return "unsound"
+    if any(finding.rule == UNDECIDED for finding in findings):
+        return "undecided"
+    return "warnings" if findings else "sound"
 
 
-def _refusal(problem: Problem) -> dict[str, Any]:
-    return {"rule": "refused", "severity": "error", **asdict(problem), "example": None}
+def _is_ignored(project: Project, contract: Contract, finding: Finding) -> bool:
+    claims = project.ignored.get(finding.rule, ())
+    return finding.severity is Severity.WARNING and any(fnmatchcase(contract.id, claim) for claim in claims)
 
 
-def _print(report: dict[str, Any]) -> None:
-    for finding in report["findings"]:
-        tell(f"{report['file']}: {finding['severity']}: {finding['pointer'] or '/'}: {finding['message']}")
-        tell(f"    {finding['remedy']} [{finding['rule']}]")
-        if finding["example"] is not None:
-            click.echo(f"    example: {_shortened(strictjson.dumps(finding['example']))}")
+def _print(report: _Report) -> None:
+    for finding in report.findings:
+        tell(f"{report.file}: {finding.severity}: {finding.pointer or '/'}: {finding.message}")
+        tell(f"    {finding.remedy} [{finding.rule}]")
+        if finding.example is not None:
+            click.echo(f"    example: {_shortened(strictjson.dumps(strictjson.tag_nonfinite(finding.example)))}")
 
 
 def _shortened(text: str, limit: int = 600) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters; --json prints all)"
 
 
-def _summary(reports: list[dict[str, Any]]) -> str:
-    states = Counter(report["state"] for report in reports)
+def _summary(reports: list[_Report]) -> str:
+    states = Counter(report.state for report in reports)
     sound = states["sound"] + states["warnings"]
     bad = states["refused"] + states["unsound"]
     count = len(reports)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.base import strictjson
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject, pointer
 from harness.contract import Contract, Profile
 from harness.contract.clauses import ITEM, VALUE, Clause, SchemaClause
@@ -50,7 +51,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(JsonDataclass):
     """One thing that lint found."""
 
     rule: str
@@ -354,12 +355,8 @@ def _named(path: tuple[str, ...]) -> str:
 
 
 def _error(rule: str, place: str, message: str, remedy: str, example: JsonObject | None = None) -> Finding:
-    return Finding(rule, Severity.ERROR, place, message, remedy, _readable(example))
+    return Finding(rule, Severity.ERROR, place, message, remedy, example)
 
 
 def _warning(rule: str, place: str, message: str, remedy: str, example: JsonObject | None = None) -> Finding:
-    return Finding(rule, Severity.WARNING, place, message, remedy, _readable(example))
-
-
-def _readable(example: JsonObject | None) -> Any:
-    return None if example is None else strictjson.tag_nonfinite(dict(example))
+    return Finding(rule, Severity.WARNING, place, message, remedy, example)
