@@ -152,7 +152,7 @@ def _artifact(
         obstacle = obstacle or f"larger than the {limits.copied} bytes that artifacts may still take"
     masked = content if obstacle else _masked(content, redactor)
     if masked is None:
-        obstacle = "holds what looks like a secret, and is no text in which that could be masked"
+        obstacle = "holds what looks like a secret, which cannot be masked, because the file is not a text"
     elif name == COUNTEREXAMPLE and not obstacle:
         obstacle = _no_counterexample(masked)
     if masked is None or obstacle:

@@ -192,7 +192,7 @@ def _decoded(text: str, where: str) -> bytes:
     try:
         content = base64.b64decode(standard, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise _MalformedError(f"is no base64: {error}", where) from error
+        raise _MalformedError(f"is not base64: {error}", where) from error
     if base64.b64encode(content).decode("ascii") != standard:
         raise _MalformedError("is base64 with bits left over", where)
     return content

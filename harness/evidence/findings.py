@@ -23,7 +23,7 @@ class Severity(StrEnum):
     """The effect of a finding on a bundle."""
 
     UNSOUND = "unsound"
-    """The bundle is no evidence: it is not as it was sealed, or its record contradicts its measurements."""
+    """The bundle is not evidence: its files changed after sealing, or its record contradicts its measurements."""
     REMARK = "remark"
     """The bundle is evidence, but for less, or for something else, than a reader may expect. The reader decides."""
 

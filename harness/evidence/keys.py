@@ -85,7 +85,7 @@ def load_private(path: Path) -> CryptoSigner:
         raise KeyRefused(f"{path} has a passphrase; take it off with `openssl pkey -in {path} -out FILE`") from error
     except (ValueError, UnsupportedAlgorithm):  # their texts may quote the file
         hint = "it is the public key; name the private one" if b"PUBLIC KEY-----" in content else _FORM
-        raise KeyRefused(f"{path} is no private key in PEM: {hint}") from None
+        raise KeyRefused(f"{path} is not a private key in PEM: {hint}") from None
     _check_kind(path, signer.public_key)
     return signer
 
@@ -113,7 +113,7 @@ def load_public(path: Path) -> SSlibKey:
     except (ValueError, UnsupportedAlgorithm):
         private = b"PRIVATE KEY-----" in content
         hint = "it is a private key; name the public one beside it, and keep this one to yourself" if private else _FORM
-        raise KeyRefused(f"{path} is no public key in PEM: {hint}") from None
+        raise KeyRefused(f"{path} is not a public key in PEM: {hint}") from None
     _check_kind(path, key)
     return key
 

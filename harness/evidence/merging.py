@@ -31,7 +31,7 @@ from harness.evidence.verification import Verification, verify_all
 __all__ = ["LeftOut", "Merged", "merge"]
 
 _WHOLE: Final = "."
-"""Stands for a difference of the whole folder: one of the two is no folder of readable files."""
+"""Stands for a difference of the whole folder: one of the two is not a folder of readable files."""
 
 
 @final

@@ -290,7 +290,7 @@ def is_ahead(started: datetime, now: datetime) -> bool:
 
 
 def clock_ahead(record: Record, now: datetime) -> Iterator[Finding]:
-    """Yield a remark if a record states a start or an end in the future. The checks find what is no time."""
+    """Yield a remark if a record states a start or an end in the future. The checks report a text that is no time."""
     try:
         started = datetime.fromisoformat(record.started)
     except ValueError:

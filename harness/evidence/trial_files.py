@@ -36,6 +36,7 @@ from harness.execution.logs import CUT, NUL
 from harness.judging.judge import judge
 from harness.judging.observation import Observation
 from harness.judging.verdict import MutantOutcome, fate_of
+from harness.machine.telemetry import COLUMNS
 from harness.search.counterexample import Counterexample
 
 __all__ = [
@@ -96,7 +97,7 @@ def subject_files(result: TrialResult) -> Iterator[tuple[str, bytes]]:
     samples, _ = thinned(result.telemetry.rows, MOST_SAMPLES)
     yield OBSERVATION, json_bytes(result.observation.to_json())
     yield METRICS, _csv(columns, ([step.get(name) for name in columns] for step in result.steps.rows))
-    yield TELEMETRY, _csv(result.telemetry.columns, samples)
+    yield TELEMETRY, _csv(COLUMNS, samples)
 
 
 def mutant_line(
@@ -134,7 +135,7 @@ def _needed(contract: Contract, mutant: Mutant, observation: Observation, outcom
 
 def _watched(result: TrialResult) -> dict[str, Any]:
     telemetry = result.telemetry
-    peaks = {column: telemetry.peak(column) for column in telemetry.columns}
+    peaks = {column: telemetry.peak(column) for column in COLUMNS}
     return {
         "metrics": {"rows": result.steps.count},
         "telemetry": {

@@ -183,7 +183,7 @@ def _content(archive: ZipFile, member: ZipInfo) -> Iterator[bytes]:
 def _difference(archive: ZipFile, files: Mapping[str, ZipInfo], folder: Path) -> str:
     """Return the first difference between a bundle of the archive and the folder at its place; empty if none."""
     if folder.is_symlink() or not folder.is_dir():
-        return "it is no folder"
+        return "it is not a folder"
     try:
         listing = untrusted.scan(folder)
         for name, why in listing.refused.items():

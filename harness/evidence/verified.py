@@ -39,7 +39,7 @@ def verify(
         again. `findings` are what makes it unsound, and `remarks` what its evidence does not cover.
 
     Raises:
-        NotADirectoryError: the path is no folder. The text says how to unpack an archive.
+        NotADirectoryError: the path is not a folder. The text says how to unpack an archive.
         KeyRefused: a file is not a public key that can be used.
         ValueError: `fail_on` has a code that there is not.
         ProjectError: the project's settings are wrong.

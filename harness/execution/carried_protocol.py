@@ -78,7 +78,7 @@ def carried_protocol(falsify: Callable[..., Any]) -> CarriedProtocol:
     """The Protocol of the subjects of a falsifier.
 
     Raises:
-        NotCarried: it is not annotated, or something in it is no value.
+        NotCarried: it is not annotated, or one of its types is not a value.
     """
     hints = typing.get_type_hints(falsify)
     trial = next(iter(hints.values()), None)

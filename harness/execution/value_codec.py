@@ -83,7 +83,7 @@ def codec_of(hint: Any, *, is_field: bool = False) -> Codec:
     if torch is not None and hint is torch.Tensor:
         if is_field:
             return Codec(_pack_tensor, _unpack_tensor)
-        raise NotCarried("a Tensor that is no field of a frozen dataclass can be memory that is used further")
+        raise NotCarried("a Tensor outside of a frozen dataclass can be memory that the other side still uses")
     raise NotCarried(f"{getattr(hint, '__qualname__', hint)} is not a value")
 
 

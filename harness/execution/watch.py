@@ -46,7 +46,7 @@ _REQUESTS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGXCPU")
 """Signals that schedulers and terminals send to every process of a job, also to the harness."""
 _PIPE_BYTES = 1 << 20
 _MASKED = 16 << 10
-"""Bytes of a line that is no message in which secrets are masked. The reason shows its first 100 characters."""
+"""Bytes of an invalid line in which secrets are masked. The reason shows the first 100 characters."""
 _TICK = 0.1
 _COLUMNS = frozenset({"step", "seconds"})
 """The harness's own columns of the step series."""
@@ -81,7 +81,7 @@ class Watch:
     _ended: bool = False
     _exited: bool = False
     _garbled: str = ""
-    """The beginning of the first line that is no message of the trial or its supervisor."""
+    """The beginning of the first line that neither the trial nor its supervisor wrote."""
     _is_lost: bool = False
     """Whether a message followed it. The last line of a trial that died can be cut short; then nothing else is lost."""
     _columns: set[str] = field(default_factory=set)

@@ -165,7 +165,7 @@ def _completes(observation: Observation) -> ClauseResult:
 def _how_it_ended(ending: Ending) -> Reason | None:
     if ending.kind is EndingKind.COMPLETED:
         return None
-    # An interruption comes from outside, and "not measured" is no fault. So the code that ran then does not matter.
+    # An interruption comes from outside, and "not measured" is not a fault. So the phase does not matter.
     place = "" if ending.kind in (EndingKind.INTERRUPTED, EndingKind.NOT_MEASURED) else str(ending.phase)
     return Reason(ReasonCode(str(ending.kind)), place, ending.reason)
 

@@ -45,7 +45,7 @@ def _torch(host: Host) -> list[str]:
 
 
 def _major(version: str) -> int:
-    """Return 13 for "13.0", and 0 for a text that is no version."""
+    """Return 13 for "13.0", and 0 for a text that is not a version."""
     return int(found[0]) if (found := re.match(r"\d+", version)) else 0
 
 

@@ -4,7 +4,7 @@
     sampler.watch(process.pid)
     …
     telemetry = sampler.stop()
-    telemetry.rows[-1][telemetry.columns.index("rss_bytes")]
+    telemetry.rows[-1][COLUMNS.index("rss_bytes")]
 
 The sampler reads /proc through psutil and asks NVML. It creates no CUDA context and never raises into its caller. A
 value that cannot be read is None. `reasons` states why, once for each column.
@@ -55,7 +55,6 @@ _STOP_SECONDS = 5.0
 class Telemetry:
     """All samples. A cell without a reading is None."""
 
-    columns: tuple[str, ...]
     rows: tuple[Row, ...]
     reasons: Mapping[str, str]
     """Why cells of a column are None, by column."""
@@ -63,7 +62,7 @@ class Telemetry:
 
     def peak(self, column: str) -> float | int | None:
         """Return the largest reading of a column; None if it has none."""
-        index = self.columns.index(column)
+        index = COLUMNS.index(column)
         return max((cell for row in self.rows if (cell := row[index]) is not None), default=None)
 
 
@@ -130,7 +129,7 @@ class Sampler:
                 reasons.setdefault("seconds", f"sampling hung and was given up after {_STOP_SECONDS:g} s")
             if not rows:
                 reasons.setdefault("seconds", "nothing was sampled")
-            self._result = Telemetry(COLUMNS, rows, reasons, self._probe.residency())
+            self._result = Telemetry(rows, reasons, self._probe.residency())
         return self._result
 
     def _loop(self) -> None:

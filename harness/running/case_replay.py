@@ -72,7 +72,7 @@ def open_bundle(bundle: Path, mutant: str | None) -> Sealed:
     inside = find_bundles([bundle])
     if bundle not in inside:
         count = f"{len(inside)} bundle{'' if len(inside) == 1 else 's'}"
-        which = f"holds {count}; name one" if inside else "is no bundle"
+        which = f"holds {count}; name one" if inside else "is not a bundle"
         raise ReplayRefused(f"{bundle} {which}")
     verification = verify(bundle)
     if not verification.sound:

@@ -15,7 +15,7 @@ from harness.execution.steps import Steps
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Ending, EndingKind, Observation, Residency
 from harness.judging.verdict import MutantOutcome, not_run
-from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
+from harness.machine.telemetry import DriverResidency, Telemetry
 from harness.running.plan import Plan
 from harness.running.request import RunRequest
 
@@ -62,6 +62,6 @@ def silent(request: TrialRequest, ending: Ending) -> TrialResult:
         ending=ending,
         seed=request.seed,
     )
-    telemetry = Telemetry(COLUMNS, (), {"seconds": "no trial ran"}, DriverResidency(None, None, "no trial ran"))
+    telemetry = Telemetry((), {"seconds": "no trial ran"}, DriverResidency(None, None, "no trial ran"))
     empty = Log("", 0, sha256(b"").hexdigest())
     return TrialResult(observation, Steps(), telemetry, empty, empty, None, 0.0)

@@ -67,4 +67,4 @@ def decode(line: str, contracts: Mapping[str, Contract]) -> events.Event:
         mutants = tuple(document["mutants"])
         return events.ClaimPlanned(**{**document, "contract": contract, "device": device, "mutants": mutants})
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise WireError(f"{line[:100]!r} is no event: {type(error).__name__}: {error}") from error
+        raise WireError(f"{line[:100]!r} is not an event: {type(error).__name__}: {error}") from error

@@ -95,9 +95,7 @@ def trial(
     """A trial that measured this, with series of so many rows."""
     steps = tuple({"step": row, "seconds": row / 10, "loss": 3.0 / (row + 1)} for row in range(rows))
     samples = tuple((row / 4, 2, 10_000 + row, *[None] * (len(COLUMNS) - 3)) for row in range(rows))
-    telemetry = Telemetry(
-        COLUMNS, samples, {"gpu_power_watts": "no GPU was leased"}, DriverResidency(None, None, "no GPU")
-    )
+    telemetry = Telemetry(samples, {"gpu_power_watts": "no GPU was leased"}, DriverResidency(None, None, "no GPU"))
     written = output.encode(errors="replace")
     log = Log(output, len(written), hashlib.sha256(written).hexdigest())
     left = None if artifacts is None else Beneath(artifacts.parent, artifacts.name)

@@ -56,7 +56,6 @@ def test_a_tree_of_processes_is_sampled_from_outside() -> None:
         sampler.watch(process.pid)
         time.sleep(1)
         telemetry = sampler.stop()
-    assert telemetry.columns == COLUMNS
     assert len(telemetry.rows) >= 4
     assert telemetry.peak("processes") == 2
     assert (telemetry.peak("rss_bytes") or 0) > 100 << 20
@@ -328,7 +327,7 @@ def test_residency_on_a_real_gpu(on_gpu: bool) -> None:
         assert process.stdout.readline() == "ready\n"
         sampler.sample()
         telemetry = sampler.stop()
-    print(telemetry.columns, *telemetry.rows, telemetry.reasons, telemetry.residency, sep="\n")
+    print(COLUMNS, *telemetry.rows, telemetry.reasons, telemetry.residency, sep="\n")
     assert telemetry.residency.seen is on_gpu
     if on_gpu:
         assert (telemetry.residency.peak_bytes or 0) > 256 << 20

@@ -17,7 +17,7 @@ from harness.execution.messages import Imports
 from harness.execution.steps import Steps
 from harness.judging.observation import Ending, EndingKind, Observation, Residency
 from harness.judging.record import Record
-from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
+from harness.machine.telemetry import DriverResidency, Telemetry
 from harness.running import events
 from harness.running.engine import Engine
 from harness.running.request import RunRequest
@@ -67,7 +67,7 @@ class Pretender:
             ending=ending,
             seed=request.seed,
         )
-        silent = Telemetry(COLUMNS, (), {}, DriverResidency(None, None, "pretended"))
+        silent = Telemetry((), {}, DriverResidency(None, None, "pretended"))
         empty = Log("", 0, sha256(b"").hexdigest())
         return TrialResult(observation, Steps(), silent, empty, empty, None, 0.0)
 

@@ -80,7 +80,7 @@ def test_a_record(tmp_path: Path) -> None:
 )
 def test_what_is_no_event(line: str) -> None:
     """Other output of a job is not an event."""
-    with pytest.raises(wire.WireError, match="is no event"):
+    with pytest.raises(wire.WireError, match="is not an event"):
         wire.decode(line, {})
 
 

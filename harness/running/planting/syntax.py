@@ -99,7 +99,7 @@ Operator = Callable[[Site], Iterator[Edit]]
 
 
 def called(node: ast.AST) -> str:
-    """The last part of the name that a call calls; empty if it is no call of a name."""
+    """The last part of the name that a call calls; empty if it is not the call of a name."""
     if not isinstance(node, ast.Call):
         return ""
     if isinstance(node.func, ast.Attribute):

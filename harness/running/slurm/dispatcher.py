@@ -80,7 +80,7 @@ class Dispatcher:
     ) -> None:
         """Args:
         submit: submits the job of a claim; raises OSError if that fails.
-        remark: takes each line of a job that is no event.
+        remark: takes each line of a job that is not an event.
         """
         self._submit, self._unmeasured, self._emit, self._remark = submit, unmeasured, emit, remark
 
