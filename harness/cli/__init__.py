@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.report.terminal import tell
-from harness.report.workflow_commands import annotate, escape_outputs
+from harness.report.ci.workflow_commands import annotate, escape_outputs
+from harness.report.terminal.printing import tell
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -9,8 +9,8 @@ from pathlib import Path
 from harness.base.vocabulary import ExitStatus
 from harness.evidence.findings import Verification
 from harness.evidence.verification import Against, find_bundles, no_folder, verify_all
-from harness.report.progress_line import progress_line
-from harness.report.terminal import tell
+from harness.report.terminal.printing import tell
+from harness.report.terminal.progress_line import progress_line
 
 __all__ = ["BundlePaths"]
 

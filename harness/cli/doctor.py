@@ -21,7 +21,7 @@ from harness.contract.project import Project
 from harness.machine import host, timebox, toolchain
 from harness.machine.host import Host
 from harness.machine.toolchain import Tool, Toolchain
-from harness.report.terminal import tell, terminal_width
+from harness.report.terminal.printing import tell, terminal_width
 from harness.running.plan import make_plan, option_for_target
 from harness.running.request import RunRequest
 

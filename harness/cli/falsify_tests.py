@@ -27,7 +27,7 @@ from harness.contract.layout import laid_out
 from harness.contract.project import Project
 from harness.evidence.bundle import Bundle
 from harness.evidence.verified import verify
-from harness.report.terminal import tell, tell_all
+from harness.report.terminal.printing import tell, tell_all
 from harness.running.events import ClaimFinished, Event
 from harness.running.request import RunRequest
 from harness.suite.contract import LISTS, Asked, contract_of, faults_of

@@ -10,7 +10,7 @@ from harness.base import regular_file, strictjson
 from harness.base.vocabulary import ExitStatus
 from harness.contract.layout import laid_out
 from harness.contract.project import Project
-from harness.report.terminal import tell
+from harness.report.terminal.printing import tell
 
 __all__ = ["command"]
 

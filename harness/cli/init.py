@@ -12,7 +12,7 @@ from harness.base import regular_file
 from harness.base.schemas import schema_folder
 from harness.base.vocabulary import ExitStatus
 from harness.cli.scaffold import render, write_all
-from harness.report.terminal import tell
+from harness.report.terminal.printing import tell
 
 __all__ = ["command"]
 

@@ -11,8 +11,8 @@ import click
 
 from harness.base.vocabulary import ExitStatus
 from harness.report.escaping import printable
-from harness.report.inspection_text import KINDS, checkpoint_page, device_code_page
-from harness.report.terminal import tell, tell_all, tell_json, terminal_width
+from harness.report.terminal.inspection_text import KINDS, checkpoint_page, device_code_page
+from harness.report.terminal.printing import tell, tell_all, tell_json, terminal_width
 
 if TYPE_CHECKING:
     from harness.inspect.checkpoint import Comparison, Inspection, Refused

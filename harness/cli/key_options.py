@@ -15,7 +15,7 @@ from harness.evidence.findings import Code
 from harness.evidence.keys import KeyRefused, exposure, load_private
 from harness.evidence.seal import Attest
 from harness.evidence.verification import Against
-from harness.report.terminal import tell
+from harness.report.terminal.printing import tell
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner

@@ -9,7 +9,7 @@ import click
 from harness.base.vocabulary import ExitStatus
 from harness.evidence.keys import KeyRefused, generate
 from harness.machine.git import is_untracked
-from harness.report.terminal import tell
+from harness.report.terminal.printing import tell
 
 __all__ = ["command"]
 

@@ -21,8 +21,8 @@ from harness.contract import Contract
 from harness.contract.project import Project
 from harness.evidence.limited_process import Limits, Stopped, isolated_all
 from harness.lint.linter import UNDECIDED, Finding, Severity, lint, undecided
-from harness.report.number_text import counted
-from harness.report.terminal import tell, tell_json
+from harness.report.terminal.printing import tell, tell_json
+from harness.report.words.number_text import counted
 
 __all__ = ["LIMITS", "command"]
 

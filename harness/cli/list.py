@@ -9,8 +9,8 @@ from harness.base.vocabulary import ExitStatus
 from harness.contract.installed import root_of
 from harness.contract.project import Project
 from harness.evidence.known_statuses import known_statuses
-from harness.report.number_text import counted
-from harness.report.terminal import STATUS_COLOURS, tell, tell_json
+from harness.report.terminal.printing import STATUS_COLOURS, tell, tell_json
+from harness.report.words.number_text import counted
 
 __all__ = ["command"]
 

@@ -11,11 +11,11 @@ from harness.cli.bundle_paths import BundlePaths
 from harness.contract.project import Project
 from harness.evidence.findings import Code, Verification
 from harness.evidence.merging import LeftOut, merge
-from harness.report import finding_text
 from harness.report.escaping import printable
-from harness.report.number_text import counted
-from harness.report.terminal import tell
-from harness.report.verdict_text import bundle_line
+from harness.report.terminal.printing import tell
+from harness.report.words import finding_text
+from harness.report.words.number_text import counted
+from harness.report.words.verdict_text import bundle_line
 
 __all__ = ["command"]
 

@@ -22,7 +22,7 @@ from harness.cli.scaffold import render, write_all
 from harness.contract import parse
 from harness.contract.layout import laid_out
 from harness.contract.project import Project, ProjectError
-from harness.report.terminal import tell, tell_all
+from harness.report.terminal.printing import tell, tell_all
 
 __all__ = ["command"]
 

@@ -16,8 +16,8 @@ from harness.cli.parameter_options import overrides, parameter_texts
 from harness.contract.project import Project
 from harness.machine.cache_folder import made_cache_folder
 from harness.machine.host import probe
-from harness.report.planting_text import planting_lines, told
-from harness.report.terminal import tell, tell_all
+from harness.report.terminal.planting_text import planting_lines, told
+from harness.report.terminal.printing import tell, tell_all
 from harness.running.planting.campaign import Campaign, Sample
 from harness.running.planting.results import Planted, Planting
 from harness.running.planting.summary import Summary, as_json, survivors, written

@@ -54,7 +54,7 @@ def command(
     from harness.probe.errors import ProbeError
     from harness.probe.sweep import document, swept
     from harness.report.html.document_pages import probe_page
-    from harness.report.probe_text import probe_lines
+    from harness.report.terminal.probe_text import probe_lines
 
     capacity = None if device_memory is None else int(device_memory * _GIB)
     refuse_unwritable(json_file, html_file)

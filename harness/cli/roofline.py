@@ -43,7 +43,7 @@ def command(
     build = None if target is None else found(target)
 
     from harness.report.html.document_pages import roofline_page
-    from harness.report.roofline_text import roofline_lines
+    from harness.report.terminal.roofline_text import roofline_lines
     from harness.roofline.document import document
     from harness.roofline.roofs import RooflineError
 

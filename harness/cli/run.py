@@ -21,7 +21,7 @@ from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
 from harness.cli.run_options import RunOptions, on_gpus, refuse_without_gpu, request_of, run_options
 from harness.contract.project import Project
-from harness.report.terminal import tell, tell_all
+from harness.report.terminal.printing import tell, tell_all
 from harness.running.request import RunRequest
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def perform(
             output.reconfigure(errors="backslashreplace")  # so that a locale without "…" does not end a run
 
     from harness.machine.host import probe
-    from harness.report import due_text
+    from harness.report.words import due_text
     from harness.running.compose import compose
     from harness.running.relay import Relay
 
@@ -135,9 +135,9 @@ def _sealer(request: RunRequest, project: Project) -> Sealer:
 
 def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due:
     """Return which claims are due, and print them on stdout, or on stderr. An unreadable bundle refuses the run."""
-    from harness.report import due_text
-    from harness.report.progress_line import progress_line
     from harness.report.status_table import unreadable_line
+    from harness.report.terminal.progress_line import progress_line
+    from harness.report.words import due_text
     from harness.running.due import due
 
     with progress_line("indexing bundles") as watch:
@@ -155,9 +155,9 @@ def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due
 
 def _handlers_of(given: RunOptions, project: Project) -> list[Handler]:
     """Return what shows or writes the events. A file that cannot be written refuses the run before the work."""
-    from harness.report import annotations
-    from harness.report.run_lines import Shown
-    from harness.report.run_output import json_handler, terminal_handler
+    from harness.report.ci import annotations
+    from harness.report.terminal.run_lines import Shown
+    from harness.report.terminal.run_output import json_handler, terminal_handler
     from harness.running import wire
 
     if given.event_lines:
@@ -172,7 +172,7 @@ def _handlers_of(given: RunOptions, project: Project) -> list[Handler]:
                 "a file is needed, for until its end a run is an error there; standard output is for --json -",
                 param_hint="--junit",
             )
-        from harness.report import junit as junit_report
+        from harness.report.ci import junit as junit_report
 
         try:
             handlers.append(junit_report.handler(junit))

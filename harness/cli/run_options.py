@@ -20,7 +20,7 @@ from harness.cli.subject import choose
 from harness.contract import Contract
 from harness.contract.project import Project, ProjectError
 from harness.external.choice import Kind
-from harness.report.terminal import tell
+from harness.report.terminal.printing import tell
 from harness.running.request import RunRequest
 
 if TYPE_CHECKING:

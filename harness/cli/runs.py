@@ -9,7 +9,7 @@ import click
 
 from harness.base.vocabulary import ExitStatus
 from harness.contract.project import Project
-from harness.report.terminal import tell
+from harness.report.terminal.printing import tell
 from harness.running.slurm.detached import saved_runs
 
 __all__ = ["command"]

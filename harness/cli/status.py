@@ -14,8 +14,8 @@ from harness.contract.project import Project
 from harness.evidence.claim_status import ClaimStatus
 from harness.evidence.survey import Gaps, Survey, gaps
 from harness.report import status_table as report
-from harness.report.progress_line import progress_line
-from harness.report.terminal import STATUS_COLOURS, tell, tell_json, terminal_width
+from harness.report.terminal.printing import STATUS_COLOURS, tell, tell_json, terminal_width
+from harness.report.terminal.progress_line import progress_line
 
 __all__ = ["command"]
 

@@ -16,7 +16,7 @@ import click
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.cli.options import named_texts, value_of
-from harness.report.terminal import Block, tell_all
+from harness.report.terminal.printing import Block, tell_all
 
 __all__ = ["arguments", "found", "refuse_unknown", "refuse_unwritable", "show"]
 

@@ -13,8 +13,8 @@ from harness.cli.options import named_texts
 from harness.contract.installed import or_installed
 from harness.external.file_check import check_log, check_run
 from harness.external.trainer_file import load
-from harness.report.terminal import tell, tell_all
-from harness.report.trainer_check_text import lines
+from harness.report.terminal.printing import tell, tell_all
+from harness.report.terminal.trainer_check_text import lines
 
 __all__ = ["command"]
 

@@ -1,4 +1,4 @@
-"""Why a clause, a mutant or a claim has its outcome, as data. `harness.report.reason_text` puts it into words."""
+"""Why a clause, a mutant or a claim has its outcome, as data. `harness.report.words.reason_text` puts it into words."""
 
 from __future__ import annotations
 

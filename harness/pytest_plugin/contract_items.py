@@ -19,13 +19,14 @@ from harness.contract import Contract, ContractError
 from harness.contract.project import Project, ProjectError
 from harness.machine.host import Host, probe
 from harness.pytest_plugin.tied_tests import CLAIM
-from harness.report import ci_cases, reason_text
+from harness.report.ci import ci_cases
+from harness.report.ci.junit import properties_of
 from harness.report.contract_file import ContractFile
 from harness.report.escaping import printable
-from harness.report.junit import properties_of
-from harness.report.run_lines import Lines
-from harness.report.run_text import claim_lines, qualities, shown_reason
-from harness.report.terminal import lines_of
+from harness.report.terminal.printing import lines_of
+from harness.report.terminal.run_lines import Lines
+from harness.report.terminal.run_text import claim_lines, qualities, shown_reason
+from harness.report.words import reason_text
 from harness.running.events import SUBJECT, ClaimFinished, Event, TrialFinished
 from harness.running.in_process import perform
 from harness.running.plan import Plan, make_plan

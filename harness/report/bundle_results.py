@@ -11,9 +11,9 @@ from harness.evidence.bundle import Bundle
 from harness.evidence.bundle_layout import CONTRACT
 from harness.evidence.findings import Verification
 from harness.judging.record import Record
-from harness.report import finding_text
 from harness.report.contract_file import UNKNOWN, ContractFile
 from harness.report.escaping import printable
+from harness.report.words import finding_text
 
 __all__ = ["BundleResult", "bundle_results"]
 

@@ -27,7 +27,7 @@ from harness.evidence.bundle_layout import CONTRACT, METRICS, OBSERVATION, RECOR
 from harness.evidence.untrusted import TooLarge
 from harness.evidence.verification import find_bundles, no_folder
 from harness.judging.record import Record
-from harness.report import bound_text, reason_text
+from harness.report.words import bound_text, reason_text
 
 if TYPE_CHECKING:
     import pandas as pd

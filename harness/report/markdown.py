@@ -18,10 +18,10 @@ from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding
 from harness.judging.record import MutantRecord, Record
-from harness.report import bound_text, finding_text, number_text, reason_text
 from harness.report.bundle_results import BundleResult
 from harness.report.escaping import code_block, code_span, markdown, printable, table
-from harness.report.verdict_text import Caveat, Mono, bundle_totals, caveats, narrowed, signed
+from harness.report.words import bound_text, finding_text, number_text, reason_text
+from harness.report.words.verdict_text import Caveat, Mono, bundle_totals, caveats, narrowed, signed
 
 __all__ = ["COMMENT", "LEAST", "MARK", "SUMMARY", "render"]
 

@@ -27,7 +27,7 @@ __all__ = ["Because", "Due", "due", "why_due"]
 @final
 @dataclass(frozen=True)
 class Because:
-    """Why a claim is due on a class of device. `harness.report.due_text` has the words."""
+    """Why a claim is due on a class of device. `harness.report.words.due_text` has the words."""
 
     device: DeviceClass
     cell: Cell | None

@@ -16,7 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import ExitStatus
 from harness.inspect.checkpoint import Kind
-from harness.report.inspection_text import KINDS
+from harness.report.terminal.inspection_text import KINDS
 from tests.cli.harness_command import COMMAND, complaint, environment, harness
 from tests.cli.outputs import assert_follows_schema
 from tests.inspect.checkpoint.files import apr, safetensors_bytes, zero_tensors

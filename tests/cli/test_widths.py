@@ -15,7 +15,7 @@ from click.shell_completion import get_completion_class
 from harness.cli import _COMMANDS, _group
 from harness.machine import host, toolchain
 from harness.machine.toolchain import Tool, Toolchain
-from harness.report.run_lines import Lines, Shown
+from harness.report.terminal.run_lines import Lines, Shown
 from tests.cli.outputs import assert_follows_schema
 from tests.contracts import document, healthy, write_project
 from tests.evidence.factory import DEFECTIVE, sealed, tamper
@@ -136,7 +136,7 @@ def test_a_run(tmp_path: Path) -> None:
 
 def written(told: list[Any], width: int | None) -> list[str]:
     """The lines of a run on a terminal of this width."""
-    from harness.report.terminal import wrapped
+    from harness.report.terminal.printing import wrapped
     from harness.running import events
 
     lines: list[str] = []

@@ -19,8 +19,8 @@ from harness.evidence.verification import verify
 from harness.judging.judge import judge
 from harness.judging.record import Record
 from harness.lint import lint
-from harness.report import ci_cases
-from harness.report.run_text import qualities, unjudged_text
+from harness.report.ci import ci_cases
+from harness.report.terminal.run_text import qualities, unjudged_text
 from tests.cli.harness_command import harness
 from tests.contracts import FALSIFIER, IDENTIFIER, contract_of, document, healthy, observe, write_project
 from tests.evidence.factory import MUTANTS, claim_result, contract_in, rewrite, sealed

@@ -16,8 +16,9 @@ from harness.contract.bound import Bound
 from harness.contract.project import Project
 from harness.evidence.staleness import ProjectState
 from harness.evidence.verification import Against, verify_all
-from harness.report import ctrf, junit, markdown
+from harness.report import markdown
 from harness.report.bundle_results import BundleResult, bundle_results
+from harness.report.ci import ctrf, junit
 from tests.contracts import healthy, write_project
 from tests.evidence.factory import claim_result, contract_in, rewrite, sealed, set_at
 from tests.report.bundles import every_verdict, examined, unsound

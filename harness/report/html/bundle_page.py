@@ -17,13 +17,13 @@ from harness.evidence.findings import Code, Verification
 from harness.evidence.trial_files import SUBJECT
 from harness.judging.observation import EndingKind
 from harness.judging.record import Record
-from harness.report import number_text
 from harness.report.escaping import printable
 from harness.report.html import charts, plot
 from harness.report.html.clause_rows import Clauses, Kind, Row, kills
 from harness.report.html.contents import Contents
 from harness.report.html.templating import marked, page
-from harness.report.verdict_text import Caveat, caveats, signature, signed, statement, why
+from harness.report.words import number_text
+from harness.report.words.verdict_text import Caveat, caveats, signature, signed, statement, why
 
 __all__ = ["Site", "render", "unreadable"]
 
@@ -74,7 +74,7 @@ def render(
     Args:
         verification: the result of verifying the bundle.
         site: where the page stands; None if it stands alone.
-        asked: what the bundle was checked against (see `harness.report.verdict_text.asked`).
+        asked: what the bundle was checked against (see `harness.report.words.verdict_text.asked`).
         notes: the notes next to the contract in the project. They are not part of the bundle.
     """
     record = contents.record

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from harness.base.strictjson import JsonObject
 from harness.report.html.plot import Drawing, Figure, Form, Line, drawn
 from harness.report.html.templating import page
-from harness.report.probe_text import case_table, holders, largest, parameters, unmeasured
-from harness.report.roofline_text import device_line, kernel_table, roof_notes, roof_table, seconds
-from harness.report.terminal import Table
+from harness.report.terminal.printing import Table
+from harness.report.terminal.probe_text import case_table, holders, largest, parameters, unmeasured
+from harness.report.terminal.roofline_text import device_line, kernel_table, roof_notes, roof_table, seconds
 
 __all__ = ["probe_page", "roofline_page"]
 

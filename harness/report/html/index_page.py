@@ -20,10 +20,10 @@ from harness.evidence.bundle_layout import is_folder_name
 from harness.evidence.claim_status import Cell, ClaimStatus, Status, Why, statuses
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding, Verification
 from harness.evidence.survey import Staleness
-from harness.report import due_text
 from harness.report.html.templating import marked, page
 from harness.report.status_table import set_aside
-from harness.report.verdict_text import signed
+from harness.report.words import due_text
+from harness.report.words.verdict_text import signed
 
 __all__ = ["Entry", "Field", "Matrix", "Row", "matrix_of_project", "matrix_of_verdicts", "render"]
 
@@ -144,7 +144,7 @@ def render(name: str, entries: Sequence[Entry], matrix: Matrix, asked: Sequence[
     Args:
         name: of the project; empty without one.
         entries: the bundles. The list shows the gravest first, and of equals the newest.
-        asked: what the bundles were checked against (see `harness.report.verdict_text.asked`).
+        asked: what the bundles were checked against (see `harness.report.words.verdict_text.asked`).
     """
     standings = [entry.verification.standing for entry in entries]
     signatures = [entry.signed for entry in entries]

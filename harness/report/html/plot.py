@@ -9,9 +9,9 @@ from enum import StrEnum
 
 from markupsafe import Markup, escape
 
-from harness.report import number_text
 from harness.report.escaping import printable
 from harness.report.html.axis import Axis, coordinate
+from harness.report.words import number_text
 
 __all__ = ["Drawing", "Figure", "Form", "Line", "draw", "drawn", "summary"]
 

@@ -32,7 +32,7 @@ from harness.report.html.clause_rows import Clauses
 from harness.report.html.contents import Contents, ContentsError
 from harness.report.html.index_page import Entry
 from harness.report.html.templating import GENERATOR, compiled
-from harness.report.verdict_text import asked, changed, why
+from harness.report.words.verdict_text import asked, changed, why
 
 __all__ = ["INDEX", "SiteError", "prepare", "write"]
 

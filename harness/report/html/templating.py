@@ -12,9 +12,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from harness.report import finding_text, number_text, reason_text
 from harness.report.escaping import printable
-from harness.report.verdict_text import Mono
+from harness.report.words import finding_text, number_text, reason_text
+from harness.report.words.verdict_text import Mono
 
 __all__ = ["GENERATOR", "compiled", "marked", "page"]
 

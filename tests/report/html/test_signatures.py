@@ -11,10 +11,11 @@ import pytest
 from harness.evidence.findings import Code, Severity
 from harness.evidence.signing import sign
 from harness.evidence.verification import Against, verify_all
-from harness.report import finding_text, markdown
+from harness.report import markdown
 from harness.report.bundle_results import bundle_results
 from harness.report.html import site
-from harness.report.verdict_text import asked
+from harness.report.words import finding_text
+from harness.report.words.verdict_text import asked
 from tests.evidence.attested import forge, statement_of
 from tests.evidence.factory import sealed
 from tests.report.html.browser import axe_source, browser, violations

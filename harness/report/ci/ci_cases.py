@@ -1,0 +1,188 @@
+"""The result of a claim for CI services: test cases for JUnit and CTRF, findings for SARIF and annotations.
+
+A claim is a case with its verdict, and so is each mutant. The clauses that did not pass are the details of the claim's
+case. A finding is one thing that speaks against a claim: a clause that FAILed, a mutant that survived, an unsound
+bundle. Readers of these formats only count, so a report without bundles is a case of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.contract.clauses import ClauseResult
+from harness.judging.record import MutantRecord, Record
+from harness.report.contract_file import UNKNOWN, ContractFile
+from harness.report.escaping import printable
+from harness.report.words import bound_text, number_text, reason_text
+
+if TYPE_CHECKING:
+    from harness.report.bundle_results import BundleResult
+
+__all__ = ["NOTHING", "Case", "Kind", "Status", "bounded", "circumstances", "findings", "of_bundle", "of_record"]
+
+_MOST_DETAILS = 20
+_LONGEST_SECONDS = 1e9
+
+
+class Kind(StrEnum):
+    """What a case describes."""
+
+    CLAIM = "claim"
+    CLAUSE = "clause"
+    MUTANT = "mutant"
+    BUNDLE = "bundle"
+
+
+class Status(StrEnum):
+    """The result of a case."""
+
+    PASS = "PASS"
+    """A claim that holds, or a mutant that was killed."""
+    FAIL = "FAIL"
+    """A claim or a clause that is violated."""
+    VOID = "VOID"
+    """A mutant survived, or failed on other clauses only. The PASS of the subject means nothing."""
+    UNSOUND = "UNSOUND"
+    """The bundle is not evidence, or there is no bundle."""
+    NOT_ACCEPTED = "NOT_ACCEPTED"
+    """The bundle is sound, but has a remark that you asked to refuse."""
+    NOT_MEASURED = "NOT_MEASURED"
+    """The machine, the falsifier or an interruption prevented the measurement."""
+    NOT_RUN = "NOT_RUN"
+    """A mutant that cannot run on this machine or was skipped."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test case or finding. Its texts are printable."""
+
+    claim: str
+    name: str
+    kind: Kind
+    status: Status
+    message: str
+    """The reason; for a clause also the measured value and its bound."""
+    seconds: float = 0.0
+    """Wall-clock time of the trial. It includes no wait for a device."""
+    file: str = ""
+    """The contract's file; empty if unknown."""
+    line: int = 1
+    details: tuple[str, ...] = ()
+    """Lines. A claim has the clauses that did not pass or are not judged, and how to reproduce it."""
+
+
+NOTHING = Case("harness report", "nothing ran", Kind.BUNDLE, Status.UNSOUND, "there is no bundle: nothing was measured")
+"""The only case of a report without bundles."""
+
+
+def of_record(record: Record, contract: ContractFile = UNKNOWN) -> list[Case]:
+    """Return the cases of a sound record: the claim, then its mutants."""
+    return [_claim(record, contract), *(_mutant(record, mutant, contract) for mutant in record.mutants)]
+
+
+def of_bundle(bundle: BundleResult) -> list[Case]:
+    """Return the cases of a bundle. An unsound or refused bundle is a single case."""
+    return [_refused(bundle)] if bundle.record is None else of_record(bundle.record, bundle.contract)
+
+
+def findings(bundle: BundleResult) -> list[Case]:
+    """Return what speaks against a claim or its evidence. A claim that was not measured has no finding."""
+    record, contract = bundle.record, bundle.contract
+    if record is None:
+        return [_refused(bundle)]
+    if record.verdict not in (Verdict.FAIL, Verdict.VOID):
+        return []
+    clauses = [_clause(record, clause, contract) for clause in record.clauses if clause.outcome is Outcome.FAIL]
+    mutants = [_mutant(record, mutant, contract) for mutant in record.mutants if _FATES[mutant.fate] is Status.VOID]
+    return [*clauses, *mutants] or [_claim(record, contract)]
+
+
+def circumstances(record: Record) -> dict[str, str | bool]:
+    """Return the verdict and what it is about, as JSON values."""
+    return {
+        "verdict": str(record.verdict),
+        "proven": record.proven,
+        "profile": record.profile,
+        "subject": record.subject,
+        "device": printable(f"{record.device.type} {record.device.name}"),
+        "run": record.run,
+    }
+
+
+def bounded(seconds: float) -> float:
+    """Return at most some thirty years: a foreign bundle may state any number, and a schema takes no exponent."""
+    return min(seconds, _LONGEST_SECONDS)
+
+
+def _refused(bundle: BundleResult) -> Case:
+    status, contract = Status(bundle.verification.standing), bundle.contract
+    line = contract.lines.claim()
+    return Case(bundle.name, "bundle", Kind.BUNDLE, status, bundle.problem, file=contract.name, line=line)
+
+
+def _claim(record: Record, contract: ContractFile) -> Case:
+    wrong = sorted(
+        (clause for clause in record.clauses if clause.outcome is not Outcome.PASS),
+        key=lambda clause: clause.outcome is not Outcome.FAIL,
+    )
+    line = contract.lines.clause(wrong[0].id) if wrong else contract.lines.claim()
+    return Case(
+        claim=record.id,
+        name=record.id,
+        kind=Kind.CLAIM,
+        status=Status(record.verdict),
+        message=printable(reason_text.marked(record.reason)),
+        seconds=record.trial_seconds,
+        file=contract.name,
+        line=line,
+        details=tuple(map(printable, _details(record, wrong))),
+    )
+
+
+def _details(record: Record, wrong: list[ClauseResult]) -> Iterator[str]:
+    if record.unjudged:
+        yield f"not judged in the {record.profile} profile: {record.left_out}"
+    for clause in wrong[:_MOST_DETAILS]:
+        yield f"{clause.outcome} {clause.id}: {_measured(clause)}"
+    if len(wrong) > _MOST_DETAILS:
+        yield f"and {len(wrong) - _MOST_DETAILS} more clauses"
+    if record.verdict is not Verdict.PASS:
+        yield f"to reproduce: {record.command}"
+
+
+def _clause(record: Record, clause: ClauseResult, contract: ContractFile) -> Case:
+    status, text = Status(clause.outcome), printable(_measured(clause))
+    line = contract.lines.clause(clause.id)
+    return Case(record.id, printable(clause.id), Kind.CLAUSE, status, text, file=contract.name, line=line)
+
+
+def _measured(clause: ClauseResult) -> str:
+    text = f"measured {number_text.value(clause.value, clause.unit)}, bound {bound_text.of(clause.bound, clause.unit)}"
+    return f"{reason_text.marked(clause.reason)} ({text})" if clause.reason else text
+
+
+def _mutant(record: Record, mutant: MutantRecord, contract: ContractFile) -> Case:
+    return Case(
+        claim=record.id,
+        name=printable(f"mutant {mutant.id}"),
+        kind=Kind.MUTANT,
+        status=_FATES[mutant.fate],
+        message=printable(f"{mutant.fate}: {reason_text.marked(mutant.reason)} ({mutant.defect})"),
+        seconds=mutant.seconds or 0.0,
+        file=contract.name,
+        line=contract.lines.mutant(mutant.id),
+    )
+
+
+_FATES = {
+    Fate.KILLED: Status.PASS,
+    Fate.SURVIVED: Status.VOID,
+    Fate.MISATTRIBUTED: Status.VOID,
+    Fate.INCONCLUSIVE: Status.NOT_MEASURED,
+    Fate.NOT_RUN: Status.NOT_RUN,
+    Fate.INTERRUPTED: Status.NOT_MEASURED,
+}

@@ -1,0 +1,100 @@
+"""CTRF: test results as one JSON document, which many CI services and bots read (https://ctrf.io).
+
+    passed   a claim that holds, a mutant that was killed
+    failed   a claim that FAILed or is VOID, a mutant that survived, an unsound or refused bundle, no bundle
+    skipped  a mutant that cannot run on this machine or was skipped
+    other    a claim or mutant that was not measured; "pending" would promise a later result
+
+rawStatus has the harness's own word.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any
+
+from harness.judging.record import Record
+from harness.report.bundle_results import BundleResult
+from harness.report.ci import ci_cases
+from harness.report.ci.ci_cases import Case, Status
+from harness.report.escaping import printable
+from harness.report.words import reason_text
+from harness.report.words.verdict_text import narrowed
+
+__all__ = ["SPEC_VERSION", "render"]
+
+SPEC_VERSION = "0.0.0"
+"""The version of the published schema, tests/recorded/schemas/ctrf-schema-0.0.json."""
+
+_STATUS = {
+    Status.PASS: "passed",
+    Status.FAIL: "failed",
+    Status.VOID: "failed",
+    Status.UNSOUND: "failed",
+    Status.NOT_ACCEPTED: "failed",
+    Status.NOT_MEASURED: "other",
+    Status.NOT_RUN: "skipped",
+}
+
+
+def render(bundles: Sequence[BundleResult]) -> str:
+    """Return the document. The same bundles give the same text."""
+    tests = [_test(case, bundle) for bundle in bundles for case in ci_cases.of_bundle(bundle)]
+    tests = tests or [_test(ci_cases.NOTHING, None)]
+    statuses = [test["status"] for test in tests]
+    records = [bundle.record for bundle in bundles if bundle.record is not None]
+    starts = [_milliseconds(record) for record in records]
+    stops = [start + _duration(record.seconds) for start, record in zip(starts, records, strict=True)]
+    summary = {
+        "tests": len(tests),
+        **{name: statuses.count(name) for name in ("passed", "failed", "skipped", "pending", "other")},
+        "suites": len(bundles),
+        "start": min(starts, default=0),
+        "stop": max(stops, default=0),
+    }
+    tool = {"name": "falsifier-harness", "version": version("falsifier-harness")}
+    document = {
+        "reportFormat": "CTRF",
+        "specVersion": SPEC_VERSION,
+        "generatedBy": "harness report",
+        "results": {"tool": tool, "summary": summary, "tests": tests},
+    }
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def _test(case: Case, bundle: BundleResult | None) -> dict[str, Any]:
+    record = bundle.record if bundle is not None else None
+    test: dict[str, Any] = {
+        "name": case.name if case.kind is ci_cases.Kind.CLAIM else f"{case.claim} {case.name}",
+        "status": _STATUS[case.status],
+        "rawStatus": str(case.status),
+        "duration": _duration(case.seconds),
+        "type": str(case.kind),
+        "suite": [printable(f"{record.id} {record.title}") if record else case.claim],
+        "message": case.message or str(case.status),
+    }
+    if case.details:
+        test["trace"] = "\n".join(case.details)
+    if case.file:
+        test |= {"filePath": case.file, "line": case.line}
+    if bundle is not None:
+        test["extra"] = {"bundle": printable(str(bundle.path))}
+    if bundle is not None and record is not None:
+        narrowing = narrowed(record, bundle.verification.remarks)
+        test["tags"] = [str(record.verdict), *map(printable, narrowing)]  # shown beside green lines
+        reason = printable(reason_text.marked(record.reason))
+        test["extra"] |= {**ci_cases.circumstances(record), "reason": reason}
+    return test
+
+
+def _duration(seconds: float) -> int:
+    """Return milliseconds."""
+    return round(ci_cases.bounded(seconds) * 1000)
+
+
+def _milliseconds(record: Record) -> int:
+    """Return the start of the run in milliseconds since 1970."""
+    return round(datetime.fromisoformat(record.started).timestamp() * 1000)

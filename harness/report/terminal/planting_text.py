@@ -1,0 +1,75 @@
+"""The fates of planted defects, as lines for a terminal: tables by operator and file, then the survivors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harness.report.terminal.printing import Block, Table
+from harness.running.planting.results import DefectFate, Planted, Planting, Reach
+from harness.running.planting.summary import Row, Summary
+
+__all__ = ["planting_lines", "told"]
+
+_HEAD = ("killed", "(crashed)", "survived", "not measured", "not started", "equivalent", "not tried", "score")
+_SCORED = ("killed", "survived")
+
+
+def planting_lines(summary: Summary) -> Iterator[Block]:
+    """Yield the tables without columns of zeros, the survivors, what was not measured, and what was not tried."""
+    tables = (("operator", list(summary.operators())), ("file", list(summary.files())))
+    for head, rows in tables if summary.planting.planted else ():
+        yield Table(_without_zeros([(head, *_HEAD), *map(_cells, [*rows, summary.total])]))
+    for fate, word in ((DefectFate.SURVIVED, "survived"), (DefectFate.NOT_MEASURED, "not measured")):
+        for one in summary.of(fate):
+            yield ""
+            yield f"{word}: {one.defect.id}"
+            yield from _details(one)
+    yield ""
+    yield from _remarks(summary.planting)
+    if untried := summary.total.untried:
+        yield f"{untried} of the defects were not tried by all claims that reach them; the same command tries the rest"
+
+
+def told(one: Planted, left: int) -> str:
+    """Return one line about a defect whose fate is known."""
+    by = one.decisive
+    detail = ""
+    if by is not None:
+        detail = f" ({by.claim}: {', '.join(by.clauses) or by.reason.partition(chr(10))[0] or 'PASS'})"
+    return f"{one.fate} {one.defect.id}{detail}, {left} left"
+
+
+def _details(one: Planted) -> Iterator[str]:
+    for attempt in one.attempts:
+        reason = attempt.reason.partition("\n")[0]
+        yield f"{attempt.claim}: {attempt.fate}{f' ({reason})' if reason else ''}"
+    if one.missed:
+        yield f"reason: {one.missed}"
+    yield from one.patch.splitlines()
+
+
+def _remarks(planting: Planting) -> Iterator[str]:
+    for reach in planting.claims:
+        yield from _of_claim(reach)
+    if planting.found:
+        yield f"the claims reach {planting.found} defects; {len(planting.planted)} of them are in the sample"
+
+
+def _of_claim(reach: Reach) -> Iterator[str]:
+    if reach.obstacle:
+        yield f"{reach.claim}: nothing was planted: {reach.obstacle}"
+    else:
+        yield f"{reach.claim}: {len(reach.defects)} defects on the lines that the {reach.profile} profile reaches"
+    for entry in reach.unmatched:
+        yield f"{reach.claim}: the entry {entry.after!r} for {entry.file} matches no source line; remove it"
+
+
+def _without_zeros(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return a table without the columns in which nothing was counted, other than those that make the score."""
+    columns = [column for column in zip(*rows, strict=True) if column[0] in _SCORED or set(column[1:]) != {"0"}]
+    return list(zip(*columns, strict=True))
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    counts = (row.killed, row.crashed, row.survived, row.not_measured, row.not_started, row.equivalent, row.untried)
+    return (row.name, *map(str, counts), "" if row.score is None else f"{row.score:.1%}")

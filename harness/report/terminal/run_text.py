@@ -1,0 +1,304 @@
+"""The texts of a run that the live view and plain lines share: plans, steps, trials and verdicts.
+
+A line comes with its style (`harness.report.terminal.printing.styled`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from harness.base import strictjson
+from harness.base.shortening import cut, first
+from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.contract.bound import RULE
+from harness.contract.clauses import ClauseResult
+from harness.contract.reasons import Reason, ReasonCode
+from harness.evidence.bundle_layout import COUNTEREXAMPLE
+from harness.judging.record import MutantRecord, Record
+from harness.report.terminal.printing import Block, Line, Table
+from harness.report.words import bound_text, number_text, reason_text
+from harness.report.words.verdict_text import undecided
+from harness.running.events import (
+    SUBJECT,
+    ClaimFinished,
+    ClaimPlanned,
+    TrialFinished,
+    TrialStep,
+)
+
+__all__ = [
+    "COLOURS",
+    "TIGHTEST",
+    "claim_lines",
+    "clause_cells",
+    "idle_text",
+    "nothing_ran",
+    "plan_text",
+    "qualities",
+    "shown_reason",
+    "step_text",
+    "traceback_lines",
+    "trial_text",
+    "unjudged_text",
+    "waiting_text",
+]
+
+COLOURS: Mapping[str, str] = {
+    Verdict.PASS: "green",
+    Verdict.FAIL: "red",
+    Verdict.NOT_MEASURED: "yellow",
+    Verdict.VOID: "magenta",
+    Fate.KILLED: "green",
+    Fate.SURVIVED: "magenta",
+    Fate.MISATTRIBUTED: "magenta",
+    Fate.INCONCLUSIVE: "yellow",
+    Fate.NOT_RUN: "dim",
+    Fate.INTERRUPTED: "yellow",
+}
+"""The colour of each verdict, outcome and fate."""
+TIGHTEST = 5
+"""Margins that a PASS, and the summary of a run, show."""
+_LONGEST_CASE = 400
+_HEAD = ("clause", "ratio", "measured", "bound")
+
+
+def plan_text(event: ClaimPlanned) -> str:
+    """Return how a claim is run."""
+    device = event.device
+    where = device.name if device.is_cuda else f"CPU ({device.name})"
+    mutants = f"{len(event.mutants)} of {len(event.contract.mutants)} mutants"
+    return f"profile {event.profile} on {where}: {event.reason}; {mutants}"
+
+
+def waiting_text(holders: Sequence[str]) -> str:
+    """Return the first two holders of the device that a trial waits for, and how many more there are."""
+    return f"waiting for {first(holders, 2)}"
+
+
+def step_text(event: TrialStep, total: int | None) -> str:
+    """Return a step: its number and its recorded values."""
+    values = "  ".join(f"{name} {number_text.value(value)}" for name, value in event.values.items())
+    memory = "" if event.memory_bytes is None else f"  memory {number_text.binary(event.memory_bytes)}"
+    number = f"{event.step}/{total}" if total and event.step <= total else str(event.step)
+    more = f" (asked for: {total})" if total and event.step > total else ""
+    return f"step {number}{more}  {values}{memory}"
+
+
+def trial_text(event: TrialFinished) -> str:
+    """Return how a trial ended: the subject's outcome, or the mutant's fate with the clauses that decided it."""
+    took = number_text.duration(event.seconds)
+    if event.mutant is None:
+        return f"{event.judgment.outcome} in {took}"
+    if event.mutant.fate is Fate.KILLED:
+        return f"killed in {took} by {first(event.mutant.failed, 3)}"
+    return f"{event.mutant.fate} in {took}"
+
+
+def traceback_lines(event: TrialFinished, verbose: bool) -> list[str]:
+    """Return the traceback of the exception that ended a trial. Without `verbose`: how to see it, once for a claim."""
+    if not event.traceback:
+        return []
+    if verbose:
+        return [f"    {line}" for line in event.traceback.splitlines()]
+    return ["    (-v shows the traceback, and so does `harness report`)"] if event.trial == SUBJECT else []
+
+
+def claim_lines(event: ClaimFinished, place: str = "", *, verbose: bool = False) -> Iterator[Block]:
+    """Yield what a claim came to: the verdict first, then why, then how tight it was, then where the evidence is.
+
+    Args:
+        place: what stands before the verdict, such as "[7/25] ".
+    """
+    record = event.record
+    yield f"{place}{record.verdict}  {record.id}  {record.title}", f"bold {COLOURS[record.verdict]}"
+    yield f"  {qualities(record)}", ""
+    if reason := shown_reason(record):
+        yield f"  {reason}", ""
+    if not nothing_ran(record):
+        for mutant in record.mutants:
+            if mutant.fate.has_run and mutant.fate is not Fate.KILLED:
+                yield f"  mutant {mutant.id} {mutant.fate}: {_why_not_killed(mutant, record)}", COLOURS[mutant.fate]
+        yield from _clauses(event, verbose)
+        for text in (unjudged_text(record), idle_text(record)):
+            if text:
+                yield f"  {text}", "dim"
+    yield from _evidence(event)
+
+
+def qualities(record: Record) -> str:
+    """Return everything that qualifies a verdict."""
+    if nothing_ran(record):
+        return f"{record.profile} profile, nothing ran"
+    device = record.device
+    parts = [f"{record.profile} profile on {device.name if device.is_cuda else 'CPU'}"]
+    if record.unjudged:
+        parts.append(f"{len(record.unjudged)} clauses not judged in it")
+    if record.mutants_skipped:
+        parts.append("mutants skipped")
+    else:
+        parts.append(f"{record.fates[Fate.KILLED]} of {len(record.mutants)} mutants killed")
+        parts += [f"{count} {fate}" for fate, count in record.fates.items() if fate is not Fate.KILLED]
+    if record.verdict is Verdict.PASS and not record.proven:
+        parts.append("UNPROVEN")
+    if record.isolated:
+        parts.append("subjects isolated")
+    if "--subject" in record.command.split():
+        parts.append(f"another subject than the contract's: {record.judged}")
+    if record.overrides:
+        changed = ", ".join(f"{name}={value}" for name, value in record.overrides.items())
+        parts.append(f"parameters overridden: {changed}")
+    parts.append(number_text.duration(record.seconds))
+    return ", ".join(parts)
+
+
+def shown_reason(record: Record) -> str:
+    """Return why a verdict is no proven PASS. Empty for what the lines below it say: failed clauses and mutants."""
+    reason = record.reason
+    if reason is None or reason.code is ReasonCode.UNPROVEN:
+        return ""
+    if nothing_ran(record):
+        return reason.root.text or reason_text.of(reason.root)
+    is_missing = reason.root.code is ReasonCode.MISSING and not reason.root.text  # for no reason that is known
+    of_clause = reason.code is ReasonCode.CLAUSE
+    if reason.code is ReasonCode.MUTANT or (of_clause and (record.verdict is Verdict.FAIL or is_missing)):
+        return ""
+    return reason_text.of(reason.cause if reason.clauses == ("subject.completes",) else reason)
+
+
+def _why_not_killed(mutant: MutantRecord, record: Record) -> str:
+    """Return why a mutant that ran is not killed. It does not repeat why the subject was not measured."""
+    mine, its = mutant.reason, record.reason
+    if mine is not None and its is not None and mine.root.text and mine.root == its.root and its.mutant != mutant.id:
+        return "for the same reason"
+    return f"{reason_text.of(mine)} ({mutant.defect})"
+
+
+def _clauses(event: ClaimFinished, verbose: bool) -> Iterator[Block]:
+    """Yield the clauses that failed, with -v all others, else the rules and the tightest margins of a PASS."""
+    record, ratios = event.record, event.ratios
+    failed = [clause for clause in record.clauses if clause.outcome is Outcome.FAIL]
+    for clause in failed:
+        told = _sentence(clause)
+        yield Table([list(filter(None, clause_cells(clause, ratios)))], ["red"])
+        if told:
+            yield f"      {told}", ""
+    unmeasured = [clause for clause in record.clauses if clause.outcome is Outcome.NOT_MEASURED]
+    passed = [clause for clause in record.clauses if clause.outcome is Outcome.PASS]
+    shown = passed
+    if not verbose:
+        rules = [clause for clause in passed if _is_rule(clause)]
+        bounds = {clause.id: clause for clause in passed if not _is_rule(clause)}
+        tightest = [bounds[name] for name in sorted(ratios, key=lambda one: -ratios[one]) if name in bounds]
+        shown = [*rules, *tightest[:TIGHTEST]] if record.verdict is Verdict.PASS else []
+    yield from _unmeasured(unmeasured, record.reason, verbose)
+    if shown:
+        rows: list[tuple[str, ...]] = [_HEAD, *(clause_cells(clause, ratios) for clause in shown)]
+        if not any(row[1] for row in rows[1:]):
+            rows = [(row[0], *row[2:]) for row in rows]
+        yield Table(rows, ["dim"])
+    if hidden := len(passed) - len(shown):
+        yield f"  {'and ' if shown else ''}{number_text.counted(hidden, 'clause')} PASS (-v shows them)", "dim"
+
+
+def _unmeasured(clauses: Sequence[ClauseResult], reason: Reason | None, verbose: bool) -> Iterator[Line]:
+    """Yield the clauses without an outcome, by reason, those with a bound first. The verdict's is not repeated.
+
+    Of a subject that did not end, the clauses without a reason of their own are only counted, except with -v.
+    """
+    colour, has_ended = COLOURS[Verdict.NOT_MEASURED], all(clause.id != "subject.completes" for clause in clauses)
+    known = "" if reason is None else _why_unmeasured(reason.root)
+    groups: dict[str, list[str]] = {}
+    for clause in sorted(clauses, key=lambda one: not undecided(one)):
+        why = _why_unmeasured(clause.reason)
+        if (known and why.endswith(known)) or not (has_ended or verbose or (clause.reason and clause.reason.text)):
+            why = ""
+        groups.setdefault(why, []).append(f"{clause.id} ({bound})" if (bound := undecided(clause)) else clause.id)
+    for why, names in sorted(groups.items(), key=lambda group: bool(group[0])):
+        if not (why or has_ended or verbose):
+            count, why_not = number_text.counted(len(names), "clause"), " for this reason" if known else ""
+            yield f"  {count} not measured{why_not} (-v lists them)", colour
+            continue
+        shown = first(names, len(names) if verbose else 3)
+        yield f"  not measured: {shown}{f'; {why}' if why else ''}", colour
+
+
+def _why_unmeasured(reason: Reason | None) -> str:
+    """Return why a clause was not measured, without the name of the measurement, so that the same reasons are equal."""
+    if reason is None:
+        return ""
+    return reason.text if reason.code in (ReasonCode.MISSING, ReasonCode.NOT_MEASURED) else reason_text.of(reason)
+
+
+def _is_rule(clause: ClauseResult) -> bool:
+    return clause.bound is not None and clause.bound.keyword == RULE
+
+
+def clause_cells(clause: ClauseResult, ratios: Mapping[str, float]) -> tuple[str, str, str, str]:
+    """Return clause, the ratio of value and bound (empty if it has none), measured value, and bound."""
+    ratio = ratios.get(clause.id)
+    measured, bound = number_text.value(clause.value, clause.unit), bound_text.of(clause.bound, clause.unit)
+    return clause.id, "" if ratio is None else f"{ratio:.3g}", measured, bound
+
+
+def _sentence(clause: ClauseResult) -> str:
+    """Return what a violated clause says besides its value and its bound."""
+    reason = clause.reason
+    if reason is None or (reason.code is ReasonCode.VIOLATED and reason.bound is not None):
+        return ""
+    return reason_text.of(reason)
+
+
+def unjudged_text(record: Record) -> str:
+    """Return the clauses that the profile does not judge; empty if it judges all."""
+    if not record.unjudged:
+        return ""
+    return f"not judged in the {record.profile} profile, which does not measure it: {record.left_out}"
+
+
+def idle_text(record: Record) -> str:
+    """Return the mutants that did not run, by reason. Empty if all ran, if they were skipped, or if nothing ran."""
+    if nothing_ran(record):
+        return ""
+    reasons: dict[str, list[str]] = {}
+    for mutant in record.mutants:
+        if not mutant.fate.has_run and not record.mutants_skipped:
+            reasons.setdefault(reason_text.of(mutant.reason), []).append(mutant.id)
+    told = "; ".join(f"{', '.join(ids)} ({reason})" for reason, ids in reasons.items())
+    return f"not run: {told}" if told else ""
+
+
+def nothing_ran(record: Record) -> bool:
+    """Return whether not even the trial of the subject was started."""
+    return record.trial_seconds == 0 and all(clause.outcome is Outcome.NOT_MEASURED for clause in record.clauses)
+
+
+def _evidence(event: ClaimFinished) -> Iterator[Line]:
+    """Yield the counterexample, the command that reproduces a verdict other than PASS, and where the evidence is."""
+    record, bundle = event.record, event.bundle
+    place = None if bundle is None else _shortest(bundle)
+    if bundle is not None and (bundle / COUNTEREXAMPLE).is_file():
+        yield f"  counterexample: {_case(bundle / COUNTEREXAMPLE)}", ""
+        yield f"  the case again: harness replay {place}", ""
+    if record.verdict is not Verdict.PASS and not nothing_ran(record):
+        yield f"  reproduce: {record.command}", ""
+    if place is not None:
+        yield f"  evidence: {place}", "dim"
+    else:
+        yield f"  no bundle was written{f': {event.unsealed}' if event.unsealed else ''}", "yellow"
+
+
+def _case(path: Path) -> str:
+    try:
+        text = strictjson.dumps(strictjson.load(path)["case"])
+    except (OSError, strictjson.JsonError, LookupError, TypeError) as error:
+        return f"cannot be read: {error}"
+    return cut(text, _LONGEST_CASE)
+
+
+def _shortest(path: Path) -> str:
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # the subject has removed it
+        return str(path)
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

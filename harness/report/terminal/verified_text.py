@@ -1,0 +1,91 @@
+"""What verifying bundles found, as lines: what is no sound and proven PASS first, then shared remarks once each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harness.base.shortening import first
+from harness.base.vocabulary import Verdict
+from harness.evidence.findings import Verification
+from harness.report.terminal.printing import Line
+from harness.report.terminal.run_text import COLOURS
+from harness.report.words import finding_text
+from harness.report.words.number_text import counted
+from harness.report.words.verdict_text import IMPORTANCE, bundle_line
+
+__all__ = ["verified_lines"]
+
+_MOST_MESSAGES = 3
+"""Different messages that are shown for one code."""
+_MOST_NAMES = 4
+"""Claims that are named for one message."""
+
+
+def verified_lines(verifications: Sequence[Verification], verbose: bool) -> Iterator[Line]:
+    """Yield a line for each bundle with its findings, and then the remarks.
+
+    Args:
+        verbose: show the remarks below each bundle instead.
+    """
+    alone = verbose or len(verifications) == 1
+    for one in sorted(verifications, key=_rank):
+        yield bundle_line(one), _style(one)
+        for finding in one.findings:
+            yield f"  {finding_text.line(finding)}", "red"
+        for finding in one.remarks:
+            if alone or finding in one.objections:
+                yield f"  {finding_text.line(finding)}", "yellow" if finding in one.objections else ""
+    if not alone:
+        yield from _remarks(verifications)
+
+
+def _rank(one: Verification) -> int:
+    """Return the place of a bundle: the worse, the earlier. Equal bundles keep their order."""
+    if not one.sound:
+        return 0
+    if not one.accepted:
+        return 1
+    order = (Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED)
+    if one.verdict in order:
+        return 2 + order.index(one.verdict)
+    return 6 if one.proven else 5
+
+
+def _style(one: Verification) -> str:
+    if not one.accepted:
+        return "bold red"
+    return COLOURS.get(str(one.verdict), "") if one.proven or one.verdict is not Verdict.PASS else "yellow"
+
+
+def _remarks(verifications: Sequence[Verification]) -> Iterator[Line]:
+    """Yield each remark once: its code, the number of bundles that have it, and its messages with the claims."""
+    codes: dict[str, dict[str, list[str]]] = {}
+    for one in verifications:
+        for finding in one.remarks:
+            names = codes.setdefault(str(finding.code), {}).setdefault(finding_text.message(finding), [])
+            names.append(one.id or one.path.name)
+    if codes:
+        yield "", ""
+        yield "Remarks", "bold"
+    total = len(verifications)
+    for code, messages in sorted(codes.items(), key=lambda item: IMPORTANCE.index(item[0])):
+        count = sum(map(len, messages.values()))
+        number = f"all {total} bundles" if count == total else counted(count, "bundle")
+        ordered = sorted(messages.items(), key=lambda item: -len(item[1]))
+        if len(ordered) == 1:
+            yield f"  {code}, {number}: {ordered[0][0]}{_of(ordered[0][1], total)}", ""
+            continue
+        yield f"  {code}, {number}", ""
+        for message, names in ordered[:_MOST_MESSAGES]:
+            yield f"    {message}{_of(names, total)}", ""
+        if len(ordered) > _MOST_MESSAGES:
+            yield f"    and {len(ordered) - _MOST_MESSAGES} other messages (-v)", "dim"
+    if codes:
+        yield "", ""
+
+
+def _of(names: Sequence[str], total: int) -> str:
+    """Return the claims of a remark in brackets; empty if all bundles have it."""
+    if len(names) == total:
+        return ""
+    return f" ({first(list(dict.fromkeys(names)), _MOST_NAMES)})"

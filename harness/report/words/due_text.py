@@ -1,0 +1,75 @@
+"""Why claims have their status and are due, in words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from harness.base.vocabulary import Verdict
+from harness.evidence.claim_status import Cell, Note, Why
+from harness.evidence.findings import Finding
+from harness.report.words import finding_text, reason_text
+from harness.report.words.number_text import counted
+from harness.running.due import Because, Due
+from harness.running.events import ClaimPassedOver
+
+__all__ = ["WORDS", "lines", "of_cell", "passed_over"]
+
+WORDS: dict[Why, str] = {
+    Why.REDUCED: "in the reduced profile",
+    Why.VERDICT: "{}",
+    Why.CLOCK_AHEAD: "no later run counts before {}, when it says it was started",
+    Why.OTHER_HARDWARE: "the claim speaks of {}",
+    Why.NO_HARDWARE: "the claim names no hardware",
+    Why.OTHER_PARAMETERS: "only run with other parameters: {}",
+    Why.OTHER_SUBJECT: "only run with another subject: {}",
+}
+
+
+def of_cell(cell: Cell) -> str:
+    """Return why a claim has its status on a class of device; empty if there is no reason."""
+    return ": ".join(filter(None, ("; ".join(map(_note, cell.notes)), reason_text.of(cell.cause))))
+
+
+def _note(note: Note | Finding) -> str:
+    return finding_text.message(note) if isinstance(note, Finding) else WORDS[note.why].format(note.value)
+
+
+def lines(found: Due) -> Iterator[str]:
+    """Yield lines that say what runs and why, what does not run, and what is FALSIFIED."""
+    for contract, because in found.due:
+        yield f"due: {contract.id}: {_because(because)}"
+    for contract, cell in found.falsified:
+        yield f"not due: {contract.id} is FALSIFIED by {_place(cell)}: {of_cell(cell)}"
+    for contract, why in found.elsewhere:
+        yield f"not for this machine: {contract.id}: {why}"
+    total = len(found.due) + len(found.covered) + len(found.falsified) + len(found.elsewhere)
+    counts = f"{len(found.covered) + len(found.falsified)} covered, {len(found.elsewhere)} not for this machine"
+    claims = counted(total, "claim")
+    nothing = "" if found.due else "nothing is stale: "
+    yield f"{nothing}{claims}: {len(found.due)} due, {counts}"
+
+
+def passed_over(found: Due) -> Iterator[ClaimPassedOver]:
+    """Yield the claims that are not due, as events for reports."""
+    for contract, cell in found.falsified:
+        yield ClaimPassedOver(contract.id, Verdict.FAIL, f"FALSIFIED by {_place(cell)}: {of_cell(cell)}")
+    for contract, cell in found.covered:
+        yield ClaimPassedOver(contract.id, Verdict.PASS, f"not due: {cell.status} by {_place(cell)}")
+    for contract, why in found.elsewhere:
+        yield ClaimPassedOver(contract.id, Verdict.NOT_MEASURED, f"not for this machine: {why}")
+
+
+def _because(because: Because) -> str:
+    if because.cannot:
+        return f"asked for, and cannot run here: {because.cannot}"
+    if because.cell is None:
+        return f"never run on {because.device}"
+    if because.only_reduced:
+        return "run in the reduced profile only, and full runs here"
+    return f"{because.cell.status}: {of_cell(because.cell)}"
+
+
+def _place(cell: Cell) -> str:
+    """Return the path of the bundle that decides, from the working directory."""
+    return "" if cell.bundle is None else os.path.relpath(cell.bundle)

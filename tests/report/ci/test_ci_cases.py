@@ -1,0 +1,95 @@
+"""The cases of a claim, which all machine-readable reports share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.base.vocabulary import Verdict
+from harness.contract.reasons import Reason, ReasonCode
+from harness.report.ci import ci_cases
+from harness.report.ci.ci_cases import Status
+from tests.contracts import healthy
+from tests.evidence.factory import DEFECTIVE, claim_result
+from tests.report.bundles import every_verdict, examined, unsound
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "status"),
+    [
+        ({}, "F-DEMO-SORT-001", "PASS"),
+        ({"measurements": healthy(returned=2)}, "F-DEMO-SORT-001", "FAIL"),
+        ({"measurements": healthy(smallest=...)}, "F-DEMO-SORT-001", "NOT_MEASURED"),
+        ({}, "mutant forgets-one", "PASS"),
+        ({}, "mutant silent-fallback", "NOT_RUN"),
+        ({"skipped": True}, "mutant forgets-one", "NOT_RUN"),
+        ({"mutants": {**DEFECTIVE, "forgets-one": {}}}, "mutant forgets-one", "VOID"),
+        ({"mutants": {"forgets-one": {"given": 2, "returned": 2}}}, "mutant forgets-one", "VOID"),
+        ({"mutants": {**DEFECTIVE, "forgets-one": {"given": ...}}}, "mutant forgets-one", "NOT_MEASURED"),
+        ({"cut_short": True}, "mutant silent-fallback", "NOT_MEASURED"),
+    ],
+)
+def test_claims_and_mutants_become_cases(tmp_path: Path, changes: Any, name: str, status: str) -> None:
+    """Each case has its result, and a reason unless it is a PASS."""
+    found = {case.name: case for case in ci_cases.of_record(claim_result(tmp_path, **changes).record)}
+    assert found[name].status == status
+    assert found[name].message or status == "PASS"
+
+
+def test_what_fails_is_told_before_what_is_missing(tmp_path: Path) -> None:
+    """The claim's case has exactly the clauses that did not pass."""
+    record = claim_result(tmp_path, measurements=healthy(returned=2, smallest=...)).record
+    claim, *_ = ci_cases.of_record(record)
+    told = [line.split()[0] for line in claim.details[:-1]]
+    assert told == sorted(told)
+    assert told[0] == "FAIL"
+    assert len(told) == sum(clause.outcome != "PASS" for clause in record.clauses)
+
+
+def test_findings_are_what_speaks_against_a_claim(tmp_path: Path) -> None:
+    """A clause that FAILed, a surviving mutant and an unsound bundle are findings.
+
+    A clause that was NOT_MEASURED is none.
+    """
+    found = {
+        bundle.path.name: [(case.name, str(case.status)) for case in ci_cases.findings(bundle)]
+        for bundle in every_verdict(tmp_path)
+    }
+    assert found == {
+        "a-pass": [],
+        "b-fail": [("nothing-lost", "FAIL")],
+        "c-void": [("mutant forgets-one", "VOID")],
+        "d-nothing": [],
+        "e-unproven": [],
+        "f-tampered": [("bundle", "UNSOUND")],
+    }
+
+
+@pytest.mark.parametrize("verdict", [Verdict.FAIL, Verdict.VOID])
+def test_a_verdict_that_no_clause_explains_is_a_finding(tmp_path: Path, verdict: Verdict) -> None:
+    record = claim_result(tmp_path).record
+    unsealed = replace(record, verdict=verdict, reason=Reason(ReasonCode.UNSEALED, text="no space"))
+    (only,) = ci_cases.findings(examined(unsealed))
+    assert (only.name, only.status) == (record.id, str(verdict))
+
+
+def test_no_verdict_but_pass_has_only_green_cases(tmp_path: Path) -> None:
+    """Every verdict but PASS has a case that is not green."""
+    for bundle in every_verdict(tmp_path):
+        statuses = Counter(case.status for case in ci_cases.of_bundle(bundle))
+        if bundle.record is None:
+            assert statuses == {Status.UNSOUND: 1}
+        elif bundle.record.verdict is Verdict.PASS:
+            assert set(statuses) == {Status.PASS, Status.NOT_RUN}
+        else:
+            assert statuses[Status(bundle.record.verdict)]
+
+
+def test_an_unsound_bundle_says_what_is_wrong(tmp_path: Path) -> None:
+    """The case has the finding, and no texts of the record."""
+    (case,) = ci_cases.of_bundle(unsound("summary.md"))
+    assert case.message == "unsound: TAMPERED summary.md: summary.md"

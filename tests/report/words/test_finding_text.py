@@ -1,0 +1,72 @@
+"""harness/report/words/finding_text.py: every finding has a sentence, which uses the fields that the finding has."""
+
+from __future__ import annotations
+
+import ast
+import string
+from collections.abc import Iterator
+from pathlib import Path
+
+import harness.evidence
+from harness.evidence.claim_status import Why
+from harness.evidence.findings import Code, Detail, Finding, finding
+from harness.evidence.staleness import _some
+from harness.report.words import due_text, finding_text
+
+SOURCES = sorted(Path(harness.evidence.__file__).parent.glob("*.py"))
+GIVEN_BY = {"_compare": {"then", "now"}, "_which": {"name", "found", "expected"}, "_some": {"names", "more"}}
+"""The fields of findings that these functions make, or that they return for a call with `**`."""
+
+
+def fields_of(sentence: str) -> set[str]:
+    """The fields that a sentence uses."""
+    return {name for _, name, _, _ in string.Formatter().parse(sentence) if name}
+
+
+def given() -> Iterator[tuple[str, set[str]]]:
+    """Every detail that a call names, with its fields. Calls that spread a variable are left out."""
+    for path in SOURCES:
+        for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
+            names = [one.attr for one in call.args if isinstance(one, ast.Attribute) and _name(one.value) == "Detail"]
+            spread = [_name(getattr(one.value, "func", None)) for one in call.keywords if one.arg is None]
+            if names and all(name in GIVEN_BY for name in spread):
+                own = {one.arg for one in call.keywords if one.arg}
+                fields = own.union(*(GIVEN_BY.get(name, set()) for name in (*spread, _name(call.func))))
+                yield from ((name, fields) for name in names)
+
+
+def _name(node: object) -> str:
+    return getattr(node, "id", "")
+
+
+def test_every_detail_and_every_note_has_words() -> None:
+    """Every detail has a sentence, and every note too."""
+    assert finding_text.SENTENCES.keys() == set(Detail)
+    assert due_text.WORDS.keys() == set(Why)
+
+
+def test_a_sentence_uses_the_fields_of_its_finding() -> None:
+    """A sentence uses exactly the fields of the calls in harness/evidence/."""
+    calls = list(given())
+    assert len({name for name, _ in calls}) >= 60
+    for name, fields in calls:
+        assert fields == fields_of(finding_text.SENTENCES[Detail[name]]), name
+
+
+def test_a_finding_in_a_line() -> None:
+    """The line has code and place, then the sentence. A message with a finding in it has code and place."""
+    one = finding(Code.INVALID, Detail.TOO_MANY_COPIES, "artifacts/index.json", "/3", copies=300, most=200)
+    assert finding_text.line(one) == f"INVALID artifacts/index.json/3: {finding_text.message(one)}"
+    assert str(one) == "INVALID artifacts/index.json/3"
+    whole = Finding(Code.INCOMPLETE, Detail.NO_FOLDER)
+    assert (finding_text.line(whole), str(whole)) == ("INCOMPLETE is no folder", "INCOMPLETE")
+
+
+def test_fields_in_words() -> None:
+    """Lists have commas, further items are a number, and a missing value is the word for it."""
+    names = finding(Code.STALE_SUBJECT, Detail.FILES_GONE, **_some([f"{number}.py" for number in range(5)]))
+    assert finding_text.message(names).endswith(": 0.py, 1.py, 2.py and 2 more")
+    fields = {"mutant": "m", "name": "steps", "found": None, "expected": "3"}
+    assert "steps is missing, not 3" in finding_text.message(
+        finding(Code.REJUDGED_DIFFERENTLY, Detail.MUTANT_RAN_OTHERWISE, **fields)
+    )
