@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median_low
+from sys import float_info
 from typing import Final
 
 __all__ = ["Axis", "coordinate"]
@@ -82,7 +83,9 @@ class Axis:
             yield index * step
 
     def _powers(self, count: int) -> Iterator[float]:
-        first, last = math.floor(self.low), math.floor(self.high)
+        # The room at the ends can reach beyond the numbers that a float can have.
+        first = max(math.floor(self.low), float_info.min_10_exp)
+        last = min(math.floor(self.high), float_info.max_10_exp - 1)
         every = math.ceil((last - first + 1) / count)
         factors = (1, 2, 5) if self.high - self.low < 2.3 else (1,)
         for power in range(first, last + 1):
