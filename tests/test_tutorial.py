@@ -12,11 +12,13 @@ import re
 import shutil
 import subprocess
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.cli.harness_command import harness
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
@@ -61,30 +63,37 @@ def promised(output: str, real: str) -> bool:
     return re.fullmatch("".join(lines), real) is not None
 
 
-@pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """The parts of a clone that the tutorial touches."""
+def clone(folder: Path) -> None:
+    """Make the parts of a clone that the tutorial touches."""
     for name in ("contracts", "falsifiers", "harness", "tests"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    return tmp_path
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
 
 
-def test_a_claim_in_ten_minutes(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Every step of the tutorial does what it says, and at the end the clone is as it was."""
+def new_project(folder: Path) -> None:
+    """Make a project of a reader's own, with the default settings of every tool."""
+    assert harness(folder, "init").returncode == 0
+
+
+@pytest.mark.parametrize("make", [clone, new_project])
+def test_a_claim_in_ten_minutes(
+    make: Callable[[Path], None], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Every step of the tutorial does what it says, and at the end the project is as it was."""
+    make(tmp_path)
     scratch = tmp_path_factory.mktemp("scratch")
     places = {"HARNESS_CACHE_DIR": str(scratch / "cache"), "HARNESS_LEASE_DIR": str(scratch / "leases")}
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
     environment = {**os.environ, **places, "PATH": path, "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    before = sorted(item for item in clone.rglob("*.*") if item.is_file())
+    before = sorted(item for item in tmp_path.rglob("*.*") if item.is_file())
     for step in steps(PAGE):
         if isinstance(step, File):
-            assert (clone / step.path).is_file(), f"the page fills in {step.path}, which does not exist yet"
-            (clone / step.path).write_text(step.text, encoding="utf-8")
+            assert (tmp_path / step.path).is_file(), f"the page fills in {step.path}, which does not exist yet"
+            (tmp_path / step.path).write_text(step.text, encoding="utf-8")
             continue
         done = subprocess.run(
             ["bash", "-c", step.text],
-            cwd=clone,
+            cwd=tmp_path,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -95,7 +104,7 @@ def test_a_claim_in_ten_minutes(clone: Path, tmp_path_factory: pytest.TempPathFa
         assert done.returncode == step.status, f"$ {step.text}\n{done.stdout}"
         assert promised(step.output, done.stdout), f"$ {step.text}\n{done.stdout}\nand not\n{step.output}"
     caches = (".pytest_cache", ".ruff_cache")
-    left = sorted(item for item in clone.rglob("*.*") if item.is_file() and not set(caches) & set(item.parts))
+    left = sorted(item for item in tmp_path.rglob("*.*") if item.is_file() and not set(caches) & set(item.parts))
     assert left == before
 
 

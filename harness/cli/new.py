@@ -107,9 +107,9 @@ def _claim(identifier: str, issue: str, spec: str | None, title: str, folder: st
 def _contents(project: Project, claim: _Claim) -> tuple[Path, dict[Path, str]]:
     """Return the contract's path, and the text of each file by its path. The test is the last file."""
     home = next((folder for folder in project.search if (folder / "falsifiers").is_dir()), project.search[0])
-    package, tests = home / "falsifiers" / claim.folder, project.root / "tests"
+    package = home / "falsifiers" / claim.folder
     contract = project.contracts / claim.folder / f"{claim.id}.json"
-    mirror = tests / "falsifiers" / claim.folder
+    mirror = project.root / "tests" / "falsifiers" / claim.folder
     packages = {
         package.parent / "__init__.py": render("falsifiers.py.template"),
         package / "__init__.py": render("spec.py.template", spec=claim.spec),
@@ -119,17 +119,12 @@ def _contents(project: Project, claim: _Claim) -> tuple[Path, dict[Path, str]]:
         package / f"{claim.name}_subject.py": render("subject.py.template", id=claim.id),
         package / f"{claim.name}_mutants.py": render("mutants.py.template", id=claim.id, module=claim.module),
     }
-    # Only if tests/ is a package. Otherwise a package tests/falsifiers would hide the falsifiers.
-    nested = (tests / "__init__.py").exists()
-    test_packages = {folder / "__init__.py": "" for folder in (mirror.parent, mirror) if nested}
-    # Without packages, pytest refuses two files of one name.
-    name = claim.name if nested else f"{claim.folder}_{claim.name}"
-    test = {mirror / f"test_{name}.py": render("test.py.template", id=claim.id)}
+    # A package tests/falsifiers could hide the falsifiers. Without packages, pytest refuses two files of one name.
+    test = {mirror / f"test_{claim.folder}_{claim.name}.py": render("test.py.template", id=claim.id)}
     return contract, {
         contract: _contract(claim, contract),
         **_missing(packages),
         **modules,
-        **_missing(test_packages),
         **test,
     }
 

@@ -216,7 +216,7 @@ def test_packages_that_live_elsewhere(tmp_path: Path) -> None:
 
 
 def test_tests_that_are_a_package(project: Path) -> None:
-    """If tests/ is a package, tests of the same name get packages; otherwise no package is made."""
+    """The tests of two families with modules of one name have different names, also if tests/ is a package."""
     (project / "tests").mkdir()
     (project / "tests" / "__init__.py").touch()
     harness(project, "new", "F-KERNEL-ADD-001")
