@@ -25,6 +25,14 @@ __all__ = ["command"]
 
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 
+_WRITERS = {
+    "markdown": "harness.report.markdown",
+    "ctrf": "harness.report.ci.ctrf",
+    "junit": "harness.report.ci.junit",
+    "sarif": "harness.report.ci.sarif",
+}
+"""The module of each report in one file."""
+
 
 @click.command("report")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…", type=click.Path(path_type=Path))
@@ -106,7 +114,7 @@ def _files(
     results = bundle_results(verifications, project)
     quiet = Path("-") in targets.values()
     for name, target in targets.items():
-        text = import_module(f"harness.report.{name}").render(results)  # imported only where it is asked for
+        text = import_module(_WRITERS[name]).render(results)  # imported only where it is asked for
         if target == Path("-"):
             click.echo(text, nl=False)
             continue
