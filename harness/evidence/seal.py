@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, final
 
+from harness.authoring.faults import described
 from harness.base.beneath import Beneath
 from harness.base.redaction import Redactor
 from harness.base.regular_file import CHUNK
@@ -58,6 +60,9 @@ _REMEDIES = {
 class SealError(OSError):
     """A bundle was not written, and no part of it is left. The text names the place and the remedy."""
 
+    elsewhere: Path | None = None
+    """The same bundle in a new temporary folder; None if it could not be written there either."""
+
 
 @final
 class Sealer:
@@ -89,22 +94,44 @@ class Sealer:
     def seal(self, result: ClaimResult) -> Path:
         """Write the bundle of a result and return its folder.
 
+        If the disk is full or forbidden, the bundle goes to a new temporary folder, so that no measurement is lost.
+
         Raises:
             SealError: the result cannot be written. Files that were written are removed if possible.
         """
+        try:
+            return self._seal_below(self._root, result)
+        except SealError as error:
+            if isinstance(error.__cause__, OSError):
+                error.elsewhere = self._seal_elsewhere(result)
+            raise
+
+    def _seal_elsewhere(self, result: ClaimResult) -> Path | None:
+        """Write the bundle into a new temporary folder; None if that fails too."""
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="harness-scratch-"))
+        except OSError:
+            return None
+        try:
+            return self._seal_below(folder, result)
+        except SealError:
+            shutil.rmtree(folder, ignore_errors=True)
+            return None
+
+    def _seal_below(self, root: Path, result: ClaimResult) -> Path:
         record = result.record
         names = (record.issue, record.id, record.run)
-        shown = self._root.joinpath(*names)
+        shown = root.joinpath(*names)
         try:
             for name in names:
                 if not layout.is_folder_name(name):
                     raise ValueError(f"{name!r} cannot be the name of a folder")
-            place = Beneath(self._root, "/".join(names))
+            place = Beneath(root, "/".join(names))
             place.parent.make_folder()
             remove_stale(place.parent)
             with unfinished(place) as folder:
                 self._write(folder, result)
-            for parent in (place.parent.parent, Beneath(self._root)):
+            for parent in (place.parent.parent, Beneath(root)):
                 sync_folder(parent)
         except KeyboardInterrupt:
             if not shown.is_dir():
@@ -114,7 +141,7 @@ class Sealer:
             raise _explained(shown, "was not sealed", error) from error
         except Exception as error:
             # The engine handles one kind of failure only, even for a defect of the harness.
-            raise SealError(f"{shown} was not sealed: {type(error).__name__}: {error}") from error
+            raise SealError(f"{shown} was not sealed: {described(error)}") from error
         return shown
 
     def _write(self, folder: Beneath, result: ClaimResult) -> None:

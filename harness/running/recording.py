@@ -16,7 +16,7 @@ from harness.contract.project import Project
 from harness.contract.ratio import ratios
 from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.unwritten import unwritten_code, unwritten_texts
-from harness.evidence.seal import ClaimResult, Environment, Seal
+from harness.evidence.seal import ClaimResult, Environment, Seal, SealError
 from harness.evidence.trial_files import series_of
 from harness.execution.executor import TrialResult
 from harness.execution.logs import Log
@@ -63,7 +63,7 @@ class Recorder:
         return self._project.root
 
     def finished(self, plan: Plan, request: RunRequest, trials: Trials, times: Times) -> events.ClaimFinished:
-        """Seal the result of a claim. If the bundle cannot be written, the claim is NOT_MEASURED."""
+        """Seal the result of a claim. If the bundle cannot be written at its place, the claim is NOT_MEASURED."""
         record = self._record(plan, request, trials, times)
         result = ClaimResult(record, plan.contract, trials.subject, trials.mutants, self._environment())
         observed = trials.subject.observation
@@ -74,8 +74,10 @@ class Recorder:
             return events.ClaimFinished(record, self._seal(result), close)
         except OSError as error:
             verdict = Verdict.FAIL if record.verdict is Verdict.FAIL else Verdict.NOT_MEASURED
-            reason = Reason(ReasonCode.UNSEALED, text=str(error))
-            return events.ClaimFinished(replace(record, verdict=verdict, reason=reason, proven=False), None)
+            elsewhere = error.elsewhere if isinstance(error, SealError) else None
+            text = f"{error}; it is in {elsewhere}, from where harness merge copies it" if elsewhere else str(error)
+            reason = Reason(ReasonCode.UNSEALED, text=text)
+            return events.ClaimFinished(replace(record, verdict=verdict, reason=reason, proven=False), elsewhere)
 
     def _record(self, plan: Plan, request: RunRequest, trials: Trials, times: Times) -> Record:
         decided = claim_verdict(trials.judgment, trials.outcomes, skipped=not request.mutants)

@@ -6,6 +6,7 @@ import errno
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from harness.evidence import bundle_layout
 from harness.evidence.bundle_layout import MANIFEST
-from harness.evidence.seal import SealError
+from harness.evidence.seal import Sealer, SealError
 from harness.evidence.verification import verify
 from tests.evidence.factory import claim_result, sealed, sealer
 
@@ -23,6 +24,14 @@ ROOT = Path(__file__).parents[2]
 
 def everything_below(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+@pytest.fixture
+def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The temporary folder, where a bundle goes that cannot be written at its place."""
+    folder = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
 
 
 @pytest.fixture
@@ -39,12 +48,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
+@pytest.mark.usefixtures("temporary")
 def test_a_full_disk_leaves_nothing_that_looks_like_a_bundle(small_disk: Path, tmp_path: Path) -> None:
     """The error has the place and the remedy, and the written part is removed."""
     result = claim_result(tmp_path, output="x" * 60_000)
     with pytest.raises(SealError, match=r"was not sealed: .*No space left.*--evidence") as caught:
         sealer(small_disk).seal(result)
     assert caught.value.errno == errno.ENOSPC
+    assert caught.value.elsewhere is not None
+    assert verify(caught.value.elsewhere).sound
     assert everything_below(small_disk) == {"evidence", "evidence/DEMO-1", "evidence/DEMO-1/F-DEMO-SORT-001"}
     smaller = claim_result(tmp_path, run="2026-11-20T201503Z-cpu-000000")
     assert verify(sealer(small_disk).seal(smaller)).sound
@@ -87,6 +99,7 @@ def test_a_bundle_is_as_large_as_its_limits_and_no_larger(tmp_path: Path, monkey
         sealed(tmp_path)
 
 
+@pytest.mark.usefixtures("temporary")
 def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
     """A file with the name of the evidence folder is named."""
     (tmp_path / "evidence").write_text("")
@@ -94,8 +107,25 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
         sealed(tmp_path)
 
 
-def test_a_folder_without_permission_is_named(not_root: Path, snapshot: SnapshotAssertion) -> None:
+def test_where_the_temporary_folder_is_full_too_nothing_is_written(tmp_path: Path, temporary: Path) -> None:
+    """The error is about the evidence folder. Nothing is left in either folder."""
+    (tmp_path / "evidence").write_text("")
+    result = claim_result(tmp_path / "contracts")
+
+    def attest(*_: object) -> bytes:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(SealError) as caught:
+        Sealer(tmp_path / "evidence", attest).seal(result)
+    assert (caught.value.errno, caught.value.elsewhere) == (errno.ENOTDIR, None)
+    assert everything_below(temporary) == set()
+
+
+def test_a_folder_without_permission_is_named(
+    not_root: Path, snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The message has the remedy."""
+    monkeypatch.setattr(tempfile, "tempdir", str(not_root))
     (not_root / "evidence").mkdir(mode=0o500)
     with pytest.raises(SealError) as refused:
         sealed(not_root)
@@ -103,6 +133,7 @@ def test_a_folder_without_permission_is_named(not_root: Path, snapshot: Snapshot
     assert str(refused.value).replace(str(not_root), "FOLDER") == snapshot
 
 
+@pytest.mark.usefixtures("temporary")
 @pytest.mark.parametrize("parts", [["DEMO-1"], ["DEMO-1", "F-DEMO-SORT-001"]])
 def test_a_link_in_the_evidence_leads_nowhere(tmp_path: Path, parts: list[str]) -> None:
     """A folder of the evidence that is a link refuses the bundle with the link's path. Nothing is written there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 from harness.base.vocabulary import Fate, Verdict
 from harness.contract import Mutant
 from harness.contract.project import Project
+from harness.evidence.bundle import Bundle
 from harness.evidence.bundle_layout import UNFINISHED
 from harness.evidence.rejudge import rejudge
 from harness.evidence.seal import Sealer
@@ -91,6 +93,22 @@ def test_a_verdict_without_evidence(bench: Callable[..., Bench], subject: Mappin
 
     record = only(bench(lambda request: subject if request.subject.endswith(":Sorter") else BROKEN, full).run())
     assert (record.verdict, record.proven) == (verdict, False)
+
+
+def test_evidence_that_cannot_be_written_is_kept_elsewhere(
+    bench: Callable[..., Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim is NOT_MEASURED and names a temporary folder. The bundle there has what was measured."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "file").touch()
+    whole = bench(honest)
+    whole.engine._recorder._seal = Sealer(tmp_path / "file").seal
+    record = only(whole.run())
+    (done,) = [event for event in whole.heard if isinstance(event, events.ClaimFinished)]
+    assert (record.verdict, record.proven) == (Verdict.NOT_MEASURED, False)
+    assert done.bundle is not None
+    assert str(done.bundle) in record.reason.root.text
+    assert Bundle(done.bundle).record.verdict is Verdict.PASS
 
 
 def test_a_device_that_is_never_free(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,11 +164,12 @@ class Dispatcher:
 
 def _visible(finished: events.ClaimFinished) -> events.ClaimFinished:
     """Return the event; without a PASS if its bundle cannot be seen from here."""
-    bundle = finished.bundle
-    deadline = time.monotonic() + _VISIBLE_SECONDS
+    bundle, why = finished.bundle, finished.record.reason
+    is_in_temporary_folder = why is not None and why.code is ReasonCode.UNSEALED  # of the node
+    deadline = time.monotonic() + (0 if is_in_temporary_folder else _VISIBLE_SECONDS)
     while bundle is not None and not bundle.is_dir() and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
-    if bundle is None or bundle.is_dir():
+    if bundle is None or bundle.is_dir() or is_in_temporary_folder:
         return finished
     reason = Reason(ReasonCode.UNSEEN, str(bundle))
     verdict = Verdict.FAIL if finished.record.verdict is Verdict.FAIL else Verdict.NOT_MEASURED
