@@ -159,6 +159,7 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
     if slurm is not None and given.fail_fast:
         raise click.UsageError("the jobs of all claims are submitted at once; leave out --fail-fast")
     contracts = _select(project, given)
+    _require_profile(given, contracts)
     if given.unless is not None:
         from harness.running.slurm.detached import verdicts
 
@@ -242,6 +243,23 @@ def on_gpus(host: Host, given: str | None) -> Host:
         return host if given is None else host.with_gpus([int(number) for number in given.split(",")])
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--gpus") from error
+
+
+def _require_profile(given: RunOptions, contracts: list[Contract]) -> None:
+    """Check that a claim has the profile if it is the only one that is named. Of several, one without it cannot run.
+
+    A job of `--executor slurm` seals why a claim cannot run, and --stale leaves the claim out.
+
+    Raises:
+        click.BadParameter: the claim has no such profile.
+    """
+    is_alone = given.ids == tuple(contract.id for contract in contracts) and len(contracts) == 1
+    if given.profile == "auto" or not is_alone or given.event_lines or given.stale:
+        return
+    (only,) = contracts
+    if given.profile not in only.profiles:
+        has = " or ".join(only.profiles)
+        raise click.BadParameter(f"{only.id} has no {given.profile} profile; say {has}", param_hint="--profile")
 
 
 def _require_isolable(request: RunRequest, project: Project) -> None:

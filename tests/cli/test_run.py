@@ -140,6 +140,7 @@ def test_a_claim_about_cuda_does_not_pass_on_the_cpu(folder: Path) -> None:
         ["run", CLAIM, "--partition", "gpu"],
         ["run", CLAIM, "--slurm-args", "--time=1"],
         ["run", CLAIM, "--executor", "kubernetes"],
+        ["run", CLAIM, "--profile", "full"],
         ["no-such-command"],
     ],
     ids=" ".join,
@@ -173,6 +174,15 @@ def test_where_nothing_runs_there_is_no_table(folder: Path) -> None:
     assert evidence.startswith("  evidence: ")
     assert "1 NOT_MEASURED" in count
     assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
+
+
+def test_of_a_pattern_a_claim_without_the_profile_cannot_run(folder: Path) -> None:
+    """Of several claims, one without the profile is NOT_MEASURED. No line names a profile that nobody asked for."""
+    done = harness(folder, "run", "F-TOY-SORT-*", "--profile", "full")
+    assert done.returncode == ExitStatus.NOT_MEASURED
+    assert "full: the contract has no such profile; --profile reduced would run here" in " ".join(done.stdout.split())
+    assert "reduced profile" not in done.stdout
+    assert len(bundles(folder)) == 1
 
 
 def test_a_device_that_is_not_there(folder: Path) -> None:

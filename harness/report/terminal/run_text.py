@@ -129,7 +129,7 @@ def claim_lines(event: ClaimFinished, place: str = "", *, verbose: bool = False)
 def qualities(record: Record) -> str:
     """Return everything that qualifies a verdict."""
     if nothing_ran(record):
-        return f"{record.profile} profile, nothing ran"
+        return "nothing ran"  # the reason names the profiles
     device = record.device
     parts = [f"{record.profile} profile on {device.name if device.is_cuda else 'CPU'}"]
     if record.unjudged:
