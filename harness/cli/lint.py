@@ -17,7 +17,8 @@ import click
 from harness.base import strictjson
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.vocabulary import ExitStatus
-from harness.contract import Contract
+from harness.contract import Contract, ContractError
+from harness.contract.equivalent import SUFFIX, equivalents
 from harness.contract.project import Project
 from harness.evidence.limited_process import Limits, Stopped, isolated_all
 from harness.lint.linter import UNDECIDED, Finding, Severity, lint, undecided
@@ -47,8 +48,9 @@ def command(paths: tuple[Path, ...], as_json: bool) -> ExitStatus:
     """Check contracts: files, or folders of them; all of the project's if no PATH is given.
 
     lint makes the checks that every command makes. It also searches for an observation that satisfies the contract and,
-    for each clause, for one that violates this clause. The exit status is 2 if there is an error, and 3 if a contract
-    needs more time or memory than lint spends on one: it is undecided then.
+    for each clause, for one that violates this clause. It checks ID.equivalent.json next to a contract, too. The exit
+    status is 2 if there is an error, and 3 if a contract needs more time or memory than lint spends on one: it is
+    undecided then.
     """
     project = Project.find()
     within = [project.files(path) if path.is_dir() else [path] for path in paths] if paths else [project.files()]
@@ -89,7 +91,8 @@ def _linted(project: Project, contracts: list[Contract]) -> Iterator[tuple[Findi
 
     def work(contract: Contract) -> bytes:
         tempfile.tempdir = folder  # a process that is stopped cannot remove its own files
-        found = [finding.to_json() for finding in lint(contract, project.search)]
+        findings = [*_about_equivalents(contract, project), *lint(contract, project.search)]
+        found = [finding.to_json() for finding in findings]
         return strictjson.dumps(found).encode("utf-8", "backslashreplace")
 
     with tempfile.TemporaryDirectory(prefix="harness-lint-") as folder:
@@ -100,6 +103,26 @@ def _linted(project: Project, contracts: list[Contract]) -> Iterator[tuple[Findi
             else:
                 found = [Finding.from_json(one) for one in json.loads(answer)]
             yield tuple(one for one in found if not _is_ignored(project, contract, one))
+
+
+def _about_equivalents(contract: Contract, project: Project) -> Iterator[Finding]:
+    """Yield what `harness plant` would refuse in the file of equivalent defects, and the entries that it would name."""
+    try:
+        entries = equivalents(contract.path)
+    except ContractError as refused:
+        for one in refused.problems:
+            message = f"{refused.path.name}: {one.message}"
+            yield Finding("equivalents-refused", Severity.ERROR, one.pointer, message, one.remedy)
+        return
+    if not entries:
+        return
+    from harness.running.planting.defects import Subjects
+
+    subjects = Subjects(project.root)
+    for entry in entries:
+        if not subjects.is_matched(entry):
+            message = f"{contract.path.stem}{SUFFIX}: the entry {entry.after!r} for {entry.file} matches no source line"
+            yield Finding("equivalent-unmatched", Severity.WARNING, "", message, "remove it")
 
 
 def _state(findings: tuple[Finding, ...]) -> str:

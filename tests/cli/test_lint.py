@@ -79,6 +79,27 @@ def test_the_text(inside: Project, snapshot: SnapshotAssertion) -> None:
     assert "\n".join(lines).replace(str(inside.root), "PROJECT") == snapshot
 
 
+def test_equivalent_defects(inside: Project) -> None:
+    """A file that `harness plant` refuses is an error, and an entry without a source line is a warning."""
+    (place,) = inside.files()
+    entry = {
+        "file": "falsifiers/demo/sorting.py",
+        "before": "self.setting = setting",
+        "after": "pass",
+        "reason": "x" * 10,
+    }
+    beside = place.with_suffix(".equivalent.json")
+    entries = [{**entry, "file": "falsifiers/demo/gone.py"}, {**entry, "before": "self.setting = other"}, entry]
+    beside.write_text(json.dumps({"id": IDENTIFIER, "equivalent": entries}))
+    warning = ("warning", "equivalent-unmatched", "")
+    assert reports() == (ExitStatus.PASS, [(IDENTIFIER, "warnings", [warning, warning])])
+    beside.write_text(json.dumps({"id": IDENTIFIER, "equivalent": [{**entry, "line": 3}]}))
+    assert reports() == (
+        ExitStatus.REFUSED,
+        [(IDENTIFIER, "unsound", [("error", "equivalents-refused", "/equivalent/0/line")])],
+    )
+
+
 def test_paths(inside: Project) -> None:
     """Files and folders may be named. A file that is named twice counts once; other files are left alone."""
     broken = write_contract(inside.root, "{", name="F-DEMO-BROKEN-001")
