@@ -40,7 +40,7 @@ def _part(text: str) -> tuple[int, int]:
     type=click.Choice(["reduced", "full"]),
     default="reduced",
     show_default=True,
-    help="How big the work of each trial is.",
+    help="How big the work of each trial is. A claim without this profile runs in its other one.",
 )
 @device_option
 @click.option("-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter in every trial.")

@@ -171,6 +171,7 @@ def test_two_survive(folder: Path) -> None:
     assert not (folder / "evidence").exists()
     table = done.stdout.splitlines()
     assert "+        if len(items) >= 1000:" in table
+    assert table[-1].startswith("2 survived: make a falsifier see them")
     rows = {line.split()[0]: line.split()[1:] for line in table if line.startswith("  ")}
     assert rows["comparison"] == ["0", "1", "0", "0.0%"]
     assert rows["all"] == rows["toy/summing.py"] == ["3", "2", "1", "60.0%"]

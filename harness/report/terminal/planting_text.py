@@ -28,6 +28,12 @@ def planting_lines(summary: Summary) -> Iterator[Block]:
     yield from _remarks(summary.planting)
     if untried := summary.total.untried:
         yield f"{untried} of the defects were not tried by all claims that reach them; the same command tries the rest"
+    if survived := summary.total.survived:
+        them = "it" if survived == 1 else "them"
+        yield (
+            f"{survived} survived: make a falsifier see {them}, or mark {them} as equivalent "
+            '(docs/planting.md, "What to do with a survivor")'
+        )
 
 
 def told(one: Planted, left: int) -> str:
