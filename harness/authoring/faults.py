@@ -43,8 +43,9 @@ NOT_THE_SUBJECTS = (NotMeasured, UndeclaredMeasurement, MeasurementTooLarge, Fal
 
 
 def described(error: BaseException) -> str:
-    """The type and text of an exception. If its text raises, the type and that."""
+    """The type and text of an exception; the type alone if it has no text. If its text raises, the type and that."""
     try:
-        return f"{type(error).__name__}: {error}"
+        text = str(error)
     except Exception as another:
         return f"{type(error).__name__}, whose text raises {type(another).__name__}"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -84,9 +84,9 @@ def command(
                 _tell(result)
         except KeyboardInterrupt:
             if results:
-                tell_all(_tables(contract, results))
+                tell_all(_tables(contract, results, f"{len(results)} of {counted(runs, 'run')}, interrupted,"))
             return ExitStatus.INTERRUPTED
-        tell_all(_tables(contract, results))
+        tell_all(_tables(contract, results, counted(runs, "run")))
         if is_written:
             _write(contract, results)
     return exit_status(verdicts)
@@ -121,11 +121,11 @@ def _tell(result: ClaimResult) -> None:
     tell(told.rstrip(), err=True)
 
 
-def _tables(contract: Contract, results: Sequence[ClaimResult]) -> Iterator[Block]:
-    """Yield tables of rates, ratios and ranges."""
+def _tables(contract: Contract, results: Sequence[ClaimResult], done: str) -> Iterator[Block]:
+    """Yield tables of rates, ratios and ranges. `done` says how many runs they are from."""
     profile = results[0].record.profile
     device = results[0].record.device.name
-    yield f"{contract.id}: {counted(len(results), 'run')} of the {profile} profile on {device}"
+    yield f"{contract.id}: {done} of the {profile} profile on {device}"
     rates = [
         (one.trial, _share(one.as_declared, one.runs), "; ".join(one.violates) or "every clause")
         for one in calibration_results.rates(contract, results)

@@ -16,6 +16,16 @@ from harness.report.words import bound_text
 
 __all__ = ["allowed", "overrides", "parameter_texts"]
 
+_TYPES = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    list: "a list such as [1, 2]",
+    dict: 'an object such as {"a": 1}',
+}
+"""The types of a contract's parameters, in words."""
+
 
 def parameter_texts(settings: Iterable[str]) -> dict[str, str]:
     """Return the texts of -P by parameter.
@@ -64,12 +74,11 @@ def _check(contract: Contract, name: str, given: Any) -> None:
             hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(profile.parameters) or 'none'}"
             raise _refused(f"{contract.id} has no parameter {name!r}; {hint}")
     if contract.parameters is not None:
-        said = given if isinstance(given, str) else strictjson.dumps(given)
         if any(clause.path[0] == name for clause in contract.parameters.violations({name: given})):
             chosen = [profile.parameters[name] for profile in contract.profiles.values()]
             lists = [value for value in chosen if isinstance(value, list) and not isinstance(given, list)]
             example = f"; as in -P '{name}={strictjson.dumps(lists[0])}'" if lists else ""
-            raise _refused(f"{name} cannot be {said}; {contract.id} allows: {allowed(contract, name)}{example}")
+            raise _refused(f"{name} cannot be {_said(given)}; {contract.id} allows: {allowed(contract, name)}{example}")
         if given is None:
             return
     for profile in contract.profiles.values():
@@ -79,8 +88,11 @@ def _check(contract: Contract, name: str, given: Any) -> None:
 def _same_type(name: str, given: Any, declared: Any) -> None:
     number = isinstance(declared, float) and isinstance(given, int) and not isinstance(given, bool)
     if not number and declared is not None and type(given) is not type(declared):
-        wanted, got = type(declared).__name__, type(given).__name__
-        raise _refused(f"{name} is of type {wanted} in the contract, not {got}")
+        raise _refused(f"{name} must be {_TYPES[type(declared)]}, not {_said(given)}")
+
+
+def _said(given: Any) -> str:
+    return given if isinstance(given, str) else strictjson.dumps(given)
 
 
 def _refused(why: str) -> click.BadParameter:

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from harness.authoring.faults import described
 from harness.base.device import DeviceClass
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
@@ -234,7 +235,7 @@ def _is_missing(failures: Iterable[tuple[Handler, Exception]], shown: Handler | 
                 tell(f"harness: the output is cut short: {error.strerror}; the evidence is complete", err=True)
                 continue
             missing = True
-            tell(f"harness: a report is missing: {type(error).__name__}: {error}", err=True)
+            tell(f"harness: a report is missing: {described(error)}", err=True)
     return missing
 
 

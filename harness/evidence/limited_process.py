@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
+from harness.authoring.faults import described
 from harness.base.regular_file import CHUNK
 from harness.execution.process_control import die_with_parent
 
@@ -185,7 +186,7 @@ def _work(work: Callable[[], bytes], writing: int, limits: Limits, parent: int) 
         answer = work()
         code = 0
     except BaseException as error:  # this process must never return into its parent's code
-        answer = f"broke off with {type(error).__name__}: {error}"[:500].encode("utf-8", errors="replace")
+        answer = f"broke off with {described(error)}"[:500].encode("utf-8", errors="replace")
     with contextlib.suppress(BaseException):
         view = memoryview(answer)
         while view:

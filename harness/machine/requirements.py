@@ -72,7 +72,8 @@ def fit(requires: Requirements, host: Host, device: str = "auto") -> Fit:
     if not lacks and gpus:
         lacks = shortfalls({**requires, "device": "cuda"}, host)
     elif not lacks and (on_gpu or device.startswith("cuda")):
-        lacks = [f"--device {device} leaves it no GPU that it could use"]
+        why = "" if host.gpus else f": {host.gpu_reason or 'none was found'}"
+        lacks = [f"--device {device} leaves it no GPU that it could use{why}"]
     return Fit(gpus, tuple(lacks))
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
 
+from harness.authoring.faults import described
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome, Phase, SearchEnd
 from harness.contract import Mutant
@@ -340,7 +341,7 @@ class ClaimRun:
         try:
             result = self._executor.run(request, on_step)
         except Exception as error:  # a defect of the harness in one trial must not lose the others or the evidence
-            result = silent(request, Ending(EndingKind.LOST, Phase.START, f"{type(error).__name__}: {error}"))
+            result = silent(request, Ending(EndingKind.LOST, Phase.START, described(error)))
         if broken := demand.broken(turn.amounts):
             ending = Ending(EndingKind.INTERRUPTED, result.observation.ending.phase, f"the GPU failed: {broken}")
             result = replace(result, observation=replace(result.observation, ending=ending))

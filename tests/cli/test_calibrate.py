@@ -135,4 +135,5 @@ def test_ctrl_c_prints_what_was_measured(folder: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == ExitStatus.INTERRUPTED, output
+    assert re.search(r"^F-\S+: [0-9]+ of 1,000 runs, interrupted, of the reduced profile on ", output, re.M), output
     assert re.search(r"\(the subject\) ([0-9]+) of \1 \(100.0%\) every clause", " ".join(output.split())), output

@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
     [
         ("items=-1", "items cannot be -1; F-TOY-SORT-001 allows: an integer, at least 1 numbers, at most 50 numbers"),
         ("items=2.5", "items cannot be 2.5"),
-        ("items=2.0", "items is of type int in the contract, not float"),
+        ("items=2.0", "items must be a whole number, not 2.0"),
         ("how=badly", "allows: well, not at all or slowly"),
         ("itemz=3", "no parameter 'itemz'; did you mean items?"),
         ("colour=red", "no parameter 'colour'; it has items, how, order, sizes"),

@@ -99,6 +99,11 @@ NO_GPU = "needs a CUDA GPU; no driver"
             "full: --device cpu leaves it no GPU that it could use; --profile full --device cuda:0 would run here",
         ),
         (
+            *(ANY, None, 0, {"device": "cuda"}),
+            "full: --device cuda leaves it no GPU that it could use: no driver; --profile full --device cpu would run"
+            " here",
+        ),
+        (
             *(ANY, None, 0, {"profile": "reduced", "device": "cuda:1"}),
             "reduced: the contract has no such profile; --profile full --device cpu would run here",
         ),

@@ -48,10 +48,12 @@ def prepare(folder: Path) -> None:
     """Make the folder, and check that it can take the pages. Call it before you verify thousands of bundles.
 
     Raises:
-        SiteError: the folder has an index that another program wrote, or cannot be written.
+        SiteError: the folder is a file, has an index that another program wrote, or cannot be written.
     """
     index = folder / INDEX
     try:
+        if folder.is_file():
+            raise SiteError(f"{folder} is a file; name a folder, which the pages are written into")
         if index.is_symlink() or (index.exists() and not _is_ours(index)):
             raise SiteError(f"{index} is there already and was not written by `harness report`; name another folder")
         folder.mkdir(parents=True, exist_ok=True)
