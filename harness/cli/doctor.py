@@ -101,11 +101,14 @@ def _claim(contract: Contract, machine: Host) -> dict[str, Any]:
 
 
 def _disks(machine: Host) -> list[dict[str, Any]]:
+    """Return the free space here and, if that is another folder, in the folder of temporary files."""
     temporary = Path(tempfile.gettempdir())
     answer = timebox.call(lambda: shutil.disk_usage(temporary).free, 10)
     here = {"path": str(machine.disk), "free_bytes": machine.disk_free_bytes, "reason": None}
     if machine.disk_free_bytes is None:
         here["reason"] = "could not be read"
+    if machine.disk == temporary:
+        return [here]
     return [here, {"path": str(temporary), "free_bytes": answer.value, "reason": answer.reason}]
 
 

@@ -24,7 +24,11 @@ def command(evidence: Path | None) -> ExitStatus:
 
     Each line counts the claims by verdict, and those without a verdict by the state of their job.
     """
-    for run in saved_runs(evidence or Project.find().evidence):
+    place = evidence or Project.find().evidence
+    runs = list(saved_runs(place))
+    if not runs:
+        tell(f"no detached runs in {place}")
+    for run in runs:
         counts = Counter(task.verdict() or task.state() for task in run.tasks().values())
         tell(f"{run.name}  {', '.join(f'{count} {what}' for what, count in sorted(counts.items()))}")
     return ExitStatus.PASS

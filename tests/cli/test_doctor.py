@@ -112,6 +112,18 @@ def test_json_says_the_same(project: Path) -> None:
     assert {disk["path"] for disk in report["disks"]} >= {str(project)}
 
 
+def test_a_disk_is_listed_once(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "doctor", "--json"],
+        cwd=tmp_path,
+        env=environment("none", TMPDIR=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [disk["path"] for disk in json.loads(done.stdout)["disks"]] == [str(tmp_path)]
+
+
 @pytest.mark.parametrize("no_color", [{}, {"NO_COLOR": "1"}])
 def test_tables_on_a_terminal(no_color: dict[str, str], project: Path) -> None:
     leader, follower = pty.openpty()
