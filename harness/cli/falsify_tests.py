@@ -34,7 +34,7 @@ from harness.suite.contract import LISTS, Asked, contract_of, faults_of
 from harness.suite.falsifier import EXECUTED, MUTANTS
 from harness.suite.ledger import Ledger, lines_of
 from harness.suite.session import of_project
-from harness.suite.survivors import MISSING
+from harness.suite.survivors import missing
 
 __all__ = ["command"]
 
@@ -134,7 +134,7 @@ def _here() -> Project:
 def _inside(root: Path, paths: tuple[Path, ...]) -> list[str]:
     """Return the paths of code from the root."""
     if find_spec("cosmic_ray") is None:
-        raise click.ClickException(MISSING)
+        raise click.ClickException(missing())
     found = [path.absolute() for path in paths]
     for path in found:
         if not path.is_relative_to(root):

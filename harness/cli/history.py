@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.base.extras import installation
 from harness.base.vocabulary import ExitStatus
 from harness.cli.options import evidence_option
 from harness.contract.project import Project
@@ -80,7 +81,7 @@ def command(identifier: str, names: tuple[str, ...], device: str, evidence: Path
 def need_pandas(what: str) -> None:
     """Refuse if pandas is not installed, with the remedy."""
     if importlib.util.find_spec("pandas") is None:
-        raise click.UsageError(f"{what} needs pandas: pip install 'falsifier-harness[analysis]'")
+        raise click.UsageError(f"{what} needs pandas: {installation('analysis')}")
 
 
 def _newest(table: pd.DataFrame, known: Sequence[Repeats]) -> Iterator[Block]:

@@ -6,7 +6,7 @@ The harness makes Ed25519 keys (RFC 8032). It also reads ECDSA keys over P-256, 
 are PEM, as `openssl pkey` reads and writes them: PKCS #8 without a passphrase for a private key, SubjectPublicKeyInfo
 for a public key. The id of a key is the sha256 that securesystemslib computes from its public half.
 
-The libraries are an extra, `pip install 'falsifier-harness[sign]'`. They are imported on the first use of a key.
+The libraries are the extra `sign`. They are imported on the first use of a key.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.base import regular_file
+from harness.base.extras import installation
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner, SSlibKey
@@ -191,7 +192,6 @@ def require() -> None:
         try:
             import_module(name)
         except ImportError as error:  # the package, or one that it needs, is missing
-            remedy = "pip install 'falsifier-harness[sign]'"
             raise KeyRefused(
-                f"signatures need the package {name}, which cannot be imported: {error}; {remedy}"
+                f"signatures need the package {name}, which cannot be imported: {error}; {installation('sign')}"
             ) from error

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from harness.base.extras import installation
+
 __all__ = ["PatternRefused", "compiled"]
 
 _MOST_BYTES = 1 << 22
@@ -26,7 +28,7 @@ def compiled(expression: str) -> Any:
         re2 = importlib.import_module("re2")
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "reading a trainer's output needs google-re2: pip install 'falsifier-harness[external]'", name="re2"
+            f"reading a trainer's output needs google-re2: {installation('external')}", name="re2"
         ) from error
     options = re2.Options()
     options.log_errors = False

@@ -19,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from harness.base.extras import installation
 from harness.base.schemas import Problem
 from harness.base.vocabulary import Fate
 from harness.contract.ratio import ratios
@@ -276,4 +277,4 @@ def _table(rows: Iterable[Row], columns: tuple[str, ...]) -> pd.DataFrame:
 
 def _need_pandas() -> None:
     if importlib.util.find_spec("pandas") is None:
-        raise ModuleNotFoundError("evidence as a DataFrame needs pandas: pip install 'falsifier-harness[analysis]'")
+        raise ModuleNotFoundError(f"evidence as a DataFrame needs pandas: {installation('analysis')}")

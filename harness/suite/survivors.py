@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from harness.authoring.faults import NotMeasured
+from harness.base.extras import installation
 from harness.base.strictjson import JsonObject
 from harness.suite.ledger import LONGEST, PASSED, Ledger
 from harness.suite.session import Suite
@@ -28,9 +29,8 @@ from harness.suite.session import Suite
 if TYPE_CHECKING:
     from cosmic_ray.work_item import WorkItem
 
-__all__ = ["MISSING", "Score", "Tried", "try_mutants"]
+__all__ = ["Score", "Tried", "missing", "try_mutants"]
 
-MISSING: Final = "cosmic-ray is not installed; install falsifier-harness[mutation] beside the harness"
 NOT_REACHED: Final = "not reached"
 NOT_TRIED: Final = "not tried"
 _LEFT_OUT: Final = (".git", ".hg", ".nox", ".tox", ".venv", "__pycache__", "node_modules", ".*_cache")
@@ -82,6 +82,11 @@ class Score:
         }
 
 
+def missing() -> str:
+    """Return what to do if Cosmic Ray is missing."""
+    return f"cosmic-ray is not installed; {installation('mutation')}"
+
+
 def try_mutants(
     suite: Suite,
     paths: Sequence[str],
@@ -102,7 +107,7 @@ def try_mutants(
         NotMeasured: Cosmic Ray is missing, or the suite fails in a copy of its folder without a mutant.
     """
     if find_spec("cosmic_ray") is None:
-        raise NotMeasured(MISSING)
+        raise NotMeasured(missing())
     from harness.suite import mutation
 
     copies = [workspace / f"copy-{number}" for number in range(workers)]

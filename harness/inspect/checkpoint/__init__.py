@@ -19,8 +19,10 @@ try:
     import ml_dtypes as _ml_dtypes  # noqa: F401
     import numpy as _numpy  # noqa: F401
 except ImportError as error:
+    from harness.base.extras import installation
+
     raise ImportError(
-        f"harness.inspect.checkpoint needs {error.name}: pip install 'falsifier-harness[checkpoint]'", name=error.name
+        f"harness.inspect.checkpoint needs {error.name}: {installation('checkpoint')}", name=error.name
     ) from error
 
 from harness.inspect.checkpoint.bounded_file import Packed, Refused, Unrecognized

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from harness.base.extras import installation
 from harness.inspect.device_code.elf import Malformed
 
 __all__ = ["MAGIC", "Allowance", "Entry", "Kind", "claimed_size", "is_header", "read_fatbin"]
@@ -143,7 +144,7 @@ def _decompressed(
     try:
         return memoryview(_lz4(data, size) if flags & _LZ4 else _zstandard(data, size)), None
     except ModuleNotFoundError:
-        return None, "compressed with Zstandard; to read it, pip install 'falsifier-harness[device-code]'"
+        return None, f"compressed with Zstandard; to read it, {installation('device-code')}"
     except Malformed as error:
         return None, str(error)
 

@@ -16,7 +16,7 @@ import torch
 
 from harness.base.device import Device
 
-pytest.importorskip("triton", reason="Triton is not installed: pip install 'falsifier-harness[triton]'")
+pytest.importorskip("triton", reason="Triton is not installed: pip install '.[triton]'")
 
 from falsifiers.blackwell.measuring import backward_time
 from falsifiers.blackwell.measuring.backward_time import time_backward
@@ -143,7 +143,7 @@ def test_far_rows_lie_beyond_an_index_of_32_bits() -> None:
 
 def test_kernels_are_counted_whoever_tells_of_them(tmp_path: Path) -> None:
     """A kernel counts even if Triton's cache has it. After the block nothing is counted."""
-    pytest.importorskip("cuda.bindings", reason="pip install 'falsifier-harness[blackwell]'")
+    pytest.importorskip("cuda.bindings", reason="pip install '.[blackwell]'")
     made, _ = trial(tmp_path)
     with counting_kernels() as seen:
         told = made.subject.prewarm("new", _TINY, 1)
@@ -309,7 +309,7 @@ def test_the_gpus_clock_runs_only_for_timed_work(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("model", ["qwen2-tiny", "qwen2-0.5b"])
 def test_the_forty_percent_do_not_survive_sharing(model: str) -> None:
     """The contract's notes state this finding: 4 shapes of projections have 2 products each."""
-    pytest.importorskip("cuda.bindings", reason="pip install 'falsifier-harness[blackwell]'")
+    pytest.importorskip("cuda.bindings", reason="pip install '.[blackwell]'")
     from falsifiers.blackwell.reference.shared_cache import shared_modules
 
     old, backward, products = (

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("triton", reason="Triton is not installed: pip install 'falsifier-harness[triton]'")
+pytest.importorskip("triton", reason="Triton is not installed: pip install '.[triton]'")
 
 from falsifiers.blackwell.reference import triton_backend
 from falsifiers.blackwell.reference.block import Block, new_weights
