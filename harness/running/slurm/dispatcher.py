@@ -165,11 +165,12 @@ class Dispatcher:
 def _visible(finished: events.ClaimFinished) -> events.ClaimFinished:
     """Return the event; without a PASS if its bundle cannot be seen from here."""
     bundle, why = finished.bundle, finished.record.reason
-    is_in_temporary_folder = why is not None and why.code is ReasonCode.UNSEALED  # of the node
-    deadline = time.monotonic() + (0 if is_in_temporary_folder else _VISIBLE_SECONDS)
-    while bundle is not None and not bundle.is_dir() and time.monotonic() < deadline:
+    if bundle is None or (why is not None and why.code is ReasonCode.UNSEALED):
+        return finished  # an unsealed one may be in the node's temporary folder
+    deadline = time.monotonic() + _VISIBLE_SECONDS
+    while not bundle.is_dir() and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
-    if bundle is None or bundle.is_dir() or is_in_temporary_folder:
+    if bundle.is_dir():
         return finished
     reason = Reason(ReasonCode.UNSEEN, str(bundle))
     verdict = Verdict.FAIL if finished.record.verdict is Verdict.FAIL else Verdict.NOT_MEASURED

@@ -197,6 +197,15 @@ def test_a_claim_without_a_bundle(contract: Contract) -> None:
     assert heard.events[-2] == finished
 
 
+def test_a_bundle_in_the_temporary_folder_of_a_node(contract: Contract, tmp_path: Path) -> None:
+    """The record says why the bundle is there, so the dispatcher does not wait to see it."""
+    full = Reason(ReasonCode.UNSEALED, text="no space")
+    told = replace(record(contract), verdict=Verdict.NOT_MEASURED, reason=full, proven=False)
+    finished = events.ClaimFinished(told, tmp_path / "on-the-node")
+    heard = dispatched(lambda one, request: Told([wire.encode(finished)]), contract)
+    assert heard.events[-2] == finished
+
+
 @pytest.mark.parametrize("status", [ExitStatus.INTERRUPTED, ExitStatus.NOT_MEASURED])
 def test_a_run_that_slurm_interrupted(contract: Contract, tmp_path: Path, status: ExitStatus) -> None:
     """The record has Slurm's words, and the job's own reason as their cause.
