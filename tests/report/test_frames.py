@@ -124,5 +124,5 @@ def test_a_path_that_is_no_folder_is_refused(tmp_path: Path) -> None:
 def test_without_pandas_the_remedy_is_named(evidence: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names the extra that installs pandas."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match=r"falsifier-harness\[analysis\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install .*\[analysis\]"):
         harness.load(evidence)
