@@ -19,7 +19,7 @@ from harness.report.terminal.run_lines import Lines, Shown
 from tests.cli.outputs import assert_follows_schema
 from tests.contracts import document, healthy, write_project
 from tests.evidence.factory import DEFECTIVE, sealed, tamper
-from tests.report.test_progress import finished, story
+from tests.report.terminal.test_progress import finished, story
 
 CLAIM = "F-DEMO-SORT-001"
 WIDTHS = (60, 80, 120, 200)
