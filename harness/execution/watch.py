@@ -129,7 +129,7 @@ class Watch:
         elif self.interrupted.is_set():
             self._stop(Ending(EndingKind.INTERRUPTED, self.phase, "the run was interrupted"), leash)
         elif now - self.started > self.limit:
-            reason = f"no end after {self.limit:g} s, which is all that it may take; stderr ends with the stack"
+            reason = f"no end within its limit of {self.limit:g} s; trials.log ends with the stack"
             self._stop(Ending(EndingKind.TIMED_OUT, self.phase, reason), leash)
         return True
 
@@ -227,7 +227,7 @@ class Watch:
         """The ending of a trial whose supervisor ended without a message."""
         if self.interrupted.wait(_ECHO_SECONDS):
             return Ending(EndingKind.INTERRUPTED, self.phase, "the run was interrupted")
-        return Ending(EndingKind.LOST, self.phase, "the trial vanished without a word")
+        return Ending(EndingKind.LOST, self.phase, "the process of the trial ended without a message")
 
     def _exit(self, message: Exited) -> None:
         self._exited = True

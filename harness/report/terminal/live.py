@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from rich.console import Console, Group
+from rich.constrain import Constrain
 from rich.live import Live as RichLive
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -32,6 +33,8 @@ _BAR = 12
 _STARTING = "starting"
 _NO_ROOM = "waits for processors or memory"
 """The mutants of a claim wait, while the run uses the machine for other trials."""
+_ECHO = "^C"
+"""The terminal writes it behind the last line. If it began a new line, rich would erase one line too few."""
 _BELOW = 2
 """Lines of the terminal that the view leaves free."""
 
@@ -176,7 +179,7 @@ class Live:
         key = (event.contract.id, event.profile, str(DeviceClass.of(event.device)), event.contract.subject)
         return self._past.get(key)
 
-    def _view(self) -> Group:
+    def _view(self) -> Constrain:
         """Return what runs now. Trials are left out if the terminal has too few lines."""
         now, claims = self._clock(), list(self._claims.items())
         room = self._console.height - _BELOW - (self._total > 1)
@@ -191,7 +194,7 @@ class Live:
             room -= len(trials)
             if trials:
                 rows.append(self._trials(claim, trials, now))
-        return Group(*rows)
+        return Constrain(Group(*rows), self._console.width - len(_ECHO))
 
     def _line(self, text: str, style: str) -> Text:
         return Text(printable(text), style, overflow="ellipsis", no_wrap=True)

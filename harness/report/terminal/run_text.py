@@ -171,7 +171,7 @@ def _why_not_killed(mutant: MutantRecord, record: Record) -> str:
     mine, its = mutant.reason, record.reason
     if mine is not None and its is not None and mine.root.text and mine.root == its.root and its.mutant != mutant.id:
         return "for the same reason"
-    return f"{reason_text.of(mine)} ({mutant.defect})"
+    return f"{reason_text.of(mine)}; its defect: {mutant.defect}"
 
 
 def _clauses(event: ClaimFinished, verbose: bool) -> Iterator[Block]:

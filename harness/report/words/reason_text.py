@@ -126,7 +126,7 @@ _SENTENCES: dict[ReasonCode, Callable[[Reason], str]] = {
         f"it failed on {_listed(one.clauses)}, but before {_listed(one.missed)} could be judged: {of(one.cause)}"
     ),
     ReasonCode.SKIPPED: lambda _: "mutants were skipped (--no-mutants)",
-    ReasonCode.NEEDLESS: lambda _: "not needed: the subject did not pass (--all-mutants runs them)",
+    ReasonCode.NEEDLESS: lambda _: "not needed, because the subject did not pass; --all-mutants runs all",
     ReasonCode.REQUIREMENT: lambda one: one.text,
     ReasonCode.NOT_JUDGED: lambda one: f"violates {_listed(one.clauses)}, which the {one.place} profile does not judge",
     ReasonCode.NOTHING_RAN: lambda one: one.text,
