@@ -2,8 +2,8 @@
 CLAIM ?= F-DISTILL-SMOKE-001
 PYTHON ?= python3
 PROFILE ?= auto
-# On two cores the third worker uses the time in which the others wait.
-WORKERS ?= 3
+# On two cores, more workers use the time in which others wait.
+WORKERS ?= 4
 # Of `make fuzz` and `make mutants`.
 MINUTES ?= 60
 ARGS ?=
