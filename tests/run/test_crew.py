@@ -24,7 +24,7 @@ class Asked:
 
 
 def crew_of(work: Any, asked: Asked, *others: Task) -> Crew:
-    """A crew with tasks, of which one can run at a time."""
+    """Return a crew with these tasks. It can run one at a time."""
     schedule = Schedule({"slots": 1.0})
     for task in (TASK, *others):
         schedule.add(task)

@@ -28,7 +28,7 @@ def model(seed: int) -> Qwen2ForCausalLM:
 
 
 def some_text(length: int = 60_000) -> bytes:
-    """Letters of which four in five follow from the letter before, so they are learned quickly."""
+    """Return letters. Four in five follow from the letter before, so a model learns them quickly."""
     chance = random.Random(0)
     order = list(range(26))
     chance.shuffle(order)

@@ -65,7 +65,7 @@ def test_what_is_not_understood(line: str) -> None:
 
 
 def test_a_command_follows_options() -> None:
-    """The command follows srun's options, of which flags take no value."""
+    """The command begins after srun's options. A flag among them takes no value."""
     words = ["--kill-on-bad-exit=1", "--unbuffered", "-l", "-n", "4", "--container-image=", "bash", "-c", "true"]
     options, command = parsed(words)
     assert (options["ntasks"], command) == ("4", ["bash", "-c", "true"])

@@ -49,7 +49,7 @@ def shared_texts() -> bytes:
 
 
 def laughs() -> bytes:
-    """Forty lists, each of which has the one before twice: 2**40 leaves."""
+    """Return a pickle of forty nested lists. Each list holds the one before twice, so there are 2**40 leaves."""
     lists = (b"](h" + bytes([n]) + b"h" + bytes([n]) + b"eq" + bytes([n + 1]) for n in range(40))
     return b"\x80\x02]q\0" + b"".join(lists) + b"."
 
