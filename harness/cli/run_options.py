@@ -246,9 +246,10 @@ def on_gpus(host: Host, given: str | None) -> Host:
 
 
 def _require_profile(given: RunOptions, contracts: list[Contract]) -> None:
-    """Check that a claim has the profile if it is the only one that is named. Of several, one without it cannot run.
+    """Check that the claim has the profile if the command names one claim.
 
-    A job of `--executor slurm` seals why a claim cannot run, and --stale leaves the claim out.
+    If it selects several, a claim without the profile is NOT_MEASURED. So is the claim of a job of `--executor slurm`.
+    `--stale` leaves the claim out.
 
     Raises:
         click.BadParameter: the claim has no such profile.

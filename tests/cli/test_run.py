@@ -177,7 +177,7 @@ def test_where_nothing_runs_there_is_no_table(folder: Path) -> None:
 
 
 def test_of_a_pattern_a_claim_without_the_profile_cannot_run(folder: Path) -> None:
-    """A claim that a pattern selects is NOT_MEASURED without the profile. No line names another profile."""
+    """A claim that a pattern selects is NOT_MEASURED without the profile. No line says that another profile ran."""
     done = harness(folder, "run", "F-TOY-SORT-*", "--profile", "full")
     assert done.returncode == ExitStatus.NOT_MEASURED
     assert "full: the contract has no such profile; --profile reduced would run here" in " ".join(done.stdout.split())
