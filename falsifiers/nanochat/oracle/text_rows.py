@@ -38,7 +38,7 @@ def tokens_of_sources(folders: Iterable[str], vocabulary: int) -> Tensor:
 
 
 def right_rows(text: Tensor, tokens: Tensor, targets: Tensor, sequence: int, ignored: int) -> int:
-    """Return the number of rows that are pieces of a text and whose targets are their next tokens.
+    """Return the number of different rows that are pieces of a text and whose targets are their next tokens.
 
     Args:
         text: token ids [any].
@@ -48,7 +48,8 @@ def right_rows(text: Tensor, tokens: Tensor, targets: Tensor, sequence: int, ign
     """
     if tokens.shape[1:] != (sequence,) or targets.numel() != tokens.numel():
         return 0
-    return sum(_right(text, *row, ignored) for row in zip(tokens, targets.view_as(tokens), strict=True))
+    rows = zip(tokens, targets.view_as(tokens), strict=True)
+    return len({tuple(row[0].tolist()) for row in rows if _right(text, *row, ignored)})
 
 
 def _right(text: Tensor, tokens: Tensor, targets: Tensor, ignored: int) -> bool:

@@ -66,6 +66,7 @@ def test_only_pieces_of_the_text_with_their_next_tokens_are_right() -> None:
     assert right_rows(text.flip(0), tokens, targets, 3, ignored=0) == 0
     assert right_rows(text, tokens, targets, 4, ignored=0) == 0
     assert right_rows(text, tokens, targets[:, 1:], 3, ignored=0) == 0
+    assert right_rows(text, tokens[[0, 0]], targets[[0, 0]], 3, ignored=0) == 1  # a row that is there twice
     targets[0, 0] = -1
     assert right_rows(text, tokens, targets, 3, ignored=0) == 1
     assert right_rows(text, tokens, targets, 3, ignored=1) == 1
