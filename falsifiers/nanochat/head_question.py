@@ -12,7 +12,7 @@ __all__ = ["HeadQuestion"]
 
 @dataclass(frozen=True)
 class HeadQuestion(Question):
-    """Inputs of one call, one of which may be frozen.
+    """Inputs of one call. At most one of them is frozen.
 
     Attributes:
         frozen: the input that is not trained. The answer's gradient of it is 0.
