@@ -10,7 +10,6 @@ __all__ = [
     "NotShown",
     "SubjectFault",
     "UndeclaredMeasurement",
-    "described",
 ]
 
 
@@ -40,12 +39,3 @@ class FalsifierFault(Exception):
 
 NOT_THE_SUBJECTS = (NotMeasured, UndeclaredMeasurement, MeasurementTooLarge, FalsifierFault)
 """Exceptions that are not the subject's fault, even when they pass through its code."""
-
-
-def described(error: BaseException) -> str:
-    """The type and text of an exception; the type alone if it has no text. If its text raises, the type and that."""
-    try:
-        text = str(error)
-    except Exception as another:
-        return f"{type(error).__name__}, whose text raises {type(another).__name__}"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -11,9 +11,9 @@ from harness.authoring.faults import (
     NotShown,
     SubjectFault,
     UndeclaredMeasurement,
-    described,
 )
 from harness.authoring.reports import Entered, Report, Unseen
+from harness.base.exceptions import described
 from harness.base.vocabulary import Phase
 
 __all__ = ["Recorder"]

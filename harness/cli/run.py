@@ -16,8 +16,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from harness.authoring.faults import described
 from harness.base.device import DeviceClass
+from harness.base.exceptions import described
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
 from harness.cli.run_options import RunOptions, on_gpus, refuse_without_gpu, request_of, run_options

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.base import schemas
 from harness.base.device import Device
+from harness.base.exceptions import described
 from harness.base.strictjson import JsonObject, pointer
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract
@@ -61,7 +62,7 @@ def check(path: Path, trusted: Mapping[str, SSlibKey]) -> tuple[Verification, Or
     try:
         checks.run()
     except Exception as error:  # a bundle that breaks the checks is unsound; earlier findings stay
-        checks.note(Code.INVALID, Detail.CHECK_FAILED, error=type(error).__name__, text=str(error)[:300])
+        checks.note(Code.INVALID, Detail.CHECK_FAILED, error=described(error)[:300])
     return checks.result(), checks.origin
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
-from harness.authoring.faults import described
+from harness.base.exceptions import described
 from harness.base.regular_file import CHUNK
 from harness.execution.process_control import die_with_parent
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, final
 
-from harness.authoring.faults import described
 from harness.base.beneath import Beneath
+from harness.base.exceptions import described
 from harness.base.redaction import Redactor
 from harness.base.regular_file import CHUNK
 from harness.base.strictjson import JsonObject

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from harness.authoring.faults import described
+from harness.base.exceptions import described
 from harness.execution import frameworks
 
 __all__ = ["MachineObstacle", "machine_fault"]

@@ -19,8 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.authoring.faults import NotMeasured, described
+from harness.authoring.faults import NotMeasured
 from harness.authoring.trial import Trial
+from harness.base.exceptions import described
 from harness.contract.entry_point import resolve
 from harness.execution.value_codec import Blobs, Codec, NotCarried, codec_of
 

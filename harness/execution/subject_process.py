@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from harness.authoring.faults import NotMeasured, described
+from harness.authoring.faults import NotMeasured
 from harness.authoring.setting import Setting
+from harness.base.exceptions import described
 from harness.contract.entry_point import resolve
 from harness.execution import frameworks
 from harness.execution.blame import MachineObstacle, machine_fault

@@ -28,12 +28,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from harness.authoring.faults import MeasurementTooLarge, NotMeasured, SubjectFault, described
+from harness.authoring.faults import MeasurementTooLarge, NotMeasured, SubjectFault
 from harness.authoring.reports import Used
 from harness.authoring.setting import Setting
 from harness.authoring.trial import Case
 from harness.base import strictjson
 from harness.base.beneath import Beneath
+from harness.base.exceptions import described
 from harness.base.removal import remove
 from harness.base.strictjson import JsonObject
 from harness.contract.entry_point import resolve

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
+from harness.base.exceptions import described
 from harness.machine.process_tree import ProcessTree
 from harness.machine.residency import DriverResidency, GpuProbe
 
@@ -150,7 +151,7 @@ class Sampler:
         try:
             row = self._row()
         except Exception as error:  # a lost sample must not end the trial
-            self._reasons.setdefault("seconds", f"a sample was lost: {type(error).__name__}: {error}")
+            self._reasons.setdefault("seconds", f"a sample was lost: {described(error)}")
         else:
             if self._result is None:  # else stop() has returned already
                 self._rows.append(row)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar, final
 
+from harness.base.exceptions import described
+
 __all__ = ["Answer", "call", "run"]
 
 T = TypeVar("T")
@@ -35,7 +37,7 @@ def call(function: Callable[[], T], seconds: float) -> Answer[T]:
         try:
             answers.append(Answer(function()))
         except Exception as error:
-            answers.append(Answer(None, f"{type(error).__name__}: {error}"))
+            answers.append(Answer(None, described(error)))
 
     thread = threading.Thread(target=work, name="harness-timebox", daemon=True)
     thread.start()

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
+from harness.base.exceptions import described
 from harness.base.strictjson import JsonObject
 from harness.machine import timebox
 
@@ -84,7 +85,7 @@ def _never_fails(name: str, ask: Callable[[], tuple[Tool, ...]]) -> tuple[Tool, 
     try:
         return ask()
     except Exception as error:  # a tool may print an unknown format
-        return (Tool(name, reason=f"its answer was not understood: {type(error).__name__}: {error}"),)
+        return (Tool(name, reason=f"its answer was not understood: {described(error)}"),)
 
 
 def _folder_of(package: str) -> Path | None:

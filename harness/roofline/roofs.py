@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from harness.authoring.timing import interleave
+from harness.base.exceptions import described
 from harness.roofline.measured_device import clocks, identity
 
 __all__ = ["PeakTooLowError", "Roof", "RooflineError", "Roofs", "Sizes", "measured"]
@@ -151,7 +152,7 @@ def measured(kind: str, sizes: Sizes | None = None) -> Roofs:
                 arm.call()
                 wait()
             except (RuntimeError, NotImplementedError, ValueError) as error:
-                missing[arm.roof] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                missing[arm.roof] = described(error).splitlines()[0][:200]
             else:
                 arms.append(arm)
     repeats = [max(1, round(sizes.seconds / _once(arm.call, wait))) for arm in arms]

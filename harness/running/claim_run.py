@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
 
-from harness.authoring.faults import described
+from harness.base.exceptions import described
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome, Phase, SearchEnd
 from harness.contract import Mutant

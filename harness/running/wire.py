@@ -11,6 +11,7 @@ from typing import IO, Any, Final
 
 from harness.base import strictjson
 from harness.base.device import Device
+from harness.base.exceptions import described
 from harness.base.json_dataclass import JsonDataclass
 from harness.contract import Contract
 from harness.running import events
@@ -67,4 +68,4 @@ def decode(line: str, contracts: Mapping[str, Contract]) -> events.Event:
         mutants = tuple(document["mutants"])
         return events.ClaimPlanned(**{**document, "contract": contract, "device": device, "mutants": mutants})
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise WireError(f"{line[:100]!r} is not an event: {type(error).__name__}: {error}") from error
+        raise WireError(f"{line[:100]!r} is not an event: {described(error)}") from error

@@ -82,7 +82,7 @@ SENTENCES: dict[Detail, str] = {
     Detail.NO_COPY: "is missing: the index lists it as copied",
     Detail.TOO_MANY_COPIES: "has {copies} copies; a bundle has at most {most}",
     Detail.PROBLEM: "{text}{remedy}",
-    Detail.CHECK_FAILED: "cannot be verified: {error}: {text}",
+    Detail.CHECK_FAILED: "cannot be verified: {error}",
     Detail.CHECK_STOPPED: "could not be verified: {text}; a bundle that the harness wrote does not cause this",
     Detail.MORE: "and {count} more findings",
     Detail.OTHER_THAN_CONTRACT: "the record has {then}; the contract has {now}",

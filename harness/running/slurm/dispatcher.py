@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from harness.base.exceptions import described
 from harness.base.vocabulary import ExitStatus, Verdict
 from harness.contract import Contract
 from harness.contract.reasons import Reason, ReasonCode
@@ -124,7 +125,7 @@ class Dispatcher:
                     dispatch.job = self._submit(dispatch.contract, request)
                     dispatch.status = dispatch.job.follow(on_line, self._remark)
             except Exception as error:  # otherwise the main thread would never learn of it
-                dispatch.trouble = f"the job cannot be followed: {type(error).__name__}: {error}"
+                dispatch.trouble = f"the job cannot be followed: {described(error)}"
             finally:
                 dispatch.events.put(None)
 

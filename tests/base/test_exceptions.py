@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.authoring.faults import described
+from harness.base.exceptions import described
 
 
 class Unprintable(Exception):
