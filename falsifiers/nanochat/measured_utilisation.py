@@ -37,8 +37,9 @@ def falsify(trial: Trial[Utilisation]) -> None:
         return {"errors": abs(told / share - 1.0)}
 
     positive = st.floats(0.01, 2000.0)
+    powers_of_two = st.integers(-10, 6).map(lambda power: 2.0**power)  # multiplied and divided without rounding
     drawn = st.fixed_dictionaries({
-        "teraflops": positive, "seconds": st.floats(0.001, 100.0), "dtype": st.sampled_from(_DTYPES),
+        "teraflops": positive, "seconds": powers_of_two, "dtype": st.sampled_from(_DTYPES),
         "device": st.sampled_from(_DEVICES),
         "peaks": st.dictionaries(st.sampled_from(_DTYPES), positive, min_size=1),
     })  # fmt: skip
