@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
@@ -21,31 +24,44 @@ _GIB = 2**30
 def foreseen(plan: Plan, root: Path, interrupted: Callable[[], bool]) -> JsonObject:
     """Return the `predicted` of a record, without `measured`; empty if the profile names no step or needs no GPU.
 
-    The step is predicted in a process of its own, which sees no GPU. If it cannot be, the result has the reason.
+    The step is predicted in a process of its own, which sees no GPU and may take as long as a trial. If it cannot be
+    predicted, the result has the reason.
     """
     step = plan.profile.step
     if step is None or plan.gpu is None:
         return {}
-    capacity = (plan.device.memory_bytes or 0) / _GIB
-    command = [sys.executable, "-m", "harness", "probe", step, "--json", "-", "--device", plan.gpu.name.split()[-1]]
-    command += ["--device-memory", str(capacity)] if capacity else []
+    command = [sys.executable, "-m", "harness", "probe", step, "--device", plan.gpu.name.split()[-1]]
+    if plan.device.memory_bytes:
+        command += ["--device-memory", str(plan.device.memory_bytes / _GIB)]
     for name, value in plan.parameters.items():
         command += ["--set", f"{name}={json.dumps(value)}"]
+    with TemporaryDirectory(prefix="falsifier-probe-") as folder:
+        told = Path(folder, "probe.json")  # whatever the step prints
+        complaint = _complaint([*command, "--json", str(told)], root, plan.profile.seconds, interrupted)
+        try:
+            (case,) = strictjson.load(told)["cases"]
+        except (OSError, strictjson.JsonError):  # there is none, or only its beginning
+            return {"step": step, "reason": complaint}
+    return {"step": step, **{name: case[name] for name in ("fit", "capacity", "allocated", "reserved")}}
+
+
+def _complaint(command: list[str], root: Path, seconds: float, interrupted: Callable[[], bool]) -> str:
+    """Run the probe, and return the end of what it writes to standard error, or how it ended."""
+    until = time.monotonic() + seconds
     with subprocess.Popen(
         command, cwd=root, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         while True:
+            is_late = time.monotonic() > until
+            if is_late or interrupted():
+                os.killpg(process.pid, signal.SIGKILL)
             try:
-                told, complaint = process.communicate(timeout=0.2)
-                break
+                _, written = process.communicate(timeout=0.2)
             except subprocess.TimeoutExpired:
-                if interrupted():
-                    process.kill()
-    if not told:
-        return {"step": step, "reason": complaint.strip()[-400:] or f"it ended with {process.returncode}"}
-    (case,) = strictjson.loads(told)["cases"]
-    return {"step": step, **{name: case[name] for name in ("fit", "capacity", "allocated", "reserved")}}
+                continue
+            late = f"it took longer than {seconds:g} s" if is_late else ""
+            return late or written.strip()[-400:] or f"it ended with {process.returncode}"
 
 
 def obstacle(predicted: JsonObject) -> str:

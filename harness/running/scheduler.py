@@ -109,7 +109,7 @@ class Schedule:
 
     def discard(self, names: Collection[str]) -> None:
         """Forget these tasks, unless they have started."""
-        for name in names:
+        for name in set(names) - self._running.keys():
             self._waiting.pop(name, None)
 
     def _load(self) -> dict[str, float]:

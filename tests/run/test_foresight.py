@@ -97,10 +97,12 @@ def test_a_claim_without_a_step_is_not_predicted(bench: Callable[..., Bench]) ->
 
 
 def test_the_step_gets_the_parameters_of_the_profile(bench: Callable[..., Bench], tmp_path: Any) -> None:
+    """What its module prints is no part of the prediction."""
     whole = bench(honest)
     plan = make_plan(on_gpu(whole), whole.engine._host, RunRequest(profile="reduced"))
     (tmp_path / "steps.py").write_text(
         "import torch\n"
+        "print('imported')\n"
         "def huge(steps):\n"
         "    weight = torch.empty(steps, 1 << 36, dtype=torch.uint8, device='cuda')\n"
         "    return lambda: None\n"
@@ -109,3 +111,21 @@ def test_the_step_gets_the_parameters_of_the_profile(bench: Callable[..., Bench]
     assert found == {
         "step": "steps:huge", "fit": "does not fit", "capacity": 140 << 30, "allocated": 3 << 36, "reserved": 3 << 36
     }  # fmt: skip
+
+
+def test_a_prediction_ends_at_the_time_limit_of_the_profile(bench: Callable[..., Bench], tmp_path: Any) -> None:
+    """So do the processes that the step started."""
+    whole = bench(honest)
+    plan = make_plan(on_gpu(whole), whole.engine._host, RunRequest(profile="reduced"))
+    (tmp_path / "steps.py").write_text(
+        "import subprocess, time\n"
+        "def huge():\n"
+        f"    subprocess.Popen(['sh', '-c', 'sleep 3; touch {tmp_path}/lives'])\n"
+        "    time.sleep(3600)\n"
+    )
+    plan = replace(plan, parameters={}, profile=replace(plan.profile, seconds=2.0))
+    began = time.monotonic()
+    assert foreseen(plan, tmp_path, lambda: False) == {"step": "steps:huge", "reason": "it took longer than 2 s"}
+    assert time.monotonic() - began < 20
+    time.sleep(2)
+    assert not (tmp_path / "lives").exists()

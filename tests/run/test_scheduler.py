@@ -224,6 +224,23 @@ def test_a_device_is_open_again_when_the_last_one_has_given_up() -> None:
     assert [task.name for task, _ in schedule.start()] == ["next"]
 
 
+def test_a_task_that_waits_for_its_resources_again_is_not_forgotten() -> None:
+    """It has started, so its thread waits for them. Tasks that have not started are forgotten."""
+    schedule = Schedule({"slots": 1.0, "a": 1.0})
+    schedule.add(Task("began", ({"slots": 1.0, "a": 1.0},), (0,)))
+    schedule.start()
+    schedule.pause("began", ["a"])
+    schedule.add(Task("other", ({"slots": 1.0},), (1,)))
+    schedule.start()
+    schedule.resume("began")
+    schedule.add(Task("new", ({"slots": 1.0},), (2,)))
+    schedule.discard(["began", "new"])
+    schedule.end("other")
+    assert [task.name for task, _ in schedule.start()] == ["began"]
+    schedule.end("began")
+    assert schedule.is_over
+
+
 def test_what_the_machine_does_not_have() -> None:
     """A task that needs more than there is gets everything, even if that is nothing. An unknown resource is refused."""
     schedule = Schedule({"slots": 2.0, "disk": 0.0})

@@ -44,7 +44,9 @@ _GOING = {
     "RESIZING",
     "SIGNALING",
     "STAGE_OUT",
+    "UNKNOWN",
 }
+"""The states of a task that has not ended. It is UNKNOWN while Slurm does not answer."""
 _SUBMIT_SECONDS = 60.0
 
 
@@ -63,8 +65,11 @@ class Task:
 
     def state(self) -> str:
         """The state, in Slurm's words. Slurm forgets jobs that ended long ago; `sacct` may know them."""
-        told = _states(self._job, int(time.monotonic() / _ASK_EVERY)).get(self._index)
-        return told or (ask(["sacct", "-X", "-n", "-P", "-o", "State", "-j", self.number]).split() or ["COMPLETED"])[0]
+        states = _states(self._job, int(time.monotonic() / _ASK_EVERY))
+        if states is not None and self._index in states:
+            return states[self._index]
+        told = (ask(["sacct", "-X", "-n", "-P", "-o", "State", "-j", self.number]) or "").split()
+        return told[0] if told else "UNKNOWN" if states is None else "COMPLETED"
 
     def verdict(self) -> str | None:
         """The claim's verdict; None if it has none yet."""
@@ -99,10 +104,13 @@ class Task:
 
 
 @lru_cache(maxsize=64)
-def _states(job: str, moment: int) -> dict[str, str]:
-    """Return the states of an array's tasks by index. All its tasks share one query every _ASK_EVERY seconds."""
+def _states(job: str, moment: int) -> dict[str, str] | None:
+    """Return the states of an array's tasks by index; None if Slurm does not answer.
+
+    All its tasks share one query every _ASK_EVERY seconds.
+    """
     told = ask(["squeue", f"--jobs={job}", "--states=all", "--array", "--noheader", "--format=%K %T"])
-    return {row[0]: row[1] for line in told.splitlines() if len(row := line.split()) == 2}
+    return None if told is None else {row[0]: row[1] for line in told.splitlines() if len(row := line.split()) == 2}
 
 
 @final
@@ -187,8 +195,9 @@ def verdicts(events: Path) -> dict[str, str]:
     found = {}
     for line in events.read_text(errors="backslashreplace").splitlines() if events.exists() else ():
         if "ClaimFinished" in line[:40]:
-            record = json.loads(line)["record"]
-            found[record["id"]] = record["verdict"]
+            with suppress(ValueError):  # the end of a node cut the line short
+                record = json.loads(line)["record"]
+                found[record["id"]] = record["verdict"]
     return found
 
 

@@ -113,7 +113,7 @@ class Job:
     def _look(self) -> None:
         """Find the job among the user's by the session that submitted it; finished ones are listed for minutes."""
         columns = "JobID:20,AllocSID:20,State:20,PreemptTime:20"
-        listed = ask(["squeue", "--me", "--states=all", "--noheader", f"--Format={columns}"])
+        listed = ask(["squeue", "--me", "--states=all", "--noheader", f"--Format={columns}"]) or ""
         rows = [words for line in listed.splitlines() if len(words := line.split()) == 4]
         mine = [row for row in rows if row[1] == str(self._process.pid)]
         if mine:
@@ -122,10 +122,10 @@ class Job:
             self._preempted = preempted[:1].isdigit()
 
 
-def ask(command: Sequence[str]) -> str:
-    """Return the output of a client of Slurm; empty if it fails."""
+def ask(command: Sequence[str]) -> str | None:
+    """Return the output of a client of Slurm; None if it fails. To know no such job is no failure."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout
+        return None
+    return done.stdout if not done.returncode or "Invalid job id" in done.stderr else None

@@ -90,7 +90,7 @@ class Submission:
     @cached_property
     def features(self) -> str:
         """The features of all nodes."""
-        return ask(["sinfo", "--noheader", "--format=%f"])
+        return ask(["sinfo", "--noheader", "--format=%f"]) or ""
 
 
 def _number(capability: str) -> int:

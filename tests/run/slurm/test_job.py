@@ -179,5 +179,5 @@ def test_a_job_that_the_queue_does_not_list_is_cancelled(clients: Clients, tmp_p
 def test_a_client_that_fails_says_nothing(clients: Clients) -> None:
     """If a client fails or does not exist, the state is unknown."""
     clients(squeue="echo partly; exit 1")
-    assert ask(["no-such-client"]) == ""
-    assert ask(["squeue"]) == "partly\n"
+    assert ask(["no-such-client"]) is None
+    assert ask(["squeue"]) is None
