@@ -70,8 +70,8 @@ class Recorder:
         except (*NOT_THE_SUBJECTS, SubjectFault, GeneratorExit):
             raise
         except BaseException as error:  # asyncio.CancelledError, SystemExit and whatever else a subject may raise
-            self.fault = self.fault or SubjectFault(described(error))
-            raise self.fault from error
+            fault = self._first(SubjectFault(described(error)), error)
+            raise fault from fault.__cause__
         self.enter(before)
 
     @contextmanager
@@ -86,9 +86,16 @@ class Recorder:
             self.fault = self.fault or error
             raise
         except Exception as error:
-            self.fault = self.fault or FalsifierFault(described(error))
-            raise self.fault from error
+            fault = self._first(FalsifierFault(described(error)), error)
+            raise fault from fault.__cause__
         self.enter(before)
+
+    def _first(self, fault: Exception, cause: BaseException) -> Exception:
+        """Keep this fault if it is the first; return the first one, which keeps its own cause."""
+        if self.fault is None:
+            fault.__cause__ = cause
+            self.fault = fault
+        return self.fault
 
     def raise_fault(self) -> None:
         """Raise the first fault, if there is one: it counts also if the falsifier caught it."""

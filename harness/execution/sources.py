@@ -91,6 +91,12 @@ class Sources:
             raise TypeError("the names of files must be a list of texts")
         self._elsewhere += names[: max(0, _MOST - len(self._told))]
 
+    def path_of(self, file: Path) -> str:
+        """The path of the project's own code, from the project's root. Empty for the harness and for libraries."""
+        root = None if file.is_relative_to(_HARNESS) else self._root_of(file)
+        inside = None if root is None else file.relative_to(root)
+        return "" if inside is None or "site-packages" in inside.parts else inside.as_posix()
+
     def _root_of(self, file: Path) -> Path | None:
         return next((root for root in self._roots if file.is_relative_to(root)), None)
 
@@ -117,10 +123,8 @@ class Sources:
         files: set[Path] = set()
         for name in names:
             path = getattr(sys.modules.get(name), "__file__", None)
-            file = Path(path) if path else _HARNESS
-            root = None if file.is_relative_to(_HARNESS) else self._root_of(file)
-            if root is not None and "site-packages" not in file.relative_to(root).parts:
-                files.add(file)
+            if path and self.path_of(Path(path)):
+                files.add(Path(path))
         self._folders |= {file.parent for file in files}
         return files
 

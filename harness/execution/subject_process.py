@@ -22,7 +22,6 @@ from typing import Any, NoReturn
 
 from harness.authoring.faults import NotMeasured
 from harness.authoring.setting import Setting
-from harness.base.exceptions import described
 from harness.contract.entry_point import resolve
 from harness.execution import frameworks
 from harness.execution.blame import MachineObstacle, machine_fault
@@ -30,6 +29,7 @@ from harness.execution.carried_protocol import CarriedMethod, CarriedProtocol, c
 from harness.execution.carrier import Carrier, CarrierClosed
 from harness.execution.messages import Start
 from harness.execution.process_control import die_with_parent
+from harness.execution.raised_at import placed, raised_at, set_place
 from harness.execution.sources import Sources
 from harness.execution.value_codec import Blobs
 
@@ -135,8 +135,9 @@ class SubjectProcess:
                 if kind == "returned":
                     (result,) = told
                 else:
-                    names, text, trace, obstacle = told
+                    names, text, trace, obstacle, place = told
                     error = (protocol or _NO_PROTOCOL).exception(names, str(text))
+                    set_place(error, str(place)[:_LONGEST_TEXT])
                     error.add_note(f"in the subject's process:\n{trace}")
                     error.__cause__ = MachineObstacle(str(obstacle)) if obstacle else None
             except (CarrierClosed, ConnectionError):
@@ -228,7 +229,7 @@ class _Server:
                     self._kind = resolve(self._start.subject)
                 except BaseException as error:
                     traceback.print_exc()
-                    return described(error)[:_LONGEST_TEXT]
+                    return placed(error, self._sources)[:_LONGEST_TEXT]
                 frameworks.prepare(self._start.seed, self._start.threads)
             case ["build"]:
                 self._subject = self._kind(self._setting)
@@ -247,4 +248,6 @@ class _Server:
             text = f"its text raises {type(another).__name__}"
         trace = "".join(traceback.format_exception(error))
         names = [one.__name__ for one in type(error).__mro__]
-        return [names, text[:_LONGEST_TEXT], trace[-_LONGEST_TEXT:], machine_fault(error, self._start.memory_gib)]
+        obstacle = machine_fault(error, self._start.memory_gib)
+        place = raised_at(error, self._sources)
+        return [names, text[:_LONGEST_TEXT], trace[-_LONGEST_TEXT:], obstacle, place]

@@ -28,7 +28,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from harness.authoring.faults import MeasurementTooLarge, NotMeasured, SubjectFault
+from harness.authoring.faults import FalsifierFault, MeasurementTooLarge, NotMeasured, SubjectFault
 from harness.authoring.reports import Used
 from harness.authoring.setting import Setting
 from harness.authoring.trial import Case
@@ -57,6 +57,7 @@ from harness.execution.messages import (
     encode,
 )
 from harness.execution.process_control import adopt_orphans, die_with_parent, end_descendants
+from harness.execution.raised_at import placed
 from harness.execution.reached import Reached
 from harness.execution.sources import Sources
 from harness.execution.subject_process import SubjectProcess
@@ -280,7 +281,7 @@ def _run(start: Start, messages: int, key: int, may_exit: int) -> None:
         report,
         lambda attempt: _search(start.claim, setting, attempt, start.artifacts),
     )
-    ended = _ended(lambda: _falsify(trial, start, process), start.memory_gib)
+    ended = _ended(lambda: _falsify(trial, start, process), start.memory_gib, sources)
     if reached is not None:
         reached.finish()
     peak = process.end() if process is not None else _allocator_peak(trial)
@@ -306,22 +307,22 @@ def _allocator_peak(trial: WorkerTrial) -> int | None:
 
 def _falsify(trial: WorkerTrial, start: Start, process: SubjectProcess | None) -> None:
     falsify = resolve(start.falsifier)
-    subject = _loaded(start.subject) if process is None else process.loaded(falsify)
+    subject = _loaded(start.subject, _sources(start.root)) if process is None else process.loaded(falsify)
     if start.device != "cpu" and frameworks.cuda_is_spoilt():
         raise RuntimeError("an import used CUDA, which cannot be forked then; move that into the subject")
     frameworks.prepare(start.seed, start.threads)
     trial.run(falsify, subject)
 
 
-def _loaded(subject: str) -> Any:
+def _loaded(subject: str, sources: Sources) -> Any:
     """The subject's class. A failed import is NOT_MEASURED: neither a FAIL nor the falsifier's fault."""
     try:
         return resolve(subject)
     except BaseException as error:  # a module can raise anything on import
-        raise NotMeasured(f"the subject could not be loaded: {described(error)}") from error
+        raise NotMeasured(f"the subject could not be loaded: {placed(error, sources)}") from error
 
 
-def _ended(work: Callable[[], None], memory_gib: float) -> Ended:
+def _ended(work: Callable[[], None], memory_gib: float, sources: Sources) -> Ended:
     """How `work` ended. A subject that fails because the machine lacks something is not at fault."""
     try:
         work()
@@ -329,12 +330,15 @@ def _ended(work: Callable[[], None], memory_gib: float) -> Ended:
         stack = traceback.format_exc() if error.__cause__ else None
         return _told(EndingKind.NOT_MEASURED, str(error) or "the falsifier gave no reason", stack)
     except SubjectFault as error:
+        raised = error.__cause__ or error
         obstacle = machine_fault(error.__cause__, memory_gib)
+        reason = placed(raised, sources)
         if obstacle:
-            return _told(EndingKind.NOT_MEASURED, f"{obstacle}: {error}", traceback.format_exc())
-        return _told(EndingKind.SUBJECT_FAULT, str(error), traceback.format_exc())
+            return _told(EndingKind.NOT_MEASURED, f"{obstacle}: {reason}", traceback.format_exc())
+        return _told(EndingKind.SUBJECT_FAULT, reason, traceback.format_exc())
     except BaseException as error:  # also sys.exit() of a falsifier, which is a fault
-        return _told(EndingKind.FALSIFIER_FAULT, described(error), traceback.format_exc())
+        raised = error.__cause__ if isinstance(error, FalsifierFault) and error.__cause__ else error
+        return _told(EndingKind.FALSIFIER_FAULT, placed(raised, sources), traceback.format_exc())
     return _told(EndingKind.COMPLETED, "")
 
 

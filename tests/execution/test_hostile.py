@@ -191,7 +191,7 @@ def test_an_import_that_fails_names_the_entry_point(tmp_path: Path) -> None:
     with LocalExecutor(project, project.contract("F-TOY-BROKEN-001"), tmp_path / "cache") as executor:
         ending = run(executor, "well").observation.ending
     assert (ending.kind, ending.phase) == (EndingKind.FALSIFIER_FAULT, Phase.START)
-    assert ending.reason.startswith("ModuleNotFoundError: toy.broken: ")
+    assert ending.reason.startswith("toy/broken.py:2: ModuleNotFoundError: toy.broken: ")
     assert "'nonexistent'" in ending.reason
 
 

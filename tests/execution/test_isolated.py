@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,9 +113,9 @@ def test_defects_are_blamed_on_their_owner(
 
 
 def test_an_exception_is_told_as_it_was_raised(apart: LocalExecutor) -> None:
-    """The exception has its class, its text and its traceback."""
+    """The exception has its class, its text and its traceback, and the place in the subject's own code."""
     ending = run(apart, "raises").observation.ending
-    assert ending.reason == "Stranger: cannot halve"
+    assert re.fullmatch(r"apart/subjects\.py:\d+: Stranger: cannot halve", ending.reason)
     assert "apart/subjects.py" in (ending.traceback or "")
 
 

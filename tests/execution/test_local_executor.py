@@ -19,6 +19,7 @@ from harness.execution.local_executor import LocalExecutor
 from harness.judging.judge import judge
 from harness.judging.observation import EndingKind
 from harness.machine.host import Gpu
+from tests.execution.misbehaving import MODULE
 from tests.execution.projects import run, write_project
 from tests.recorded import replay
 
@@ -71,6 +72,20 @@ def test_endings_are_told_apart(
     observation = run(executor, how).observation
     assert (observation.ending.kind, observation.ending.phase) == (kind, phase)
     assert judge(executor._contract, observation).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("how", "line", "text"),
+    [
+        ("raises", 'raise ValueError("cannot sort")', "ValueError: cannot sort"),
+        ("falsifier raises", 'raise RuntimeError("the falsifier is broken")', "RuntimeError: the falsifier is broken"),
+        ("undeclared", "trial.measure(invertions=0)", "UndeclaredMeasurement: "),
+    ],
+)
+def test_an_exception_names_its_place_in_the_project(executor: LocalExecutor, how: str, line: str, text: str) -> None:
+    """The place is the innermost line of the project's own code, also if the harness raised the exception."""
+    number = 1 + next(index for index, one in enumerate(MODULE.splitlines()) if one.strip() == line)
+    assert run(executor, how).observation.ending.reason.startswith(f"toy/sorting.py:{number}: {text}")
 
 
 def test_what_was_measured_before_a_crash_is_kept(executor: LocalExecutor) -> None:

@@ -60,6 +60,7 @@ COLOURS: Mapping[str, str] = {
 TIGHTEST = 5
 """Margins that a PASS, and the summary of a run, show."""
 _LONGEST_CASE = 400
+_LONGEST_EXCEPTION = 200
 _HEAD = ("clause", "ratio", "measured", "bound")
 
 
@@ -96,12 +97,19 @@ def trial_text(event: TrialFinished) -> str:
 
 
 def traceback_lines(event: TrialFinished, verbose: bool) -> list[str]:
-    """Return the traceback of the exception that ended a trial. Without `verbose`: how to see it, once for a claim."""
+    """Return the traceback of the exception that ended a trial.
+
+    Without `verbose`: for the subject, the exception with its place, and how to see the traceback.
+    """
     if not event.traceback:
         return []
     if verbose:
         return [f"    {line}" for line in event.traceback.splitlines()]
-    return ["    (-v shows the traceback, and so does `harness report`)"] if event.trial == SUBJECT else []
+    if event.trial != SUBJECT:
+        return []
+    reason = event.judgment.reason
+    raised = "" if reason is None else cut(reason.root.text.partition("\n")[0], _LONGEST_EXCEPTION)
+    return [f"    {line}" for line in (raised, "(-v shows the traceback, and so does `harness report`)") if line]
 
 
 def claim_lines(event: ClaimFinished, place: str = "", *, verbose: bool = False) -> Iterator[Block]:

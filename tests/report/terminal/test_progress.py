@@ -14,9 +14,10 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.base.device import Device
-from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.base.vocabulary import Fate, Outcome, Phase, Verdict
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import judge
+from harness.judging.observation import Ending, EndingKind
 from harness.judging.record import Record
 from harness.judging.verdict import MutantOutcome
 from harness.report import markdown
@@ -146,16 +147,17 @@ def test_steps_beyond_those_asked_for_are_told_rarely_and_as_such() -> None:
 
 def test_a_traceback_is_shown_where_asked_for_and_else_where_it_is() -> None:
     """The traceback is printed with -v; otherwise the output names its place. It is shown once for each claim."""
-    judgment = judge(CONTRACT, observe(healthy()))
+    raised = Ending(EndingKind.SUBJECT_FAULT, Phase.SUBJECT, "toy/stable.py:27: ValueError: boo\nand more")
+    judgment = judge(CONTRACT, replace(observe(healthy()), ending=raised))
     stack = 'Traceback (most recent call last):\n  File "stable.py", line 27, in falsify\nValueError: \x1b[2Jboo\n'
     lived = MutantOutcome("forgets-one", Fate.INCONCLUSIVE, Reason(ReasonCode.FALSIFIER_FAULT, "falsifier", "boo"))
     told: list[Event] = [
         events.TrialFinished(CONTRACT.id, SUBJECT, judgment, None, 1.0, stack),
         events.TrialFinished(CONTRACT.id, "forgets-one", judgment, lived, 1.0, stack),
     ]
-    hint = "-v shows the traceback, and so does `harness report`"
+    hint, place = "-v shows the traceback, and so does `harness report`", "toy/stable.py:27: ValueError: boo"
     for show in (lambda verbose: "\n".join(plain(told, verbose)), lambda verbose: live(told, verbose)):
-        assert (show(False).count("line 27"), show(False).count(hint)) == (0, 1)
+        assert [show(False).count(one) for one in ("line 27", hint, place)] == [0, 1, 1]
         assert (show(True).count("line 27"), show(True).count(hint), "\x1b[2J" in show(True)) == (2, 0, False)
 
 
