@@ -114,7 +114,7 @@ def replay(
     unmeasured = Replay(subject, plan.profile.name, plan.device.type, ())
     if plan.obstacle:
         return replace(unmeasured, clauses=_unmeasured(case, Reason(ReasonCode.NOTHING_RAN, text=plan.obstacle)))
-    trial = replace(plan.trial(record.seed, max(1, host.cpu_count)), subject=subject, case=case.case)
+    trial = replace(plan.trial(max(1, host.cpu_count)), subject=subject, case=case.case)
     interruption = Interruption()
     held = lease(
         plan.gpu or CPU,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -12,35 +13,32 @@ from typing import final
 
 from harness.base.exceptions import described
 from harness.base.strictjson import JsonObject
-from harness.base.vocabulary import Outcome, Phase, SearchEnd
+from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Mutant
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.endable import Unjudged, judged
-from harness.execution.executor import Executor, Executors, TrialRequest, TrialResult
+from harness.execution.executor import Executor, Executors, TrialResult
 from harness.execution.lease import CPU, Holder, LeaseUnavailable, WaitInterrupted, lease, named
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Ending, EndingKind
 from harness.judging.verdict import MutantOutcome, fate_of, interrupted, not_run
-from harness.machine.host import Host
+from harness.machine.host import Gpu, Host
 from harness.running import events, foresight
 from harness.running.crew import Turn, TurnInterrupted
-from harness.running.demand import Demand
+from harness.running.demand import Demand, Failure
 from harness.running.durations import Durations
 from harness.running.interruption import Interruption
 from harness.running.plan import Plan, device_of
-from harness.running.request import RunRequest
 from harness.running.scheduler import Task
 from harness.running.trial_results import Trials, silent, unmeasured
-from harness.running.work_clock import WorkClock
 
-__all__ = ["ClaimRun", "Shared"]
+__all__ = ["ClaimRun", "Shared", "WorkClock"]
 
 
 @dataclass(frozen=True)
 class Shared:
     """The parts of a run that all of its claims share."""
 
-    request: RunRequest
     host: Host
     root: Path
     """Of the project."""
@@ -60,7 +58,6 @@ class ClaimRun:
     Attributes:
         plan: says which GPU the trials get, once the first one has begun.
         awaited: the holders of the device while a trial waits for it; else empty.
-        withdrawn: why GPUs failed the claim, by UUID. If it can run on another one, it begins again there.
     """
 
     def __init__(self, index: int, plan: Plan, shared: Shared) -> None:
@@ -68,16 +65,17 @@ class ClaimRun:
         index: the claim's place in the request.
         """
         self.plan, self.awaited, self.index = plan, "", index
-        self.began = datetime.now(UTC)
         self._shared, self._emit = shared, shared.emit
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
+        self._began = datetime.now(UTC)
         self._executor: Executor | None = None
         self._sources: Mapping[str, str] = {}
         self._subject: tuple[TrialResult, Judgment] | None = None
         self._mutants: dict[str, tuple[TrialResult, MutantOutcome]] = {}
         self._pending = [mutant for mutant, obstacle in plan.mutants if obstacle is None]
         self._needless = self._begins_again = False
-        self.withdrawn: dict[str, str] = {}
+        self._withdrawn: dict[str, str] = {}
+        """Why GPUs failed the claim, by UUID."""
         self._predicted: JsonObject | None = None
         """None until a device is assigned."""
         self._clock = WorkClock()
@@ -86,16 +84,6 @@ class ClaimRun:
     def is_measured(self) -> bool:
         """Whether the subject's trial has ended."""
         return self._subject is not None
-
-    @property
-    def seconds(self) -> float:
-        """Seconds that the claim's imports and trials took. Waits for a device or for other claims do not count."""
-        return self._clock.busy
-
-    @property
-    def waited_seconds(self) -> float:
-        """Seconds that they waited for devices that other processes held."""
-        return self._clock.waited
 
     def task(self) -> Task:
         """The subject's trial, for the schedule. Claims that measure time come first, then those that take longest."""
@@ -107,33 +95,25 @@ class ClaimRun:
     def work(self, turn: Turn, name: str) -> Sequence[Task]:
         """Run the subject's or a mutant's trial. Returns the tasks that come after it."""
         demand = self._shared.demand
-        if (failure := demand.broken(turn.amounts) or demand.crowded(turn.amounts)) and self._moves(turn, failure):
+        if self._moves(demand.broken(turn.amounts) or demand.crowded(turn.amounts)):
             return self._next(name, turn)
         if self._predicted is None:
-            self.began = datetime.now(UTC)
-            gpu, others = demand.gpu(turn.amounts), demand.others(turn.amounts)
-            self.plan = replace(self.plan, gpu=gpu, others=others, device=device_of(gpu, self._shared.host))
-            with turn.idle():
-                interruption = self._shared.interruption
-                self._predicted = foresight.foreseen(self.plan, self._shared.root, lambda: interruption.requested)
-            self.plan = replace(self.plan, obstacle=foresight.obstacle(self._predicted))
+            self._predict(turn)
             self._emit(events.ClaimPlanned.of(self.plan))
             if self.plan.obstacle:
                 return self._next(name, turn)
-            if (amounts := demand.foreseen(self.plan, turn.amounts, self._predicted)) != turn.amounts:
+            if (amounts := demand.foreseen(self.plan, turn.amounts, self._predicted or {})) != turn.amounts:
                 return (replace(turn.task, ways=(amounts,)),)
         try:
             with self._leased(turn, name), self._clock.working():
                 self._prepare(turn, name)
-                ending = self._trial(name, turn)
-            failure = demand.broken(turn.amounts)
-            if ending is EndingKind.NOT_MEASURED:
-                failure = failure or demand.crowded(turn.amounts)
-            if failure:
-                self._moves(turn, failure)
+                ending = self._trial(turn, name)
+            is_unmeasured = ending is EndingKind.NOT_MEASURED
+            self._moves(demand.broken(turn.amounts) or (demand.crowded(turn.amounts) if is_unmeasured else None))
         except LeaseUnavailable as error:
-            if not error.holders or not self._moves(turn, str(error)):
-                with turn.idle():
+            with turn.idle():
+                failures = [(gpu, str(error)) for gpu in demand.gpus(turn.amounts)[:1] if error.holders]
+                if not any(map(self._moves, failures)):
                     self._unavailable(name, str(error))
         except WaitInterrupted as wait:
             raise TurnInterrupted from wait
@@ -141,30 +121,26 @@ class ClaimRun:
 
     def results(self) -> Trials:
         """The results. Mutants that have not run were kept from it by an interruption."""
-        if self.plan.obstacle:
-            silent = unmeasured(self.plan, self._shared.request)
-            return replace(silent, withdrawn=self.withdrawn, predicted=self._predicted or {})
-        assert self._subject is not None
-        result, judgment = self._subject
-        outcomes: list[MutantOutcome] = []
-        for mutant, obstacle in self.plan.mutants:
-            if obstacle is not None:
-                outcomes.append(not_run(mutant, obstacle))
-            elif mutant.id in self._mutants:
-                outcomes.append(self._mutants[mutant.id][1])
-            elif self._needless:
-                outcomes.append(not_run(mutant, Reason(ReasonCode.NEEDLESS)))
-            else:
-                outcomes.append(interrupted(mutant))
-        trials = {
-            mutant.id: self._mutants[mutant.id][0] for mutant, _ in self.plan.mutants if mutant.id in self._mutants
-        }
-        external = self._shared.request.external
-        imported = {**self._sources, **(external.sources if external is not None else {})}
-        for trial in (result, *trials.values()):
-            imported |= trial.sources
-        sources = dict(sorted(imported.items()))
-        return Trials(result, judgment, trials, outcomes, sources, self.withdrawn, self._predicted or {})
+        if self._subject is None or self.plan.obstacle:
+            found = unmeasured(self.plan)
+        else:
+            result, judgment = self._subject
+            ids = [mutant.id for mutant, _ in self.plan.mutants]
+            trials = {name: self._mutants[name][0] for name in ids if name in self._mutants}
+            outcomes = [self._outcome(mutant, obstacle) for mutant, obstacle in self.plan.mutants]
+            external = self.plan.request.external
+            imported = [self._sources, external.sources if external is not None else {}]
+            imported += [trial.sources for trial in (result, *trials.values())]
+            sources = {path: digest for some in imported for path, digest in some.items()}
+            found = Trials(result, judgment, trials, outcomes, sources=dict(sorted(sources.items())))
+        return replace(
+            found,
+            began=self._began,
+            withdrawn=self._withdrawn,
+            predicted=self._predicted or {},
+            seconds=self._clock.busy,
+            waited_seconds=self._clock.waited,
+        )
 
     def durations(self) -> Mapping[str, float]:
         """The seconds of each trial, by name."""
@@ -173,55 +149,73 @@ class ClaimRun:
 
     def interrupt(self) -> None:
         """End the trials that run. Their measurements are kept."""
-        if self._executor is not None:
-            self._executor.interrupt()
+        if (executor := self._executor) is not None:
+            executor.interrupt()
 
     def close(self) -> None:
         """End all processes of the claim, and remove their files."""
-        with self._turn:
+        with self._lock:
             executor, self._executor = self._executor, None
         if executor is not None:
             executor.__exit__(None, None, None)
 
-    def _moves(self, turn: Turn, failure: str) -> bool:
-        """Take the GPU of a trial out of the pool. Returns whether the claim begins again on another one."""
-        demand, plan = self._shared.demand, self.plan
-        gpu = demand.gpu(turn.amounts)
-        if gpu is None:
+    def _outcome(self, mutant: Mutant, obstacle: Reason | None) -> MutantOutcome:
+        if obstacle is not None:
+            return not_run(mutant, obstacle)
+        if mutant.id in self._mutants:
+            return self._mutants[mutant.id][1]
+        return not_run(mutant, Reason(ReasonCode.NEEDLESS)) if self._needless else interrupted(mutant)
+
+    def _predict(self, turn: Turn) -> None:
+        """Take the GPUs that the turn has, and predict the memory of a step there."""
+        shared = self._shared
+        self._began = datetime.now(UTC)
+        gpus = shared.demand.gpus(turn.amounts)
+        gpu = gpus[0] if gpus else None
+        plan = replace(self.plan, gpu=gpu, others=gpus[1:], device=device_of(gpu, shared.host))
+        with turn.idle():
+            self._predicted = foresight.foreseen(plan, shared.root, lambda: shared.interruption.requested)
+        self.plan = replace(plan, obstacle=foresight.obstacle(self._predicted))
+
+    def _moves(self, failure: Failure | None) -> bool:
+        """Take a GPU that failed out of the pool. Returns whether the claim begins again on others."""
+        if failure is None:
             return False
-        moves = demand.has_another(plan, turn.amounts)
-        demand.withdraw(turn.amounts, failure)
-        with self._turn:
-            is_new = gpu.key not in self.withdrawn
-            self.withdrawn.setdefault(gpu.key, failure)
+        (gpu, reason), demand, claim = failure, self._shared.demand, self.plan.contract.id
+        demand.withdraw(gpu, reason)
+        moves = demand.has_enough(self.plan)
+        with self._lock:
+            is_new = gpu.key not in self._withdrawn
+            self._withdrawn.setdefault(gpu.key, reason)
+            self._begins_again |= moves
         if is_new:
             after = "the claim begins again on another GPU" if moves else "there is no other GPU for the claim"
-            self._emit(events.Remarked(plan.contract.id, f"GPU {gpu.index} is not used any more: {failure}; {after}"))
-        self._begins_again = self._begins_again or moves
+            self._emit(events.Remarked(claim, f"GPU {gpu.index} is not used any more: {reason}; {after}"))
         return moves
 
     @contextmanager
     def _leased(self, turn: Turn, name: str) -> Iterator[None]:
-        """Hold the device. While another process has it, the run uses the other resources for other trials."""
-        plan, device = self.plan, self._shared.demand.device(turn.amounts)
-        shares = name != events.SUBJECT and self._mutant(name).shares
+        """Hold the devices. While another process has one, the run uses the other resources for other trials."""
+        plan, demand = self.plan, self._shared.demand
+        mutant = self._mutant(name)
+        is_alone = plan.profile.exclusive and not (mutant and mutant.shares)
 
         def waiting(holders: tuple[Holder, ...]) -> None:
             turn.is_idle = True
-            turn.pause((device,))
+            turn.pause(demand.devices(turn.amounts))
             self.awaited = "; ".join(named(holders))
             self._emit(events.ClaimWaiting(plan.contract.id, named(holders), name, plan.device.name))
 
-        # In one order for all claims, so that no two wait for each other.
-        devices = sorted((plan.gpu, *plan.others), key=lambda gpu: gpu.key) if plan.gpu else [CPU]
         with ExitStack() as held:
-            for each in devices:
+            # In one order for all claims, so that no two wait for each other.
+            devices: list[Gpu | str] = [*sorted(demand.gpus(turn.amounts), key=lambda gpu: gpu.key)] or [CPU]
+            for device in devices:
                 taken = lease(
-                    each,
-                    mode="exclusive" if plan.profile.exclusive and not shares else "shared",
+                    device,
+                    mode="exclusive" if is_alone else "shared",
                     holder=plan.contract.id,
                     wait_seconds=plan.profile.lease_seconds,
-                    memory=self._shared.demand.memory(turn.amounts),
+                    memory=demand.memory(turn.amounts),
                     on_wait=waiting,
                     interrupted=lambda: self._shared.interruption.requested,
                 )
@@ -246,90 +240,13 @@ class ClaimRun:
             self.close()
             raise
 
-    def _trial(self, name: str, turn: Turn) -> EndingKind:
-        plan, external = self.plan, self._shared.request.external
-        if name == events.SUBJECT:
-            parameters = {} if external is None else external.parameters
-            seconds = (external and external.seconds) or plan.profile.seconds
-            result, judgment = self._measured(name, plan.contract.subject, parameters, seconds, turn)
-            self._subject, outcome = (result, judgment), None
-        else:
-            mutant = self._mutant(name)
-            result, judgment = self._measured(name, mutant.subject, mutant.parameters, plan.profile.seconds, turn)
-            outcome = fate_of(mutant, judgment)
-            self._mutants[name] = result, outcome
-        self._told(name, result, judgment, outcome)
-        return result.observation.ending.kind
-
-    def _told(self, name: str, result: TrialResult, judgment: Judgment, outcome: MutantOutcome | None) -> None:
-        traceback = result.observation.ending.traceback or ""
-        self._emit(events.TrialFinished(self.plan.contract.id, name, judgment, outcome, result.seconds, traceback))
-
-    def _unavailable(self, name: str, text: str) -> None:
-        """The machine could not run a trial. For the subject's, that is why the claim does not run."""
-        if name == events.SUBJECT:
-            self.plan = replace(self.plan, obstacle=text)
-            return
-        mutant = self._mutant(name)
-        request = self._request(mutant.subject, mutant.parameters, self.plan.profile.seconds, 1)
-        result = silent(request, Ending(EndingKind.NOT_MEASURED, Phase.START, text))
-        judgment = judge(self.plan.contract, result.observation)
-        self._mutants[name] = result, fate_of(mutant, judgment)
-        self._told(name, result, judgment, self._mutants[name][1])
-
-    def _next(self, name: str, turn: Turn) -> Sequence[Task]:
-        """The mutants' tasks after the subject's trial; none if no mutant is needed. After the last trial, seal."""
-        shared = self._shared
-        with self._turn:
-            if name != events.SUBJECT:
-                self._pending.remove(self._mutant(name))
-            following: list[Mutant] = []
-            if self._begins_again and not shared.interruption.requested:
-                return self._again(name)
-            if name == events.SUBJECT and not shared.interruption.requested:
-                passes = self._subject is not None and self._subject[1].outcome is Outcome.PASS
-                self._needless = not (self.plan.obstacle or shared.request.all_mutants or passes)
-                if self.plan.obstacle or self._needless:
-                    self._pending.clear()
-                following = list(self._pending)
-            is_done = not self._pending
-        if is_done:
-            shared.seal(self)
-        # All trials of a claim run on one device, for the verdict speaks of that.
-        return [
-            Task(
-                f"{self.index} {one.id}",
-                (shared.demand.of_mutant(one, turn.amounts),),
-                (*self._rank, -(seconds := shared.durations.expected(self.plan, one.id))),
-                seconds,
-            )
-            for one in following
-        ]
-
-    def _again(self, name: str) -> Sequence[Task]:
-        """Begin again on another device, when no trial is left on the failed one."""
-        if name != events.SUBJECT and self._pending:
-            return ()
-        self._begins_again, self._subject, self._predicted = False, None, None
-        self._mutants.clear()
-        self._pending = [mutant for mutant, obstacle in self.plan.mutants if obstacle is None]
-        return (self.task(),)
-
-    def _mutant(self, name: str) -> Mutant:
-        return next(mutant for mutant in self.plan.contract.mutants if mutant.id == name)
-
-    def _request(self, subject: str, changed: JsonObject, seconds: float, threads: int) -> TrialRequest:
-        trial = self.plan.trial(self._shared.request.seed, threads)
-        return replace(trial, subject=subject, parameters={**trial.parameters, **changed}, seconds=seconds)
-
-    def _measured(
-        self, name: str, subject: str, changed: JsonObject, seconds: float, turn: Turn
-    ) -> tuple[TrialResult, Judgment]:
-        contract, demand = self.plan.contract, self._shared.demand
+    def _trial(self, turn: Turn, name: str) -> EndingKind:
+        """Run a trial, and judge it."""
+        contract, demand, interruption = self.plan.contract, self._shared.demand, self._shared.interruption
+        mutant, threads = self._mutant(name), demand.threads(turn.amounts)
         request = replace(
-            self._request(subject, changed, seconds, demand.threads(turn.amounts)),
+            self.plan.trial(threads) if mutant is None else self.plan.mutant_trial(mutant, threads),
             on_doing=lambda text: self._emit(events.TrialPhase(contract.id, name, text)),
-            search_end=SearchEnd.SIMPLEST if name == events.SUBJECT else SearchEnd.TRIED,
         )
         steps = request.parameters.get("steps")
         self._emit(events.TrialStarted(contract.id, name, steps if isinstance(steps, int) else None))
@@ -343,13 +260,95 @@ class ClaimRun:
         except Exception as error:  # a defect of the harness in one trial must not lose the others or the evidence
             result = silent(request, Ending(EndingKind.LOST, Phase.START, described(error)))
         if broken := demand.broken(turn.amounts):
-            ending = Ending(EndingKind.INTERRUPTED, result.observation.ending.phase, f"the GPU failed: {broken}")
-            result = replace(result, observation=replace(result.observation, ending=ending))
-        interruption = self._shared.interruption
+            result = _ended(result, EndingKind.INTERRUPTED, f"the GPU failed: {broken[1]}")
         try:
-            return result, judged(contract, result.observation, lambda: interruption.requested)
+            judgment = judged(contract, result.observation, lambda: interruption.requested)
         except Unjudged as error:
             kind = EndingKind.INTERRUPTED if interruption.requested else EndingKind.LOST
-            ending = Ending(kind, result.observation.ending.phase, f"the judging of this trial {error}")
-            unjudged = replace(result, observation=replace(result.observation, ending=ending))
-            return unjudged, judge(contract, unjudged.observation)
+            result = _ended(result, kind, f"the judging of this trial {error}")
+            judgment = judge(contract, result.observation)
+        self._keep(name, result, judgment)
+        return result.observation.ending.kind
+
+    def _keep(self, name: str, result: TrialResult, judgment: Judgment) -> None:
+        """Keep the result of a trial, and tell of it."""
+        outcome = None
+        if (mutant := self._mutant(name)) is None:
+            self._subject = result, judgment
+        else:
+            outcome = fate_of(mutant, judgment)
+            self._mutants[name] = result, outcome
+        traceback = result.observation.ending.traceback or ""
+        self._emit(events.TrialFinished(self.plan.contract.id, name, judgment, outcome, result.seconds, traceback))
+
+    def _unavailable(self, name: str, text: str) -> None:
+        """The machine could not run a trial. For the subject's, that is why the claim does not run."""
+        if (mutant := self._mutant(name)) is None:
+            self.plan = replace(self.plan, obstacle=text)
+        else:
+            result = silent(self.plan.mutant_trial(mutant), Ending(EndingKind.NOT_MEASURED, Phase.START, text))
+            self._keep(name, result, judge(self.plan.contract, result.observation))
+
+    def _next(self, name: str, turn: Turn) -> Sequence[Task]:
+        """The mutants' tasks after the subject's trial; none if no mutant is needed. After the last trial, seal."""
+        shared, following = self._shared, list[Mutant]()
+        with self._lock:
+            self._pending = [mutant for mutant in self._pending if mutant.id != name]
+            if self._begins_again and not shared.interruption.requested:
+                return self._again(name)
+            if name == events.SUBJECT and not shared.interruption.requested:
+                passes = self._subject is not None and self._subject[1].outcome is Outcome.PASS
+                self._needless = not (self.plan.obstacle or self.plan.request.all_mutants or passes)
+                if self.plan.obstacle or self._needless:
+                    self._pending = []
+                following = self._pending
+            is_done = not self._pending
+        if is_done and (self.is_measured or self.plan.obstacle):
+            shared.seal(self)
+        # All trials of a claim run on one device, for the verdict speaks of that.
+        seconds = {one.id: shared.durations.expected(self.plan, one.id) for one in following}
+        ways = {one.id: (shared.demand.of_mutant(one, turn.amounts),) for one in following}
+        return [Task(f"{self.index} {one}", ways[one], (*self._rank, -took), took) for one, took in seconds.items()]
+
+    def _again(self, name: str) -> Sequence[Task]:
+        """Begin again on another device, when no trial is left on the failed one."""
+        if name != events.SUBJECT and self._pending:
+            return ()
+        self._begins_again, self._subject, self._predicted = False, None, None
+        self._mutants.clear()
+        self._pending = [mutant for mutant, obstacle in self.plan.mutants if obstacle is None]
+        return (self.task(),)
+
+    def _mutant(self, name: str) -> Mutant | None:
+        """The mutant of a trial; None for the subject's."""
+        return next((mutant for mutant in self.plan.contract.mutants if mutant.id == name), None)
+
+
+def _ended(result: TrialResult, kind: EndingKind, reason: str) -> TrialResult:
+    """The result of a trial with another ending in the same phase."""
+    ending = Ending(kind, result.observation.ending.phase, reason)
+    return replace(result, observation=replace(result.observation, ending=ending))
+
+
+class WorkClock:
+    """Sums up seconds: `busy` in which at least one trial of a claim worked, `waited` for devices that others held."""
+
+    def __init__(self) -> None:
+        self.busy = self.waited = 0.0
+        self._count, self._since = 0, 0.0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """One thread works."""
+        with self._lock:
+            self._count += 1
+            if self._count == 1:
+                self._since = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._count -= 1
+                if self._count == 0:
+                    self.busy += time.monotonic() - self._since

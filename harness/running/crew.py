@@ -80,9 +80,12 @@ class Crew:
         self._inbox: Inbox = queue.SimpleQueue()
         """The requests of the threads. Only one thread uses the schedule."""
         self._turns: dict[str, Turn] = {}
+        self._defect: BaseException | None = None
 
     def run(self, interrupt: Callable[[], None]) -> None:
         """Do all tasks. After an interruption no task starts, and the idle ones are left behind.
+
+        An exception of a task is an interruption, too. It is raised at the end.
 
         Args:
             interrupt: ends the tasks that run. It is called once, after an interruption.
@@ -97,6 +100,8 @@ class Crew:
                 turn.granted.set()
             while any(not turn.is_idle for turn in list(self._turns.values())):
                 self._listen()
+        if self._defect is not None:
+            raise self._defect
 
     def discard(self, names: Collection[str]) -> None:
         """Do not start these tasks any more. Any thread may call this."""
@@ -133,4 +138,5 @@ class Crew:
 
     def _fail(self, turn: Turn, error: BaseException) -> None:
         self._end(turn, ())
-        raise error
+        self._defect = self._defect or error
+        self._interruption.request()

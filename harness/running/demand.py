@@ -13,7 +13,10 @@ from harness.machine.host import Gpu, Host
 from harness.running.plan import Plan
 from harness.running.scheduler import Amounts
 
-__all__ = ["MOST_PARALLEL", "Demand"]
+__all__ = ["MOST_PARALLEL", "Demand", "Failure"]
+
+Failure = tuple[Gpu, str]
+"""A GPU, and why it is no longer used."""
 
 MOST_PARALLEL = 4
 """Most parallel trials on a device. More of them gain little and make each one slow."""
@@ -54,8 +57,9 @@ class Demand:
         }
 
     def ways(self, plan: Plan) -> tuple[Amounts, ...]:
-        """The needs of a claim's trial on each device that works; on every device if all of its GPUs failed."""
-        found = [gpu for gpu in plan.gpus if _key(gpu) not in self._withdrawn] or list(plan.gpus)
+        """The needs of a claim's trial on each device that works; on every device if too few of its GPUs do."""
+        withdrawn = self._withdrawn if self.has_enough(plan) else ()
+        found = [gpu for gpu in plan.gpus if _key(gpu) not in withdrawn]
         others = plan.profile.requires.get("gpus", 1) - 1
         turned = [(gpu, (found[place + 1 :] + found[:place])[:others]) for place, gpu in enumerate(found)]
         return tuple(self._on(plan, gpu, more) for gpu, more in turned) or (self._on(plan, None, ()),)
@@ -72,44 +76,45 @@ class Demand:
             return amounts
         return {**amounts, _memory_of(amounts): min(predicted["reserved"] / _GIB, self.memory(amounts).room_gib)}
 
-    def has_another(self, plan: Plan, amounts: Amounts) -> bool:
-        """Whether a claim can run on another device than that of these amounts."""
-        return any(_key(gpu) not in {self.device(amounts), *self._withdrawn} for gpu in plan.gpus)
+    def has_enough(self, plan: Plan) -> bool:
+        """Whether so many of a claim's GPUs work as it needs."""
+        working = sum(_key(gpu) not in self._withdrawn for gpu in plan.gpus)
+        return working >= plan.profile.requires.get("gpus", 1)
 
-    def broken(self, amounts: Amounts) -> str:
-        """Why the GPU of a trial is no longer used; empty if it works or there is none."""
-        key = self.device(amounts)
-        return self._withdrawn.get(key) or (self._health[key].broken() if key in self._health else "")
+    def broken(self, amounts: Amounts) -> Failure | None:
+        """The GPU of a trial that is no longer used, and why; None if all of them work."""
+        for gpu in self.gpus(amounts):
+            if reason := self._withdrawn.get(_key(gpu)) or self._health[_key(gpu)].broken():
+                return gpu, reason
+        return None
 
-    def crowded(self, amounts: Amounts) -> str:
-        """Why processes without a lease leave a trial too little GPU memory; empty if they leave enough."""
-        key, needed = self.device(amounts), self.memory(amounts).gib
-        if key not in self._health or (memory := self._health[key].memory_gib()) is None or memory.free >= needed:
-            return ""
-        held = sum(one.memory_gib for one in strangers(self._gpus[key]))
-        total = memory.total
-        return f"processes without a lease hold {held:.1f} of {total:.1f} GiB" if held + needed > total else ""
+    def crowded(self, amounts: Amounts) -> Failure | None:
+        """The GPU of a trial on which processes without a lease leave too little memory; None if there is none."""
+        needed = self.memory(amounts).gib
+        for gpu in self.gpus(amounts):
+            memory = self._health[_key(gpu)].memory_gib()
+            if memory is not None and memory.free < needed:
+                held = sum(one.memory_gib for one in strangers(gpu))
+                if held + needed > memory.total:
+                    return gpu, f"processes without a lease hold {held:.1f} of {memory.total:.1f} GiB"
+        return None
 
-    def withdraw(self, amounts: Amounts, reason: str) -> None:
-        """Take the GPU of a trial out of the pool."""
-        self._withdrawn.setdefault(self.device(amounts), reason)
+    def withdraw(self, gpu: Gpu, reason: str) -> None:
+        """Take a GPU out of the pool."""
+        self._withdrawn.setdefault(_key(gpu), reason)
 
-    def device(self, amounts: Amounts) -> str:
-        """The resource that a lease is for: a GPU or the quiet of the host."""
-        return next((key for key in amounts if key in self._gpus), _QUIET)
+    def devices(self, amounts: Amounts) -> tuple[str, ...]:
+        """The resources that leases are for: the GPUs of a trial, or the quiet of the host."""
+        return tuple(key for key in amounts if key in self._gpus) or (_QUIET,)
 
     def memory(self, amounts: Amounts) -> Memory:
         """The memory of its device that a trial uses."""
         name = _memory_of(amounts)
         return Memory(amounts[name], self.capacity[name])
 
-    def gpu(self, amounts: Amounts) -> Gpu | None:
-        """The GPU of a trial; None if it has none."""
-        return self._gpus.get(self.device(amounts))
-
-    def others(self, amounts: Amounts) -> tuple[Gpu, ...]:
-        """The GPUs that a trial gets besides that one."""
-        return tuple(self._gpus[key] for key in amounts if key in self._gpus)[1:]
+    def gpus(self, amounts: Amounts) -> tuple[Gpu, ...]:
+        """The GPUs of a trial. The first one is its device."""
+        return tuple(self._gpus[key] for key in amounts if key in self._gpus)
 
     def threads(self, amounts: Amounts) -> int:
         """How many CPU threads a trial may use."""

@@ -78,7 +78,7 @@ def due(
     falsified: list[tuple[Contract, Cell]] = []
     for contract in request.contracts:
         plan = make_plan(contract, host, request)
-        if plan.obstacle and not (plan.is_asked_for and request.profile in contract.profiles):
+        if plan.obstacle and request.profile not in contract.profiles:
             elsewhere.append((contract, plan.obstacle))
             continue
         device = DeviceClass.of(plan.device)

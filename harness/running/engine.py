@@ -9,9 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
 
@@ -29,7 +28,7 @@ from harness.running.demand import Demand
 from harness.running.durations import Durations
 from harness.running.interruption import Interruption
 from harness.running.plan import make_plan
-from harness.running.recording import Recorder, Times
+from harness.running.recording import Recorder
 from harness.running.request import RunRequest
 from harness.running.scheduler import Schedule, Task
 from harness.running.trial_results import unmeasured
@@ -66,12 +65,12 @@ class Engine:
         started = time.monotonic()
         with Interruption() as interruption, closing(self._executors()) as executors:
             self._emit(events.RunStarted(tuple(contract.id for contract in request.contracts)))
-            durations = Durations(self._cache)
-            run = _Run(self._host, request, executors, interruption, self._recorder, self._emit, durations)
-            with suppress(KeyboardInterrupt):  # of a user who does not wait for the orderly end of the trials
-                run.run()
-            run.close()
-            durations.save()
+            run = _Run(self, request, executors, interruption)
+            try:
+                with suppress(KeyboardInterrupt):  # of a user who does not wait for the orderly end of the trials
+                    run.run()
+            finally:
+                run.close()
             records = tuple(record for _, record in sorted(run.records.items()))
             took = time.monotonic() - started
             finished = events.RunFinished(len(request.contracts), records, took, interruption.requested, run.awaited)
@@ -82,11 +81,10 @@ class Engine:
         self, contract: Contract, request: RunRequest, reason: str
     ) -> tuple[events.ClaimPlanned, events.ClaimFinished]:
         """Seal a claim that could not run, for a reason from outside of this machine. Emits nothing."""
-        times = Times(datetime.now(UTC))
         plan = make_plan(contract, self._host, request)
         obstacle = Reason(ReasonCode.NOTHING_RAN, text=reason)
         plan = replace(plan, obstacle=reason, mutants=tuple((mutant, obstacle) for mutant in plan.contract.mutants))
-        return events.ClaimPlanned.of(plan), self._recorder.finished(plan, request, unmeasured(plan, request), times)
+        return events.ClaimPlanned.of(plan), self._recorder.finished(plan, unmeasured(plan))
 
 
 @final
@@ -97,27 +95,25 @@ class _Run:
         records: of the claims that are sealed, by their place in the request.
     """
 
-    def __init__(
-        self,
-        host: Host,
-        request: RunRequest,
-        executors: Executors,
-        interruption: Interruption,
-        recorder: Recorder,
-        emit: events.Handler,
-        durations: Durations,
-    ) -> None:
-        plans = [make_plan(contract, host, request) for contract in request.contracts]
+    def __init__(self, engine: Engine, request: RunRequest, executors: Executors, interruption: Interruption) -> None:
+        plans = [make_plan(contract, engine._host, request) for contract in request.contracts]
         self.records: dict[int, Record] = {}
-        self._request, self._recorder, self._emit = request, recorder, emit
-        self._interruption, self._durations = interruption, durations
-        self._demand = Demand(host, [plan for plan in plans if not plan.obstacle], request.jobs)
+        self._request, self._recorder, self._emit = request, engine._recorder, engine._emit
+        self._interruption, self._durations = interruption, Durations(engine._cache)
+        demand = Demand(engine._host, [plan for plan in plans if not plan.obstacle], request.jobs)
         shared = Shared(
-            request, host, recorder.root, executors, self._demand, durations, emit, interruption, self._seal
+            engine._host,
+            engine._recorder.root,
+            executors,
+            demand,
+            self._durations,
+            self._emit,
+            interruption,
+            self._seal,
         )
         self._claims = [ClaimRun(index, plan, shared) for index, plan in enumerate(plans)]
-        self._turn = threading.Lock()
-        self._schedule = Schedule(self._demand.capacity)
+        self._lock = threading.Lock()
+        self._schedule = Schedule(demand.capacity)
         self._crew = Crew(self._schedule, self._work, interruption)
 
     @property
@@ -133,16 +129,24 @@ class _Run:
             elif not self._interruption.requested:
                 self._emit(events.ClaimPlanned.of(claim.plan))
                 self._seal(claim)
-        self._crew.run(self._interrupt)
-        for claim in self._claims:
-            if claim.is_measured and claim.index not in self.records:
-                self._seal(claim)
+        defect = None
+        try:
+            self._crew.run(self._interrupt)
+        except Exception as error:  # of the harness in one claim: the others are sealed
+            defect = error
+        with ExitStack() as left:
+            for claim in reversed(self._claims):
+                if claim.is_measured and claim.index not in self.records:
+                    left.callback(self._seal, claim)
+        if defect is not None:
+            raise defect
 
     def close(self) -> None:
         """End all processes."""
+        self._interrupt()
         for claim in self._claims:
-            claim.interrupt()
             claim.close()
+        self._durations.save()
 
     def _interrupt(self) -> None:
         for claim in self._claims:
@@ -154,11 +158,9 @@ class _Run:
 
     def _seal(self, claim: ClaimRun) -> None:
         """Seal a claim whose trials have ended, in the thread of the last one."""
-        times = Times(claim.began, claim.seconds, claim.waited_seconds)
-        trials = claim.results()
-        finished = self._recorder.finished(claim.plan, self._request, trials, times)
+        finished = self._recorder.finished(claim.plan, claim.results())
         claim.close()  # sealing needs the files of the trials
-        with self._turn:
+        with self._lock:
             self.records[claim.index] = finished.record
             self._durations.add(claim.plan, claim.durations())
         self._emit(finished)

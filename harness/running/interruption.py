@@ -37,6 +37,10 @@ class Interruption:
         """Whether a signal came."""
         return self._signals > 0
 
+    def request(self) -> None:
+        """End the run in order, as the first signal does."""
+        self._signals = max(self._signals, 1)
+
     def __enter__(self) -> Self:
         """Handle the signals, in the main thread. Ignored signals, as under nohup, stay ignored."""
         if threading.current_thread() is threading.main_thread():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from harness.base.device import Device, DeviceClass
 from harness.base.strictjson import JsonObject
+from harness.base.vocabulary import SearchEnd
 from harness.contract import Contract, Mutant, Profile
 from harness.contract.reasons import Reason, ReasonCode
 from harness.execution.executor import TrialRequest
@@ -21,6 +22,7 @@ __all__ = ["Plan", "device_of", "make_plan", "option_for_target", "with_subject"
 class Plan:
     """The decisions on how a claim runs on this machine. Later code does not decide them again."""
 
+    request: RunRequest
     contract: Contract
     """The contract with the requested subject."""
     profile: Profile
@@ -30,32 +32,43 @@ class Plan:
     """The GPU that the trials get; None if they run on the CPU."""
     gpus: tuple[Gpu, ...]
     """The GPUs on which the claim can run; `gpu` is one of them."""
-    others: tuple[Gpu, ...] = field(default=(), kw_only=True)
+    others: tuple[Gpu, ...]
     """The GPUs that the trials get besides `gpu`, if the profile requires several."""
     device: Device
-    parameters: JsonObject
     mutants: tuple[tuple[Mutant, Reason | None], ...]
     """Every mutant with the reason why it cannot run; None if it can."""
     obstacle: str = ""
     """Why the claim cannot run at all; empty if it can."""
-    is_reading: bool = False
-    """Whether the subject's trial only reads the files of a finished run."""
-    is_asked_for: bool = False
-    """Whether the command line names the profile."""
 
-    def trial(self, seed: int, threads: int = 1) -> TrialRequest:
-        """The trial of the subject. That of a mutant has another subject and other parameters."""
+    @property
+    def parameters(self) -> JsonObject:
+        """The parameters of every trial."""
+        return {**self.profile.parameters, **self.request.parameters}
+
+    def trial(self, threads: int = 1) -> TrialRequest:
+        """The trial of the subject."""
+        external = self.request.external
         return TrialRequest(
             contract=self.contract,
             subject=self.contract.subject,
             profile=self.profile.name,
-            parameters=self.parameters,
+            parameters={**self.parameters, **(external.parameters if external is not None else {})},
             device=self.device,
-            seed=seed,
-            seconds=self.profile.seconds,
+            seed=self.request.seed,
+            seconds=(external and external.seconds) or self.profile.seconds,
             threads=threads,
             gpu=self.gpu,
             others=self.others,
+        )
+
+    def mutant_trial(self, mutant: Mutant, threads: int = 1) -> TrialRequest:
+        """The trial of a mutant."""
+        return replace(
+            self.trial(threads),
+            subject=mutant.subject,
+            parameters={**self.parameters, **mutant.parameters},
+            seconds=self.profile.seconds,
+            search_end=SearchEnd.TRIED,
         )
 
     @property
@@ -63,31 +76,31 @@ class Plan:
         """Why this profile was chosen, in words."""
         if self.obstacle:
             return self.obstacle
-        if self.is_reading:
+        if self.request.is_reading:
             return "a run that is over needs no machine"
         refused = [f"not {name}: {'; '.join(lacks)}" for name, lacks in self.passed_over.items()]
-        return "; ".join(refused) or ("asked for" if self.is_asked_for else f"this machine can run {self.profile.name}")
+        is_asked_for = self.request.profile != "auto"
+        return "; ".join(refused) or ("asked for" if is_asked_for else f"this machine can run {self.profile.name}")
 
 
 def make_plan(contract: Contract, host: Host, request: RunRequest) -> Plan:
     """Choose profile and device. If none is asked for: `full` if this host meets its requirements, else `reduced`."""
     contract = with_subject(contract, request)
     names = [name for name in ("full", "reduced") if name in contract.profiles]
-    machine = _ask(contract, host, request)
     passed_over: dict[str, tuple[str, ...]] = {}
     for name in names if request.profile == "auto" else [request.profile]:
         if name not in contract.profiles:
             passed_over[name] = ("the contract has no such profile",)
             continue
-        found = machine.profiles[name]
+        found = _fit(contract.profiles[name], host, request)
         if not found.lacks:
-            return _plan(contract, contract.profiles[name], passed_over, found.gpus, host, request, machine)
+            return _plan(contract, contract.profiles[name], passed_over, found.gpus, host, request)
         passed_over[name] = found.lacks
     obstacle = "; ".join(f"{name}: {'; '.join(lacks)}" for name, lacks in passed_over.items())
     if (remedy := _remedy(contract, host, request)) is not None:
         obstacle += f"; {remedy} would run here"
     last = contract.profiles.get(list(passed_over)[-1], contract.profiles[names[0]])
-    return replace(_plan(contract, last, passed_over, (), host, request, machine), obstacle=obstacle)
+    return replace(_plan(contract, last, passed_over, (), host, request), obstacle=obstacle)
 
 
 def with_subject(contract: Contract, request: RunRequest) -> Contract:
@@ -97,29 +110,11 @@ def with_subject(contract: Contract, request: RunRequest) -> Contract:
     return contract if request.subject is None else replace(contract, subject=request.subject)
 
 
-@dataclass(frozen=True)
-class _Answers:
-    """The machine for a contract: everything that a plan needs to know, determined once."""
-
-    profiles: Mapping[str, Fit]
-    """The fit for the subject, by profile."""
-    running: Mapping[str, Fit]
-    """The same for a subject that runs here. It differs if the subject is a finished run."""
-    mutants: Mapping[str, list[str]]
-    """What the machine lacks for a mutant, by id."""
-
-
-def _ask(contract: Contract, host: Host, request: RunRequest) -> _Answers:
-    device = "auto" if request.is_reading else request.device
-    running = {name: fit(profile.requires, host, device) for name, profile in contract.profiles.items()}
-    # To read the files of a finished run, a machine needs only the falsifier's modules.
-    reading = {
-        name: fit({"device": "any", "modules": profile.requires.get("modules", [])}, host)
-        for name, profile in contract.profiles.items()
-        if request.is_reading
-    }
-    mutants = {mutant.id: shortfalls(mutant.requires, host) for mutant in contract.mutants}
-    return _Answers(reading or running, running, mutants)
+def _fit(profile: Profile, host: Host, request: RunRequest) -> Fit:
+    """The fit for the subject. To read the files of a finished run, a machine needs only the falsifier's modules."""
+    if request.is_reading:
+        return fit({"device": "any", "modules": profile.requires.get("modules", [])}, host)
+    return fit(profile.requires, host, request.device)
 
 
 def option_for_target(contract: Contract, host: Host) -> str:
@@ -167,40 +162,27 @@ def _plan(
     gpus: tuple[Gpu, ...],
     host: Host,
     request: RunRequest,
-    machine: _Answers,
 ) -> Plan:
     aimed = tuple(gpu for gpu in gpus if DeviceClass.of(device_of(gpu, host)).meets(contract.target))
     if len(aimed) >= profile.requires.get("gpus", 1):  # elsewhere, the claim would be PARTIAL
         gpus = aimed
     gpu = gpus[0] if gpus else None
-    return Plan(
-        contract=contract,
-        profile=profile,
-        passed_over=passed_over,
-        gpu=gpu,
-        gpus=gpus,
-        device=device_of(gpu, host),
-        parameters={**profile.parameters, **request.parameters},
-        mutants=tuple(
-            (one, _mutant_obstacle(one, contract, profile, gpu, request, machine)) for one in contract.mutants
-        ),
-        is_reading=request.is_reading,
-        is_asked_for=request.profile != "auto",
-    )
+    obstacles = [(one, _mutant_obstacle(one, contract, profile, gpu, host, request)) for one in contract.mutants]
+    return Plan(request, contract, profile, passed_over, gpu, gpus, (), device_of(gpu, host), tuple(obstacles))
 
 
 def _mutant_obstacle(
-    mutant: Mutant, contract: Contract, profile: Profile, gpu: Gpu | None, request: RunRequest, machine: _Answers
+    mutant: Mutant, contract: Contract, profile: Profile, gpu: Gpu | None, host: Host, request: RunRequest
 ) -> Reason | None:
     """Why a mutant cannot run; None if it can."""
     if not request.mutants:
         return Reason(ReasonCode.SKIPPED)
-    lacks: Sequence[str] = machine.mutants[mutant.id]
-    if machine.profiles is not machine.running and not lacks:
-        lacks = machine.running[profile.name].lacks  # a mutant runs here, also if the subject's run is finished
+    lacks: Sequence[str] = shortfalls(mutant.requires, host)
+    if request.is_reading and not lacks:
+        lacks = fit(profile.requires, host).lacks  # a mutant runs here, also if the subject's run is finished
     if mutant.requires.get("device") == "cuda" and gpu is None and not lacks:
         lacks = ["needs a CUDA GPU; this run is on the CPU"]
-    unseen = [clause for clause in mutant.violates if clause in contract.unjudged(profile.name)]
     if lacks:
         return Reason(ReasonCode.REQUIREMENT, text="; ".join(lacks))
-    return Reason(ReasonCode.NOT_JUDGED, profile.name, clauses=tuple(unseen)) if unseen else None
+    unseen = tuple(clause for clause in mutant.violates if clause in contract.unjudged(profile.name))
+    return Reason(ReasonCode.NOT_JUDGED, profile.name, clauses=unseen) if unseen else None

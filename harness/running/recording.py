@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import final
 
@@ -27,21 +26,9 @@ from harness.machine import git, provenance
 from harness.machine.host import Host
 from harness.running import events
 from harness.running.plan import Plan
-from harness.running.request import RunRequest
 from harness.running.trial_results import Trials
 
-__all__ = ["Recorder", "Times"]
-
-
-@dataclass(frozen=True)
-class Times:
-    """When a claim ran."""
-
-    began: datetime
-    seconds: float = 0.0
-    """How long its imports and trials took."""
-    waited_seconds: float = 0.0
-    """How long it waited for devices."""
+__all__ = ["Recorder"]
 
 
 @final
@@ -62,9 +49,9 @@ class Recorder:
         """The project's folder."""
         return self._project.root
 
-    def finished(self, plan: Plan, request: RunRequest, trials: Trials, times: Times) -> events.ClaimFinished:
+    def finished(self, plan: Plan, trials: Trials) -> events.ClaimFinished:
         """Seal the result of a claim. If the bundle cannot be written at its place, the claim is NOT_MEASURED."""
-        record = self._record(plan, request, trials, times)
+        record = self._record(plan, trials)
         result = ClaimResult(record, plan.contract, trials.subject, trials.mutants, self._environment())
         observed = trials.subject.observation
         close = ratios(plan.contract, observed.measurements, observed.parameters, observed.device)
@@ -79,10 +66,9 @@ class Recorder:
             reason = Reason(ReasonCode.UNSEALED, text=text)
             return events.ClaimFinished(replace(record, verdict=verdict, reason=reason, proven=False), elsewhere)
 
-    def _record(self, plan: Plan, request: RunRequest, trials: Trials, times: Times) -> Record:
+    def _record(self, plan: Plan, trials: Trials) -> Record:
+        contract, request, observation = plan.contract, plan.request, trials.subject.observation
         decided = claim_verdict(trials.judgment, trials.outcomes, skipped=not request.mutants)
-        observation = trials.subject.observation
-        contract = plan.contract
         return Record(
             id=contract.id,
             issue=contract.issue,
@@ -92,7 +78,7 @@ class Recorder:
             falsifier=contract.falsifier,
             subject=contract.subject,
             target=contract.target,
-            run=f"{times.began:%Y-%m-%dT%H%M%SZ}-{_slug(plan.device)}-{secrets.token_hex(3)}",
+            run=f"{trials.began:%Y-%m-%dT%H%M%SZ}-{_slug(plan.device)}-{secrets.token_hex(3)}",
             verdict=decided.verdict,
             reason=decided.reason,
             proven=decided.proven,
@@ -112,9 +98,9 @@ class Recorder:
                 _mutant_record(mutant, outcome, trials.mutants.get(mutant.id))
                 for mutant, outcome in zip(contract.mutants, trials.outcomes, strict=True)
             ),
-            started=times.began.isoformat(timespec="seconds"),
-            seconds=round(times.seconds, 3),
-            waited_seconds=round(times.waited_seconds, 3),
+            started=trials.began.isoformat(timespec="seconds"),
+            seconds=round(trials.seconds, 3),
+            waited_seconds=round(trials.waited_seconds, 3),
             withdrawn=trials.withdrawn,
             predicted=trials.predicted and {**trials.predicted, "measured": observation.residency.allocator_peak_bytes},
             trial_seconds=round(trials.subject.seconds, 3),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from hashlib import sha256
 
 from harness.base.strictjson import JsonObject
@@ -17,7 +18,6 @@ from harness.judging.observation import Ending, EndingKind, Observation, Residen
 from harness.judging.verdict import MutantOutcome, not_run
 from harness.machine.telemetry import DriverResidency, Telemetry
 from harness.running.plan import Plan
-from harness.running.request import RunRequest
 
 __all__ = ["Trials", "silent", "unmeasured"]
 
@@ -32,22 +32,24 @@ class Trials:
     """The mutants that ran, by id."""
     outcomes: Sequence[MutantOutcome]
     """The outcome of every mutant, in the contract's order."""
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
     sources: Mapping[str, str] = field(default_factory=dict)
     withdrawn: Mapping[str, str] = field(default_factory=dict)
     """Why GPUs failed the claim, by UUID."""
     predicted: JsonObject = field(default_factory=dict)
     """The probe's prediction for the profile's step."""
+    seconds: float = 0.0
+    """How long imports and trials took. Waits for a device or for other claims do not count."""
+    waited_seconds: float = 0.0
+    """How long the trials waited for devices that other processes held."""
 
 
-def unmeasured(plan: Plan, request: RunRequest) -> Trials:
+def unmeasured(plan: Plan) -> Trials:
     """The results of a claim with an obstacle: judged like any others, without measurements."""
-    contract, external = plan.contract, request.external
-    parameters = {**plan.parameters, **(external.parameters if external is not None else {})}
-    trial = replace(plan.trial(request.seed), parameters=parameters)
-    result = silent(trial, Ending(EndingKind.NOT_MEASURED, Phase.START, plan.obstacle))
+    result = silent(plan.trial(), Ending(EndingKind.NOT_MEASURED, Phase.START, plan.obstacle))
     obstacle = Reason(ReasonCode.NOTHING_RAN, text=plan.obstacle)
-    outcomes = [not_run(mutant, obstacle) for mutant in contract.mutants]
-    return Trials(result, judge(contract, result.observation), {}, outcomes)
+    outcomes = [not_run(mutant, obstacle) for mutant in plan.contract.mutants]
+    return Trials(result, judge(plan.contract, result.observation), {}, outcomes)
 
 
 def silent(request: TrialRequest, ending: Ending) -> TrialResult:

@@ -22,6 +22,9 @@ class Asked:
 
     requested = False
 
+    def request(self) -> None:
+        self.requested = True
+
 
 def crew_of(work: Any, asked: Asked, *others: Task) -> Crew:
     """Return a crew with these tasks. It can run one at a time."""

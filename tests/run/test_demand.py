@@ -98,12 +98,13 @@ def test_a_claim_that_measures_time_has_all_of_its_gpus_alone() -> None:
     """Neither GPU takes another trial meanwhile. The claim cannot move to a single GPU."""
     host = a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b"), cpu_count=64)
     plan = make_plan(timed(contract({**CUDA, "gpus": 2, "memory_gib": 5})), host, RunRequest(jobs=4))
-    (way, _) = Demand(host, [plan], 4).ways(plan)
+    demand = Demand(host, [plan], 4)
+    (way, other) = demand.ways(plan)
     assert [amount for name, amount in way.items() if "memory" in name] == [5, 5]
     assert (way["GPU GPU-a"], way["GPU GPU-b"]) == (4, 4)
-    plan = make_plan(contract(CUDA), a_host(a_gpu()), RunRequest())
-    demand = Demand(host, [plan], 4)
-    assert not demand.has_another(plan, demand.ways(plan)[0])
+    demand.withdraw(plan.gpus[0], "Xid 79")
+    assert not demand.has_enough(plan)
+    assert demand.ways(plan) == (way, other)
 
 
 def test_a_mutant_needs_what_its_subject_does() -> None:
@@ -139,8 +140,8 @@ def test_if_all_gpus_failed_a_claim_for_them_runs_on_no_processor() -> None:
     plan = make_plan(contract(CUDA), host, RunRequest())
     demand = Demand(host, [plan], 1)
     before = demand.ways(plan)
-    demand.withdraw(before[0], "Xid 79")
+    demand.withdraw(plan.gpus[0], "Xid 79")
     assert demand.ways(plan) == before[1:]
-    demand.withdraw(before[1], "Xid 79")
+    demand.withdraw(plan.gpus[1], "Xid 79")
     assert demand.ways(plan) == before
-    assert not demand.has_another(plan, before[0])
+    assert not demand.has_enough(plan)

@@ -6,6 +6,7 @@ import copy
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from harness.evidence.rejudge import rejudge
 from harness.execution.executor import TrialRequest
 from harness.execution.lease import LeaseUnavailable, lease
 from harness.judging.observation import Ending, EndingKind, Phase
+from harness.machine.health import Health
 from harness.machine.host import Gpu
 from harness.running import claim_run, events
 from tests.contracts import timed
@@ -149,6 +151,85 @@ def test_the_leases_of_several_gpus_are_taken_in_one_order(
         record = only(whole.run(replace(claim, profiles={"reduced": profile}), profile="reduced"))
         assert record.device.uuid == gpus[0].uuid
     assert taken == [(0, 10), (1, 10)] * 4
+
+
+def two_of(claim: Contract, **profile: Any) -> Contract:
+    """The claim with a profile that needs two GPUs."""
+    changed = replace(claim.profiles["reduced"], requires={"device": "cuda", "gpus": 2, "memory_gib": 10}, **profile)
+    return replace(claim, profiles={"reduced": changed})
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_second_gpu_of_a_claim_fails(bench: Callable[..., Bench], driver: ModuleType, count: int) -> None:
+    """The claim begins again on two others. Without two others, it is NOT_MEASURED. It never runs on one."""
+    ran: list[tuple[str, ...]] = []
+
+    def behave(request: TrialRequest) -> Mapping[str, Any]:
+        assert request.gpu is not None
+        ran.append(tuple(gpu.uuid for gpu in (request.gpu, *request.others)))
+        if is_subject(request):
+            driver.xids[1] = [79]
+        return honest(request)
+
+    (one, _) = driver.RECORDING["devices"]
+    driver.RECORDING["devices"].append({**one, "nvmlDeviceGetUUID": {"value": "GPU-2"}})
+    whole = bench(behave)
+    claim = two_of(on_gpus(whole))
+    third = replace(GPUS[0], index=2, uuid="GPU-2")
+    whole.engine._host = replace(whole.engine._host, gpus=(*GPUS, third)[:count])
+    record = only(whole.run(claim, profile="reduced"))
+    assert list(record.withdrawn) == ["GPU-1"]
+    if count == 2:
+        assert (record.verdict, ran) == (Verdict.NOT_MEASURED, [("GPU-0", "GPU-1")])
+    else:
+        assert (record.verdict, ran[1:]) == (Verdict.PASS, [("GPU-0", "GPU-2")] * 2)
+
+
+def test_a_claim_keeps_the_gpus_that_it_has_a_lease_of(bench: Callable[..., Bench], driver: ModuleType) -> None:
+    """While it waits for its second GPU, no other claim of the run waits for its first one."""
+    whole, taken, waited = bench(honest), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lease(GPUS[1], mode="exclusive", holder="F-OTHER-001", wait_seconds=0):
+            taken.set()
+            assert waited.wait(60)
+            time.sleep(1.0)  # in which another claim could begin
+
+    def listen(event: events.Event) -> None:
+        whole.heard.append(event)
+        if isinstance(event, events.ClaimWaiting) and event.id == "F-DEMO-TWO-001":
+            waited.set()
+
+    whole.engine._emit = listen
+    claim = replace(timed(two_of(on_gpus(whole))), id="F-DEMO-TWO-001")
+    profile = replace(claim.profiles["reduced"], lease_seconds=10.0)
+    claim = replace(claim, profiles={"reduced": profile})
+    other = replace(claim, id="F-DEMO-ONE-001", profiles={"reduced": replace(profile, requires={"device": "cuda"})})
+    whole.engine._host = replace(whole.engine._host, gpus=GPUS[::-1])  # the second one is the device
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert taken.wait(60)
+    records = whole.run(claim, other, profile="reduced").records
+    holder.join()
+    assert {event.id for event in whole.heard if isinstance(event, events.ClaimWaiting)} == {"F-DEMO-TWO-001"}
+    assert [(record.verdict, dict(record.withdrawn)) for record in records] == [(Verdict.PASS, {})] * 2
+
+
+def test_a_signal_as_a_claim_moves(
+    bench: Callable[..., Bench], driver: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was measured, so nothing is sealed."""
+    monkeypatch.setattr(Health, "broken", lambda self: "Xid 79" if self._gpu.index == 0 else "")
+    whole = bench(honest)
+
+    def listen(event: events.Event) -> None:
+        if isinstance(event, events.Remarked):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)  # until the main thread has handled it
+
+    whole.engine._emit = listen
+    finished = whole.run(on_gpus(whole), profile="reduced", mutants=False)
+    assert (finished.interrupted, finished.records, whole.sealed) == (True, (), [])
 
 
 def test_a_claim_begins_again_once(bench: Callable[..., Bench], driver: ModuleType) -> None:

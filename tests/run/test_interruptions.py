@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -18,6 +19,7 @@ from harness.base.vocabulary import Fate, Phase, Verdict
 from harness.contract.clauses import ClauseResult
 from harness.contract.rules import Rule, Scope
 from harness.evidence.rejudge import rejudge
+from harness.evidence.seal import ClaimResult
 from harness.execution.executor import TrialRequest
 from harness.execution.lease import CPU, lease
 from harness.judging.observation import Ending, EndingKind
@@ -148,6 +150,36 @@ def test_a_signal_while_sealing_what_cannot_run(bench: Callable[..., Bench]) -> 
     finished = whole.run(claim, replace(claim, id="F-DEMO-OTHER-001"), profile="reduced")
     assert finished.interrupted
     assert [record.id for record in finished.records] == [claim.id]
+
+
+def test_a_defect_of_the_harness_in_one_claim(bench: Callable[..., Bench]) -> None:
+    """The exception reaches the caller. Before that, the other claims are sealed with what was measured."""
+    whole, other = bench(honest), threading.Event()
+    seal = whole.engine._recorder._seal
+
+    def sealing(result: ClaimResult) -> Path:
+        if result.record.id == "F-DEMO-FIRST-001":
+            raise ArithmeticError("a defect")
+        return seal(result)
+
+    whole.engine._recorder._seal = sealing
+
+    def behave(request: TrialRequest) -> Mapping[str, Any] | Ending:
+        if request.contract.id == "F-DEMO-FIRST-001":
+            assert other.wait(60)
+            return BROKEN
+        if request.subject.endswith(":Sorter"):
+            return HEALTHY
+        other.set()
+        return hanging(whole)(request)
+
+    whole.executor.behave = behave
+    first = replace(whole.contract, id="F-DEMO-FIRST-001")
+    with pytest.raises(ArithmeticError, match="a defect"):
+        whole.run(whole.contract, first, jobs=2)
+    (result,) = whole.sealed
+    assert [mutant.fate for mutant in result.record.mutants] == [Fate.INCONCLUSIVE]
+    assert whole.executor.closed
 
 
 def test_ctrl_c_while_importing(bench: Callable[..., Bench]) -> None:

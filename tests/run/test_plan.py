@@ -116,7 +116,7 @@ def test_an_obstacle_names_every_profile_and_what_would_run(
     claim, host = contract(full, reduced), a_host(*[a_gpu()] * gpus)
     plan = make_plan(claim, host, RunRequest(**options))
     assert plan.obstacle == plan.reason == expected
-    assert (plan.gpu, plan.is_asked_for, plan.is_reading) == (None, "profile" in options, False)
+    assert plan.gpu is None
     assert list(plan.passed_over) == [name for name in ("full", "reduced") if f"{name}: " in expected]
     added = dict(re.findall(r"--(\w+) (\S+)", expected.rpartition("; ")[2]))
     assert bool(make_plan(claim, host, RunRequest(**{**options, **added})).obstacle) is not bool(added)
@@ -173,14 +173,14 @@ def test_a_run_that_is_over_needs_no_gpu() -> None:
     recorded, command = (External(kind, "trainer.toml") for kind in (Kind.RECORDED, Kind.COMMAND))
     for host in (a_host(), a_host(a_gpu())):
         plan = make_plan(contract(CUDA), host, RunRequest(external=recorded, profile="full"))
-        assert (plan.obstacle, plan.is_reading, plan.gpu) == ("", True, None)
+        assert (plan.obstacle, plan.gpu) == ("", None)
         assert plan.reason == "a run that is over needs no machine"
     unknown = make_plan(contract({**ANY, "memory_gib": 100}), a_host(memory_bytes=None), RunRequest(external=recorded))
     assert unknown.obstacle == ""
     needing = contract({**CUDA, "modules": ["there_is_none"]})
     assert "there_is_none" in make_plan(needing, a_host(), RunRequest(external=recorded)).obstacle
     assert make_plan(contract(CUDA), a_host(), RunRequest(external=command)).obstacle == f"full: {NO_GPU}"
-    assert not make_plan(contract(CUDA), a_host(a_gpu()), RunRequest(external=command)).is_reading
+    assert make_plan(contract(CUDA), a_host(a_gpu()), RunRequest(external=command)).gpu is not None
 
 
 def test_overrides_reach_the_trial() -> None:

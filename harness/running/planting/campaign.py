@@ -137,7 +137,7 @@ class _Work:
         threads = max(1, campaign.host.cpu_count // campaign.parallel)
         for name in _THREADS:  # for libraries that read them when the fork servers load them
             os.environ.setdefault(name, str(threads))
-        self._conditions = Conditions(campaign.project, campaign.seed, threads, campaign.cache / "planting")
+        self._conditions = Conditions(campaign.project, threads, campaign.cache / "planting")
 
     @property
     def digests(self) -> Mapping[str, str]:

@@ -49,7 +49,6 @@ class Conditions:
     """The settings that all trials of a campaign share."""
 
     project: Project
-    seed: int
     threads: int
     """How many CPU threads a trial may use."""
     attempts: Path
@@ -187,7 +186,7 @@ class ClaimTrials:
             "profile": self.plan.profile.name,
             "parameters": dict(self.plan.parameters),
             "device": self.plan.device.name,
-            "seed": self._conditions.seed,
+            "seed": self.plan.request.seed,
         }
 
     @contextmanager
@@ -201,7 +200,7 @@ class ClaimTrials:
 
     def _trial(self, root: Path, cache: Path, reached: Path | None = None) -> TrialResult:
         request = replace(
-            self.plan.trial(self._conditions.seed, self._conditions.threads),
+            self.plan.trial(self._conditions.threads),
             seconds=self._seconds,
             root=root,
             cache=cache,
