@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -56,6 +55,8 @@ _COMMANDS = {
 """What each command does, short enough for a line of 80 columns. Its `--help` says more."""
 _LONGEST_MESSAGE = 10_000
 """Characters of a message: a name that a user or a file gave can be of any length."""
+_OF_CLICK = ("Invalid value", "Missing ", "No such ", "Got unexpected ", "Option ", "Could not open ")
+"""How the sentences begin that click writes itself."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _EPILOG = (
     "Exit status: 0 all PASS, 1 some FAIL, 2 refused (usage, invalid contract, unsound bundle), "
@@ -143,13 +144,15 @@ def main() -> None:
     try:
         status = _group.main(prog_name="harness", standalone_mode=False)
         sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        with suppress(OSError):
+            error.show()
+        status = ExitStatus.REFUSED
     except click.ClickException as error:
-        said = StringIO()
-        error.show(said)
-        with suppress(OSError):  # stderr can be full, too
-            for line in _shortened(said.getvalue().rstrip("\n")).split("\n"):
-                tell(line, err=True)
-        annotate("error", "harness", [_shortened(error.format_message())])
+        _say(_refusal(error))
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            with suppress(OSError):
+                tell(f"`{error.ctx.command_path} --help` shows how to use it", err=True)
         status = ExitStatus.REFUSED
     except (ContractError, ProjectError, NoCacheFolderError) as error:
         _say(str(error))
@@ -185,8 +188,14 @@ def main() -> None:
     sys.exit(int(status or 0))
 
 
+def _refusal(error: click.ClickException) -> str:
+    """Return the text of an error. click's own sentences begin with a small letter and have no full stop, like ours."""
+    text = error.format_message()
+    return text[0].lower() + text[1:].removesuffix(".") if text.startswith(_OF_CLICK) else text
+
+
 def _say(text: str) -> None:
-    """Print a line to stderr. If that is full, the exit status has to do."""
+    """Print a message to stderr, as every refusal is printed. If that is full, the exit status has to do."""
     with suppress(OSError):
         for line in f"harness: {_shortened(text)}".split("\n"):
             tell(line, err=True)

@@ -43,7 +43,7 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, unbuffered: str, snaps
 
 def test_a_command_that_is_mistyped(tmp_path: Path) -> None:
     """The message suggests the nearest name, if one is near."""
-    for name, near in (("veriy", "No such command 'veriy'. Did you mean 'verify'?"), ("xyzzy", "command 'xyzzy'.\n")):
+    for name, near in (("veriy", "no such command 'veriy'. Did you mean 'verify'?"), ("xyzzy", "command 'xyzzy'\n")):
         done = harness(tmp_path, name)
         assert done.returncode == ExitStatus.REFUSED
         assert near in done.stderr

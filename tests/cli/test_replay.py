@@ -253,7 +253,7 @@ def test_a_folder_of_bundles(refuted: tuple[Path, Path], snapshot: SnapshotAsser
     """The message asks for one bundle."""
     folder, _ = refuted
     done = harness(folder, "replay", "evidence")
-    assert (done.returncode, done.stderr) == (ExitStatus.REFUSED, "Error: evidence holds 1 bundle; name one\n")
+    assert (done.returncode, done.stderr) == (ExitStatus.REFUSED, "harness: evidence holds 1 bundle; name one\n")
     assert complaint(harness(folder, "replay", "contracts"), folder) == snapshot
 
 
