@@ -189,7 +189,7 @@ class Project:
         """The contract of a claim.
 
         Raises:
-            ProjectError: no such claim; the message names the nearest.
+            ProjectError: no such claim; the message names one that is spelt almost like it.
             ContractError: the contract is refused.
         """
         known = self.known()
@@ -198,7 +198,7 @@ class Project:
             import difflib
 
             names = {path.stem.upper(): path.stem for path in known}
-            near = difflib.get_close_matches(identifier.upper(), names, n=1, cutoff=0.5)
+            near = difflib.get_close_matches(identifier.upper(), names, n=1, cutoff=0.75)
             hint = f"did you mean {names[near[0]]}?" if near else "`harness list` shows them"
             raise ProjectError(f"no claim {identifier!r} under {self.contracts}; {hint}")
         if len(matches) > 1:
