@@ -55,7 +55,8 @@ def command(
 
     It prints how often the subject passed and each mutant was killed. For every clause with a threshold it prints a
     ratio; above 1 violates the clause. The subject's largest ratio should be well below 1, and a mutant's smallest well
-    above. It also prints the range of each of the subject's numbers.
+    above. It also prints the range of each of the subject's numbers, and at last the
+    seeds that come nearest to a wrong outcome.
 
     With --write the ratios and seeds go to ID.calibration.json next to the contract, and its SHA-256 into the contract.
     Nothing is written unless every run passed.
@@ -146,6 +147,23 @@ def _tables(contract: Contract, results: Sequence[ClaimResult], done: str) -> It
     if spreads:
         numbers = [(one.measurement, *(f"{it:.6g}" for it in (one.least, one.mean, one.most))) for one in spreads]
         yield from (Table([("the subject measured", "least", "mean", "most"), *numbers]), "")
+    yield from _worst(margins)
+
+
+def _worst(margins: Sequence[calibration_results.Margin]) -> Iterator[str]:
+    """Yield how near the worst seeds come to a wrong outcome, and on which clauses: of the subject, and of a mutant."""
+    subject = [one for one in margins if one.trial == calibration_results.SUBJECT]
+    mutants = [one for one in margins if one.trial != calibration_results.SUBJECT]
+    if subject:
+        one = max(subject, key=lambda margin: margin.worst)
+        told = f"{one.worst:.3g} of the bound of {one.clause}, with seed {one.worst_seed}"
+        yield f"worst of the subject: {told}; above 1 violates it"
+    if mutants:
+        one = min(mutants, key=lambda margin: margin.worst)
+        told = f"{one.worst:.3g} of the bound of {one.clause}, {one.trial} with seed {one.worst_seed}"
+        yield f"worst of the mutants: {told}; at most 1 lets it live"
+    if not margins:
+        yield "no clause with a threshold was measured, so there is no margin"
 
 
 def _write(contract: Contract, results: Sequence[ClaimResult]) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,13 @@ class Margin:
     largest: float
     recorded: float | None = None
     """The ratio in the contract's calibration."""
+    worst_seed: int = 0
+    """The first seed with the subject's largest ratio, or with the mutant's smallest."""
+
+    @property
+    def worst(self) -> float:
+        """The ratio that is nearest to the wrong outcome: the subject's largest, or the mutant's smallest."""
+        return self.largest if self.trial == SUBJECT else self.smallest
 
 
 @dataclass(frozen=True)
@@ -96,9 +104,9 @@ def margins(contract: Contract, results: Sequence[ClaimResult]) -> list[Margin]:
     profiles = {result.record.profile for result in results}
     found = []
     for name, clause in with_ratio.items():
-        found += _margin(SUBJECT, name, clause, [result.subject for result in results], None)
+        found += _margin(SUBJECT, name, clause, [(one.record.seed, one.subject) for one in results], None)
     for mutant in contract.mutants:
-        seen = [result.mutants[mutant.id] for result in results if mutant.id in result.mutants]
+        seen = [(one.record.seed, one.mutants[mutant.id]) for one in results if mutant.id in one.mutants]
         recorded = {name: value for one in profiles for name, value in contract.ratios(mutant.id).get(one, {}).items()}
         for name in mutant.violates:
             if name in with_ratio:
@@ -166,12 +174,18 @@ def spreads(results: Sequence[ClaimResult]) -> list[Spread]:
     return [Spread(name, min(values), math.fsum(values) / len(values), max(values)) for name, values in numbers.items()]
 
 
-def _margin(trial: str, name: str, clause: Clause, seen: Sequence[TrialResult], recorded: float | None) -> list[Margin]:
-    """One range; none if no run measured what the clause reads."""
-    observations = [one.observation for one in seen]
-    ratios = [ratio(clause, one.measurements, one.parameters, one.device) for one in observations]
-    found = [one for one in ratios if one is not None]
-    return [Margin(trial, name, min(found), max(found), recorded)] if found else []
+def _margin(
+    trial: str, name: str, clause: Clause, seen: Iterable[tuple[int, TrialResult]], recorded: float | None
+) -> list[Margin]:
+    """One range; none if no run measured what the clause reads. `seen` has the seed of each trial."""
+    observations = [(seed, one.observation) for seed, one in seen]
+    ratios = [(ratio(clause, one.measurements, one.parameters, one.device), seed) for seed, one in observations]
+    found = [(one, seed) for one, seed in ratios if one is not None]
+    if not found:
+        return []
+    smallest, largest = min(found, key=itemgetter(0)), max(found, key=itemgetter(0))
+    worst = largest if trial == SUBJECT else smallest
+    return [Margin(trial, name, smallest[0], largest[0], recorded, worst[1])]
 
 
 def _rounded(ratio: float) -> float:

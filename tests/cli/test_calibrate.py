@@ -41,6 +41,10 @@ def test_runs_are_counted(folder: Path) -> None:
     assert "(the subject) inversions.maximum 0 0" in lines
     assert "identity inversions.maximum 2 2" in lines
     assert "inversions 0 0 0" in lines
+    assert lines[-2:] == [
+        "worst of the subject: 0 of the bound of inversions.maximum, with seed 0; above 1 violates it",
+        "worst of the mutants: 2 of the bound of inversions.maximum, identity with seed 0; at most 1 lets it live",
+    ]
     assert not (folder / "evidence").exists()
 
 

@@ -48,12 +48,12 @@ def test_margins_are_the_worst_and_the_best_of_all_runs(tmp_path: Path) -> None:
     recorded = Calibration({"reduced": {"mutants": {"turned": {"ordered": 3.0}}}})
     contract = replace(contract_of(document(mutants=[mutant])), calibration=recorded)
     found = [
-        *results(tmp_path, {"largest": 4.0}, contract=contract, mutants={"turned": {"smallest": 6.0}}),
-        *results(tmp_path, {"largest": 8.0}, contract=contract, mutants={"turned": {"smallest": 9.0}}),
+        *results(tmp_path, {"largest": 4.0}, contract=contract, seed=5, mutants={"turned": {"smallest": 9.0}}),
+        *results(tmp_path, {"largest": 8.0}, contract=contract, seed=6, mutants={"turned": {"smallest": 6.0}}),
     ]
     assert margins(contract, found) == [
-        Margin(SUBJECT, "ordered", pytest.approx(1 / 8), pytest.approx(1 / 4)),
-        Margin("turned", "ordered", pytest.approx(2.0), pytest.approx(3.0), recorded=3.0),
+        Margin(SUBJECT, "ordered", pytest.approx(1 / 8), pytest.approx(1 / 4), worst_seed=5),
+        Margin("turned", "ordered", pytest.approx(2.0), pytest.approx(3.0), recorded=3.0, worst_seed=6),
     ]
 
 
