@@ -9,6 +9,7 @@ from harness.judging.record import Record
 from harness.report.terminal.printing import Block, Table
 from harness.report.terminal.run_text import COLOURS, TIGHTEST, clause_cells, nothing_ran, shown_reason
 from harness.report.words import number_text, reason_text
+from harness.report.words.not_finite import decisive
 from harness.running.events import ClaimFinished, RunFinished
 
 __all__ = ["interrupted_text", "summary_lines", "totals_text"]
@@ -51,7 +52,7 @@ def _why(record: Record) -> str:
     """Return the reason of a claim that did not PASS, in one line."""
     if record.verdict is Verdict.PASS and record.mutants_skipped:
         return "the mutants were skipped"
-    return shown_reason(record) or reason_text.of(record.reason)
+    return shown_reason(record) or reason_text.of(decisive(record))
 
 
 def _margins(finished: Iterable[ClaimFinished]) -> Iterator[tuple[float, tuple[str, ...]]]:

@@ -18,6 +18,7 @@ from harness.evidence.bundle_layout import COUNTEREXAMPLE
 from harness.judging.record import MutantRecord, Record
 from harness.report.terminal.printing import Block, Line, Table
 from harness.report.words import bound_text, number_text, reason_text
+from harness.report.words.not_finite import violations
 from harness.report.words.verdict_text import undecided
 from harness.running.events import (
     SUBJECT,
@@ -185,9 +186,10 @@ def _why_not_killed(mutant: MutantRecord, record: Record) -> str:
 def _clauses(event: ClaimFinished, verbose: bool) -> Iterator[Block]:
     """Yield the clauses that failed, with -v all others, else the rules and the tightest margins of a PASS."""
     record, ratios = event.record, event.ratios
-    failed = [clause for clause in record.clauses if clause.outcome is Outcome.FAIL]
-    for clause in failed:
+    for clause, others in violations(record.clauses):
         told = _sentence(clause)
+        if others:
+            told += f", which violates {first(others, len(others) if verbose else 3)} too"
         yield Table([list(filter(None, clause_cells(clause, ratios)))], ["red"])
         if told:
             yield f"      {told}", ""

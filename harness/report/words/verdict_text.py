@@ -14,6 +14,7 @@ from harness.contract.reasons import ReasonCode
 from harness.evidence.findings import NOT_ACCEPTED, STALE, UNSOUND, Code, Finding, Verification
 from harness.judging.record import MutantRecord, Record
 from harness.report.words import bound_text, finding_text, number_text, reason_text
+from harness.report.words.not_finite import decisive
 
 if TYPE_CHECKING:
     from harness.contract.clauses import ClauseResult
@@ -168,7 +169,8 @@ def why(record: Record) -> str:
 
     If the measurement is missing, its bounds, which were not decided.
     """
-    reason, told = record.reason, reason_text.marked(record.reason)
+    reason = decisive(record)
+    told = reason_text.marked(reason)
     named = reason.clauses[:1] if reason and reason.code is ReasonCode.CLAUSE else ()
     for clause in record.clauses:
         if clause.id in named and clause.bound and clause.outcome is Outcome.FAIL:

@@ -1,0 +1,46 @@
+"""One value that is not finite fails every clause that reads its measurement. Readers are told of it once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from harness.base.vocabulary import Outcome
+from harness.contract.clauses import ClauseResult
+from harness.contract.reasons import Reason, ReasonCode
+from harness.judging.record import Record
+
+__all__ = ["decisive", "violations"]
+
+
+def violations(clauses: Iterable[ClauseResult]) -> list[tuple[ClauseResult, tuple[str, ...]]]:
+    """Return the failed clauses, each with the ids of those that fail for the same value.
+
+    Only clauses that read a value that is not finite are gathered, by measurement. The one that names the place in the
+    measurement, such as `errors[17]`, stands for them.
+    """
+    groups: dict[str, list[ClauseResult]] = {}
+    for clause in clauses:
+        if clause.outcome is Outcome.FAIL:
+            place = _place(clause)
+            groups.setdefault(re.split(r"[.\[]", place)[0] if place else f" {clause.id}", []).append(clause)
+    found = []
+    for group in groups.values():
+        nearest = max(group, key=lambda clause: len(_place(clause)))
+        found.append((nearest, tuple(clause.id for clause in group if clause is not nearest)))
+    return found
+
+
+def decisive(record: Record) -> Reason | None:
+    """Return the reason of a verdict. If a value is not finite, of the clause that names its place."""
+    reason = record.reason
+    if reason is None or reason.code is not ReasonCode.CLAUSE or reason.root.code is not ReasonCode.NOT_FINITE:
+        return reason
+    told = (clause for clause, others in violations(record.clauses) if set(reason.clauses) & {clause.id, *others})
+    return next((Reason(ReasonCode.CLAUSE, clauses=(one.id,), cause=one.reason) for one in told), reason)
+
+
+def _place(clause: ClauseResult) -> str:
+    """Return the place of the value that is not finite; empty if the clause failed for another reason."""
+    reason = clause.reason
+    return reason.place.removeprefix("self.") if reason and reason.code is ReasonCode.NOT_FINITE else ""
