@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 
-__all__ = ["ExitStatus", "Fate", "Outcome", "Phase", "SearchEnd", "Verdict", "exit_status"]
+__all__ = ["ExitStatus", "Fate", "Outcome", "Phase", "SearchEnd", "Status", "Verdict", "exit_status"]
 
 
 class Outcome(StrEnum):
@@ -23,6 +23,26 @@ class Verdict(StrEnum):
     FAIL = "FAIL"
     NOT_MEASURED = "NOT_MEASURED"
     VOID = "VOID"
+
+
+class Status(StrEnum):
+    """The result of all evidence of a claim (see `harness.evidence.claim_status`)."""
+
+    meaning: str
+
+    def __new__(cls, word: str, meaning: str) -> Status:
+        """Args:
+        meaning: one line for a legend.
+        """
+        status = str.__new__(cls, word)
+        status._value_, status.meaning = word, meaning
+        return status
+
+    DISCHARGED = "DISCHARGED", "a proven PASS of the full profile on the claim's hardware, with the present code"
+    PARTIAL = "PARTIAL", "a proven PASS with the present code, on other hardware or in the reduced profile"
+    FALSIFIED = "FALSIFIED", "a FAIL with the present code"
+    STALE = "STALE", "there is evidence, but contract, falsifier or subject has changed since"
+    UNRUN = "UNRUN", "no run counts for or against the claim"
 
 
 class SearchEnd(StrEnum):

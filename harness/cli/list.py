@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from harness.base import strictjson
-from harness.base.vocabulary import ExitStatus
+from harness.base.vocabulary import ExitStatus, Status
 from harness.contract.installed import root_of
 from harness.contract.project import Project
 from harness.evidence.known_statuses import known_statuses
@@ -16,6 +16,7 @@ __all__ = ["command"]
 
 UNKNOWN = "UNKNOWN"
 """The status of a claim whose contract is refused."""
+_MEANINGS = {**{str(status): status.meaning for status in Status}, UNKNOWN: "its contract is refused: `harness lint`"}
 WIDEST = len("DISCHARGED")
 
 _LONGEST = 300
@@ -27,7 +28,7 @@ _LONGEST = 300
 def command(as_json: bool) -> ExitStatus:
     """List the installed claims and the project's own, with the status that all evidence gives them.
 
-    The line after the claims of a folder names the folder.
+    The line after the claims of a folder names the folder. The last lines say what each status means.
 
     Contracts are read, not checked: `harness lint` does that. The status is that of `harness status`, remembered until
     a contract, a source or the evidence changes.
@@ -54,6 +55,7 @@ def command(as_json: bool) -> ExitStatus:
             found = [row for row in rows if row["from"] == place]
             _show(found)
             tell(f"{counted(len(found), 'claim')} {'under' if place == own else 'installed in'} {place}")
+        _explain({row["status"] for row in rows})
     for line in refused:
         tell(line, err=True)
     if refused:
@@ -79,3 +81,11 @@ def _show(rows: list[dict[str, str]]) -> None:
             status = row["status"]
             start = f"  {status:<{WIDEST}}  {row['id']:<{widest}}  "
             tell(start + row["title"], STATUS_COLOURS.get(status, ""), word=status, hanging=len(start))
+
+
+def _explain(words: set[str]) -> None:
+    """Print what the statuses mean that occur."""
+    for word, meaning in _MEANINGS.items():
+        if word in words:
+            start = f"  {word:<{WIDEST}}  "
+            tell(start + meaning, "dim", hanging=len(start))

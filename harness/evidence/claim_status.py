@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import final
 
 from harness.base.device import DeviceClass, hardware
-from harness.base.vocabulary import Verdict
+from harness.base.vocabulary import Status, Verdict
 from harness.contract import Contract
 from harness.contract.reasons import Reason
 from harness.evidence.findings import Finding
@@ -51,25 +51,10 @@ from harness.evidence.index import Entry
 from harness.evidence.staleness import is_ahead
 from harness.evidence.stated_claims import Stated
 
-__all__ = ["Cell", "ClaimStatus", "Note", "Stale", "Status", "Strength", "Why", "speaks_for", "statuses"]
+__all__ = ["Cell", "ClaimStatus", "Note", "Stale", "Strength", "Why", "speaks_for", "statuses"]
 
 Stale = Callable[[Entry], Sequence[Finding]]
 """Returns why a bundle no longer covers the project; empty if it does."""
-
-
-class Status(StrEnum):
-    """The result of all evidence of a claim."""
-
-    DISCHARGED = "DISCHARGED"
-    """A proven PASS of the full profile, on hardware that the claim names, with the present code."""
-    PARTIAL = "PARTIAL"
-    """A proven PASS with the present code, but on other hardware or in the reduced profile."""
-    FALSIFIED = "FALSIFIED"
-    """A FAIL with the present code."""
-    STALE = "STALE"
-    """There is evidence, but contract, falsifier or subject has changed since."""
-    UNRUN = "UNRUN"
-    """No run counts for or against the claim."""
 
 
 class Strength(IntEnum):

@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
 
-from harness.base.vocabulary import Verdict
+from harness.base.vocabulary import Status, Verdict
 from harness.contract import ContractError
 from harness.contract.project import Project
 from harness.contract.quarantine import Quarantine
-from harness.evidence.claim_status import ClaimStatus, Status, statuses
+from harness.evidence.claim_status import ClaimStatus, statuses
 from harness.evidence.findings import Finding
 from harness.evidence.index import Contents, Entry, Watch, read
 from harness.evidence.known_statuses import remember

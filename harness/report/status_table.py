@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.base.shortening import first
-from harness.evidence.claim_status import Cell, ClaimStatus, Status
+from harness.base.vocabulary import Status
+from harness.evidence.claim_status import Cell, ClaimStatus
 from harness.evidence.index import Entry, Unreadable
 from harness.evidence.survey import Gaps
 from harness.report.escaping import code_span, markdown, printable, table

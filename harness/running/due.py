@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import final
 
 from harness.base.device import DeviceClass
-from harness.base.vocabulary import Verdict
+from harness.base.vocabulary import Status, Verdict
 from harness.contract import Contract
 from harness.contract.project import Project
-from harness.evidence.claim_status import Cell, ClaimStatus, Status
+from harness.evidence.claim_status import Cell, ClaimStatus
 from harness.evidence.index import Unreadable, Watch
 from harness.evidence.survey import Survey
 from harness.machine.host import Host

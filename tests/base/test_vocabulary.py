@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 
-from harness.base.vocabulary import ExitStatus, Fate, Outcome, Verdict, exit_status
+from harness.base.vocabulary import ExitStatus, Fate, Outcome, Status, Verdict, exit_status
 
 _SETS = [seen for size in range(len(Verdict) + 1) for seen in combinations(Verdict, size)]
 
@@ -24,6 +25,12 @@ def test_the_numbers_are_those_of_the_documentation() -> None:
     """Scripts compare these numbers."""
     expected = {"PASS": 0, "FAIL": 1, "REFUSED": 2, "NOT_MEASURED": 3, "VOID": 4, "INTERRUPTED": 130, "UNREAD": 141}
     assert expected == {status.name: int(status) for status in ExitStatus}
+
+
+def test_the_documentation_explains_the_statuses_in_the_same_words() -> None:
+    """The terminal and the pages have the same legend."""
+    page = (Path(__file__).parents[2] / "docs" / "evidence.md").read_text(encoding="utf-8")
+    assert "\n".join(f"| `{status}` | {status.meaning} |" for status in Status) in page
 
 
 def test_the_words_are_those_of_every_record() -> None:

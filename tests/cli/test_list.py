@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.base.vocabulary import ExitStatus
+from harness.base.vocabulary import ExitStatus, Status
 from harness.cli.list import command
 from harness.contract.project import Project
 from harness.evidence.known_statuses import known_statuses
@@ -35,6 +35,7 @@ def test_a_line_a_claim_in_columns(project: Path) -> None:
         "SPEC-DEMO-001, DEMO-20",
         "  UNRUN       F-DEMO-A-LONGER-NAME-002  Another",
         f"2 claims under {project / 'contracts'}",
+        f"  UNRUN       {Status.UNRUN.meaning}",
     ]
 
 
@@ -66,7 +67,7 @@ def test_installed_claims_that_never_ran(project: Path, monkeypatch: pytest.Monk
     told = CliRunner().invoke(command, standalone_mode=False).output.splitlines()
     theirs = tmp_path / "site" / "harness_claims" / "theirs" / "contracts"
     assert ["F-THEIRS-ONE-001" in line for line in told[1:3]] == [True, False]
-    assert (told[2], told[-1]) == (f"1 claim installed in {theirs}", f"2 claims under {project / 'contracts'}")
+    assert (told[2], told[-2]) == (f"1 claim installed in {theirs}", f"2 claims under {project / 'contracts'}")
 
 
 @pytest.mark.parametrize("text", ["{}", "no JSON", "[]", '{"id": NaN}'])

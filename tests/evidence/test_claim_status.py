@@ -9,9 +9,9 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.base.device import Device, DeviceClass
-from harness.base.vocabulary import Verdict
+from harness.base.vocabulary import Status, Verdict
 from harness.contract.reasons import Reason
-from harness.evidence.claim_status import Cell, Note, Status, Strength, Why, speaks_for, statuses
+from harness.evidence.claim_status import Cell, Note, Strength, Why, speaks_for, statuses
 from harness.evidence.findings import Code, Detail, finding
 from harness.evidence.index import Entry
 from harness.report.words import due_text

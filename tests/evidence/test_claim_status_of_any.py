@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.device import Device
-from harness.base.vocabulary import Verdict
-from harness.evidence.claim_status import Status, speaks_for
+from harness.base.vocabulary import Status, Verdict
+from harness.evidence.claim_status import speaks_for
 from harness.evidence.index import Entry
 from tests.evidence.entries import FAIL, STALE, TARGET, UNMEASURED, UNPROVEN, claim, entries, entry, stale, status_of
 

@@ -12,12 +12,12 @@ from markupsafe import Markup
 
 from harness.base.device import DeviceClass
 from harness.base.json_dataclass import JsonDataclass
-from harness.base.vocabulary import Verdict
+from harness.base.vocabulary import Status, Verdict
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.evidence import index
 from harness.evidence.bundle_layout import is_folder_name
-from harness.evidence.claim_status import Cell, ClaimStatus, Status, Why, statuses
+from harness.evidence.claim_status import Cell, ClaimStatus, Why, statuses
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding, Verification
 from harness.evidence.survey import Staleness
 from harness.report.html.templating import marked, page
@@ -34,15 +34,11 @@ _ORDER: Final[tuple[str, ...]] = (
     Status.FALSIFIED, Verdict.FAIL, UNSOUND, NOT_ACCEPTED, Verdict.VOID, Verdict.NOT_MEASURED, _UNPROVEN, Status.STALE,
     Status.PARTIAL, Verdict.PASS, Status.DISCHARGED, Status.UNRUN,
 )  # fmt: skip
-_MEANINGS: Final = {
-    Status.FALSIFIED: "a FAIL",
+_MEANINGS: Final[Mapping[str, str]] = {
+    **{status: status.meaning for status in Status},
     Verdict.VOID: "a mutant survived, so a PASS means nothing",
     Verdict.NOT_MEASURED: "something prevented the measurement",
     _UNPROVEN: "a PASS, but no mutant shows that the falsifier can fail",
-    Status.STALE: "contract, falsifier or subject changed since",
-    Status.PARTIAL: "a proven PASS on other hardware, or of the reduced profile",
-    Status.DISCHARGED: "a proven PASS of the full profile on the claim's hardware, with the code as it is",
-    Status.UNRUN: "no bundle here says anything",
 }
 
 
@@ -190,7 +186,8 @@ def matrix_of_project(
         word = _word(claim, fields)
         rows.append(Row(claim.id, claim.title, claim.issue, claim.target, word, fields, texts[claim.id]))
     strangers = matrix_of_verdicts([entry for entry in evidence if entry.id not in texts], pages, devices)
-    legend = [(str(word), _MEANINGS[word]) for word in _ORDER if any(word == row.word for row in rows)]
+    words = {one.word for row in rows for one in (row, *row.fields) if one}
+    legend = [(str(word), _MEANINGS[word]) for word in _ORDER if word in words & _MEANINGS.keys()]
     if any(one.aside for row in rows for one in row.fields if one):
         legend.append(("set aside", "a FAIL with other parameters or of another subject, which refutes another claim"))
     return Matrix(tuple(map(str, devices)), _sorted([*rows, *strangers.rows]), tuple(legend))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from syrupy.assertion import SnapshotAssertion
 
-from harness.base.vocabulary import Verdict
+from harness.base.vocabulary import Status, Verdict
 from harness.contract.reasons import Reason, ReasonCode
-from harness.evidence.claim_status import Cell, Note, Status, Strength, Why
+from harness.evidence.claim_status import Cell, Note, Strength, Why
 from harness.evidence.findings import Code, Detail, finding
 from harness.report.words import due_text
 from harness.running.due import Because, Due
