@@ -10,7 +10,8 @@ alike. The second time, it is asked by a thread that has done nothing on the dev
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -66,8 +67,7 @@ def _falsify(trial: Trial[Attention], names: tuple[str, ...]) -> None:
         answer = _answer(trial, asked)
         found: dict[str, float] = {}
         if before is not None:  # its memory is kept until here, so that addresses differ
-            with ThreadPoolExecutor(1) as fresh:
-                again = fresh.submit(_answer, trial, asked).result()
+            again = _answer(trial, asked, _by_new_thread)
             found["unrepeatable"] = float(sum(_differ(answer, again, name) for name in names))
         rows, scales, ratios = [], [], []
         low = dict(zip(("out", "of_q", "of_k", "of_v"), in_low_precision(asked), strict=True))
@@ -94,11 +94,18 @@ def _search(trial: Trial[Attention], check: Any) -> None:
     trial.resolve(device=torch.device(trial.device).type)
 
 
-def _answer(trial: Trial[Attention], asked: Question) -> Answer:
+def _by_new_thread(subject: Attention, asked: Question) -> Answer:
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(subject, asked).result()
+
+
+def _answer(
+    trial: Trial[Attention], asked: Question, ask: Callable[[Attention, Question], Answer] = operator.call
+) -> Answer:
     inputs = (asked.q, asked.k, asked.v, asked.above)
     kept = [one.clone() for one in inputs]
     with trial.subject_fault():
-        answer = trial.subject(asked)
+        answer = ask(trial.subject, asked)
         if not all(map(torch.equal, inputs, kept)):  # the truth is computed from them later
             raise ValueError("an input was changed in place")
         pairs = ((answer.out, asked.v), (answer.of_q, asked.q), (answer.of_k, asked.k), (answer.of_v, asked.v))

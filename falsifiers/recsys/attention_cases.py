@@ -30,8 +30,8 @@ _ORDERS = ((0, 1, 2), (1, 0, 2))
 _ANY_ORDERS = (*_ORDERS, (0, 2, 1), (2, 1, 0))
 _GAPS = (0, 2, 16)
 """Numbers behind a head's. A number has two bytes: bulk loads need multiples of 8, and Triton looks for those of 16."""
-_STARTS = (0, 0, 1, 16)
-"""Numbers before the first."""
+_STARTS = (0, 0, 0, 0, 16, 1)
+"""Numbers before the first; after one, addresses are no multiples of 16 bytes."""
 _DTYPES = ("bfloat16", "float16")
 _LONG = 2048
 """Room behind the longest sequence. A kernel may be cut otherwise where sequences could be so long."""
@@ -128,7 +128,10 @@ def question(case: Mapping[str, Any], device: str) -> Question:
 
 
 def earlier(case: Mapping[str, Any], device: str) -> Question:
-    """Return another batch, as one that a trainer has before: laid out alike, with other numbers in each sequence."""
+    """Return another batch, as one that a trainer has before: with equal strides, but other lengths and values.
+
+    In a mixed layout its addresses are multiples of 16 bytes if not all of the case's are, and are not if they are.
+    """
     return _question(case, case["lengths"][::-1], case["seed"] + 1, device)
 
 
@@ -145,7 +148,14 @@ def _question(case: Mapping[str, Any], sizes: Sequence[int], seed: int, device: 
     targets, contextuals = (None if one is None else one.to(device) for one in (targets, contextuals))
     if case["layout"] == "mixed":
         chance = random.Random(repr(sorted(case.items())))  # noqa: S311 - nothing is kept secret
-        tensors = [_mixed(one, _ORDERS if number < 3 else _ANY_ORDERS, chance) for number, one in enumerate(tensors)]
+        starts = [chance.choice(_STARTS) for _ in tensors]
+        if seed != case["seed"]:
+            starts = [0 if 1 in starts else 1] * len(starts)
+        orders = (_ORDERS, _ORDERS, _ORDERS, _ANY_ORDERS)
+        tensors = [
+            _placed(one, chance.choice(some), chance.choice(_GAPS), start)
+            for one, some, start in zip(tensors, orders, starts, strict=True)
+        ]
         offsets = _spread(offsets)
         targets, contextuals = (None if one is None else _spread(one) for one in (targets, contextuals))
     else:
@@ -188,10 +198,6 @@ def _laid_out(layout: str, q: Tensor, k: Tensor, v: Tensor, above: Tensor) -> li
         q, k, v = torch.cat([q, k, v], dim=2).split(parts, dim=2)
         above = torch.cat([above, above], dim=2)[:, :, : above.shape[2]]
     return [q, k, v, above]
-
-
-def _mixed(one: Tensor, orders: Sequence[tuple[int, ...]], chance: random.Random) -> Tensor:
-    return _placed(one, chance.choice(orders), chance.choice(_GAPS), chance.choice(_STARTS))
 
 
 def _placed(one: Tensor, order: tuple[int, ...], gap: int, start: int) -> Tensor:
