@@ -22,8 +22,8 @@ __all__ = ["LAYOUTS", "cases", "earlier", "first_cases", "question"]
 LAYOUTS = ("contiguous", "heads first", "interleaved", "mixed")
 """[rows, heads, width] in memory; [heads, rows, width]; q, k and v side by side in one tensor; and each by itself.
 
-The gradient of the output follows: beside itself in the third one. In "mixed" each tensor has axes in an order of its
-own, a first address and gaps, as `_placed` makes them; offsets and counts have gaps too.
+The gradient of the output follows: beside itself in the third one, where a case has a gap behind each head's numbers.
+In "mixed" each tensor has axes in an order of its own, gaps and a first address; offsets and counts have gaps too.
 """
 _ORDERS = ((0, 1, 2), (1, 0, 2))
 """Of rows, heads and width, whose numbers are side by side."""
@@ -58,6 +58,7 @@ def cases(parameters: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
             "alpha": st.sampled_from([1.0, 0.6]),
             "room": st.sampled_from([0, 7, _LONG]),
             "layout": st.sampled_from((*LAYOUTS, "mixed")),
+            "gap": st.sampled_from(_GAPS),
             "again": st.sampled_from([False, False, False, True]),
             "seed": st.integers(0, 2**16),
         }
@@ -69,28 +70,37 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     Each width with targets, contextuals, and an alpha and a scaling length of its own, where defects of a mask or a
     factor show; groups; room for long sequences; no contextuals and none in any sequence; a window with and without
-    rows that are free of it; no mask but the sequences' ends; sequences of no and of one row; one row alone. Windows,
-    targets, contextual rows and free rows have sizes that end at a block's edge, or one before or behind it; the rows
-    at the end of these windows are not small.
+    rows that are free of it; no mask but the sequences' ends; sequences of no and of one row; one row alone; as many
+    sequences as the parameters' `most_sequences`. Windows, targets, contextual rows and free rows have sizes that end
+    at a block's edge, or one before or behind it; the rows at the end of these windows are not small.
+
+    Where all rows are targets, each attends to itself alone, so that errors of weights do not average out. In the
+    interleaved layout, heads of 32 numbers with a gap of 4 lie no multiple of 8 numbers apart, but rows of two of them
+    do. With a gap of 6 neither do, and both distances are multiples of 17.
     """
     longest, widths = parameters["largest_length"], parameters["widths"]
     edge = _edge(longest)
     plain = {
         "lengths": [longest, longest // 2, 3], "heads": 1, "width": widths[0],
         "value_width": widths[0], "targets": 10, "group": 1, "contextuals": 4, "window": 0, "full": 0, "causal": True,
-        "scaling": 0.5, "alpha": 0.6, "room": 7, "layout": "contiguous", "again": False, "seed": 0,
-        "negative": False,
+        "scaling": 0.5, "alpha": 0.6, "room": 7, "layout": "contiguous", "gap": 0, "again": False,
+        "seed": 0, "negative": False,
     }  # fmt: skip
     kinds = [
         *({**plain, "width": one, "value_width": one} for one in widths),
-        {**plain, "lengths": [longest // 2, 3], "heads": 2, "again": True},
+        {**plain, "lengths": [longest // 2, 3], "heads": 2, "again": True, "gap": 4},
         {**plain, "group": 3, "width": widths[-1], "heads": parameters["largest_heads"], "layout": "mixed"},
-        {**plain, "lengths": [3, longest // 4], "heads": 2, "layout": "mixed", "again": True},
+        {**plain, "lengths": [3, longest // 4], "heads": 2, "layout": "mixed", "again": True, "gap": 6},
         {
             **plain, "targets": None, "contextuals": None, "value_width": widths[-1], "scaling": 1.0, "room": 0,
             "negative": True,
         },
+        {**plain, "heads": parameters["largest_heads"], "targets": longest, "contextuals": None, "negative": True},
         {**plain, "lengths": [3, longest], "targets": None, "contextuals": None, "width": widths[-1], "room": _LONG},
+        {
+            **plain, "lengths": [3, *[0] * (parameters["most_sequences"] - 2), 1], "targets": None,
+            "contextuals": None, "width": widths[-1], "room": _LONG,
+        },
         {**plain, "contextuals": 0, "targets": 2, "group": 2, "layout": "mixed"},
         {**plain, "window": edge, "contextuals": edge + 1, "seed": 1},
         {**plain, "window": 3 * edge - 2, "full": 1, "targets": 2, "contextuals": None, "seed": 1},
@@ -124,43 +134,44 @@ def question(case: Mapping[str, Any], device: str) -> Question:
     Of a sequence, as many of the last rows are targets as the case says, and of the rest as many of the first rows are
     contextual.
     """
-    return _question(case, case["lengths"], case["seed"], device)
+    return _question(case, device, is_earlier=False)
 
 
 def earlier(case: Mapping[str, Any], device: str) -> Question:
     """Return another batch, as one that a trainer has before: with equal strides, but other lengths and values.
 
-    In a mixed layout its addresses are multiples of 16 bytes if not all of the case's are, and are not if they are.
+    Its addresses are multiples of 16 bytes if not all of the case's are, and are not if they are.
     """
-    return _question(case, case["lengths"][::-1], case["seed"] + 1, device)
+    return _question(case, device, is_earlier=True)
 
 
-def _question(case: Mapping[str, Any], sizes: Sequence[int], seed: int, device: str) -> Question:
+def _question(case: Mapping[str, Any], device: str, *, is_earlier: bool) -> Question:
+    sizes: Sequence[int] = case["lengths"][::-1] if is_earlier else case["lengths"]
     lengths = torch.tensor(sizes)
     offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
     targets = None if case["targets"] is None else lengths.clamp_max(case["targets"])
     rest = lengths if targets is None else lengths - targets
     contextuals = None if case["contextuals"] is None else rest.clamp_max(case["contextuals"])
     longest = max(1, *sizes)
-    drawn = _drawn(case, int(lengths.sum()), torch.Generator().manual_seed(seed))
+    drawn = _drawn(case, int(lengths.sum()), torch.Generator().manual_seed(case["seed"] + is_earlier))
     tensors = [one.to(device, getattr(torch, case["dtype"])) for one in drawn]
     offsets = offsets.to(device)
     targets, contextuals = (None if one is None else one.to(device) for one in (targets, contextuals))
+    starts = [0] * len(tensors)
     if case["layout"] == "mixed":
         chance = random.Random(repr(sorted(case.items())))  # noqa: S311 - nothing is kept secret
         starts = [chance.choice(_STARTS) for _ in tensors]
-        if seed != case["seed"]:
-            starts = [0 if 1 in starts else 1] * len(starts)
         orders = (_ORDERS, _ORDERS, _ORDERS, _ANY_ORDERS)
         tensors = [
-            _placed(one, chance.choice(some), chance.choice(_GAPS), start)
-            for one, some, start in zip(tensors, orders, starts, strict=True)
+            _placed(one, chance.choice(some), chance.choice(_GAPS)) for one, some in zip(tensors, orders, strict=True)
         ]
         offsets = _spread(offsets)
         targets, contextuals = (None if one is None else _spread(one) for one in (targets, contextuals))
     else:
-        tensors = _laid_out(case["layout"], *tensors)
-    q, k, v, above = tensors
+        tensors = _laid_out(case["layout"], case.get("gap", 0), *tensors)
+    if is_earlier:
+        starts = [0 if 1 in starts else 1] * len(tensors)
+    q, k, v, above = (_moved(one, start) for one, start in zip(tensors, starts, strict=True))
     return Question(
         q,
         k,
@@ -189,23 +200,32 @@ def _drawn(case: Mapping[str, Any], rows: int, generator: torch.Generator) -> li
     return [q * small, k, v, above * small]
 
 
-def _laid_out(layout: str, q: Tensor, k: Tensor, v: Tensor, above: Tensor) -> list[Tensor]:
+def _laid_out(layout: str, gap: int, q: Tensor, k: Tensor, v: Tensor, above: Tensor) -> list[Tensor]:
     """Return equal tensors with other strides."""
     if layout == "heads first":
         q, k, v, above = (one.transpose(0, 1).contiguous().transpose(0, 1) for one in (q, k, v, above))
     if layout == "interleaved":
-        parts = [one.shape[2] for one in (q, k, v)]
-        q, k, v = torch.cat([q, k, v], dim=2).split(parts, dim=2)
-        above = torch.cat([above, above], dim=2)[:, :, : above.shape[2]]
+        nothing = q.new_full((*q.shape[:2], gap), math.nan)
+        parts = [one.shape[2] for one in (q, k, v, nothing)]
+        q, k, v, _ = torch.cat([q, k, v, nothing], dim=2).split(parts, dim=2)
+        above = torch.cat([above, above, nothing], dim=2)[:, :, : above.shape[2]]
     return [q, k, v, above]
 
 
-def _placed(one: Tensor, order: tuple[int, ...], gap: int, start: int) -> Tensor:
-    """Return an equal tensor with axes in this order in memory, and NaN in gaps and before the first number."""
+def _placed(one: Tensor, order: tuple[int, ...], gap: int) -> Tensor:
+    """Return an equal tensor with axes in this order in memory, and NaN in gaps."""
     *outer, inner = (one.shape[axis] for axis in order)
-    memory = one.new_full((start + math.prod(outer) * (inner + gap),), math.nan)
-    there = memory[start:].view(*outer, inner + gap)[..., :inner]
+    there = one.new_full((*outer, inner + gap), math.nan)[..., :inner]
     return there.permute(*(order.index(axis) for axis in range(len(order)))).copy_(one)
+
+
+def _moved(one: Tensor, start: int) -> Tensor:
+    """Return an equal tensor with equal strides, and NaN before the first number, if there are any, and in gaps."""
+    if start == 0:
+        return one
+    size = 1 + sum((length - 1) * stride for length, stride in zip(one.shape, one.stride(), strict=True))
+    memory = one.new_full((start + max(size, 0),), math.nan)
+    return memory.as_strided(one.shape, one.stride(), start).copy_(one)
 
 
 def _spread(one: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ __all__ = [
     "FirstCountsKept", "FullRowsForgotten",
     "GradientTakenForContiguous", "GroupTooLarge", "InOrderOfArrival", "InputScaled",
     "KeysWithoutAlpha", "LongestForScaling", "NextSequenceSeen", "NoScaling", "NonCausal", "OneMoreInScaling",
-    "QueriesInHalf", "ScalingTooLarge", "SigmoidAsSlope", "SmallRowsFlushed", "Softmax", "StridesAssumed",
-    "TargetsSeeEachOther", "WindowForgotten",
+    "QueriesInHalf", "ScalingTooLarge", "SequencesLeftOut", "SigmoidAsSlope", "SmallRowsFlushed", "Softmax",
+    "StridesAssumed", "StridesInEights", "TargetsSeeEachOther", "WindowForgotten",
 ]  # fmt: skip
 
 
@@ -225,6 +225,17 @@ class NextSequenceSeen(Float64Attention):
         return dataclasses.replace(answer, out=out.to(answer.out.dtype), of_v=of_v.to(answer.of_v.dtype))
 
 
+class SequencesLeftOut(Float64Attention):
+    """Sequences from the 1,025th on are left out, as if one block of a kernel held all."""
+
+    def __call__(self, question: Question) -> Answer:
+        """Write zeros for them."""
+        answer = super().__call__(question)
+        end = int(question.offsets[:1025][-1])
+        parts = (getattr(answer, one.name) for one in dataclasses.fields(answer))
+        return Answer(*(torch.cat([one[:end], torch.zeros_like(one[end:])]) for one in parts))
+
+
 class FirstCountsKept(Float64Attention):
     """Targets are those of the first batch of equal shapes, as an address is that was put together with its strides."""
 
@@ -270,6 +281,18 @@ class StridesAssumed(Float64Attention):
         """Read them so."""
         k, v = (
             torch.as_strided(one, one.shape, torch.empty(one.shape, device="meta").stride(), one.storage_offset())
+            for one in (question.k, question.v)
+        )
+        return super().__call__(dataclasses.replace(question, k=k, v=v))
+
+
+class StridesInEights(Float64Attention):
+    """Keys and values are read by strides of whole 16 bytes, as bulk loads need them."""
+
+    def __call__(self, question: Question) -> Answer:
+        """Round strides down."""
+        k, v = (
+            torch.as_strided(one, one.shape, (*(stride // 8 * 8 for stride in one.stride()[:2]), 1))
             for one in (question.k, question.v)
         )
         return super().__call__(dataclasses.replace(question, k=k, v=v))

@@ -71,8 +71,7 @@ def truth(asked: Question) -> Truth:
     values = [torch.zeros_like(one) for one in (v, q, k, v)]
     noises = [torch.zeros_like(one) for one in (v, q, k, v)]
     alpha, scale, tiny = asked.alpha, 1.0 / asked.scaling_seqlen, torch.finfo(asked.q.dtype).smallest_normal
-    bounds = asked.offsets.tolist()
-    for item, (start, end) in enumerate(pairwise(bounds)):
+    for item, start, end in _sequences(asked):
         valid = mask(asked, item, end - start).double()
         for head in range(q.shape[1]):
             my_q, my_k, my_v, my_above = (one[start:end, head] for one in (q, k, v, above))
@@ -100,7 +99,7 @@ def in_low_precision(asked: Question) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return output and gradients with every step in the inputs' own dtype, by autograd, as the source's tests do."""
     q, k, v = (one.detach().requires_grad_() for one in (asked.q, asked.k, asked.v))
     parts = []
-    for item, (start, end) in enumerate(pairwise(asked.offsets.tolist())):
+    for item, start, end in _sequences(asked):
         scores = torch.einsum("rhd,khd->hrk", q[start:end], k[start:end]) * asked.alpha
         weights = torch.nn.functional.silu(scores) / asked.scaling_seqlen * mask(asked, item, end - start)
         parts.append(torch.einsum("hrk,khd->rhd", weights, v[start:end]))
@@ -120,8 +119,7 @@ def product_along(asked: Question, toward: tuple[Tensor, Tensor, Tensor], step: 
             one.double() + by * way for one, way in zip((asked.q, asked.k, asked.v), toward, strict=True)
         )  # fmt: skip
         total = 0.0
-        bounds = asked.offsets.tolist()
-        for item, (start, end) in enumerate(pairwise(bounds)):
+        for item, start, end in _sequences(asked):
             valid = mask(asked, item, end - start).double()
             scores = asked.alpha * torch.einsum("rhd,khd->hrk", q[start:end], k[start:end])
             out = torch.einsum("hrk,khd->rhd", torch.nn.functional.silu(scores) * valid, v[start:end])
@@ -130,3 +128,9 @@ def product_along(asked: Question, toward: tuple[Tensor, Tensor, Tensor], step: 
 
     near, far = ((value(one) - value(-one)) / (2.0 * one) for one in (step, 2.0 * step))
     return (4.0 * near - far) / 3.0
+
+
+def _sequences(asked: Question) -> list[tuple[int, int, int]]:
+    """Return number, start and end of each sequence that has rows; of the first, if none has."""
+    sequences = ((item, start, end) for item, (start, end) in enumerate(pairwise(asked.offsets.tolist())))
+    return [one for one in sequences if one[1] < one[2]] or [(0, 0, 0)]
