@@ -194,7 +194,7 @@ def _drawn(case: Mapping[str, Any], rows: int, generator: torch.Generator) -> li
     """Draw q, k, v and the gradient of the output, [rows, heads, width] each."""
     widths = (case["width"], case["width"], case["value_width"], case["value_width"])
     tensors = [torch.randn(rows, case["heads"], one, generator=generator) for one in widths]
-    shifts = (0.3, 0.3, 0.0, 0.0) if not case.get("negative") else (1.0, -1.0, 0.0, 0.0)
+    shifts = (0.3, 0.3, 0.0, 0.0) if not case.get("negative") else (1.5, -1.5, 0.0, 0.0)
     q, k, v, above = (one + shift for one, shift in zip(tensors, shifts, strict=True))
     small = 1.0 - 0.999 * (torch.rand(rows, 1, 1, generator=generator) < 0.1).float()
     return [q * small, k, v, above * small]
