@@ -19,8 +19,7 @@ from harness.machine.host import probe
 from harness.report.terminal.planting_text import planting_lines, told
 from harness.report.terminal.printing import tell, tell_all
 from harness.running.planting.campaign import Campaign, Sample
-from harness.running.planting.results import Planted, Planting
-from harness.running.planting.summary import Summary, as_json, survivors, written
+from harness.running.planting.results import Planted, Planting, as_json, survivors, written
 
 __all__ = ["command"]
 
@@ -111,15 +110,14 @@ def command(
 
 
 def _reported(planting: Planting, seed: int, json_file: str | None) -> ExitStatus:
-    summary = Summary(planting)
     if json_file is not None:
         with click.open_file(json_file, "w", encoding="utf-8") as file:
-            file.write(written(as_json(summary, seed)))
+            file.write(written(as_json(planting, seed)))
     if json_file != "-":
-        tell_all(planting_lines(summary))
+        tell_all(planting_lines(planting))
     if planting.interrupted:
         return ExitStatus.INTERRUPTED
-    total = summary.total
+    total = planting.total
     if total.survived:
         return ExitStatus.FAIL
     return ExitStatus.PASS if total.killed else ExitStatus.NOT_MEASURED

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.report.terminal.printing import Block, Table
-from harness.running.planting.results import DefectFate, Planted, Planting, Reach
-from harness.running.planting.summary import Row, Summary
+from harness.running.planting.results import DefectFate, Planted, Planting, Reach, Row
 
 __all__ = ["planting_lines", "told"]
 
@@ -14,21 +13,21 @@ _HEAD = ("killed", "(crashed)", "survived", "not measured", "not started", "equi
 _SCORED = ("killed", "survived")
 
 
-def planting_lines(summary: Summary) -> Iterator[Block]:
+def planting_lines(planting: Planting) -> Iterator[Block]:
     """Yield the tables without columns of zeros, the survivors, what was not measured, and what was not tried."""
-    tables = (("operator", list(summary.operators())), ("file", list(summary.files())))
-    for head, rows in tables if summary.planting.planted else ():
-        yield Table(_without_zeros([(head, *_HEAD), *map(_cells, [*rows, summary.total])]))
+    tables = (("operator", list(planting.operators())), ("file", list(planting.files())))
+    for head, rows in tables if planting.planted else ():
+        yield Table(_without_zeros([(head, *_HEAD), *map(_cells, [*rows, planting.total])]))
     for fate, word in ((DefectFate.SURVIVED, "survived"), (DefectFate.NOT_MEASURED, "not measured")):
-        for one in summary.of(fate):
+        for one in planting.of(fate):
             yield ""
             yield f"{word}: {one.defect.id}"
             yield from _details(one)
     yield ""
-    yield from _remarks(summary.planting)
-    if untried := summary.total.untried:
+    yield from _remarks(planting)
+    if untried := planting.total.untried:
         yield f"{untried} of the defects were not tried by all claims that reach them; the same command tries the rest"
-    if survived := summary.total.survived:
+    if survived := planting.total.survived:
         them = "it" if survived == 1 else "them"
         yield (
             f"{survived} survived: make a falsifier see {them}, or mark {them} as equivalent "

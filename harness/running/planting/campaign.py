@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -170,16 +169,15 @@ class _Work:
 
     def plant(self, sample: Sample, tell: Callable[[Planted, int], None]) -> tuple[tuple[Planted, ...], int]:
         """Try the sample until the time is over. Returns the results, and the number of all defects."""
-        found, reached = self._found()
-        chosen = sample.of(found, self._campaign.seed)
+        found = {defect.id: defect for trials in self._trials.values() for defect in trials.reach.defects}
         # Equivalent defects count only if a claim kills them, so they come last.
-        chosen.sort(key=lambda one: any(entry.is_equivalent for entry in self._entries(one)))
-        seconds = {claim: one.reach.seconds for claim, one in self._trials.items()}
-        schedule = Schedule(chosen, reached, seconds)
-        for defect in chosen:
-            for claim in reached[defect.id]:
-                if (attempt := self._trials[claim].remembered(defect)) is not None:
-                    schedule.remember(defect, attempt)
+        drawn = map(self._untried, sample.of(found.values(), self._campaign.seed))
+        chosen = sorted(drawn, key=lambda one: bool(one.equivalent))
+        schedule = Schedule(chosen, {claim: one.reach.seconds for claim, one in self._trials.items()})
+        for one in chosen:
+            for claim in one.claims:
+                if (attempt := self._trials[claim].remembered(one.defect)) is not None:
+                    schedule.remember(one.defect, attempt)
         no_more = self._began + _BEGINNING * (self._until - self._began)
 
         def work(claims: Collection[str]) -> None:
@@ -187,11 +185,10 @@ class _Work:
                 task = schedule.next(claims, only_begun=time.monotonic() > no_more)
                 if task is None:
                     return
-                defect, claim = task
-                attempt = self._trials[claim].attempt(defect, self._subjects.read(defect.file))
-                if schedule.add(defect, attempt, claim):
-                    (result,) = self._results([defect], reached, schedule)
-                    tell(result, schedule.left)
+                one, claim = task
+                attempt = self._trials[claim].attempt(one.defect, self._subjects.read(one.defect.file))
+                if schedule.add(one.defect, attempt, claim):
+                    tell(replace(one, attempts=schedule.attempts(one.defect)), schedule.left)
 
         for group in self._groups():
             claims = frozenset(one.claim for one in group)
@@ -201,7 +198,25 @@ class _Work:
                     self._together([lambda claims=claims: work(claims)] * side_by_side)  # type: ignore[misc]
             except (LeaseUnavailable, WaitInterrupted):
                 continue  # what these claims reach is not tried
-        return self._results(chosen, reached, schedule), len(found)
+        chosen.sort(key=lambda one: (one.defect.file, one.defect.edit.start, one.defect.id))
+        return tuple(replace(one, attempts=schedule.attempts(one.defect)) for one in chosen), len(found)
+
+    def _untried(self, defect: Defect) -> Planted:
+        """A defect with the claims that try it, and what the authors say of it."""
+        said = {claim: [one for one in entries if defect.is_named_by(one)] for claim, entries in self._marked.items()}
+        claims = [
+            claim
+            for claim, trials in self._trials.items()
+            if defect.id in trials.reach.ids and not any(entry.is_equivalent for entry in said[claim])
+        ]
+        entries = [entry for some in said.values() for entry in some]
+        return Planted(
+            defect,
+            defect.patch(self._subjects.read(defect.file)),
+            tuple(claims),
+            equivalent=next((entry.reason for entry in entries if entry.is_equivalent), ""),
+            missed=next((entry.reason for entry in entries if not entry.is_equivalent), ""),
+        )
 
     def _plan(self, contract: Contract) -> Plan:
         campaign = self._campaign
@@ -238,40 +253,6 @@ class _Work:
                     )
                 )
             yield
-
-    def _found(self) -> tuple[list[Defect], dict[str, tuple[str, ...]]]:
-        """Every defect once, and by its id the claims that try it."""
-        found: dict[str, Defect] = {}
-        reached: dict[str, list[str]] = defaultdict(list)
-        for claim, trials in self._trials.items():
-            for defect in trials.reach.defects:
-                found[defect.id] = defect
-                if not any(entry.is_equivalent and defect.is_named_by(entry) for entry in self._marked[claim]):
-                    reached[defect.id].append(claim)
-        return list(found.values()), {name: tuple(reached[name]) for name in found}
-
-    def _entries(self, defect: Defect) -> list[Equivalent]:
-        """The entries of all authors on a defect."""
-        return [entry for entries in self._marked.values() for entry in entries if defect.is_named_by(entry)]
-
-    def _results(
-        self, chosen: Sequence[Defect], reached: Mapping[str, tuple[str, ...]], schedule: Schedule
-    ) -> tuple[Planted, ...]:
-        """The results of defects, by place."""
-        results: list[Planted] = []
-        for one in sorted(chosen, key=lambda one: (one.file, one.edit.start, one.id)):
-            entries = self._entries(one)
-            results.append(
-                Planted(
-                    one,
-                    one.patch(self._subjects.read(one.file)),
-                    reached[one.id],
-                    schedule.attempts(one),
-                    equivalent=next((entry.reason for entry in entries if entry.is_equivalent), ""),
-                    missed=next((entry.reason for entry in entries if not entry.is_equivalent), ""),
-                )
-            )
-        return tuple(results)
 
     def _together(self, works: Sequence[Callable[[], None]]) -> None:
         """Do these side by side; a signal or the end of the time interrupts the trials."""

@@ -8,14 +8,19 @@ than the rest of the trial.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
 
+from harness.base.beneath import Beneath
+from harness.base.removal import remove
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome, Phase, SearchEnd
 from harness.contract.equivalent import Equivalent
 from harness.contract.imports import imported_files
@@ -28,13 +33,11 @@ from harness.judging.observation import EndingKind
 from harness.machine import provenance
 from harness.running.plan import Plan
 from harness.running.planting.defects import Defect, Subjects
-from harness.running.planting.kept_attempts import KeptAttempts
 from harness.running.planting.kernels import is_kernel
-from harness.running.planting.project_copy import project_copy
 from harness.running.planting.reach import used_lines
 from harness.running.planting.results import Attempt, DefectFate, Reach
 
-__all__ = ["ClaimTrials", "Conditions"]
+__all__ = ["ClaimTrials", "Conditions", "project_copy"]
 
 _LEAST_SECONDS, _TIMES_AS_LONG = 20.0, 4.0
 """A trial may take this many seconds more, and times as long, as the subject without a defect and without a cache."""
@@ -177,7 +180,7 @@ class ClaimTrials:
         }
         return defect.file in files and defect.within.partition(".")[0] == name
 
-    def _decides(self, healthy: TrialResult) -> dict[str, Any]:
+    def _decides(self, healthy: TrialResult) -> JsonObject:
         """The values on which the fates of the defects depend."""
         return {
             "contract": self.plan.contract.digest,
@@ -227,3 +230,60 @@ def _module_files(search: Sequence[Path], name: str) -> frozenset[Path]:
     """The files in which a module can be."""
     places = [folder.joinpath(*name.split(".")) for folder in search]
     return frozenset(path for place in places for path in (place / "__init__.py", place.with_suffix(".py")))
+
+
+class KeptAttempts:
+    """The attempts of one claim, by defect, a line of JSON each, so that an interrupted campaign continues.
+
+    The file is named by a digest of all that decides a fate: contract, sources, harness, profile, device and seed.
+    """
+
+    def __init__(self, folder: Path, claim: str, decides: JsonObject) -> None:
+        """Args:
+        folder: where the files are kept.
+        decides: what the fates depend on.
+        """
+        digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+        self._path = folder / f"{claim}-{digest[:16]}.jsonl"
+        self._turn = threading.Lock()
+        self._found: dict[str, Attempt] = {}
+        if self._path.exists():
+            for line in self._path.read_text(encoding="utf-8", errors="replace").splitlines():
+                with suppress(ValueError, LookupError, TypeError):  # an interruption cut the line short
+                    entry = json.loads(line)
+                    self._found[entry["defect"]] = Attempt.from_json(entry["attempt"])
+
+    def get(self, defect: str) -> Attempt | None:
+        """The attempt on a defect; None if it was not tried."""
+        return self._found.get(defect)
+
+    def add(self, defect: str, attempt: Attempt) -> None:
+        """Keep an attempt."""
+        with self._turn:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"\n{json.dumps({'defect': defect, 'attempt': attempt.to_json()})}\n")
+
+
+@contextmanager
+def project_copy(root: Path, file: str, content: bytes) -> Iterator[Path]:
+    """The root of a copy of a project in which one file has this content. All else are links, so it costs nothing.
+
+    Args:
+        file: the path from the root.
+    """
+    copy = Path(tempfile.mkdtemp(prefix="falsifier-planted-"))
+    try:
+        source, target = root, copy
+        for part in PurePosixPath(file).parts:
+            for entry in source.iterdir():
+                # Bytecode of the healthy file must not stand in for the changed one.
+                if entry.name not in (part, "__pycache__"):
+                    (target / entry.name).symlink_to(entry)
+            source, target = source / part, target / part
+            if source.is_dir():
+                target.mkdir()
+        target.write_bytes(content)
+        yield copy
+    finally:
+        remove(Beneath(copy.parent, copy.name))  # it removes links, not what they lead to

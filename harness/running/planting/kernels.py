@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -56,12 +55,7 @@ _NO_OPERAND: Final = frozenset({
 """Words after which no operator stands between two values: statements, and types before a pointer's star."""
 
 
-@dataclass(frozen=True)
-class _Token:
-    kind: str
-    text: str
-    start: int
-    end: int
+_Token = re.Match[str]
 
 
 def is_kernel(file: str) -> bool:
@@ -81,88 +75,90 @@ def edits(text: str) -> Iterator[tuple[str, Edit]]:
 
 
 def _edits(text: str) -> Iterator[tuple[str, int, int, str]]:
-    found = [_Token(str(one.lastgroup), one[0], one.start(), one.end()) for one in _TOKEN.finditer(text)]
-    tokens = [one for one in found if one.kind != "skip"]
+    tokens = [one for one in _TOKEN.finditer(text) if one.lastgroup != "skip"]
     sizes: set[int] = set()
     for place, token in enumerate(tokens):
-        if token.text == "[" and _declares(tokens, place):
+        if token[0] == "[" and _declares(tokens, place):
             sizes.update(range(place, _closing(tokens, place) or place))
         if place in sizes:  # a larger array changes nothing
             continue
         before = tokens[place - 1] if place else None
-        if token.kind == "number":
+        if token.lastgroup == "number":
             yield from _number(token)
-        elif token.kind == "word":
+        elif token.lastgroup == "word":
             yield from _word(text, tokens, place)
-        elif token.text in _COMPARISONS:
-            yield "kernel-comparison", token.start, token.end, _COMPARISONS[token.text]
-        elif token.text in _CONDITIONS:
-            yield "kernel-condition", token.start, token.end, _CONDITIONS[token.text]
-        elif token.text in _ARITHMETIC and _is_operand(before):
-            yield "kernel-operator", token.start, token.end, _ARITHMETIC[token.text]
-        elif token.text == "[" and _is_operand(before) and (close := _closing(tokens, place)) is not None:
-            inner = text[token.end : tokens[close].start]
+        elif token[0] in _COMPARISONS:
+            yield "kernel-comparison", token.start(), token.end(), _COMPARISONS[token[0]]
+        elif token[0] in _CONDITIONS:
+            yield "kernel-condition", token.start(), token.end(), _CONDITIONS[token[0]]
+        elif token[0] in _ARITHMETIC and _is_operand(before):
+            yield "kernel-operator", token.start(), token.end(), _ARITHMETIC[token[0]]
+        elif token[0] == "[" and _is_operand(before) and (close := _closing(tokens, place)) is not None:
+            inner = text[token.end() : tokens[close].start()]
             # A constant by its name is the size of an array rather than an index.
             if inner.strip() and not inner.strip().isupper() and not inner.strip().rstrip("u").isdigit():
-                yield "kernel-index", token.end, tokens[close].start, f"({inner}) + 1"
+                yield "kernel-index", token.end(), tokens[close].start(), f"({inner}) + 1"
 
 
 def _number(token: _Token) -> Iterator[tuple[str, int, int, str]]:
     """Another number with the same suffix."""
-    match = re.fullmatch(r"(\d+)([uUlL]*|i)|((?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?)([fhFH]?)", token.text)
+    match = re.fullmatch(r"(\d+)([uUlL]*|i)|((?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?)([fhFH]?)", token[0])
     if match is None:
         return
     if match[1] is not None:
-        yield "kernel-constant", token.start, token.end, f"{int(match[1]) + 1}{match[2]}"
+        yield "kernel-constant", token.start(), token.end(), f"{int(match[1]) + 1}{match[2]}"
     else:
-        yield "kernel-constant", token.start, token.end, f"{float(match[3]) * 2 or 1.0!r}{match[4]}"
+        yield "kernel-constant", token.start(), token.end(), f"{float(match[3]) * 2 or 1.0!r}{match[4]}"
 
 
 def _word(text: str, tokens: list[_Token], place: int) -> Iterator[tuple[str, int, int, str]]:
     token, after = tokens[place], tokens[place + 1 : place + 2]
-    if not after or after[0].text != "(":
+    if not after or after[0][0] != "(":
         return
     close = _closing(tokens, place + 1)
     if close is None:
         return
-    if token.text in _FUNCTIONS:
-        yield "kernel-function", token.start, token.end, _FUNCTIONS[token.text]
-    if token.text in _BARRIERS and close + 1 < len(tokens) and tokens[close + 1].text == ";":
-        yield "kernel-dropped", token.start, tokens[close + 1].end, ";"
-    if token.text == "if":
-        yield "kernel-guard", after[0].start, tokens[close].end, "(true)"
-        yield "kernel-guard", after[0].start, tokens[close].end, f"(!{text[after[0].start : tokens[close].end]})"
+    if token[0] in _FUNCTIONS:
+        yield "kernel-function", token.start(), token.end(), _FUNCTIONS[token[0]]
+    if token[0] in _BARRIERS and close + 1 < len(tokens) and tokens[close + 1][0] == ";":
+        yield "kernel-dropped", token.start(), tokens[close + 1].end(), ";"
+    if token[0] == "if":
+        yield "kernel-guard", after[0].start(), tokens[close].end(), "(true)"
+        yield (
+            "kernel-guard",
+            after[0].start(),
+            tokens[close].end(),
+            f"(!{text[after[0].start() : tokens[close].end()]})",
+        )
 
 
 def _is_operand(token: _Token | None) -> bool:
     """Whether a value ends here, so that a sign after it stands between two values."""
     if token is None:
         return False
-    if token.kind == "word":
-        return token.text not in _NO_OPERAND
-    return token.kind == "number" or token.text in (")", "]")
+    if token.lastgroup == "word":
+        return token[0] not in _NO_OPERAND
+    return token.lastgroup == "number" or token[0] in (")", "]")
 
 
 def _declares(tokens: list[_Token], place: int) -> bool:
     """Whether a bracket gives the size of an array: type and name stand before it, not only a name."""
     name = place - 1
-    while name > 0 and tokens[name].text == "]":  # an earlier dimension
+    while name > 0 and tokens[name][0] == "]":  # an earlier dimension
         depth = 0
         while name > 0:
-            depth += {"]": 1, "[": -1}.get(tokens[name].text, 0)
+            depth += {"]": 1, "[": -1}.get(tokens[name][0], 0)
             name -= 1
             if depth == 0:
                 break
-    return (
-        name > 0 and tokens[name - 1].kind == "word" and tokens[name - 1].text not in ("return", "in", "case", "else")
-    )
+    return name > 0 and tokens[name - 1].lastgroup == "word" and tokens[name - 1][0] not in _STATEMENTS
 
 
 def _closing(tokens: list[_Token], place: int) -> int | None:
     """The bracket that closes the one at this place; None if it is never closed."""
     depth = 0
     for at in range(place, len(tokens)):
-        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(tokens[at].text, 0)
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(tokens[at][0], 0)
         if depth == 0:
             return at
     return None

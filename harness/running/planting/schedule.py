@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from harness.running.planting.defects import Defect
-from harness.running.planting.results import Attempt, DefectFate
+from harness.running.planting.results import Attempt, DefectFate, Planted
 
 __all__ = ["Schedule", "evenly"]
 
@@ -36,16 +36,13 @@ def evenly(found: Iterable[Defect], seed: int) -> list[Defect]:
 class Schedule:
     """Hands out the trials of a campaign. Thread-safe."""
 
-    def __init__(
-        self, defects: Sequence[Defect], reached: Mapping[str, Collection[str]], seconds: Mapping[str, float]
-    ) -> None:
+    def __init__(self, chosen: Sequence[Planted], seconds: Mapping[str, float]) -> None:
         """Args:
-        defects: in the order in which they are tried.
-        reached: the claims that try each defect, by its id.
+        chosen: in the order in which they are tried.
         seconds: how long a trial of each claim takes without a defect.
         """
-        self._defects = {one.id: one for one in defects}
-        self._left = {one.id: set(reached[one.id]) for one in defects}
+        self._chosen = {one.defect.id: one for one in chosen}
+        self._left = {one.defect.id: set(one.claims) for one in chosen}
         self._running: Counter[str] = Counter()
         self._begun: set[str] = set()
         self._known = {name for name, left in self._left.items() if not left}
@@ -55,7 +52,7 @@ class Schedule:
         self._trials: Counter[tuple[str, str]] = Counter()
         self._turn = threading.Lock()
 
-    def next(self, claims: Collection[str], *, only_begun: bool = False) -> tuple[Defect, str] | None:
+    def next(self, claims: Collection[str], *, only_begun: bool = False) -> tuple[Planted, str] | None:
         """The next trial of one of these claims; None if there is none left.
 
         Args:
@@ -75,7 +72,7 @@ class Schedule:
             self._left[name].discard(claim)
             self._running[name] += 1
             self._begun.add(name)
-            return self._defects[name], claim
+            return self._chosen[name], claim
 
     def add(self, defect: Defect, attempt: Attempt | None, claim: str) -> bool:
         """Take the attempt of a trial; None if it was cut short. Returns whether it settles the defect's fate."""
@@ -97,7 +94,7 @@ class Schedule:
     @property
     def left(self) -> int:
         """The number of defects without a known fate."""
-        return len(self._defects) - len(self._known)
+        return len(self._chosen) - len(self._known)
 
     def _add(self, defect: Defect, attempt: Attempt | None, claim: str) -> bool:
         if attempt is None:
@@ -117,6 +114,6 @@ class Schedule:
 
     def _promise(self, claim: str, name: str) -> float:
         """The expected kills per second."""
-        of = claim, self._defects[name].file
+        of = claim, self._chosen[name].defect.file
         seconds = sum(self._seconds[claim]) / len(self._seconds[claim])
         return (self._kills[of] + 1) / (self._trials[of] + 2) / max(seconds, 0.1)

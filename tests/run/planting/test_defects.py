@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.running.planting.claim_trials import project_copy
 from harness.running.planting.defects import defects
-from harness.running.planting.project_copy import project_copy
 from harness.running.planting.reach import used_lines
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from harness.running.planting.campaign import Sample
 from harness.running.planting.defects import Defect, defects
-from harness.running.planting.results import Attempt, DefectFate
+from harness.running.planting.results import Attempt, DefectFate, Planted
 from harness.running.planting.schedule import Schedule, evenly
 
 FOUND = [
@@ -39,16 +39,20 @@ def test_a_sample_and_its_parts() -> None:
     assert {one.file for one in Sample(limit=9, only=only).of(FOUND, 0)} == {"b.py"}
 
 
+def of(defect: Defect) -> Planted:
+    return Planted(defect, "", ("slow", "quick"))
+
+
 def schedule(*tried: Defect) -> Schedule:
     """Two claims that both reach every defect. One is four times as quick."""
-    return Schedule(tried, {one.id: ("slow", "quick") for one in tried}, {"slow": 4.0, "quick": 1.0})
+    return Schedule([of(one) for one in tried], {"slow": 4.0, "quick": 1.0})
 
 
 def test_the_first_kill_settles_a_defect() -> None:
     """The quick claim comes first. Two claims try one defect at once only if all defects are being tried."""
     work = schedule(FIRST, SECOND)
     tasks = [work.next(("slow", "quick")) for _ in range(4)]
-    assert tasks == [(FIRST, "quick"), (SECOND, "quick"), (FIRST, "slow"), (SECOND, "slow")]
+    assert tasks == [(of(one), claim) for claim in ("quick", "slow") for one in (FIRST, SECOND)]
     assert (work.next(("slow", "quick")), work.left) == (None, 2)
     assert work.add(FIRST, Attempt("quick", KILLED, seconds=1.0), "quick")
     assert not work.add(FIRST, Attempt("slow", SURVIVED, seconds=4.0), "slow")
@@ -64,13 +68,13 @@ def test_the_claim_that_kills_in_a_file_comes_first_there() -> None:
     for one in FOUND[:9]:
         work.remember(one, Attempt("quick", SURVIVED, seconds=1.0))
         work.remember(one, Attempt("slow", KILLED, seconds=4.0))
-    assert work.next(("slow", "quick")) == (FOUND[9], "slow")
+    assert work.next(("slow", "quick")) == (of(FOUND[9]), "slow")
 
 
 def test_at_the_end_of_the_time_no_defect_is_begun() -> None:
     """A defect that has begun is finished."""
     work = schedule(FIRST, SECOND)
-    assert work.next(("quick",)) == (FIRST, "quick")
+    assert work.next(("quick",)) == (of(FIRST), "quick")
     work.add(FIRST, Attempt("quick", SURVIVED, seconds=1.0), "quick")
-    assert work.next(("slow", "quick"), only_begun=True) == (FIRST, "slow")
+    assert work.next(("slow", "quick"), only_begun=True) == (of(FIRST), "slow")
     assert work.next(("slow", "quick"), only_begun=True) is None
