@@ -40,6 +40,7 @@ _MEANINGS: Final[Mapping[str, str]] = {
     Verdict.NOT_MEASURED: "something prevented the measurement",
     _UNPROVEN: "a PASS, but no mutant shows that the falsifier can fail",
 }
+_WITHOUT_CONTRACT: Final = "the verdict of the newest sound bundle, of a claim without a contract here"
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,7 @@ def matrix_of_project(
     strangers = matrix_of_verdicts([entry for entry in evidence if entry.id not in texts], pages, devices)
     words = {one.word for row in rows for one in (row, *row.fields) if one}
     legend = [(str(word), _MEANINGS[word]) for word in _ORDER if word in words & _MEANINGS.keys()]
+    legend += [one for one in strangers.legend if one[0] not in dict(legend)]
     if any(one.aside for row in rows for one in row.fields if one):
         legend.append(("set aside", "a FAIL with other parameters or of another subject, which refutes another claim"))
     return Matrix(tuple(map(str, devices)), _sorted([*rows, *strangers.rows]), tuple(legend))
@@ -207,9 +209,8 @@ def matrix_of_verdicts(
         fields = tuple(one and Field(_verdict(one), _about(one), _page(one.path, pages)) for one in found)
         first = max(filter(None, found), key=_age)
         rows.append(Row(claim, first.title, first.issue, "", _verdict(first), fields))
-    legend = (
-        ("no contract here", "the verdict of the newest sound bundle, because the project's contracts are unknown"),
-    )
+    words = {field.word for row in rows for field in row.fields if field}
+    legend = tuple((str(word), _WITHOUT_CONTRACT) for word in _ORDER if word in words)
     return Matrix(tuple(map(str, columns)), _sorted(rows), legend)
 
 

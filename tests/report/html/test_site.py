@@ -171,7 +171,7 @@ def test_without_a_project_the_index_shows_the_newest_sound_verdict(tmp_path: Pa
     sound = [path for name, path in named.items() if name in ("PASS", "VOID")]
     write(sound, tmp_path / "site")
     index = (tmp_path / "site" / "index.html").read_text()
-    assert "no contract here" in index
+    assert "without a contract here" in index
     assert badges(index)[0] == "VOID"
     assert "2 bundles: 1 VOID, 1 PASS." in index
 
