@@ -25,8 +25,7 @@ from harness.report.contract_file import ContractFile
 from harness.report.escaping import printable
 from harness.report.terminal.printing import lines_of
 from harness.report.terminal.run_lines import Lines
-from harness.report.terminal.run_text import claim_lines, qualities, shown_reason
-from harness.report.words import reason_text
+from harness.report.terminal.run_text import claim_lines, qualities, short_reason
 from harness.running.events import SUBJECT, ClaimFinished, Event, TrialFinished
 from harness.running.in_process import perform
 from harness.running.plan import Plan, make_plan
@@ -217,7 +216,8 @@ class _Claim(pytest.Item):
                 f"interrupted; what {self.name} measured is in {_near(str(done.bundle))}", pytest.ExitCode.INTERRUPTED
             )
         shown = [text for text, _ in lines_of(claim_lines(done, verbose=self.config.get_verbosity() > 0))]
-        verdict, reason = done.record.verdict, printable(": ".join(filter(None, (done.record.verdict, _why(done)))))
+        verdict = done.record.verdict
+        reason = printable(": ".join(filter(None, (verdict, short_reason(done.record)))))
         if verdict is Verdict.NOT_MEASURED and not self._claims.strict:
             pytest.skip(reason)
         if verdict is not Verdict.PASS:
@@ -256,14 +256,10 @@ def _device(plan: Plan) -> str:
     return "cuda" if plan.profile.requires.get("device") == "cuda" else plan.device.type
 
 
-def _why(done: ClaimFinished) -> str:
-    return shown_reason(done.record) or reason_text.of(done.record.reason)
-
-
 def _properties(done: ClaimFinished) -> Iterator[tuple[str, str]]:
     """Yield what reports say of a claim. JUnit has them as properties of the test."""
     found = {CLAIM: done.record.id, **properties_of(done.record), "qualities": qualities(done.record)}
-    found["reason"] = _why(done)
+    found["reason"] = short_reason(done.record)
     if done.bundle is not None:
         found["evidence"] = str(done.bundle)
     elif done.unsealed:

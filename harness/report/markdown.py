@@ -21,6 +21,7 @@ from harness.judging.record import MutantRecord, Record
 from harness.report.bundle_results import BundleResult
 from harness.report.escaping import code_block, code_span, markdown, printable, table
 from harness.report.words import bound_text, finding_text, number_text, reason_text
+from harness.report.words.qualities import mutants
 from harness.report.words.verdict_text import Caveat, Mono, bundle_totals, caveats, narrowed, signed
 
 __all__ = ["COMMENT", "LEAST", "MARK", "SUMMARY", "render"]
@@ -104,14 +105,13 @@ def _row(bundle: BundleResult) -> str:
         standing = f"**{one.standing}** ({one.verdict or 'no verdict'})"
         why = markdown(cut(bundle.problem, _LONGEST))
         return f"| {standing} | {code_span(bundle.name)} | | {why} | | {signed(one)} | |"
-    others = "".join(f", {count} {fate}" for fate, count in record.fates.items() if fate is not Fate.KILLED)
     verdict = str(record.verdict) if record.verdict is Verdict.PASS else f"**{record.verdict}**"
     cells = (
         f"{verdict}{_beside(record, bundle.verification.remarks)}",
         f"{code_span(record.id)} {markdown(cut(record.title, _LONGEST))}",
         record.profile,
         markdown(cut(record.device.name or record.device.type, _LONGEST)),
-        "skipped" if record.mutants_skipped else f"{record.fates[Fate.KILLED]} of {len(record.mutants)} killed{others}",
+        mutants(record),
         signed(bundle.verification),
         number_text.duration(record.seconds),
     )

@@ -27,7 +27,7 @@ def test_bundles_go_through_a_file_and_back(tmp_path: Path) -> None:
     sealed(tmp_path, run="a-pass")
     sealed(tmp_path, run="b-fail", measurements=healthy(returned=2), overrides={"steps": 4})
     told = "F-DEMO-SORT-001  reduced profile  cpu a CPU  proven"
-    why = "overridden: steps=4  nothing-lost: items were lost or made up"
+    why = "parameters overridden: steps=4  nothing-lost: items were lost or made up"
     packed = harness(tmp_path, "pack", "evidence", "-o", "bundles.zip")
     assert (packed.returncode, packed.stderr) == (0, "")
     lines = packed.stdout.splitlines()

@@ -22,7 +22,7 @@ from harness.report.html import charts, plot
 from harness.report.html.clause_rows import Clauses, Kind, Row, kills
 from harness.report.html.contents import Contents
 from harness.report.html.templating import marked, page
-from harness.report.words import number_text
+from harness.report.words import number_text, qualities
 from harness.report.words.verdict_text import Caveat, caveats, signature, signed, statement, why
 
 __all__ = ["Site", "render", "unreadable"]
@@ -93,6 +93,7 @@ def render(
         asked=[marked(sentence) for sentence in asked],
         signature=_shown(signature(verification)),
         circumstances=_circumstances(record, verification),
+        tally=qualities.mutants(record),
         caveats=[_shown(one) for one in narrowing],
         chips=[one.head for one in narrowing if one.code not in _QUIET or one.code in verification.refused],
         rows=rows,
@@ -148,8 +149,9 @@ def _shown(caveat: Caveat) -> tuple[str, Markup, Code | None]:
 
 def _circumstances(record: Record, verification: Verification) -> list[str]:
     where = record.device.name or record.device.type
-    isolated = ["subjects isolated"] if record.isolated else []
-    return [f"{record.profile} profile", where, number_text.duration(record.seconds), *isolated, signed(verification)]
+    isolated = [qualities.ISOLATED] if record.isolated else []
+    size, took = qualities.profile(record.profile), number_text.duration(record.seconds)
+    return [size, where, took, *isolated, signed(verification)]
 
 
 _TELLING: Final = (Kind.BUILT_IN, Kind.RULE, Kind.BOUND, Kind.FORM)

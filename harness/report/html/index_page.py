@@ -23,22 +23,21 @@ from harness.evidence.survey import Staleness
 from harness.report.html.templating import marked, page
 from harness.report.status_table import set_aside
 from harness.report.words import due_text
+from harness.report.words.qualities import UNPROVEN
 from harness.report.words.verdict_text import signed
 
 __all__ = ["Entry", "Field", "Matrix", "Row", "matrix_of_project", "matrix_of_verdicts", "render"]
 
 _SIGNATURE = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
-_UNPROVEN: Final = "UNPROVEN"
-"""The word for a claim with no run but a PASS that no mutant proves."""
 _ORDER: Final[tuple[str, ...]] = (
-    Status.FALSIFIED, Verdict.FAIL, UNSOUND, NOT_ACCEPTED, Verdict.VOID, Verdict.NOT_MEASURED, _UNPROVEN, Status.STALE,
+    Status.FALSIFIED, Verdict.FAIL, UNSOUND, NOT_ACCEPTED, Verdict.VOID, Verdict.NOT_MEASURED, UNPROVEN, Status.STALE,
     Status.PARTIAL, Verdict.PASS, Status.DISCHARGED, Status.UNRUN,
 )  # fmt: skip
 _MEANINGS: Final[Mapping[str, str]] = {
     **{status: status.meaning for status in Status},
     Verdict.VOID: "a mutant survived, so a PASS means nothing",
     Verdict.NOT_MEASURED: "something prevented the measurement",
-    _UNPROVEN: "a PASS, but no mutant shows that the falsifier can fail",
+    UNPROVEN: "a PASS, but no mutant shows that the falsifier can fail",
 }
 _WITHOUT_CONTRACT: Final = "the verdict of the newest sound bundle, of a claim without a contract here"
 
@@ -56,16 +55,14 @@ class Entry(JsonDataclass):
     claim: str = ""
     """What the bundle's contract claims."""
     proven: bool = False
-    profile: str = ""
+    circumstances: tuple[str, ...] = ()
+    """The profile and the overridden parameters, in words."""
     device: str = ""
     series: str = ""
     """The runs with which this one can be compared: device, profile, parameters and subject, in words."""
     started: str = ""
-    killed: int = 0
-    mutants: int = 0
-    skipped: bool = False
-    """Whether its mutants were skipped."""
-    overridden: bool = False
+    mutants: str = ""
+    """How many were killed, in words."""
     numbers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Every number that a clause compares, by name (see `harness.report.html.claim_page.numbers`)."""
 
@@ -261,7 +258,7 @@ def _age(entry: index.Entry) -> tuple[datetime, int, str]:
 
 
 def _verdict(entry: index.Entry) -> str:
-    return _UNPROVEN if entry.verdict is Verdict.PASS and not entry.proven else str(entry.verdict)
+    return UNPROVEN if entry.verdict is Verdict.PASS and not entry.proven else str(entry.verdict)
 
 
 def _about(entry: index.Entry) -> str:

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from harness.base import regular_file
 from harness.base.device import DeviceClass
-from harness.base.vocabulary import Fate
 from harness.contract.project import Project
 from harness.evidence.bundle_layout import is_folder_name
 from harness.evidence.findings import Verification
@@ -32,7 +31,8 @@ from harness.report.html.clause_rows import Clauses
 from harness.report.html.contents import Contents, ContentsError
 from harness.report.html.index_page import Entry
 from harness.report.html.templating import GENERATOR, compiled
-from harness.report.words.verdict_text import asked, changed, why
+from harness.report.words import qualities
+from harness.report.words.verdict_text import asked, why
 
 __all__ = ["INDEX", "SiteError", "prepare", "write"]
 
@@ -168,7 +168,8 @@ def _entry(contents: Contents, verification: Verification) -> Entry:
     record, contract = contents.record, contents.contract
     clauses = Clauses.of(contract)
     device = DeviceClass.of(record.device)
-    of = [f"{record.profile} profile on {device}", *([f"with {changed(record)}"] if record.overrides else [])]
+    of = [f"{qualities.profile(record.profile)} on {device}"]
+    of += [f"with {qualities.changed(record.overrides)}"] if record.overrides else []
     of += [f"of {record.judged}"] if contract and record.subject != contract.subject else []
     names = [name if is_folder_name(name) else "unnamed" for name in (record.id, record.run)]
     return Entry(
@@ -179,14 +180,11 @@ def _entry(contents: Contents, verification: Verification) -> Entry:
         reason=why(record),
         claim=contract.claim if contract else "",
         proven=record.proven,
-        profile=record.profile,
         device=str(device),
         series=", ".join(of),
         started=record.started,
-        killed=record.fates[Fate.KILLED],
-        mutants=len(record.mutants),
-        skipped=record.mutants_skipped,
-        overridden=bool(record.overrides),
+        circumstances=(qualities.profile(record.profile), *qualities.overridden(record.overrides)),
+        mutants=qualities.mutants(record),
         numbers=claim_page.numbers(record, clauses.rows(record.clauses, contents.observation)),
     )
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from harness.base.vocabulary import Outcome, Verdict
-from harness.judging.record import Record
 from harness.report.terminal.printing import Block, Table
-from harness.report.terminal.run_text import COLOURS, TIGHTEST, clause_cells, nothing_ran, shown_reason
-from harness.report.words import number_text, reason_text
-from harness.report.words.not_finite import decisive
+from harness.report.terminal.run_text import COLOURS, TIGHTEST, clause_cells, nothing_ran, short_reason
+from harness.report.words import number_text
+from harness.report.words.qualities import UNPROVEN
 from harness.running.events import ClaimFinished, RunFinished
 
 __all__ = ["interrupted_text", "summary_lines", "totals_text"]
-
-_UNPROVEN = "UNPROVEN"
 
 
 def summary_lines(finished: Sequence[ClaimFinished], slowest: int) -> Iterator[Block]:
@@ -24,14 +21,14 @@ def summary_lines(finished: Sequence[ClaimFinished], slowest: int) -> Iterator[B
         slowest: how many claims; 0 for all.
     """
     rows = [
-        (_UNPROVEN if record.verdict is Verdict.PASS else str(record.verdict), record.id, _why(record))
+        (UNPROVEN if record.verdict is Verdict.PASS else str(record.verdict), record.id, short_reason(record))
         for record in (one.record for one in finished)
         if record.verdict is not Verdict.PASS or not record.proven
     ]
     if rows:
         yield ""
         yield "Not a proven PASS", "bold"
-        order = [Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, _UNPROVEN]
+        order = [Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, UNPROVEN]
         rows.sort(key=lambda row: order.index(row[0]))
         yield Table(rows, [COLOURS.get(row[0], "yellow") for row in rows])
     ran = [one.record for one in finished if not nothing_ran(one.record)]
@@ -46,13 +43,6 @@ def summary_lines(finished: Sequence[ClaimFinished], slowest: int) -> Iterator[B
         yield "Tightest margins", "bold"
         yield Table([row for _, row in margins])
     yield ""
-
-
-def _why(record: Record) -> str:
-    """Return the reason of a claim that did not PASS, in one line."""
-    if record.verdict is Verdict.PASS and record.mutants_skipped:
-        return "the mutants were skipped"
-    return shown_reason(record) or reason_text.of(decisive(record))
 
 
 def _margins(finished: Iterable[ClaimFinished]) -> Iterator[tuple[float, tuple[str, ...]]]:

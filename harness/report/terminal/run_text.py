@@ -18,7 +18,8 @@ from harness.evidence.bundle_layout import COUNTEREXAMPLE
 from harness.judging.record import MutantRecord, Record
 from harness.report.terminal.printing import Block, Line, Table
 from harness.report.words import bound_text, number_text, reason_text
-from harness.report.words.not_finite import violations
+from harness.report.words import qualities as words
+from harness.report.words.not_finite import decisive, violations
 from harness.report.words.verdict_text import undecided
 from harness.running.events import (
     SUBJECT,
@@ -37,6 +38,7 @@ __all__ = [
     "nothing_ran",
     "plan_text",
     "qualities",
+    "short_reason",
     "shown_reason",
     "step_text",
     "traceback_lines",
@@ -140,24 +142,17 @@ def qualities(record: Record) -> str:
     if nothing_ran(record):
         return "nothing ran"  # the reason names the profiles
     device = record.device
-    parts = [f"{record.profile} profile on {device.name if device.is_cuda else 'CPU'}"]
+    parts = [f"{words.profile(record.profile)} on {device.name if device.is_cuda else 'CPU'}"]
     if record.unjudged:
         parts.append(f"{len(record.unjudged)} clauses not judged in it")
-    if record.mutants_skipped:
-        parts.append("mutants skipped")
-    else:
-        parts.append(f"{record.fates[Fate.KILLED]} of {len(record.mutants)} mutants killed")
-        parts += [f"{count} {fate}" for fate, count in record.fates.items() if fate is not Fate.KILLED]
+    parts.append(words.mutants(record))
     if record.verdict is Verdict.PASS and not record.proven:
-        parts.append("UNPROVEN")
+        parts.append(words.UNPROVEN)
     if record.isolated:
-        parts.append("subjects isolated")
+        parts.append(words.ISOLATED)
     if "--subject" in record.command.split():
-        parts.append(f"another subject than the contract's: {record.judged}")
-    if record.overrides:
-        changed = ", ".join(f"{name}={value}" for name, value in record.overrides.items())
-        parts.append(f"parameters overridden: {changed}")
-    parts.append(number_text.duration(record.seconds))
+        parts.append(words.another_subject(record.judged))
+    parts += [*words.overridden(record.overrides), number_text.duration(record.seconds)]
     return ", ".join(parts)
 
 
@@ -173,6 +168,11 @@ def shown_reason(record: Record) -> str:
     if reason.code is ReasonCode.MUTANT or (of_clause and (record.verdict is Verdict.FAIL or is_missing)):
         return ""
     return reason_text.of(reason.cause if reason.clauses == ("subject.completes",) else reason)
+
+
+def short_reason(record: Record) -> str:
+    """Return why a verdict is no proven PASS, where no line below says it."""
+    return shown_reason(record) or reason_text.of(decisive(record))
 
 
 def _why_not_killed(mutant: MutantRecord, record: Record) -> str:

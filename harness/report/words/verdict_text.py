@@ -6,14 +6,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.base.shortening import first
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract.bound import CLOSED, RULE
 from harness.contract.builtin import CONTRADICTION, RESOLVED, UNLIKE_FILES, builtin_clauses
 from harness.contract.reasons import ReasonCode
 from harness.evidence.findings import NOT_ACCEPTED, STALE, UNSOUND, Code, Finding, Verification
 from harness.judging.record import MutantRecord, Record
-from harness.report.words import bound_text, finding_text, number_text, reason_text
+from harness.report.words import bound_text, finding_text, number_text, qualities, reason_text
 from harness.report.words.not_finite import decisive
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ __all__ = [
     "bundle_line",
     "bundle_totals",
     "caveats",
-    "changed",
     "narrowed",
     "signature",
     "signed",
@@ -76,7 +74,6 @@ _HEADS = {
 IMPORTANCE = [str(code) for code in _HEADS]
 """The codes of remarks, the most important first."""
 _BUILTIN = {*builtin_clauses(RESOLVED), CONTRADICTION, UNLIKE_FILES}
-_MOST_CHANGED = 4
 _KEY_LETTERS = 12
 """Letters of a key's id that suffice to recognize it."""
 
@@ -117,21 +114,16 @@ def narrowed(record: Record, remarks: Iterable[Finding]) -> list[str]:
     codes = {remark.code for remark in remarks}
     of_another = {
         "another subject": Code.OTHER_SUBJECT in codes,
-        f"parameters overridden: {changed(record)}": bool(record.overrides),
+        **dict.fromkeys(qualities.overridden(record.overrides), True),
     }
     less = {
-        "unproven": not record.proven,
-        f"{record.profile} profile": record.profile != "full",
+        qualities.UNPROVEN: not record.proven,
+        qualities.profile(record.profile): record.profile != "full",
         "stale": not codes.isdisjoint(STALE),
         "not the claim's hardware": Code.WRONG_TARGET in codes,
     }
     said = {**of_another, **less} if record.verdict is Verdict.PASS else of_another
     return [text for text, applies in said.items() if applies]
-
-
-def changed(record: Record) -> str:
-    """Return the overridden parameters with their values; of many, the first ones."""
-    return first([f"{name}={value}"[:80] for name, value in record.overrides.items()], _MOST_CHANGED)
 
 
 def _listed(items: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -218,7 +210,7 @@ def _other_than_the_claim(record: Record, remarked: Collection[Code | None]) -> 
     if Code.OTHER_SUBJECT in remarked:
         parts.append(f"of the subject {record.judged}")
     if record.overrides:
-        parts.append(f"with {changed(record)}")
+        parts.append(f"with {qualities.changed(record.overrides)}")
     return f"{', '.join(parts)} (not the contract's)" if parts else ""
 
 
@@ -237,15 +229,14 @@ def bundle_line(one: Verification) -> str:
     """Return one line with a bundle's verdict, everything that qualifies it, and its path."""
     parts = [one.standing if one.accepted else f"{one.standing} ({one.verdict or 'no verdict'})"]
     if one.id is not None:
-        parts += [one.id, f"{one.profile} profile", str(one.device)]
+        parts += [one.id, qualities.profile(one.profile), str(one.device)]
     if one.verdict is not None:
-        parts.append("proven" if one.proven else "UNPROVEN")
+        parts.append("proven" if one.proven else qualities.UNPROVEN)
     if one.signed_by:
         parts.append("signed by " + ", ".join(key[:_KEY_LETTERS] for key in one.signed_by))
-    if one.overrides:
-        parts.append("overridden: " + ", ".join(f"{name}={value}" for name, value in one.overrides.items()))
+    parts += qualities.overridden(one.overrides)
     if one.subject is not None:
-        parts.append(f"subject {one.subject}")
+        parts.append(qualities.another_subject(one.subject))
     if one.reason and one.reason.code is not ReasonCode.UNPROVEN:
         parts.append(reason_text.of(one.reason))
     return "  ".join([*parts, str(one.path)])

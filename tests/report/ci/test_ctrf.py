@@ -58,7 +58,7 @@ def test_times_and_circumstances_are_told(tmp_path: Path) -> None:
     found = results(bundles)
     assert (found["summary"]["start"], found["summary"]["stop"]) == (1795205703000, 1795205707500)
     test = found["tests"][0]
-    assert test["tags"] == ["PASS", "unproven", "reduced profile"]
+    assert test["tags"] == ["PASS", "UNPROVEN", "reduced profile"]
     assert test["extra"]["device"] == "cpu a CPU"
     assert test["duration"] == 1250
     assert sum(test["duration"] for test in found["tests"]) == 1250

@@ -1,0 +1,48 @@
+"""What qualifies a verdict, in a few words each: profile, mutants, changed parameters, another subject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.base.shortening import cut, first
+from harness.base.vocabulary import Fate
+from harness.judging.record import Record
+
+__all__ = ["ISOLATED", "UNPROVEN", "another_subject", "changed", "mutants", "overridden", "profile"]
+
+UNPROVEN = "UNPROVEN"
+"""Of a PASS: no mutant shows that the falsifier can fail."""
+ISOLATED = "subjects isolated"
+_MOST_CHANGED = 4
+_LONGEST = 80
+
+
+def profile(name: str | None) -> str:
+    """Return the size of the run."""
+    return f"{name} profile"
+
+
+def mutants(record: Record) -> str:
+    """Return how many mutants were killed, and what became of the others."""
+    if record.mutants_skipped:
+        return "mutants skipped"
+    if not record.mutants:
+        return "no mutants"
+    others = [f"{count} {fate}" for fate, count in record.fates.items() if fate is not Fate.KILLED]
+    return ", ".join([f"{record.fates[Fate.KILLED]} of {len(record.mutants)} mutants killed", *others])
+
+
+def changed(overrides: Mapping[str, Any]) -> str:
+    """Return the overridden parameters with their values; of many, the first ones."""
+    return first([cut(f"{name}={value}", _LONGEST) for name, value in overrides.items()], _MOST_CHANGED)
+
+
+def overridden(overrides: Mapping[str, Any] | None) -> list[str]:
+    """Return that parameters were overridden, and which; empty if none was."""
+    return [f"parameters overridden: {changed(overrides)}"] if overrides else []
+
+
+def another_subject(name: str) -> str:
+    """Return that the subject is not the contract's."""
+    return f"another subject: {name}"
