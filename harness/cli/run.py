@@ -114,7 +114,7 @@ def _detached(given: RunOptions, project: Project, request: RunRequest) -> ExitS
     from harness.running.slurm.detached import detach
 
     try:
-        run = detach(submission_of(project, request), request, given.to_json(), given.shards)
+        run = detach(submission_of(project, request), given.to_json(), given.shards)
     except OSError as error:
         raise click.ClickException(f"nothing was submitted: {error}") from error
     tell(f"{run.name}: {len(request.contracts)} claims in Slurm's arrays {', '.join(run.jobs)}")

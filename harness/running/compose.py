@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from harness.contract.project import Project
 from harness.evidence.seal import Seal
@@ -12,21 +11,13 @@ from harness.execution.local_executor import LocalExecutors
 from harness.machine.cache_folder import made_cache_folder
 from harness.machine.host import Host
 from harness.running.engine import Engine
-from harness.running.events import Handler, Remarked, RunFinished
+from harness.running.events import Handler, Remarked
 from harness.running.plan import with_subject
 from harness.running.request import RunRequest
 from harness.running.slurm.dispatcher import Dispatcher, Followed
 from harness.running.slurm.submission import Submission
 
-__all__ = ["Runner", "compose", "submission_of"]
-
-
-class Runner(Protocol):
-    """Runs the claims of a request."""
-
-    def run(self, request: RunRequest) -> RunFinished:
-        """Run every claim. An interruption ends the run early."""
-        ...
+__all__ = ["compose", "submission_of"]
 
 
 def compose(
@@ -37,7 +28,7 @@ def compose(
     emit: Handler,
     remark: Callable[[str], None],
     attached: Mapping[str, Followed] | None = None,
-) -> Runner:
+) -> Engine | Dispatcher:
     """The runner for a request.
 
     Args:
@@ -66,11 +57,10 @@ def compose(
     engine = Engine(project, host, executors, seal, emit, command, cache)
     if request.slurm is None:
         return engine
-    submission = submission_of(project, request)
-    submit = submission.submit if attached is None else lambda contract, request: attached[contract.id]
+    submit = submission_of(project, request).submit if attached is None else lambda contract: attached[contract.id]
     return Dispatcher(submit, engine.unmeasured, emit, remark)
 
 
 def submission_of(project: Project, request: RunRequest) -> Submission:
     """Make the object that submits the request's jobs."""
-    return Submission(project.root, request.evidence or project.evidence, request.slurm or (), request.key)
+    return Submission(project.root, request.evidence or project.evidence, request)

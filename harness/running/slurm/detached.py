@@ -1,6 +1,6 @@
 """Runs that continue without a client: arrays of Slurm jobs, and one file for each run that lists them.
 
-    run = detach(submission, request, options, shards=None)
+    run = detach(submission, options, shards=None)
     …
     for claim, task in saved(evidence, run.name).tasks().items():
         task.follow(on_line, on_word)
@@ -26,26 +26,18 @@ from typing import final
 
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import ExitStatus
-from harness.running.request import RunRequest
+from harness.contract import Contract
 from harness.running.slurm.job import ask
-from harness.running.slurm.submission import HARNESS, Submission, profile_asked
+from harness.running.slurm.submission import HARNESS, Submission
 
 __all__ = ["DetachedRun", "Task", "UnknownRunError", "detach", "saved", "saved_runs", "verdicts"]
 
 _FOLDER = ".runs"
 _LOOK_SECONDS, _ASK_EVERY = 0.5, 2.0
-_GOING = {
-    "PENDING",
-    "CONFIGURING",
-    "RUNNING",
-    "COMPLETING",
-    "SUSPENDED",
-    "REQUEUED",
-    "RESIZING",
-    "SIGNALING",
-    "STAGE_OUT",
+_GOING = frozenset({
+    "PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "RESIZING", "SIGNALING", "STAGE_OUT",
     "UNKNOWN",
-}
+})  # fmt: skip
 """The states of a task that has not ended. It is UNKNOWN while Slurm does not answer."""
 _SUBMIT_SECONDS = 60.0
 
@@ -137,7 +129,7 @@ class DetachedRun:
         }
 
 
-def detach(submission: Submission, request: RunRequest, options: JsonObject, shards: int | None) -> DetachedRun:
+def detach(submission: Submission, options: JsonObject, shards: int | None) -> DetachedRun:
     """Submit an array for the claims of each kind of node, and save which they are.
 
     Args:
@@ -151,18 +143,18 @@ def detach(submission: Submission, request: RunRequest, options: JsonObject, sha
     folder = submission.evidence.absolute() / _FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ".gitignore").write_text("*\n")
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for contract in request.contracts:
-        profile = profile_asked(contract, request).name
-        groups.setdefault((profile, *submission.needs(contract, request)), []).append(contract.id)
-    contracts, jobs = {one.id: one for one in request.contracts}, dict[str, list[list[str]]]()
-    for (profile, *needs), claims in groups.items():
-        count = min(len(claims), shards or len(claims))
-        tasks = [claims[index::count] for index in range(count)]
-        minutes = max(sum(submission.minutes(contracts[one], request) for one in task) for task in tasks)
-        asked = [f"--job-name={name}", f"--array=0-{count - 1}", f"--time={minutes}", *needs, *submission.extra]
-        script = _script(submission.options(request, profile), tasks, folder)
-        jobs[_sbatch([*asked, f"--output={folder}/%A_%a.log", f"--chdir={submission.root}"], script)] = tasks
+    groups: dict[tuple[str, ...], list[Contract]] = {}
+    for contract in submission.request.contracts:
+        groups.setdefault((submission.profile(contract).name, *submission.needs(contract)), []).append(contract)
+    jobs: dict[str, list[list[str]]] = {}
+    for (profile, *needs), contracts in groups.items():
+        count = min(len(contracts), shards or len(contracts))
+        shares = [contracts[index::count] for index in range(count)]
+        minutes = max(sum(map(submission.minutes, share)) for share in shares)
+        asked = [f"--job-name={name}", f"--array=0-{count - 1}", f"--time={minutes}", *needs]
+        asked += [*(submission.request.slurm or ()), f"--output={folder}/%A_%a.log", f"--chdir={submission.root}"]
+        tasks = [[contract.id for contract in share] for share in shares]
+        jobs[_sbatch(asked, _script(submission.options(profile), tasks, folder))] = tasks
     run = DetachedRun(name, datetime.now(UTC).isoformat(timespec="seconds"), options, jobs, str(folder))
     half = folder / f"{name}.half"  # another command may read the runs now
     half.write_text(json.dumps(asdict(run), indent=1))

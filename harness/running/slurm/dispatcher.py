@@ -74,7 +74,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        submit: Callable[[Contract, RunRequest], Followed],
+        submit: Callable[[Contract], Followed],
         unmeasured: Unmeasured,
         emit: events.Handler,
         remark: Callable[[str], None],
@@ -93,8 +93,7 @@ class Dispatcher:
         with Interruption() as interruption:
             self._emit(events.RunStarted(tuple(contract.id for contract in request.contracts)))
             for dispatch in dispatches:
-                arguments = (dispatch, request, room, interruption)
-                threading.Thread(target=self._follow, args=arguments, daemon=True).start()
+                threading.Thread(target=self._follow, args=(dispatch, room, interruption), daemon=True).start()
             try:
                 for dispatch in dispatches:
                     records += self._listen(dispatch, request, interruption, dispatches)
@@ -107,9 +106,7 @@ class Dispatcher:
             self._emit(finished)
         return finished
 
-    def _follow(
-        self, dispatch: _Dispatch, request: RunRequest, room: threading.BoundedSemaphore, interruption: Interruption
-    ) -> None:
+    def _follow(self, dispatch: _Dispatch, room: threading.BoundedSemaphore, interruption: Interruption) -> None:
         """Submit the job of a claim and queue its events until it has ended. Runs in a thread of its own."""
         contracts = {dispatch.contract.id: dispatch.contract}
 
@@ -122,7 +119,7 @@ class Dispatcher:
         with room:
             try:
                 if not interruption.requested:
-                    dispatch.job = self._submit(dispatch.contract, request)
+                    dispatch.job = self._submit(dispatch.contract)
                     dispatch.status = dispatch.job.follow(on_line, self._remark)
             except Exception as error:  # otherwise the main thread would never learn of it
                 dispatch.trouble = f"the job cannot be followed: {described(error)}"

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,7 @@ from harness.contract import Contract, Profile
 from harness.running.request import RunRequest
 from harness.running.slurm.job import Job, ask
 
-__all__ = ["HARNESS", "Submission", "obstacle", "profile_asked"]
+__all__ = ["HARNESS", "Submission", "obstacle"]
 
 HARNESS = (sys.executable, "-m", "harness", "run")
 """What a job runs: the same harness in the same interpreter."""
@@ -27,43 +26,45 @@ _MARGIN_SECONDS = 600
 
 @dataclass(frozen=True)
 class Submission:
-    """Submits claims of one project."""
+    """Submits the claims of a request."""
 
     root: Path
     """The project's root; jobs run there, so nodes must see it under the same path."""
     evidence: Path
-    extra: Sequence[str] = ()
-    """Further options of `srun`. They replace those that follow from a contract."""
-    key: Path | None = None
-    """The private key that the job signs with, under the same path there."""
+    request: RunRequest
+    """Its options of `srun` replace those that follow from a contract. Its key is under the same path on the nodes."""
 
-    def submit(self, contract: Contract, request: RunRequest) -> Job:
+    def submit(self, contract: Contract) -> Job:
         """Submit the job of a claim. Raises OSError if `srun` cannot be started."""
-        name, minutes = f"--job-name={contract.id}", f"--time={self.minutes(contract, request)}"
-        asked = [name, minutes, *self.needs(contract, request), *self.extra]
-        profile = profile_asked(contract, request).name
-        return Job(asked, [*HARNESS, contract.id, *self.options(request, profile)], self.root)
+        name, minutes = f"--job-name={contract.id}", f"--time={self.minutes(contract)}"
+        asked = [name, minutes, *self.needs(contract), *(self.request.slurm or ())]
+        return Job(asked, [*HARNESS, contract.id, *self.options(self.profile(contract).name)], self.root)
 
-    def options(self, request: RunRequest, profile: str) -> list[str]:
+    def profile(self, contract: Contract) -> Profile:
+        """Return the profile whose resources a job asks for: that of the command line, else `full`."""
+        wanted = "full" if self.request.profile == "auto" else self.request.profile
+        return contract.profiles.get(wanted) or next(iter(contract.profiles.values()))
+
+    def options(self, profile: str) -> list[str]:
         """Return the options of a job's `harness run`, which prints its events as lines.
 
         Args:
             profile: the one whose resources the job asked for. `auto` would fall back if the node's GPU does not work.
         """
-        request = replace(request, profile=profile)
+        request = replace(self.request, profile=profile)
         jobs = [] if request.jobs is None else ["--jobs", str(request.jobs)]
         where = ["--evidence", str(self.evidence.absolute()), "--event-lines"]
-        key = [] if self.key is None else ["--key", str(self.key.absolute())]
+        key = [] if request.key is None else ["--key", str(request.key.absolute())]
         return [*request.arguments(), *jobs, *where, *key]
 
-    def minutes(self, contract: Contract, request: RunRequest) -> int:
+    def minutes(self, contract: Contract) -> int:
         """Return the time limit of all trials of a claim, one after the other."""
-        trials = 1 + (len(contract.mutants) if request.mutants else 0)
-        return math.ceil((trials * profile_asked(contract, request).seconds + _MARGIN_SECONDS) / 60)
+        trials = 1 + (len(contract.mutants) if self.request.mutants else 0)
+        return math.ceil((trials * self.profile(contract).seconds + _MARGIN_SECONDS) / 60)
 
-    def needs(self, contract: Contract, request: RunRequest) -> list[str]:
+    def needs(self, contract: Contract) -> list[str]:
         """Return the options of `srun` that follow from a contract: GPUs, their compute capability, processors."""
-        requires, asked = profile_asked(contract, request).requires, list[str]()
+        request, requires, asked = self.request, self.profile(contract).requires, list[str]()
         wants_gpu = requires["device"] == "cuda" or request.device.startswith("cuda") or "gpus" in requires
         if wants_gpu and request.device != "cpu":
             asked.append(f"--gres=gpu:{requires.get('gpus', 1)}")
@@ -104,9 +105,3 @@ def obstacle() -> str:
         return f"this shell runs in job {job} of Slurm already; leave out --executor slurm to run on its resources"
     lacking = [name for name in ("srun", "squeue", "scancel") if shutil.which(name) is None]
     return f"{lacking[0]} is not on PATH; submit from a login node of the cluster" if lacking else ""
-
-
-def profile_asked(contract: Contract, request: RunRequest) -> Profile:
-    """Return the profile whose resources a job asks for: that of the command line, else `full`."""
-    wanted = "full" if request.profile == "auto" else request.profile
-    return contract.profiles.get(wanted) or next(iter(contract.profiles.values()))

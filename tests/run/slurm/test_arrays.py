@@ -54,8 +54,8 @@ def test_an_array_for_each_kind_of_node(
 ) -> None:
     """Each kind of node has an array with the time of its longest task. The run's file has the claims of every task."""
     calls = clients(sbatch=SUBMITS)
-    submission = Submission(tmp_path, tmp_path / "evidence", ("--qos=high",))
-    run = detach(submission, RunRequest(claims(contract)), {"ids": ["F-*"]}, shards)
+    submission = Submission(tmp_path, tmp_path / "evidence", RunRequest(claims(contract), slurm=("--qos=high",)))
+    run = detach(submission, {"ids": ["F-*"]}, shards)
     expected = [[f"F-DEMO-SORT-{number}" for number in task] for task in tasks]
     assert run.jobs == {"41": expected, "42": [["F-DEMO-SORT-003"]]}
     folder = tmp_path / "evidence" / ".runs"
@@ -87,7 +87,7 @@ def test_what_a_task_runs(contract: Contract, clients: Clients, tmp_path: Path, 
     sleep = tmp_path / "clients" / "sleep"
     sleep.write_text(f'#!/bin/sh\necho "$@" > "{tmp_path}/slept"\n')
     sleep.chmod(0o755)
-    detach(Submission(tmp_path, evidence), RunRequest(claims(contract)[:3]), {}, 2)
+    detach(Submission(tmp_path, evidence, RunRequest(claims(contract)[:3])), {}, 2)
     script = (tmp_path / "clients" / "sbatch.script1").read_text()
     variables = f"SLURM_ARRAY_JOB_ID=41 SLURM_ARRAY_TASK_ID=0 PATH={tmp_path}/clients:$PATH"
     done = subprocess.run(["sh", "-c", f"{variables} exec sh -s"], input=script, text=True)
@@ -108,7 +108,7 @@ def test_an_array_that_slurm_refuses(contract: Contract, clients: Clients, tmp_p
     for refuses, text in (("echo 'no such partition' >&2; exit 1", "no such partition"), ("exit 7", "exited with 7")):
         clients(sbatch=refuses)
         with pytest.raises(OSError, match=text):
-            detach(Submission(tmp_path, tmp_path), RunRequest(claims(contract)), {}, None)
+            detach(Submission(tmp_path, tmp_path, RunRequest(claims(contract))), {}, None)
     assert list(saved_runs(tmp_path)) == []
 
 
@@ -145,6 +145,15 @@ def test_verdicts(tmp_path: Path) -> None:
     assert Task("F-B", "1", 0, tmp_path).verdict() is None
 
 
+def test_a_line_that_the_end_of_a_node_cut_short(tmp_path: Path) -> None:
+    """Slurm begins the task again, and the next event continues the line. The other verdicts are known."""
+    file = tmp_path / "1_0.events"
+    file.write_text(finished("F-A", "PASS") + "\n" + finished("F-B", "PASS")[:60])
+    assert verdicts(file) == {"F-A": "PASS"}
+    file.write_text(file.read_text() + '{"event": "RunStarted"}\n' + finished("F-C", "FAIL") + "\n")
+    assert verdicts(file) == {"F-A": "PASS", "F-C": "FAIL"}
+
+
 def squeue(*turns: tuple[str, str]) -> str:
     """A `squeue` that lists several states of task 3, one after the other.
 
@@ -164,10 +173,13 @@ def squeue(*turns: tuple[str, str]) -> str:
         ("echo '3 RUNNING'; echo '4 FAILED'", "exit 1", "RUNNING"),
         ("true", "echo 'CANCELLED by 0'", "CANCELLED"),
         ("echo '4 FAILED'", "exit 1", "COMPLETED"),
+        ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", "exit 1", "COMPLETED"),
+        ("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", "exit 1", "UNKNOWN"),
+        ("echo 'slurm_load_jobs error: Socket timed out' >&2; exit 1", "echo FAILED", "FAILED"),
     ],
 )
 def test_the_state_of_a_task(clients: Clients, tmp_path: Path, queue: str, accounting: str, state: str) -> None:
-    """The queue gives the state, else the accounting. If neither knows the task, it is over."""
+    """The queue gives the state, else the accounting. If neither knows the task, it is over, unless none answers."""
     calls = clients(squeue=queue, sacct=accounting)
     task = Task("F-A", "7", 3, tmp_path)
     assert (task.state(), task.ended_by()) == (state, f"Slurm job 7_3 {state}")

@@ -90,7 +90,7 @@ def unmeasured(
     return planned(contract), events.ClaimFinished(replace(told, verdict=Verdict.NOT_MEASURED), None)
 
 
-def dispatched(submit: Callable[[Contract, RunRequest], Told], *contracts: Contract) -> Heard:
+def dispatched(submit: Callable[[Contract], Told], *contracts: Contract) -> Heard:
     heard, remarks = list[events.Event](), list[str]()
     finished = Dispatcher(submit, unmeasured, heard.append, remarks.append).run(RunRequest(contracts))
     return Heard(finished, heard, remarks)
@@ -109,7 +109,7 @@ def test_claims_are_told_one_after_the_other(contract: Contract, tmp_path: Path)
     claims = [named(contract, number) for number in range(4)]
     together = threading.Barrier(len(claims), timeout=20)
 
-    def submit(one: Contract, request: RunRequest) -> Told:
+    def submit(one: Contract) -> Told:
         late = 0.3 if one is claims[0] else 0.0
         lines = ["no event", *passes(one, tmp_path)]
         return Told(lines, ["a word"], during=lambda: (together.wait(), time.sleep(late)))
@@ -139,14 +139,14 @@ def test_not_all_jobs_at_once(contract: Contract, tmp_path: Path, monkeypatch: p
             running[0] -= 1
 
     claims = [named(contract, number) for number in range(5)]
-    heard = dispatched(lambda one, request: Told(passes(one, tmp_path), during=during), *claims)
+    heard = dispatched(lambda one: Told(passes(one, tmp_path), during=during), *claims)
     assert (len(heard.finished.records), most[0]) == (5, 2)
 
 
 def test_a_job_without_a_verdict(contract: Contract) -> None:
     """The claim is NOT_MEASURED with Slurm's words. A plan that was already reported is not reported again."""
     for lines in ([], [wire.encode(planned(contract))]):
-        heard = dispatched(lambda one, request, told=lines: Told(told, status=1), contract)  # type: ignore[misc]
+        heard = dispatched(lambda one, told=lines: Told(told, status=1), contract)  # type: ignore[misc]
         (only,) = heard.finished.records
         assert only.verdict is Verdict.NOT_MEASURED
         assert only.reason is not None
@@ -157,7 +157,7 @@ def test_a_job_without_a_verdict(contract: Contract) -> None:
 def test_a_job_that_cannot_be_submitted(contract: Contract) -> None:
     """The claim is NOT_MEASURED, and the reason has the error."""
 
-    def submit(one: Contract, request: RunRequest) -> Told:
+    def submit(one: Contract) -> Told:
         raise OSError("no srun")
 
     (only,) = dispatched(submit, contract).finished.records
@@ -177,7 +177,7 @@ def test_a_bundle_that_is_not_seen_here(
     bundle = tmp_path / "bundle"
     told = replace(record(contract), verdict=verdict, proven=True)
     lines = [wire.encode(events.ClaimFinished(told, bundle))]
-    heard = dispatched(lambda one, request: Told(lines), contract)
+    heard = dispatched(lambda one: Told(lines), contract)
     (only,) = heard.finished.records
     assert only.verdict is (Verdict.FAIL if verdict is Verdict.FAIL else Verdict.NOT_MEASURED)
     assert only.reason == Reason(ReasonCode.UNSEEN, str(bundle))
@@ -185,7 +185,7 @@ def test_a_bundle_that_is_not_seen_here(
     assert heard.events[-2] == events.ClaimFinished(only, None)
     monkeypatch.setattr(dispatcher, "_VISIBLE_SECONDS", 20.0)
     threading.Timer(0.3, bundle.mkdir).start()
-    heard = dispatched(lambda one, request: Told(lines), contract)
+    heard = dispatched(lambda one: Told(lines), contract)
     assert heard.finished.records == (told,)
     assert heard.events[-2] == events.ClaimFinished(told, bundle)
 
@@ -193,7 +193,7 @@ def test_a_bundle_that_is_not_seen_here(
 def test_a_claim_without_a_bundle(contract: Contract) -> None:
     """The record says why there is no bundle, so the dispatcher does not wait for one."""
     finished = events.ClaimFinished(record(contract), None, unsealed="a scaffold")
-    heard = dispatched(lambda one, request: Told([wire.encode(finished)]), contract)
+    heard = dispatched(lambda one: Told([wire.encode(finished)]), contract)
     assert heard.events[-2] == finished
 
 
@@ -202,7 +202,7 @@ def test_a_bundle_in_the_temporary_folder_of_a_node(contract: Contract, tmp_path
     full = Reason(ReasonCode.UNSEALED, text="no space")
     told = replace(record(contract), verdict=Verdict.NOT_MEASURED, reason=full, proven=False)
     finished = events.ClaimFinished(told, tmp_path / "on-the-node")
-    heard = dispatched(lambda one, request: Told([wire.encode(finished)]), contract)
+    heard = dispatched(lambda one: Told([wire.encode(finished)]), contract)
     assert heard.events[-2] == finished
 
 
@@ -214,7 +214,7 @@ def test_a_run_that_slurm_interrupted(contract: Contract, tmp_path: Path, status
     """
     why = Reason(ReasonCode.NOTHING_RAN, text="interrupted")
     lines = passes(contract, tmp_path, reason=why)
-    (only,) = dispatched(lambda one, request: Told(lines, status=status), contract).finished.records
+    (only,) = dispatched(lambda one: Told(lines, status=status), contract).finished.records
     by_slurm = Reason(ReasonCode.JOB_ENDED, text="Slurm job 12 TIMEOUT", cause=why)
     assert only.reason == (by_slurm if status is ExitStatus.INTERRUPTED else why)
 
@@ -241,7 +241,7 @@ def test_an_interruption(contract: Contract, tmp_path: Path, monkeypatch: pytest
             time.sleep(0.01)
         time.sleep(0.5)  # the dispatcher looks several times
 
-    def submit(one: Contract, request: RunRequest) -> Told:
+    def submit(one: Contract) -> Told:
         lines = passes(one, tmp_path, reason=why) if next(first, False) else []
         jobs[one.id] = Told(lines, status=ExitStatus.INTERRUPTED, during=ends)
         return jobs[one.id]
@@ -266,7 +266,7 @@ def test_a_user_who_does_not_wait(contract: Contract) -> None:
         over.wait(20)
 
     job = Told(during=during)
-    heard = dispatched(lambda one, request: job, contract)
+    heard = dispatched(lambda one: job, contract)
     over.set()
     assert job.asked == ["interrupt", "cancel"]
     assert heard.finished.interrupted

@@ -12,7 +12,7 @@ import pytest
 
 from harness.contract import Contract
 from harness.running.request import RunRequest
-from harness.running.slurm.submission import HARNESS, Submission, obstacle, profile_asked
+from harness.running.slurm.submission import HARNESS, Submission, obstacle
 from tests.run.slurm.test_job import Clients, followed
 
 ANY = RunRequest()
@@ -32,9 +32,9 @@ def claim(contract: Contract, **requires: Any) -> Contract:
 )
 def test_the_profile_whose_resources_are_asked_for(contract: Contract, request_: RunRequest, profile: str) -> None:
     """The profile is the largest one, unless the command line names another. A claim can have only one."""
-    assert profile_asked(claim(contract), request_).name == profile
+    assert Submission(Path(), Path(), request_).profile(claim(contract)).name == profile
     only = claim(contract).profiles["reduced"]
-    assert profile_asked(replace(contract, profiles={"reduced": only}), request_) == only
+    assert Submission(Path(), Path(), request_).profile(replace(contract, profiles={"reduced": only})) == only
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ def test_the_time_of_a_job(contract: Contract, request_: RunRequest, minutes: in
     """The time is the sum of all trials, and ten minutes more."""
     one = claim(contract)
     mutants = tuple(replace(one.mutants[0], id=name) for name in ("a", "b"))
-    assert Submission(Path(), Path()).minutes(replace(one, mutants=mutants), request_) == minutes
+    assert Submission(Path(), Path(), request_).minutes(replace(one, mutants=mutants)) == minutes
     longer = replace(one.profiles["full"], seconds=120.1)
-    assert Submission(Path(), Path()).minutes(replace(one, mutants=mutants, profiles={"full": longer}), ANY) == 17
+    assert Submission(Path(), Path(), ANY).minutes(replace(one, mutants=mutants, profiles={"full": longer})) == 17
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_the_resources_of_a_job(
     """The job gets GPUs if the profile needs them, the compute capability, and a processor for each trial at a time."""
     clients(sinfo="echo sm_90,ib; echo sm_121")
     one = replace(claim(contract, **requires), target={})
-    assert Submission(Path(), Path()).needs(one, request_) == asked
+    assert Submission(Path(), Path(), request_).needs(one) == asked
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_the_features_of_the_nodes_for_a_claim(least: str | None, target: str | 
 
     If no node suffices, Slurm refuses the job.
     """
-    submission = Submission(Path(), Path())
+    submission = Submission(Path(), Path(), ANY)
     submission.__dict__["features"] = "sm_90,ib\nsm_121\n"
     assert submission._nodes(least, target) == nodes
 
@@ -104,8 +104,8 @@ def test_what_a_job_runs(contract: Contract, clients: Clients, tmp_path: Path, m
     """The user's options of srun come last. Paths are absolute, and the profile is the requested one."""
     monkeypatch.chdir(tmp_path)
     calls = clients()
-    submission = Submission(tmp_path, Path("kept"), ("--time=5", "--qos=high"), Path("ci.key"))
-    followed(submission.submit(claim(contract), RunRequest(device="cuda", jobs=2, seed=7)))
+    request = RunRequest(device="cuda", jobs=2, seed=7, slurm=("--time=5", "--qos=high"), key=Path("ci.key"))
+    followed(Submission(tmp_path, Path("kept"), request).submit(claim(contract)))
     (words,) = calls("srun")
     place = words.index(HARNESS[0])
     assert words[:place][-6:] == [
@@ -115,7 +115,7 @@ def test_what_a_job_runs(contract: Contract, clients: Clients, tmp_path: Path, m
         *HARNESS, contract.id, "--profile", "full", "--device", "cuda", "--seed", "7", "--jobs", "2",
         "--evidence", f"{tmp_path}/kept", "--event-lines", "--key", f"{tmp_path}/ci.key",
     ]  # fmt: skip
-    plain = Submission(tmp_path, tmp_path).options(ANY, "reduced")
+    plain = Submission(tmp_path, tmp_path, ANY).options("reduced")
     assert plain == ["--profile", "reduced", "--evidence", str(tmp_path), "--event-lines"]
 
 
