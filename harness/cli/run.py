@@ -77,7 +77,7 @@ def perform(
     from harness.machine.host import probe
     from harness.report.words import due_text
     from harness.running.compose import compose
-    from harness.running.relay import Relay
+    from harness.running.events import Relay
 
     handlers = _handlers_of(given, project)
     sealer = _sealer(request, project)

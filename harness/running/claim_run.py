@@ -29,8 +29,8 @@ from harness.running.demand import Demand, Failure
 from harness.running.durations import Durations
 from harness.running.interruption import Interruption
 from harness.running.plan import Plan, device_of
+from harness.running.recording import Trials, silent, unmeasured
 from harness.running.scheduler import Task
-from harness.running.trial_results import Trials, silent, unmeasured
 
 __all__ = ["ClaimRun", "Shared", "WorkClock"]
 

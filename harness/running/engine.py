@@ -28,10 +28,9 @@ from harness.running.demand import Demand
 from harness.running.durations import Durations
 from harness.running.interruption import Interruption
 from harness.running.plan import make_plan
-from harness.running.recording import Recorder
+from harness.running.recording import Recorder, unmeasured
 from harness.running.request import RunRequest
 from harness.running.scheduler import Schedule, Task
-from harness.running.trial_results import unmeasured
 
 __all__ = ["Engine"]
 

@@ -9,8 +9,7 @@ from harness.contract.project import Project
 from harness.evidence.seal import Sealer
 from harness.machine.host import Host, probe
 from harness.running.compose import compose
-from harness.running.events import ClaimFinished, Event, Handler, RunFinished
-from harness.running.relay import Relay
+from harness.running.events import ClaimFinished, Event, Handler, Relay, RunFinished
 from harness.running.request import RunRequest
 
 __all__ = ["perform", "run"]

@@ -1,15 +1,19 @@
-"""Makes the record of a claim from its trials, and seals it."""
+"""The results of the trials of a claim, also of trials that did not run; its record is made from them and sealed."""
 
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import final
 
 from harness.base.device import Device
 from harness.base.redaction import Redactor, allowed_environment
-from harness.base.vocabulary import Verdict
+from harness.base.strictjson import JsonObject
+from harness.base.vocabulary import Phase, Verdict
 from harness.contract import Contract, Mutant
 from harness.contract.project import Project
 from harness.contract.ratio import ratios
@@ -17,18 +21,42 @@ from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.unwritten import unwritten_code, unwritten_texts
 from harness.evidence.seal import ClaimResult, Environment, Seal, SealError
 from harness.evidence.trial_files import series_of
-from harness.execution.executor import TrialResult
+from harness.execution.executor import TrialRequest, TrialResult
 from harness.execution.logs import Log
-from harness.judging.judge import requested
+from harness.execution.steps import Steps
+from harness.judging.judge import Judgment, judge, requested
+from harness.judging.observation import Ending, EndingKind, Observation, Residency
 from harness.judging.record import LogIdentity, MutantRecord, Record, RecordedCommit
-from harness.judging.verdict import MutantOutcome, claim_verdict
+from harness.judging.verdict import MutantOutcome, claim_verdict, not_run
 from harness.machine import git, provenance
 from harness.machine.host import Host
+from harness.machine.telemetry import DriverResidency, Telemetry
 from harness.running import events
 from harness.running.plan import Plan
-from harness.running.trial_results import Trials
 
-__all__ = ["Recorder"]
+__all__ = ["Recorder", "Trials", "silent", "unmeasured"]
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The results of the trials of one claim, before the verdict."""
+
+    subject: TrialResult
+    judgment: Judgment
+    mutants: Mapping[str, TrialResult]
+    """The mutants that ran, by id."""
+    outcomes: Sequence[MutantOutcome]
+    """The outcome of every mutant, in the contract's order."""
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+    sources: Mapping[str, str] = field(default_factory=dict)
+    withdrawn: Mapping[str, str] = field(default_factory=dict)
+    """Why GPUs failed the claim, by UUID."""
+    predicted: JsonObject = field(default_factory=dict)
+    """The probe's prediction for the profile's step."""
+    seconds: float = 0.0
+    """How long imports and trials took. Waits for a device or for other claims do not count."""
+    waited_seconds: float = 0.0
+    """How long the trials waited for devices that other processes held."""
 
 
 @final
@@ -119,6 +147,31 @@ class Recorder:
             "software": provenance.software(self._host),
             "variables": Redactor().mask_json(allowed_environment()),
         }
+
+
+def unmeasured(plan: Plan) -> Trials:
+    """The results of a claim with an obstacle: judged like any others, without measurements."""
+    result = silent(plan.trial(), Ending(EndingKind.NOT_MEASURED, Phase.START, plan.obstacle))
+    obstacle = Reason(ReasonCode.NOTHING_RAN, text=plan.obstacle)
+    outcomes = [not_run(mutant, obstacle) for mutant in plan.contract.mutants]
+    return Trials(result, judge(plan.contract, result.observation), {}, outcomes)
+
+
+def silent(request: TrialRequest, ending: Ending) -> TrialResult:
+    """The result of a trial without any message."""
+    observation = Observation(
+        subject=request.subject,
+        profile=request.profile,
+        parameters=request.parameters,
+        device=request.device,
+        measurements={},
+        residency=Residency(reason="no trial ran"),
+        ending=ending,
+        seed=request.seed,
+    )
+    telemetry = Telemetry((), {"seconds": "no trial ran"}, DriverResidency(None, None, "no trial ran"))
+    empty = Log("", 0, sha256(b"").hexdigest())
+    return TrialResult(observation, Steps(), telemetry, empty, empty, None, 0.0)
 
 
 def _unwritten(contract: Contract, project: Project) -> str:

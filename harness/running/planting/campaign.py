@@ -26,7 +26,7 @@ from harness.machine.host import Gpu, Host
 from harness.running.demand import MOST_PARALLEL
 from harness.running.interruption import Interruption
 from harness.running.plan import Plan, make_plan
-from harness.running.planting.claim_trials import ClaimTrials, Conditions
+from harness.running.planting.claim_trials import ClaimTrials
 from harness.running.planting.defects import Defect, Subjects
 from harness.running.planting.results import Planted, Planting, Reach
 from harness.running.planting.schedule import Schedule, evenly
@@ -133,10 +133,9 @@ class _Work:
         self._folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="falsifier-plant-")))
         self._subjects = Subjects(campaign.project.root)
         self._trials: dict[str, ClaimTrials] = {}
-        threads = max(1, campaign.host.cpu_count // campaign.parallel)
+        self._threads = max(1, campaign.host.cpu_count // campaign.parallel)
         for name in _THREADS:  # for libraries that read them when the fork servers load them
-            os.environ.setdefault(name, str(threads))
-        self._conditions = Conditions(campaign.project, threads, campaign.cache / "planting")
+            os.environ.setdefault(name, str(self._threads))
 
     @property
     def digests(self) -> Mapping[str, str]:
@@ -153,8 +152,10 @@ class _Work:
                 continue
             executor = LocalExecutor(self._campaign.project, contract, self._campaign.cache)
             self._resources.enter_context(executor)
-            folder = self._folder / contract.id
-            self._trials[contract.id] = ClaimTrials(self._conditions, plan, self._marked[contract.id], executor, folder)
+            folders = self._campaign.cache / "planting", self._folder / contract.id
+            self._trials[contract.id] = ClaimTrials(
+                self._campaign.project, plan, self._threads, self._marked[contract.id], executor, *folders
+            )
         for group in self._groups():
             try:
                 with self._leased(group):

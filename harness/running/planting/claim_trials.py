@@ -15,7 +15,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from harness.base.beneath import Beneath
@@ -37,7 +37,7 @@ from harness.running.planting.kernels import is_kernel
 from harness.running.planting.reach import used_lines
 from harness.running.planting.results import Attempt, DefectFate, Reach
 
-__all__ = ["ClaimTrials", "Conditions", "project_copy"]
+__all__ = ["ClaimTrials", "project_copy"]
 
 _LEAST_SECONDS, _TIMES_AS_LONG = 20.0, 4.0
 """A trial may take this many seconds more, and times as long, as the subject without a defect and without a cache."""
@@ -45,17 +45,6 @@ _LEAST_SECONDS, _TIMES_AS_LONG = 20.0, 4.0
 
 _ELSEWHERE = frozenset({"cli", "evidence", "lint", "pytest_plugin", "report", "running"})
 """The rooms of the harness that neither run in a trial nor judge it, so that no fate depends on them."""
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """The settings that all trials of a campaign share."""
-
-    project: Project
-    threads: int
-    """How many CPU threads a trial may use."""
-    attempts: Path
-    """The folder that keeps attempts."""
 
 
 class ClaimTrials:
@@ -67,19 +56,23 @@ class ClaimTrials:
 
     def __init__(
         self,
-        conditions: Conditions,
+        project: Project,
         plan: Plan,
+        threads: int,
         marked: Sequence[Equivalent],
         executor: LocalExecutor,
+        attempts: Path,
         folder: Path,
     ) -> None:
         """Args:
+        threads: how many CPU threads a trial may use.
         marked: the author's entries for this claim.
+        attempts: the folder that keeps attempts.
         folder: an empty one, for what the trials need.
         """
         self.plan, self.marked, self.executor = plan, marked, executor
         self.reach = Reach(plan.contract.id, plan.profile.name, obstacle="the time ended before its subject had run")
-        self._conditions, self._root = conditions, conditions.project.root
+        self._project, self._threads, self._attempts = project, threads, attempts
         self._seconds = plan.profile.seconds
         self._folder, self._cache = folder, folder / "cache"
         self._cache.mkdir(parents=True)
@@ -98,7 +91,7 @@ class ClaimTrials:
             self._hindered(healthy, subjects)
             return
         self._seconds = min(self._seconds, _LEAST_SECONDS + _TIMES_AS_LONG * healthy.seconds)
-        self._kept = KeptAttempts(self._conditions.attempts, self.claim, self._decides(healthy))
+        self._kept = KeptAttempts(self._attempts, self.claim, self._decides(healthy))
         self.executor.warm(modules)
         again, later, _ = self._healthy("with a cache", subjects)
         if not later:  # a library may use what a fork cannot, such as CUDA, as soon as it is imported
@@ -119,7 +112,7 @@ class ClaimTrials:
         """Try a defect in a file of this content; None if the trial was cut short."""
         changed = defect.planted(content)
         # Broken code may spoil a cache for the trials that come after.
-        with project_copy(self._root, defect.file, changed) as root, self._own_cache(defect) as cache:
+        with project_copy(self._project.root, defect.file, changed) as root, self._own_cache(defect) as cache:
             result = self._trial(root, cache)
         if result.observation.ending.kind is EndingKind.INTERRUPTED:
             return None
@@ -158,14 +151,14 @@ class ClaimTrials:
         No lines and no libraries if the claim does not pass.
         """
         place = self._folder / f"{name}.json"
-        healthy = self._trial(self._root, self._cache, place)
+        healthy = self._trial(self._project.root, self._cache, place)
         if judge(self.plan.contract, healthy.observation).outcome is not Outcome.PASS:
             return healthy, {}, ()
         ran, modules = read_reached(place)
-        contract, search = self.plan.contract, self._conditions.project.search
+        contract, search = self.plan.contract, self._project.search
         module, subject = contract.falsifier.partition(":")[0], contract.subject.partition(":")[0]
         own = _module_files(search, module) - _module_files(search, subject)
-        imported = {path.relative_to(self._root).as_posix() for path in imported_files(contract.subject, search) - own}
+        imported = set(map(self._project.name_of, imported_files(contract.subject, search) - own))
         for file in imported & healthy.sources.keys():
             subjects.read(file)
         python = {file: (subjects.read(file), lines) for file, lines in ran.items() if file in imported}
@@ -175,10 +168,8 @@ class ClaimTrials:
     def _is_the_falsifiers(self, defect: Defect) -> bool:
         """Whether a defect is in the falsifier: one module may have both, subject and falsifier."""
         module, _, name = self.plan.contract.falsifier.partition(":")
-        files = {
-            path.relative_to(self._root).as_posix() for path in _module_files(self._conditions.project.search, module)
-        }
-        return defect.file in files and defect.within.partition(".")[0] == name
+        is_beside = self._project.root / defect.file in _module_files(self._project.search, module)
+        return is_beside and defect.within.partition(".")[0] == name
 
     def _decides(self, healthy: TrialResult) -> JsonObject:
         """The values on which the fates of the defects depend."""
@@ -203,7 +194,7 @@ class ClaimTrials:
 
     def _trial(self, root: Path, cache: Path, reached: Path | None = None) -> TrialResult:
         request = replace(
-            self.plan.trial(self._conditions.threads),
+            self.plan.trial(self._threads),
             seconds=self._seconds,
             root=root,
             cache=cache,

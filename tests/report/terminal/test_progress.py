@@ -28,8 +28,7 @@ from harness.report.terminal.run_text import idle_text, qualities, shown_reason
 from harness.report.words import reason_text
 from harness.report.words.verdict_text import why
 from harness.running import events
-from harness.running.events import SUBJECT, Event
-from harness.running.relay import Relay
+from harness.running.events import SUBJECT, Event, Relay
 from tests.contracts import contract_of, document, healthy, observe
 from tests.evidence.factory import DEFECTIVE, claim_result
 from tests.report.bundles import examined
