@@ -59,11 +59,12 @@ class Turn:
             self._inbox.put(partial(self._schedule.pause, self.task.name, kept))
 
     def resume(self) -> None:
-        """Wait until the resources are back. Does nothing if none were given back."""
+        """Wait until the resources are back, or for an interruption. Does nothing if none were given back."""
         if self._is_paused:
             self._is_paused = False
             self._inbox.put(partial(self._schedule.resume, self.task.name))
-            self.granted.wait()
+            while not (self.granted.wait(_LOOK_SECONDS) or self._interruption.requested):
+                pass
 
 
 Inbox = queue.SimpleQueue[Callable[[], None]]
@@ -96,8 +97,6 @@ class Crew:
             self._listen()
         if self._interruption.requested:
             interrupt()
-            for turn in self._turns.values():
-                turn.granted.set()
             while any(not turn.is_idle for turn in list(self._turns.values())):
                 self._listen()
         if self._defect is not None:
@@ -124,7 +123,7 @@ class Crew:
         try:
             following = self._work(turn)
         except TurnInterrupted:
-            return
+            turn.is_idle = True
         except BaseException as error:
             self._inbox.put(partial(self._fail, turn, error))
         else:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from harness.running.crew import Crew, Turn
+from harness.running.crew import Crew, Turn, TurnInterrupted
 from harness.running.interruption import Interruption
 from harness.running.scheduler import Schedule, Task
 
@@ -55,6 +55,22 @@ def test_what_was_idle_when_the_run_was_interrupted_does_not_go_on() -> None:
     crew_of(work, asked).run(lambda: told.append("interrupt"))
     await_threads()
     assert told == ["interrupt"]
+
+
+def test_a_wait_that_is_interrupted_before_it_begins_ends_the_run() -> None:
+    """The device was busy at the first attempt, and the interruption came before it."""
+    asked, over = Asked(), threading.Event()
+
+    def work(turn: Turn) -> Sequence[Task]:
+        asked.requested = True
+        raise TurnInterrupted
+
+    def run() -> None:
+        crew_of(work, asked).run(lambda: None)
+        over.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    assert over.wait(10)
 
 
 def test_after_an_interruption_nothing_new_starts() -> None:
