@@ -18,8 +18,9 @@ from harness.machine.cache_folder import made_cache_folder
 from harness.machine.host import probe
 from harness.report.terminal.planting_text import planting_lines, told
 from harness.report.terminal.printing import tell, tell_all
-from harness.running.planting.campaign import Campaign, Sample
+from harness.running.planting.campaign import Sample, plant
 from harness.running.planting.results import Planted, Planting, as_json, survivors, written
+from harness.running.request import RunRequest
 
 __all__ = ["command"]
 
@@ -100,12 +101,13 @@ def command(
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise click.BadParameter(f"{again} is no result of --json: {error}", param_hint="--again") from error
     host, cache = probe(project.root), made_cache_folder()
-    campaign = Campaign(project, host, cache, profile, device, jobs, seed, crowded, changed)
+    request = RunRequest(contracts, profile, device, parameters=changed, mutants=False, jobs=jobs, seed=seed)
 
     def tell_fate(one: Planted, left: int) -> None:
         tell(told(one, left), err=True)
 
-    planting = campaign.run(contracts, until, tell_fate, sample=Sample(limit, part, only))
+    sample = Sample(limit, part, only)
+    planting = plant(project, host, cache, request, until, tell_fate, sample=sample, crowded=crowded)
     return _reported(planting, seed, json_file)
 
 

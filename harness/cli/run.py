@@ -159,10 +159,10 @@ def _handlers_of(given: RunOptions, project: Project) -> list[Handler]:
     from harness.report.ci import annotations
     from harness.report.terminal.run_lines import Shown
     from harness.report.terminal.run_output import json_handler, terminal_handler
-    from harness.running import wire
+    from harness.running.events import lines_to
 
     if given.event_lines:
-        return [wire.handler(sys.stdout)]
+        return [lines_to(sys.stdout)]
     junit, json_file = given.junit, given.json_file
     shown = Shown(given.verbose, given.quiet, given.durations)
     handlers = [terminal_handler(sys.stderr if json_file == "-" else sys.stdout, shown, lambda: _earlier(project))]

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import final
 
+from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.contract.reasons import Reason, ReasonCode
@@ -57,6 +58,7 @@ class Engine:
         cache: the folder that remembers how long trials take; None to remember nothing.
         """
         self._host, self._executors, self._emit, self._cache = host, executors, emit, cache
+        self._root = project.root
         self._recorder = Recorder(project, host, seal, command)
 
     def run(self, request: RunRequest) -> events.RunFinished:
@@ -102,7 +104,7 @@ class _Run:
         demand = Demand(engine._host, [plan for plan in plans if not plan.obstacle], request.jobs)
         shared = Shared(
             engine._host,
-            engine._recorder.root,
+            engine._root,
             executors,
             demand,
             self._durations,
@@ -163,5 +165,5 @@ class _Run:
             self.records[claim.index] = finished.record
             self._durations.add(claim.plan, claim.durations())
         self._emit(finished)
-        if self._request.ends_with(finished.record.verdict):
+        if self._request.fail_fast and finished.record.verdict in (Verdict.FAIL, Verdict.VOID):
             self._crew.discard([f"{one.index} {events.SUBJECT}" for one in self._claims])  # begun claims are finished

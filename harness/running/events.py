@@ -1,4 +1,4 @@
-"""The events of a run, as plain records, and the relay that passes them from the engine to terminal, JSON and JUnit."""
+"""The events of a run: plain records, the relay from the engine to terminal, JSON and JUnit, and lines of JSON."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, Final
 
+from harness.base import strictjson
 from harness.base.device import Device
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
@@ -29,6 +30,7 @@ __all__ = [
     "ClaimWaiting",
     "Event",
     "Handler",
+    "NoEventError",
     "Relay",
     "Remarked",
     "RunFinished",
@@ -37,6 +39,9 @@ __all__ = [
     "TrialPhase",
     "TrialStarted",
     "TrialStep",
+    "decode",
+    "encode",
+    "lines_to",
 ]
 
 SUBJECT = "subject"
@@ -223,3 +228,55 @@ class Relay:
                 except Exception as error:
                     self._handlers.remove(handler)
                     self._failures.append((handler, error))
+
+
+class NoEventError(ValueError):
+    """A line is not an event."""
+
+
+_IN_LINES: Final[Mapping[str, type[Any]]] = {
+    kind.__name__: kind
+    for kind in (
+        ClaimPlanned, ClaimWaiting, TrialStarted, TrialPhase, TrialStep, TrialFinished, Remarked, ClaimFinished,
+    )
+}  # fmt: skip
+"""The events of a claim. How a run ended is told by the exit status of its process."""
+
+
+def lines_to(stream: IO[str]) -> Handler:
+    """A handler that writes a line for each event, for a run whose reports another process writes."""
+
+    def write(event: Event) -> None:
+        if type(event).__name__ in _IN_LINES:
+            print(encode(event), file=stream, flush=True)
+
+    return write
+
+
+def encode(event: Event) -> str:
+    """An event as a line of JSON, without its end. A plan names its contract by the id."""
+    if isinstance(event, ClaimPlanned):
+        document = {**vars(event), "contract": event.contract.id, "device": event.device.to_json()}
+    else:
+        assert isinstance(event, JsonDataclass)
+        document = event.to_json()
+    return strictjson.dumps({"event": type(event).__name__, **document})
+
+
+def decode(line: str, contracts: Mapping[str, Contract]) -> Event:
+    """The inverse of `encode`. `contracts` are the contracts of the run, by id.
+
+    Raises:
+        NoEventError: the line is not an event.
+    """
+    try:
+        document = strictjson.loads(line)
+        kind = _IN_LINES[document.pop("event")]
+        if kind is not ClaimPlanned:
+            event: Event = kind.from_json(document)
+            return event
+        contract, device = contracts[document["contract"]], Device.from_json(document["device"])
+        mutants = tuple(document["mutants"])
+        return ClaimPlanned(**{**document, "contract": contract, "device": device, "mutants": mutants})
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise NoEventError(f"{line[:100]!r} is not an event: {type(error).__name__}: {error}") from error

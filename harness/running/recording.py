@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
-from pathlib import Path
 from typing import final
 
 from harness.base.device import Device
@@ -71,11 +70,6 @@ class Recorder:
         self._project, self._host, self._seal, self._command = project, host, seal, command
         commit = git.commit(project.root, outputs=[project.evidence.relative_to(project.root).as_posix()])
         self._commit: RecordedCommit = {"revision": commit.revision, "dirty": commit.dirty, "reason": commit.reason}
-
-    @property
-    def root(self) -> Path:
-        """The project's folder."""
-        return self._project.root
 
     def finished(self, plan: Plan, trials: Trials) -> events.ClaimFinished:
         """Seal the result of a claim. If the bundle cannot be written at its place, the claim is NOT_MEASURED."""

@@ -10,7 +10,6 @@ from typing import Any
 
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
-from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.external.choice import External
 
@@ -71,10 +70,6 @@ class RunRequest:
     def is_reading(self) -> bool:
         """Whether the subject is a finished run, whose files are read."""
         return self.external is not None and self.external.is_recorded
-
-    def ends_with(self, verdict: Verdict) -> bool:
-        """Whether no further claim runs after one with this verdict."""
-        return self.fail_fast and verdict in (Verdict.FAIL, Verdict.VOID)
 
     def arguments(self) -> list[str]:
         """The options of `harness run` for the same work, without the number of parallel trials."""

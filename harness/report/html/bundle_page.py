@@ -115,7 +115,7 @@ def render(
         machine_facts=_facts(contents.environment),
         packages=_mapping(_mapping(contents.environment.get("software")).get("distributions")),
         variables=_mapping(contents.environment.get("variables")),
-        logs=[_log(name, contents, _MOST_LOG) for name in ("stdout", "stderr")],
+        logs=[_log(name, contents) for name in ("stdout", "stderr")],
         digests=list(record.sources.items())[:_MOST_SOURCES],
         digests_left=max(len(record.sources) - _MOST_SOURCES, 0),
         site=site,
@@ -132,15 +132,8 @@ def unreadable(name: str, reason: str, verification: Verification) -> str:
 def _sources(contents: Contents) -> list[tuple[str, str | None, str, str]]:
     """Return where the claim was made: address, link or None, place and quote."""
     listed = contents.contract.document.get("sources", ()) if contents.contract else ()
-    return [
-        (
-            one["uri"],
-            one["uri"] if one["uri"].startswith(_LINKED) else None,
-            one.get("locator", ""),
-            one.get("quote", ""),
-        )
-        for one in listed
-    ]
+    uris = [(one["uri"], one["uri"] if one["uri"].startswith(_LINKED) else None) for one in listed]
+    return [(*uri, one.get("locator", ""), one.get("quote", "")) for uri, one in zip(uris, listed, strict=True)]
 
 
 def _shown(caveat: Caveat) -> tuple[str, Markup, Code | None]:
@@ -229,13 +222,13 @@ def _facts(environment: JsonObject) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in facts if value]
 
 
-def _log(name: str, contents: Contents, limit: int) -> Log:
+def _log(name: str, contents: Contents) -> Log:
     stream = contents.logs.get((SUBJECT, name))
     text = stream.text if stream else ""
     plain = _ANSI.sub("", text)
-    cut = len(plain) > limit
+    cut = len(plain) > _MOST_LOG
     if cut:
-        head, tail = plain[: limit // 4], plain[-(limit - limit // 4) :]
+        head, tail = plain[: _MOST_LOG // 4], plain[-(_MOST_LOG - _MOST_LOG // 4) :]
         plain = f"{head}\n[… {len(plain) - len(head) - len(tail)} letters left out here; trials.log has more …]\n{tail}"
     size = _mapping(contents.record.logs.get(name)).get("size")
     return Log(name, _lines(plain), len(plain.rstrip().splitlines()), size if isinstance(size, int) else len(text), cut)

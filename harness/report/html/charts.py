@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from harness.contract import Contract
@@ -58,10 +59,8 @@ def training(contents: Contents) -> Iterator[Figure]:
             yield figure(title, unit, "step", [Line(title, steps, values), *_bounds(contents.contract, [name, *same])])
     stamps = series.columns.get(_SECONDS, ())
     took = [
-        None if before is None or after is None else (after - before) / (step - last) if step > last else None
-        for (last, before), (step, after) in zip(
-            zip(steps, stamps, strict=False), zip(steps[1:], stamps[1:], strict=False), strict=False
-        )
+        None if before is None or after is None or step <= last else (after - before) / (step - last)
+        for (last, before), (step, after) in pairwise(zip(steps, stamps, strict=False))
     ]
     if sum(value is not None for value in took) > 1:
         yield figure("Time a step", "s", "step", [Line("time a step", steps[1:], took)])

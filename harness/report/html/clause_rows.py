@@ -60,16 +60,16 @@ class Row:
 
     id: str
     outcome: Outcome
-    quantities: tuple[Quantity, ...]
-    bound: str
-    operator: str
-    """The sign of the comparison; empty if the bound is not a number."""
-    reason: str
-    source: str
-    about: str
     kind: Kind
     nature: Kind
     """The kind of the clause if it passes."""
+    quantities: tuple[Quantity, ...] = ()
+    bound: str = ""
+    operator: str = ""
+    """The sign of the comparison; empty if the bound is not a number."""
+    reason: str = ""
+    source: str = ""
+    about: str = ""
     comparisons: tuple[Comparison, ...] = ()
 
     @property
@@ -238,6 +238,6 @@ def _kill(mutant: MutantRecord, clauses: Clauses, trial: MutantTrial | None, jud
         named = tuple(clauses.row(results[name], trial.observation) for name in mutant.violates if name in results)
     else:
         outcome = Outcome.FAIL if mutant.fate is Fate.KILLED else Outcome.NOT_MEASURED
-        named = tuple(Row(name, outcome, (), "", "", "", "", "", Kind.DECISIVE, Kind.BOUND) for name in mutant.violates)
+        named = tuple(Row(name, outcome, Kind.DECISIVE, Kind.BOUND) for name in mutant.violates)
     others = tuple(name for name in mutant.failed if name not in mutant.violates)
     return Kill(mutant, named, others, trial.counterexample if trial else None)

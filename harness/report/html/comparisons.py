@@ -16,7 +16,7 @@ from harness.contract.clauses import ClauseResult, SchemaClause, is_finite
 from harness.contract.expression import comparisons
 from harness.contract.rules import Rule, Scope
 from harness.judging.observation import Observation
-from harness.report.html.axis import Axis, coordinate
+from harness.report.html.plot import Axis, coordinate
 
 __all__ = ["KEYWORDS", "SIGNS", "SIZES", "Comparison", "of_bound", "of_rule", "plain", "scale"]
 

@@ -13,12 +13,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from harness.contract import Contract
-from harness.contract.equivalent import Equivalent, equivalents
+from harness.contract.equivalent import equivalents
 from harness.contract.project import Project
 from harness.execution.lease import CPU, LeaseUnavailable, WaitInterrupted, lease
 from harness.execution.local_executor import LocalExecutor
@@ -32,7 +31,7 @@ from harness.running.planting.results import Planted, Planting, Reach
 from harness.running.planting.schedule import Schedule, evenly
 from harness.running.request import RunRequest
 
-__all__ = ["Campaign", "Sample"]
+__all__ = ["Sample", "plant"]
 
 _LOOK_SECONDS = 0.1
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -60,80 +59,59 @@ class Sample:
         return evenly(wanted, seed)[: self.limit][place - 1 :: parts]
 
 
-@dataclass(frozen=True)
-class Campaign:
-    """Plants in the subjects of a project's claims, on this machine."""
+def plant(
+    project: Project,
+    host: Host,
+    cache: Path,
+    request: RunRequest,
+    until: float,
+    tell: Callable[[Planted, int], None],
+    *,
+    sample: Sample = Sample(),
+    crowded: bool = False,
+) -> Planting:
+    """Plant in the subjects of a request's claims, on this machine.
 
-    project: Project
-    host: Host
-    cache: Path
-    profile: str
-    """"reduced", "full" or "auto"."""
-    device: str
-    jobs: int | None
-    """The number of trials that run side by side; None for a number that suits the machine."""
-    seed: int
-    """The seed of every trial and of the sample."""
-    crowded: bool = False
-    """Whether the trials of claims that want the device to themselves run side by side with others."""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    """The parameters that differ from the profile's."""
+    Args:
+        request: its seed is that of every trial and of the sample. A claim without its profile runs in the other one.
+        until: the `time.monotonic()` at which the trials end.
+        tell: takes each defect when its fate is known, and how many are left.
+        crowded: whether the trials of claims that want the device to themselves run side by side with others.
 
-    def run(
-        self,
-        contracts: Sequence[Contract],
-        until: float,
-        tell: Callable[[Planted, int], None],
-        *,
-        sample: Sample = Sample(),
-    ) -> Planting:
-        """Plant in the subjects of these claims.
-
-        Args:
-            until: the `time.monotonic()` at which the trials end.
-            tell: takes each defect when its fate is known, and how many are left.
-
-        Raises:
-            ContractError: a file of equivalent defects is refused.
-        """
-        marked = {contract.id: equivalents(contract.path) for contract in contracts}
-        with Interruption() as interruption, ExitStack() as resources:
-            work = _Work(self, marked, until, interruption, resources)
-            reaches = work.scout(contracts)
-            planted, found = work.plant(sample, tell)
-            return Planting(reaches, planted, found, work.digests, interruption.requested, self.parameters)
-
-    @property
-    def parallel(self) -> int:
-        """The number of trials that run side by side."""
-        return max(1, min(MOST_PARALLEL, self.host.cpu_count) if self.jobs is None else self.jobs)
-
-    def is_alone(self, plan: Plan) -> bool:
-        """Whether the trials of a claim have the device to themselves."""
-        return plan.profile.exclusive and not self.crowded
+    Raises:
+        ContractError: a file of equivalent defects is refused.
+    """
+    with Interruption() as interruption, ExitStack() as resources:
+        campaign = _Campaign(project, host, cache, request, until, crowded, interruption, resources)
+        reaches = campaign.scout()
+        planted, found = campaign.plant(sample, tell)
+        return Planting(reaches, planted, found, campaign.digests, interruption.requested, request.parameters)
 
 
-class _Work:
+class _Campaign:
     """The trials of one campaign."""
 
     def __init__(
         self,
-        campaign: Campaign,
-        marked: Mapping[str, Sequence[Equivalent]],
+        project: Project,
+        host: Host,
+        cache: Path,
+        request: RunRequest,
         until: float,
+        crowded: bool,
         interruption: Interruption,
         resources: ExitStack,
     ) -> None:
-        """Args:
-        marked: what the authors say of defects, by claim.
-        """
-        self._campaign, self._marked = campaign, marked
+        self._project, self._host, self._cache, self._request = project, host, cache, request
+        self._began, self._until, self._crowded = time.monotonic(), until, crowded
         self._interruption, self._resources = interruption, resources
-        self._began, self._until = time.monotonic(), until
+        self._marked = {contract.id: equivalents(contract.path) for contract in request.contracts}
+        """What the authors say of defects, by claim."""
         self._folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="falsifier-plant-")))
-        self._subjects = Subjects(campaign.project.root)
+        self._subjects = Subjects(project.root)
         self._trials: dict[str, ClaimTrials] = {}
-        self._threads = max(1, campaign.host.cpu_count // campaign.parallel)
+        self._parallel = max(1, min(MOST_PARALLEL, host.cpu_count) if request.jobs is None else request.jobs)
+        self._threads = max(1, host.cpu_count // self._parallel)
         for name in _THREADS:  # for libraries that read them when the fork servers load them
             os.environ.setdefault(name, str(self._threads))
 
@@ -142,19 +120,19 @@ class _Work:
         """The sha256 of every file of the subjects, by path."""
         return self._subjects.digests
 
-    def scout(self, contracts: Sequence[Contract]) -> tuple[Reach, ...]:
+    def scout(self) -> tuple[Reach, ...]:
         """Run every subject without a defect. Returns what each claim reaches."""
         hindered: dict[str, Reach] = {}
-        for contract in contracts:
+        for contract in self._request.contracts:
             plan = self._plan(contract)
             if plan.obstacle:
                 hindered[contract.id] = Reach(contract.id, plan.profile.name, obstacle=plan.obstacle)
                 continue
-            executor = LocalExecutor(self._campaign.project, contract, self._campaign.cache)
+            executor = LocalExecutor(self._project, contract, self._cache)
             self._resources.enter_context(executor)
-            folders = self._campaign.cache / "planting", self._folder / contract.id
+            folders = self._cache / "planting", self._folder / contract.id
             self._trials[contract.id] = ClaimTrials(
-                self._campaign.project, plan, self._threads, self._marked[contract.id], executor, *folders
+                self._project, plan, self._threads, self._marked[contract.id], executor, *folders
             )
         for group in self._groups():
             try:
@@ -166,13 +144,13 @@ class _Work:
                     del self._trials[one.claim]
             except WaitInterrupted:
                 break
-        return tuple(hindered.get(one.id) or self._trials[one.id].reach for one in contracts)
+        return tuple(hindered.get(one.id) or self._trials[one.id].reach for one in self._request.contracts)
 
     def plant(self, sample: Sample, tell: Callable[[Planted, int], None]) -> tuple[tuple[Planted, ...], int]:
         """Try the sample until the time is over. Returns the results, and the number of all defects."""
         found = {defect.id: defect for trials in self._trials.values() for defect in trials.reach.defects}
         # Equivalent defects count only if a claim kills them, so they come last.
-        drawn = map(self._untried, sample.of(found.values(), self._campaign.seed))
+        drawn = map(self._untried, sample.of(found.values(), self._request.seed))
         chosen = sorted(drawn, key=lambda one: bool(one.equivalent))
         schedule = Schedule(chosen, {claim: one.reach.seconds for claim, one in self._trials.items()})
         for one in chosen:
@@ -193,7 +171,7 @@ class _Work:
 
         for group in self._groups():
             claims = frozenset(one.claim for one in group)
-            side_by_side = 1 if self._campaign.is_alone(group[0].plan) else self._campaign.parallel
+            side_by_side = 1 if self._is_alone(group[0].plan) else self._parallel
             try:
                 with self._leased(group):
                     self._together([lambda claims=claims: work(claims)] * side_by_side)  # type: ignore[misc]
@@ -220,21 +198,16 @@ class _Work:
         )
 
     def _plan(self, contract: Contract) -> Plan:
-        campaign = self._campaign
-        profile = "auto" if campaign.profile not in contract.profiles else campaign.profile
-        request = RunRequest(
-            profile=profile,
-            device=campaign.device,
-            parameters=dict(campaign.parameters),
-            mutants=False,
-            jobs=campaign.jobs,
-            seed=campaign.seed,
-        )
-        return make_plan(contract, campaign.host, request)
+        profile = self._request.profile if self._request.profile in contract.profiles else "auto"
+        return make_plan(contract, self._host, replace(self._request, profile=profile))
+
+    def _is_alone(self, plan: Plan) -> bool:
+        """Whether the trials of a claim have the device to themselves."""
+        return plan.profile.exclusive and not self._crowded
 
     def _groups(self) -> list[list[ClaimTrials]]:
         """The claims that run at the same time: those that share, and then each of the others."""
-        alone = [one for one in self._trials.values() if self._campaign.is_alone(one.plan)]
+        alone = [one for one in self._trials.values() if self._is_alone(one.plan)]
         shared = [one for one in self._trials.values() if one not in alone]
         return [group for group in (shared, *([one] for one in alone)) if group]
 
@@ -247,7 +220,7 @@ class _Work:
                 leases.enter_context(
                     lease(
                         gpu or CPU,
-                        mode="exclusive" if self._campaign.is_alone(group[0].plan) else "shared",
+                        mode="exclusive" if self._is_alone(group[0].plan) else "shared",
                         holder=", ".join(one.claim for one in group)[:200],
                         wait_seconds=min(group[0].plan.profile.lease_seconds, max(0.0, self._until - time.monotonic())),
                         interrupted=lambda: self._interruption.requested,
@@ -257,7 +230,7 @@ class _Work:
 
     def _together(self, works: Sequence[Callable[[], None]]) -> None:
         """Do these side by side; a signal or the end of the time interrupts the trials."""
-        with ThreadPoolExecutor(self._campaign.parallel, thread_name_prefix="plant") as pool:
+        with ThreadPoolExecutor(self._parallel, thread_name_prefix="plant") as pool:
             waiting = {pool.submit(work) for work in works}
             while waiting:
                 done, waiting = wait(waiting, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)

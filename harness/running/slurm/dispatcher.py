@@ -18,7 +18,7 @@ from harness.base.vocabulary import ExitStatus, Verdict
 from harness.contract import Contract
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.record import Record
-from harness.running import events, wire
+from harness.running import events
 from harness.running.interruption import Interruption
 from harness.running.request import RunRequest
 
@@ -112,8 +112,8 @@ class Dispatcher:
 
         def on_line(line: str) -> None:
             try:
-                dispatch.events.put(wire.decode(line, contracts))
-            except wire.WireError:
+                dispatch.events.put(events.decode(line, contracts))
+            except events.NoEventError:
                 self._remark(line.rstrip("\n"))
 
         with room:

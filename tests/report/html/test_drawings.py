@@ -11,9 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.report.html import plot
-from harness.report.html.axis import Axis
 from harness.report.html.comparisons import Comparison, scale
-from harness.report.html.plot import Figure, Form, Line
+from harness.report.html.plot import Axis, Figure, Form, Line
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 SAMPLES = st.lists(st.none() | st.floats(), min_size=1, max_size=400)

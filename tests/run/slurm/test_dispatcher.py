@@ -19,7 +19,7 @@ from harness.base.vocabulary import ExitStatus, Verdict
 from harness.contract import Contract
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.record import Record
-from harness.running import events, wire
+from harness.running import events
 from harness.running.request import RunRequest
 from harness.running.slurm import dispatcher
 from harness.running.slurm.dispatcher import Dispatcher
@@ -98,7 +98,7 @@ def dispatched(submit: Callable[[Contract], Told], *contracts: Contract) -> Hear
 
 def passes(contract: Contract, bundle: Path, **changes: Any) -> list[str]:
     """The lines of a job whose claim passes."""
-    return [wire.encode(planned(contract)), wire.encode(events.ClaimFinished(record(contract, **changes), bundle))]
+    return [events.encode(planned(contract)), events.encode(events.ClaimFinished(record(contract, **changes), bundle))]
 
 
 def test_claims_are_told_one_after_the_other(contract: Contract, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_not_all_jobs_at_once(contract: Contract, tmp_path: Path, monkeypatch: p
 
 def test_a_job_without_a_verdict(contract: Contract) -> None:
     """The claim is NOT_MEASURED with Slurm's words. A plan that was already reported is not reported again."""
-    for lines in ([], [wire.encode(planned(contract))]):
+    for lines in ([], [events.encode(planned(contract))]):
         heard = dispatched(lambda one, told=lines: Told(told, status=1), contract)  # type: ignore[misc]
         (only,) = heard.finished.records
         assert only.verdict is Verdict.NOT_MEASURED
@@ -176,7 +176,7 @@ def test_a_bundle_that_is_not_seen_here(
     monkeypatch.setattr(dispatcher, "_VISIBLE_SECONDS", 0.3)
     bundle = tmp_path / "bundle"
     told = replace(record(contract), verdict=verdict, proven=True)
-    lines = [wire.encode(events.ClaimFinished(told, bundle))]
+    lines = [events.encode(events.ClaimFinished(told, bundle))]
     heard = dispatched(lambda one: Told(lines), contract)
     (only,) = heard.finished.records
     assert only.verdict is (Verdict.FAIL if verdict is Verdict.FAIL else Verdict.NOT_MEASURED)
@@ -193,7 +193,7 @@ def test_a_bundle_that_is_not_seen_here(
 def test_a_claim_without_a_bundle(contract: Contract) -> None:
     """The record says why there is no bundle, so the dispatcher does not wait for one."""
     finished = events.ClaimFinished(record(contract), None, unsealed="a scaffold")
-    heard = dispatched(lambda one: Told([wire.encode(finished)]), contract)
+    heard = dispatched(lambda one: Told([events.encode(finished)]), contract)
     assert heard.events[-2] == finished
 
 
@@ -202,7 +202,7 @@ def test_a_bundle_in_the_temporary_folder_of_a_node(contract: Contract, tmp_path
     full = Reason(ReasonCode.UNSEALED, text="no space")
     told = replace(record(contract), verdict=Verdict.NOT_MEASURED, reason=full, proven=False)
     finished = events.ClaimFinished(told, tmp_path / "on-the-node")
-    heard = dispatched(lambda one: Told([wire.encode(finished)]), contract)
+    heard = dispatched(lambda one: Told([events.encode(finished)]), contract)
     assert heard.events[-2] == finished
 
 

@@ -16,7 +16,7 @@ from harness.contract import Contract
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import judge
 from harness.judging.verdict import fate_of, not_run
-from harness.running import events, wire
+from harness.running import events
 from tests.contracts import healthy, observe
 from tests.evidence.factory import claim_result
 
@@ -25,9 +25,9 @@ NUMBERS = st.floats(allow_nan=False) | st.integers(min_value=-(2**1000), max_val
 
 def there_and_back(event: events.Event, *contracts: Contract) -> Any:
     """The event after encoding and decoding."""
-    line = wire.encode(event)
+    line = events.encode(event)
     assert "\n" not in line
-    return wire.decode(line + "\n", {contract.id: contract for contract in contracts})
+    return events.decode(line + "\n", {contract.id: contract for contract in contracts})
 
 
 @given(st.integers(min_value=0), st.dictionaries(st.text(), NUMBERS), st.none() | st.integers(min_value=0))
@@ -80,14 +80,14 @@ def test_a_record(tmp_path: Path) -> None:
 )
 def test_what_is_no_event(line: str) -> None:
     """Other output of a job is not an event."""
-    with pytest.raises(wire.WireError, match="is not an event"):
-        wire.decode(line, {})
+    with pytest.raises(events.NoEventError, match="is not an event"):
+        events.decode(line, {})
 
 
 def test_a_handler_writes_a_line_an_event() -> None:
     """The last line has the exit status."""
     stream = io.StringIO()
-    write = wire.handler(stream)
+    write = events.lines_to(stream)
     write(events.ClaimWaiting("F-A-001", ("another",)))
     write(events.RunFinished(1, (), 1.0, False))
     assert len(stream.getvalue().splitlines()) == 1
