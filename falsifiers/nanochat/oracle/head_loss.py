@@ -20,8 +20,9 @@ class Truth:
         loss: float64; a scalar, or [rows].
         loss_size: the sum of the sizes of the terms of the loss, for each loss: how exact it can be in any dtype.
         of_hidden, of_weight: float64.
-        hidden_size, weight_size: for each element of the gradients, the sum of the sizes of its parts. A part that the
-            dtype holds less exactly, because it is tiny next to the largest that a row may have, counts as larger.
+        hidden_size, weight_size: for each element of the gradients, the sum of the sizes of its parts. Two kinds of
+            parts count as larger, because they cannot be as exact: those that are tiny next to the largest that a row
+            may have, and, in half precision, differences of a softmax and a target that are nearly equal.
     """
 
     loss: Tensor
@@ -44,12 +45,29 @@ def truth(asked: Question) -> Truth:
     )
     sizes = counts * ((1.0 + asked.z_loss * log_sums.abs()) * log_sums.abs() + logits.abs().amax(dim=-1))
     of_logits, loss, size = _reduced(asked, rows, sizes, raw)
-    largest = asked.upstream.abs().max().double() / _count(asked) if len(hidden) else 0.0
-    parts = of_logits.abs().clamp_min(torch.finfo(asked.hidden.dtype).tiny * largest)
+    limits, upstream = torch.finfo(asked.hidden.dtype), asked.upstream.abs().double() / _count(asked)
+    largest = upstream.max() if len(hidden) else 0.0
+    parts = of_logits.abs().clamp_min(limits.tiny * largest)
+    if limits.bits < 32:  # softmax and target are computed in float32
+        terms = upstream.expand(len(hidden))[:, None] * _terms(asked, logits.detach())
+        parts = parts.maximum(terms * torch.finfo(torch.float32).eps / limits.eps)
     return Truth(
         loss.detach(), size.detach(), of_logits @ weight, of_logits.T @ hidden,
         parts @ weight.abs(), parts.T @ hidden.abs(),
     )  # fmt: skip
+
+
+def _terms(asked: Question, logits: Tensor) -> Tensor:
+    """Return what the gradient of a row's loss is a difference of, softmax and target, by how exact float32 makes them.
+
+    An exponential is as exact as its exponent, which is a difference of numbers as large as the largest logit.
+    """
+    rows = asked.targets != asked.ignore_index
+    targets = torch.full_like(logits, asked.label_smoothing / logits.shape[1])
+    targets[rows, asked.targets[rows]] += 1.0 - asked.label_smoothing
+    by_z_loss = 1.0 + 2.0 * asked.z_loss * logits.logsumexp(dim=-1, keepdim=True).abs()
+    by_exponent = 1.0 + logits.abs().amax(dim=-1, keepdim=True)
+    return rows[:, None] * (logits.softmax(dim=-1) * by_z_loss * by_exponent + targets)
 
 
 def _reduced(asked: Question, rows: Tensor, sizes: Tensor, raw: Tensor) -> tuple[Tensor, Tensor, Tensor]:

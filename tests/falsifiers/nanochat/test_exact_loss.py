@@ -1,0 +1,61 @@
+"""The errors of F-GB10-FLCE-EXACT-001: arithmetic in float32 keeps its bounds in every case that it may draw."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from hypothesis import example, given
+
+from falsifiers.nanochat.exact_loss import _errors
+from falsifiers.nanochat.head_loss_cases import HALF, cases, question
+from falsifiers.nanochat.head_question import HeadQuestion
+from falsifiers.nanochat.oracle.head_loss import truth
+from falsifiers.nanochat.subject import Answer
+
+CONTRACT = json.loads((Path(__file__).parents[3] / "contracts" / "nanochat" / "F-GB10-FLCE-EXACT-001.json").read_text())
+BOUNDS = {
+    name: one["items"]["maximum"] for name, one in CONTRACT["observation"]["properties"].items() if "items" in one
+}
+EQUAL_LOGITS = {
+    "dtype": "bfloat16", "rows": 1, "vocabulary": 2, "width": 1, "scale": 10.0, "alike": False, "ignored": 0.0,
+    "ignore_index": -100, "label_smoothing": 1.0, "z_loss": 0.0, "softcap": 0.0, "reduction": "mean",
+    "float32_sums": True, "upstream": 1.0, "frozen": "", "seed": 1,
+}  # fmt: skip
+"""The softmax is the target, so that the gradient is 0 but for a rounding of float32."""
+
+
+@given(
+    cases({"largest_rows": 12, "largest_vocabulary": 40, "largest_width": 16}).filter(lambda one: one["dtype"] in HALF)
+)
+@example(EQUAL_LOGITS)
+def test_arithmetic_in_float32_is_exact_enough(case: dict[str, Any]) -> None:
+    """The gradient of the logits is rounded once before the products, and the products once after."""
+    asked = question(case, "cpu")
+    errors = _errors(asked, in_float32(asked), truth(asked))
+    assert {name: error for name, error in errors.items() if not error <= BOUNDS[name]} == {}
+
+
+def in_float32(asked: HeadQuestion) -> Answer:
+    """The textbook's formulas, with exponentials of logits less their logarithmic sum."""
+    dtype, rows = asked.hidden.dtype, torch.arange(len(asked.hidden))
+    raw = asked.hidden.float() @ asked.weight.float().T
+    logits = asked.softcap * torch.tanh(raw / asked.softcap) if asked.softcap else raw
+    counts = asked.targets != asked.ignore_index
+    log_sums = logits.logsumexp(-1)
+    softmax = (logits - log_sums[:, None]).exp()
+    targets = torch.full_like(logits, asked.label_smoothing / logits.shape[1])
+    targets[rows[counts], asked.targets[counts]] += 1.0 - asked.label_smoothing
+    losses = (log_sums - (targets * logits).sum(-1) + asked.z_loss * log_sums**2) * counts
+    count = max(1, int(counts.sum())) if asked.reduction == "mean" else 1
+    of_logits = softmax * (1.0 + 2.0 * asked.z_loss * log_sums[:, None]) - targets
+    of_logits *= 1.0 - (logits / asked.softcap) ** 2 if asked.softcap else 1.0
+    rounded = (of_logits * counts[:, None]).to(dtype).float() * (asked.upstream.expand(len(rows)) / count)[:, None]
+    of_hidden, of_weight = rounded @ asked.weight.float(), rounded.T @ asked.hidden.float()
+    return Answer(
+        losses if asked.reduction == "none" else losses.sum() / count,
+        (of_hidden * float(asked.frozen != "hidden")).to(dtype),
+        (of_weight * float(asked.frozen != "weight")).to(dtype),
+    )
