@@ -33,7 +33,7 @@ def falsify(trial: Trial[Adding]) -> None:
     with trial.subject_fault():
         total = trial.subject.total([1, 2, 3])
     torch.zeros(1, device=trial.device).sum().item()
-    trial.resolve(device=trial.device)
+    trial.resolve(device=torch.device(trial.device).type)
     trial.measure(total=total)
 """
 """A falsifier that uses its device for as little as possible."""
@@ -55,6 +55,8 @@ def idle_trials(folder: Path, trials: int, device: str) -> dict[str, float]:
         claim["mutants"] = [{**mutant, "id": f"off-by-one-{number}"} for number in range(count)]
         path.write_text(json.dumps(claim))
         wall, records, used = harness(["F-BENCH-ADD-001", "-j", "1"], folder)
+        if len(trial_seconds(records)) != 1 + count:
+            raise SystemExit(f"not every trial ran: {records[0]['reason']}")
         rows.append({"wall": wall, "used": used, "trials": sum(trial_seconds(records))})
     few, many = rows
     return {f"{name} (s)": (many[name] - few[name]) / (trials - 1) for name in few}
