@@ -58,6 +58,17 @@ def test_claims_run_from_python(folder: Path) -> None:
     assert [one.verdict for one in harness.verify(done[0].bundle)] == [Verdict.PASS]
 
 
+def test_a_watch_that_raises(folder: Path) -> None:
+    """The run goes on. A warning says why nothing more was heard."""
+
+    def watch(event: object) -> None:
+        raise ArithmeticError("a defect of mine")
+
+    with pytest.warns(RuntimeWarning, match="a defect of mine"):
+        (done,) = harness.run(PASSES, device="cpu", mutants=False, watch=watch)
+    assert done.record.verdict is Verdict.PASS
+
+
 @pytest.mark.parametrize(
     ("ids", "options", "error"),
     [

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from harness.base.exceptions import described
 from harness.contract.project import Project
 from harness.evidence.seal import Sealer
 from harness.machine.host import Host, probe
@@ -21,7 +23,8 @@ def perform(
     """Run the claims of a request on this machine, and seal their bundles.
 
     Args:
-        handlers: called with every event, one at a time, in a thread of their own. One that raises gets no more events.
+        handlers: called with every event, one at a time, in a thread of their own. One that raises gets no more events,
+            and a RuntimeWarning follows.
         host: what this machine offers, if it is known.
 
     Returns:
@@ -44,7 +47,8 @@ def perform(
         runner = compose(project, host or probe(project.root), request, sealer.seal, relay, lambda line: None)
         finished = runner.run(request)
     finally:
-        relay.close()
+        for handler, error in relay.close():
+            warnings.warn(f"{handler!r} gets no more events: {described(error)}", RuntimeWarning, stacklevel=2)
     order = [contract.id for contract in request.contracts]
     return finished, tuple(sorted(claims, key=lambda claim: order.index(claim.record.id)))
 
@@ -76,7 +80,8 @@ def run(
         seed: the seed of every trial, 0 or more.
         jobs: how many trials run side by side; by default, the plan decides. Trials that measure time run alone.
         evidence: the folder for bundles; by default, the project's.
-        watch: called with every event (`harness.running.events`), one at a time, in a thread of its own.
+        watch: called with every event (`harness.running.events`), one at a time, in a thread of its own. If it raises,
+            it gets no more events, and a RuntimeWarning follows.
 
     Returns:
         One `ClaimFinished` for each claim, in the order of the ids: `record` has the verdict, its reason, every clause

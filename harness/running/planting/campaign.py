@@ -11,7 +11,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from harness.contract.equivalent import equivalents
 from harness.contract.project import Project
 from harness.execution.lease import CPU, LeaseUnavailable, WaitInterrupted, lease
 from harness.execution.local_executor import LocalExecutor
-from harness.machine.host import Gpu, Host
+from harness.machine.host import Host
 from harness.running.demand import MOST_PARALLEL
 from harness.running.interruption import Interruption
 from harness.running.plan import Plan, make_plan
@@ -213,13 +213,13 @@ class _Campaign:
 
     @contextmanager
     def _leased(self, group: Sequence[ClaimTrials]) -> Iterator[None]:
-        """Leases of all devices of a group."""
-        devices: dict[str, Gpu | None] = {one.plan.device.name + str(one.plan.gpu): one.plan.gpu for one in group}
+        """Leases of all devices of a group, in one order for all campaigns, so that no two wait for each other."""
+        devices = {one.plan.gpu.key if one.plan.gpu else CPU: one.plan.gpu or CPU for one in group}
         with ExitStack() as leases:
-            for gpu in devices.values():
+            for _, device in sorted(devices.items()):
                 leases.enter_context(
                     lease(
-                        gpu or CPU,
+                        device,
                         mode="exclusive" if self._is_alone(group[0].plan) else "shared",
                         holder=", ".join(one.claim for one in group)[:200],
                         wait_seconds=min(group[0].plan.profile.lease_seconds, max(0.0, self._until - time.monotonic())),
@@ -229,19 +229,20 @@ class _Campaign:
             yield
 
     def _together(self, works: Sequence[Callable[[], None]]) -> None:
-        """Do these side by side; a signal or the end of the time interrupts the trials."""
+        """Do these side by side; a signal, an exception or the end of the time interrupts the trials."""
         with ThreadPoolExecutor(self._parallel, thread_name_prefix="plant") as pool:
-            waiting = {pool.submit(work) for work in works}
-            while waiting:
-                done, waiting = wait(waiting, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
-                for future in done:
-                    if not future.cancelled():
-                        future.result()
+            futures = [pool.submit(work) for work in works]
+            while wait(futures, timeout=_LOOK_SECONDS).not_done:
+                if any(one.done() and not one.cancelled() and one.exception() for one in futures):
+                    self._until = 0.0
                 if self._is_over():
-                    for future in waiting:
-                        future.cancel()
+                    for one in futures:
+                        one.cancel()
                     for trials in self._trials.values():
                         trials.executor.interrupt()
+        for one in futures:
+            if not one.cancelled():
+                one.result()
 
     def _is_over(self) -> bool:
         return self._interruption.requested or time.monotonic() >= self._until
