@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +112,9 @@ def replay(
     )
     plan = make_plan(contract, host, asked)
     subject = request.subject or (mutant.subject if mutant else _accused(sealed, contract, project))
-    unmeasured = Replay(subject, plan.profile.name, plan.device.type, ())
+    replayed = partial(Replay, subject, plan.profile.name, plan.device.type)
     if plan.obstacle:
-        return replace(unmeasured, clauses=_unmeasured(case, Reason(ReasonCode.NOTHING_RAN, text=plan.obstacle)))
+        return replayed(_unmeasured(case.clauses, ReasonCode.NOTHING_RAN, plan.obstacle))
     trial = replace(plan.trial(max(1, host.cpu_count)), subject=subject, case=case.case)
     interruption = Interruption()
     held = lease(
@@ -134,8 +135,8 @@ def replay(
             executor.imports()
             observation = executor.run(trial, lambda step, values, memory: None).observation
     except LeaseUnavailable as error:
-        return replace(unmeasured, clauses=_unmeasured(case, Reason(ReasonCode.NOTHING_RAN, text=str(error))))
-    return replace(unmeasured, clauses=_judged(contract, case, observation))
+        return replayed(_unmeasured(case.clauses, ReasonCode.NOTHING_RAN, str(error)))
+    return replayed(_judged(contract, case, observation))
 
 
 def _recognised(sealed: Sealed, contract: Contract) -> Mutant | None:
@@ -182,13 +183,13 @@ def _judged(contract: Contract, case: Counterexample, observation: Observation) 
     (completes,) = (clause for clause in judge(contract, observation, quick=True).clauses if clause.id == COMPLETES)
     measured = _of_the_case(contract, case, observation.measurements)
     found = judge_case(contract, measured, observation.parameters, observation.device)
+    if completes.outcome is Outcome.FAIL:
+        return (completes, *found)
+    if completes.outcome is Outcome.PASS and not found:
+        return (completes, *_unmeasured(case.clauses, ReasonCode.NOT_TRIED))
     known = {completes.id, *(clause.id for clause in found)}
     lacking = [name for name in case.clauses if name not in known]
-    reason = Reason(ReasonCode.NOT_ON_THIS_CASE)
-    missing = () if completes.outcome is Outcome.FAIL else _unmeasured(case, reason, lacking)
-    if completes.outcome is Outcome.PASS and not found:
-        missing = _unmeasured(case, Reason(ReasonCode.NOT_TRIED))
-    return (completes, *found, *missing)
+    return (completes, *found, *_unmeasured(lacking, ReasonCode.NOT_ON_THIS_CASE))
 
 
 def _of_the_case(contract: Contract, case: Counterexample, measurements: JsonObject) -> dict[str, Any]:
@@ -198,6 +199,5 @@ def _of_the_case(contract: Contract, case: Counterexample, measurements: JsonObj
     return {name: value[0] for name, value in lists.items() if isinstance(value, list) and len(value) == 1}
 
 
-def _unmeasured(case: Counterexample, reason: Reason, names: list[str] | None = None) -> tuple[ClauseResult, ...]:
-    wanted = case.clauses if names is None else names
-    return tuple(ClauseResult(name, Outcome.NOT_MEASURED, reason=reason) for name in wanted)
+def _unmeasured(names: Iterable[str], code: ReasonCode, text: str = "") -> tuple[ClauseResult, ...]:
+    return tuple(ClauseResult(name, Outcome.NOT_MEASURED, reason=Reason(code, text=text)) for name in names)

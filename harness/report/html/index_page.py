@@ -122,14 +122,12 @@ class Matrix:
 
     def counts(self) -> list[tuple[str, int]]:
         """Return the number of claims with each word, the gravest first."""
-        words = [row.word for row in self.rows]
-        return [(str(word), words.count(word)) for word in _ORDER if word in words]
+        return _counted([row.word for row in self.rows])
 
     def fleet(self) -> list[list[tuple[str, int]]]:
         """Return the same for each class of device, of the claims that have a bundle there."""
-        columns = [[row.fields[place] for row in self.rows] for place in range(len(self.devices))]
-        words = [[field.word for field in column if field] for column in columns]
-        return [[(str(word), found.count(word)) for word in _ORDER if word in found] for found in words]
+        columns = zip(*(row.fields for row in self.rows), strict=True)
+        return [_counted([field.word for field in column if field]) for column in columns]
 
 
 def render(name: str, entries: Sequence[Entry], matrix: Matrix, asked: Sequence[Sequence[str]]) -> str:
@@ -140,7 +138,6 @@ def render(name: str, entries: Sequence[Entry], matrix: Matrix, asked: Sequence[
         entries: the bundles. The list shows the gravest first, and of equals the newest.
         asked: what the bundles were checked against (see `harness.report.words.verdict_text.asked`).
     """
-    standings = [entry.verification.standing for entry in entries]
     signatures = [entry.signed for entry in entries]
     return page(
         "index.html.j2",
@@ -148,7 +145,7 @@ def render(name: str, entries: Sequence[Entry], matrix: Matrix, asked: Sequence[
         entries=sorted(entries, key=lambda entry: _ORDER.index(entry.verification.standing)),
         matrix=matrix,
         pages={row.id: row.page for row in matrix.rows},
-        counts=[(word, standings.count(word)) for word in _ORDER if word in standings],
+        counts=_counted([entry.verification.standing for entry in entries]),
         signatures=[(word, signatures.count(word)) for word in sorted(set(signatures))],
         asked=list[Markup](map(marked, asked)),
     )
@@ -209,6 +206,11 @@ def matrix_of_verdicts(
     words = {field.word for row in rows for field in row.fields if field}
     legend = tuple((str(word), _WITHOUT_CONTRACT) for word in _ORDER if word in words)
     return Matrix(tuple(map(str, columns)), _sorted(rows), legend)
+
+
+def _counted(words: Sequence[str]) -> list[tuple[str, int]]:
+    """Return how often each word occurs, the gravest first."""
+    return [(str(word), words.count(word)) for word in _ORDER if word in words]
 
 
 def _sorted(rows: Sequence[Row]) -> tuple[Row, ...]:

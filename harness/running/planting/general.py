@@ -79,11 +79,11 @@ def _arithmetic(name: str) -> Operator:
                 kind, old, new = _ARITHMETIC.get(type(op), ("", "", ""))
                 is_text = isinstance(left, (ast.Constant, ast.JoinedStr)) and not _is_number(left)
                 if kind == name and not is_text:
-                    yield from site.between(left, right, lambda gap: gap.replace(old, new, 1))
+                    yield from site.between(left, right, re.escape(old), new)
             case ast.AugAssign(target=target, op=op, value=value):
                 kind, old, new = _ARITHMETIC.get(type(op), ("", "", ""))
                 if kind == name:
-                    yield from site.between(target, value, lambda gap: gap.replace(f"{old}=", f"{new}=", 1))
+                    yield from site.between(target, value, re.escape(f"{old}="), f"{new}=")
             case ast.UnaryOp(op=ast.USub(), operand=operand) as node if name == "sign" and not _is_index(site):
                 yield site.replace(node, f"({site.code(operand)})")
 
@@ -96,8 +96,7 @@ def _comparison(site: Site) -> Iterator[Edit]:
     if isinstance(node, ast.Compare):
         operands = [node.left, *node.comparators]
         for left, right, kind in zip(operands, operands[1:], node.ops, strict=False):
-            pattern, new = _COMPARISONS[type(kind)]
-            yield from site.between(left, right, lambda gap, old=pattern, new=new: re.sub(old, new, gap, count=1))  # type: ignore[misc]
+            yield from site.between(left, right, *_COMPARISONS[type(kind)])
 
 
 def _condition(site: Site) -> Iterator[Edit]:
@@ -108,7 +107,7 @@ def _condition(site: Site) -> Iterator[Edit]:
         case ast.BoolOp(op=op, values=values):
             old, new = ("and", "or") if isinstance(op, ast.And) else ("or", "and")
             for left, right in pairwise(values):
-                yield from site.between(left, right, lambda gap: re.sub(rf"\b{old}\b", new, gap, count=1))
+                yield from site.between(left, right, rf"\b{old}\b", new)
         case ast.UnaryOp(op=ast.Not(), operand=operand) as node:
             yield site.replace(node, f"({site.code(operand)})")
         case ast.comprehension(ifs=tests):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -79,12 +80,11 @@ class Site:
         """Put a text in the place of a node."""
         return Edit(*self.source.span(node), text)
 
-    def between(self, left: ast.expr, right: ast.expr, change: Callable[[str], str]) -> Iterator[Edit]:
-        """Change the text between two nodes; nothing if it stays the same."""
+    def between(self, left: ast.expr, right: ast.expr, pattern: str, text: str) -> Iterator[Edit]:
+        """Put a text in the place of the first match between two nodes; nothing if there is none."""
         start, end = self.source.span(left)[1], self.source.span(right)[0]
         old = self.source.content[start:end].decode()
-        new = change(old)
-        if new != old:
+        if (new := re.sub(pattern, text, old, count=1)) != old:
             yield Edit(start, end, new)
 
     def rename(self, call: ast.Attribute | ast.Name, name: str) -> Edit:

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from harness.base.exceptions import described
 from harness.base.vocabulary import ExitStatus, Verdict
@@ -21,30 +20,14 @@ from harness.judging.record import Record
 from harness.running import events
 from harness.running.interruption import Interruption
 from harness.running.request import RunRequest
+from harness.running.slurm.detached import Task
+from harness.running.slurm.job import Job
 
 __all__ = ["Dispatcher", "Followed", "Unmeasured"]
 
 
-class Followed(Protocol):
-    """A job that a dispatcher follows."""
-
-    def follow(self, on_line: Callable[[str], None], on_word: Callable[[str], None]) -> int:
-        """Listen until it has ended, and return an exit status."""
-        ...
-
-    def ended_by(self) -> str:
-        """Return its end, in Slurm's words."""
-        ...
-
-    def interrupt(self) -> None:
-        """Ask it to seal what it measured and to end."""
-        ...
-
-    def cancel(self) -> None:
-        """End it."""
-        ...
-
-
+Followed = Job | Task
+"""What a dispatcher follows."""
 Unmeasured = Callable[[Contract, RunRequest, str], tuple[events.ClaimPlanned, events.ClaimFinished]]
 """Seals a claim without measurements, for the reason given."""
 
