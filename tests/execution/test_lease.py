@@ -142,6 +142,7 @@ def test_the_wait_is_told_and_ends_when_the_lease_is_free(holders: Holders, fold
     told: list[tuple[Holder, ...]] = []
     with lease("GPU-a", mode="exclusive", holder="F-A", wait_seconds=60, directory=folder, on_wait=told.append) as held:
         assert held.waited_seconds > 0.4
+        process.wait()  # the lock of its name is freed after that of the device
         assert [one.text for one in list_holders(folder / "GPU-a")] == ["F-A"]
     assert told[0][0].text == "F-HOLDER-001"
     assert all(one != other for one, other in pairwise(told))  # only changes are reported again

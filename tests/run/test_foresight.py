@@ -107,7 +107,8 @@ def test_the_step_gets_the_parameters_of_the_profile(bench: Callable[..., Bench]
         "    weight = torch.empty(steps, 1 << 36, dtype=torch.uint8, device='cuda')\n"
         "    return lambda: None\n"
     )
-    found = foreseen(replace(plan, parameters={"steps": 3}), tmp_path, lambda: False)
+    plan = replace(plan, profile=replace(plan.profile, parameters={"steps": 3}))
+    found = foreseen(plan, tmp_path, lambda: False)
     assert found == {
         "step": "steps:huge", "fit": "does not fit", "capacity": 140 << 30, "allocated": 3 << 36, "reserved": 3 << 36
     }  # fmt: skip
@@ -123,7 +124,7 @@ def test_a_prediction_ends_at_the_time_limit_of_the_profile(bench: Callable[...,
         f"    subprocess.Popen(['sh', '-c', 'sleep 3; touch {tmp_path}/lives'])\n"
         "    time.sleep(3600)\n"
     )
-    plan = replace(plan, parameters={}, profile=replace(plan.profile, seconds=2.0))
+    plan = replace(plan, profile=replace(plan.profile, parameters={}, seconds=2.0))
     began = time.monotonic()
     assert foreseen(plan, tmp_path, lambda: False) == {"step": "steps:huge", "reason": "it took longer than 2 s"}
     assert time.monotonic() - began < 20
