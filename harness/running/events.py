@@ -240,7 +240,7 @@ _IN_LINES: Final[Mapping[str, type[Any]]] = {
         ClaimPlanned, ClaimWaiting, TrialStarted, TrialPhase, TrialStep, TrialFinished, Remarked, ClaimFinished,
     )
 }  # fmt: skip
-"""The events of a claim. How a run ended is told by the exit status of its process."""
+"""The events of a claim. The exit status of its process says how the run ended."""
 
 
 def lines_to(stream: IO[str]) -> Handler:

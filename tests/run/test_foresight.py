@@ -18,7 +18,7 @@ from harness.machine.host import Gpu
 from harness.machine.requirements import Requirements
 from harness.running import foresight
 from harness.running.foresight import foreseen, obstacle
-from harness.running.plan import make_plan
+from harness.running.plan import Plan, make_plan
 from harness.running.request import RunRequest
 from tests.run.pretending import Bench, honest, only
 
@@ -30,6 +30,12 @@ def on_gpu(whole: Bench) -> Contract:
     whole.engine._host = replace(whole.engine._host, gpus=(GPU,))
     profile = replace(whole.contract.profiles["reduced"], requires={"device": "cuda"}, step="steps:huge")
     return replace(whole.contract, profiles={"reduced": profile})
+
+
+def planned(whole: Bench, **changes: Any) -> Plan:
+    """The claim on the GPU, with changes of its profile."""
+    plan = make_plan(on_gpu(whole), whole.engine._host, RunRequest(profile="reduced"))
+    return replace(plan, profile=replace(plan.profile, **changes))
 
 
 @pytest.mark.parametrize(
@@ -98,8 +104,7 @@ def test_a_claim_without_a_step_is_not_predicted(bench: Callable[..., Bench]) ->
 
 def test_the_step_gets_the_parameters_of_the_profile(bench: Callable[..., Bench], tmp_path: Any) -> None:
     """What its module prints is no part of the prediction."""
-    whole = bench(honest)
-    plan = make_plan(on_gpu(whole), whole.engine._host, RunRequest(profile="reduced"))
+    plan = planned(bench(honest), parameters={"steps": 3})
     (tmp_path / "steps.py").write_text(
         "import torch\n"
         "print('imported')\n"
@@ -107,7 +112,6 @@ def test_the_step_gets_the_parameters_of_the_profile(bench: Callable[..., Bench]
         "    weight = torch.empty(steps, 1 << 36, dtype=torch.uint8, device='cuda')\n"
         "    return lambda: None\n"
     )
-    plan = replace(plan, profile=replace(plan.profile, parameters={"steps": 3}))
     found = foreseen(plan, tmp_path, lambda: False)
     assert found == {
         "step": "steps:huge", "fit": "does not fit", "capacity": 140 << 30, "allocated": 3 << 36, "reserved": 3 << 36
@@ -116,15 +120,13 @@ def test_the_step_gets_the_parameters_of_the_profile(bench: Callable[..., Bench]
 
 def test_a_prediction_ends_at_the_time_limit_of_the_profile(bench: Callable[..., Bench], tmp_path: Any) -> None:
     """So do the processes that the step started."""
-    whole = bench(honest)
-    plan = make_plan(on_gpu(whole), whole.engine._host, RunRequest(profile="reduced"))
+    plan = planned(bench(honest), parameters={}, seconds=2.0)
     (tmp_path / "steps.py").write_text(
         "import subprocess, time\n"
         "def huge():\n"
         f"    subprocess.Popen(['sh', '-c', 'sleep 3; touch {tmp_path}/lives'])\n"
         "    time.sleep(3600)\n"
     )
-    plan = replace(plan, profile=replace(plan.profile, parameters={}, seconds=2.0))
     began = time.monotonic()
     assert foreseen(plan, tmp_path, lambda: False) == {"step": "steps:huge", "reason": "it took longer than 2 s"}
     assert time.monotonic() - began < 20

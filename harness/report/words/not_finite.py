@@ -1,4 +1,4 @@
-"""One value that is not finite fails every clause that reads its measurement. Readers are told of it once."""
+"""One violation for each value that is not finite, although it fails every clause that reads its measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A value that is not finite is told of once."""
+"""A value that is not finite is one violation."""
 
 from __future__ import annotations
 
