@@ -10,7 +10,7 @@ CONTRACT = {
     "falsifier": "toy.sorting:falsify",
     "subject": "toy.sorting:Sorter",
     "profiles": {
-        "reduced": {"requires": {"device": "any"}, "parameters": {"items": 3, "how": "well"}, "limits": {"seconds": 20}}
+        "reduced": {"requires": {"device": "any"}, "parameters": {"items": 3, "how": "well"}, "limits": {"seconds": 90}}
     },
     "observation": {
         "type": "object",
