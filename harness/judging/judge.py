@@ -104,7 +104,8 @@ def judge(contract: Contract, observation: Observation, *, quick: bool = False) 
         ]
     results += judged
     if observation.ending.kind in _PROVISIONAL:
-        results = [_provisional(result, _PROVISIONAL[observation.ending.kind]) for result in results]
+        place = _PROVISIONAL[observation.ending.kind]
+        results = [_excused(one, Reason(ReasonCode.PROVISIONAL, place, cause=one.reason)) for one in results]
     return Judgment(tuple(results), unjudged)
 
 
@@ -127,7 +128,8 @@ def requested(contract: Contract, profile: str, parameters: JsonObject, device_t
 
 
 def _builtin(contract: Contract, observation: Observation) -> Iterator[ClauseResult]:
-    yield _completes(observation)
+    completes = _completes(observation)
+    yield completes
     asked = requested(contract, observation.profile, observation.parameters, observation.device.type)
     for name, wanted in asked.items():
         got, bound, reason = observation.resolved.get(name), Bound("const", wanted), None
@@ -144,7 +146,9 @@ def _builtin(contract: Contract, observation: Observation) -> Iterator[ClauseRes
             reason = Reason(ReasonCode.CONTRADICTION, place, text=said) if said else None
             yield ClauseResult(name, outcome, said, Bound("const", ""), reason=reason)
     if asked["device"] == "cuda":
-        yield from _residency(observation)
+        # A trial that something else ended may have ended before its work on the GPU began.
+        ended = completes.outcome is Outcome.NOT_MEASURED
+        yield from (_excused(one, completes.reason) if ended else one for one in _residency(observation))
 
 
 def _not_read_back(observation: Observation, name: str) -> Reason:
@@ -177,12 +181,10 @@ _PROVISIONAL = {EndingKind.INTERRUPTED: "", EndingKind.GARBLED: str(EndingKind.G
 _HURRIED = frozenset({EndingKind.INTERRUPTED, EndingKind.LOST})
 
 
-def _provisional(result: ClauseResult, place: str) -> ClauseResult:
+def _excused(result: ClauseResult, reason: Reason | None) -> ClauseResult:
     if result.outcome is not Outcome.FAIL:
         return result
-    return replace(
-        result, outcome=Outcome.NOT_MEASURED, reason=Reason(ReasonCode.PROVISIONAL, place, cause=result.reason)
-    )
+    return replace(result, outcome=Outcome.NOT_MEASURED, reason=reason)
 
 
 def _residency(observation: Observation) -> Iterator[ClauseResult]:

@@ -285,6 +285,26 @@ def test_residency(on_cuda: Contract, residency: Residency, expected: Outcome) -
     assert expected is judgment.outcome
 
 
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (EndingKind.NOT_MEASURED, Outcome.NOT_MEASURED),
+        (EndingKind.FALSIFIER_FAULT, Outcome.NOT_MEASURED),
+        (EndingKind.KILLED, Outcome.NOT_MEASURED),
+        (EndingKind.LOST, Outcome.NOT_MEASURED),
+        (EndingKind.SUBJECT_FAULT, Outcome.FAIL),
+    ],
+)
+def test_a_trial_that_ended_before_its_work_refutes_nothing(
+    on_cuda: Contract, kind: EndingKind, expected: Outcome
+) -> None:
+    """If the subject is not to blame for the end, it need not have used the GPU."""
+    never = Residency(allocator_peak_bytes=0, driver_seen=False)
+    circumstances = {"device": Device("cuda", "a GPU"), "resolved": {}, "residency": never}
+    ended = observe({}, profile="full", ending=Ending(kind, Phase.SUBJECT, "gone"), **circumstances)
+    assert expected is judge(on_cuda, ended).outcome
+
+
 def test_a_cuda_profile_does_not_pass_on_the_cpu(on_cuda: Contract) -> None:
     """A trial that ran on the CPU fails `resolved.device`."""
     judgment = judge(on_cuda, observe(healthy(), profile="full"))
