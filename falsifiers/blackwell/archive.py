@@ -101,5 +101,5 @@ if __name__ == "__main__":
         click.echo(f"archive: {error}", err=True)
         raise SystemExit(2) from error
     except ImportError as error:
-        click.echo(f"archive: {error}; pip install 'falsifier-harness[blackwell]'", err=True)
+        click.echo(f"archive: {error}; it is in the extra `blackwell` of the harness", err=True)
         raise SystemExit(2) from error

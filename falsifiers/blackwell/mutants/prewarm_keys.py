@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from falsifiers.blackwell.reference.kernel_cache import KernelCache, Loaded, Source
+from falsifiers.blackwell.reference.kernel_cache import KernelCache, Launch, Source
 from falsifiers.blackwell.reference.kernels.catalogue import block_kernels, causal_softmax
 from falsifiers.blackwell.reference.kernels.nvrtc import Image
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
@@ -181,7 +181,7 @@ class WarmsNarrowTiles(PrewarmedBackends):
 
 
 class _BoundedCache(KernelCache):
-    def _fetch(self, key: str, spec: KernelSpec) -> Loaded:
+    def _fetch(self, key: str, spec: KernelSpec) -> Launch:
         if len(self.kernels) >= 48:
             self.kernels.pop(next(iter(self.kernels)))
         return super()._fetch(key, spec)
@@ -194,7 +194,7 @@ class HoldsTooFew(PrewarmedBackends):
 
 
 class _SilentCache(KernelCache):
-    def _fetch(self, key: str, spec: KernelSpec) -> Loaded:
+    def _fetch(self, key: str, spec: KernelSpec) -> Launch:
         logger = logging.getLogger("falsifiers.blackwell.reference.kernel_cache")
         logger.disabled = True
         try:
@@ -210,7 +210,7 @@ class SaysNothing(PrewarmedBackends):
 
 
 class _HalfCountingCache(KernelCache):
-    def _fetch(self, key: str, spec: KernelSpec) -> Loaded:
+    def _fetch(self, key: str, spec: KernelSpec) -> Launch:
         before = self.compilations
         loaded = super()._fetch(key, spec)
         if spec.name == "add":
@@ -225,7 +225,7 @@ class MiscountsOne(PrewarmedBackends):
 
 
 class _HastyCache(KernelCache):
-    def _loaded(self, spec: KernelSpec) -> Loaded:
+    def _loaded(self, spec: KernelSpec) -> Launch:
         self.source.image(spec, self.device.sm or self.fallback_sm)
         return super()._loaded(spec)
 
@@ -237,7 +237,7 @@ class CompilesBeforeLooking(PrewarmedBackends):
 
 
 class _MisnamingCache(KernelCache):
-    def _fetch(self, key: str, spec: KernelSpec) -> Loaded:
+    def _fetch(self, key: str, spec: KernelSpec) -> Launch:
         return super()._fetch("silu_forward", spec)
 
 
@@ -248,7 +248,7 @@ class NamesAnother(PrewarmedBackends):
 
 
 class _UnevenCache(KernelCache):
-    def _fetch(self, key: str, spec: KernelSpec) -> Loaded:
+    def _fetch(self, key: str, spec: KernelSpec) -> Launch:
         loaded = super()._fetch(key, spec)
         self.compilations += {"add": -1, "silu_gate": 1}.get(spec.name, 0)
         return loaded

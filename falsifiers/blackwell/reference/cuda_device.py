@@ -40,10 +40,6 @@ class CudaDevice:
         major, minor = torch.cuda.get_device_capability(self.device)
         return 10 * major + minor
 
-    def free_bytes(self) -> int:
-        """Free bytes of the device, as the driver reports them."""
-        return int(torch.cuda.mem_get_info(self.device)[0])
-
     def load(self, spec: KernelSpec, image: Image) -> Launch:
         """Load an image; raises DriverError if the driver refuses it, as PTX with CUDA_DISABLE_PTX_JIT=1."""
         from cuda.bindings import driver

@@ -50,9 +50,6 @@ class HostDevice:
         """`folder` keeps built libraries by digest of text, constants, header and machine; it may be shared."""
         self.folder = folder
 
-    def free_bytes(self) -> None:
-        """None; no device memory is used."""
-
     def load(self, spec: KernelSpec, image: Image) -> Launch:
         """Build the kernel's text for this CPU; raises NoHostCompiler if that fails."""
         del image

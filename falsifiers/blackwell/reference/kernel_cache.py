@@ -11,7 +11,7 @@ from falsifiers.blackwell.reference.kernel_archive import Archive
 from falsifiers.blackwell.reference.kernels.nvrtc import Form, Image, compile_kernel
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 
-__all__ = ["ArchiveSource", "CompilerSource", "Device", "KernelCache", "Launch", "Loaded", "Source"]
+__all__ = ["ArchiveSource", "CompilerSource", "Device", "KernelCache", "Launch", "Source"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,10 +34,6 @@ class Device(Protocol):
 
     def load(self, spec: KernelSpec, image: Image) -> Launch:
         """Load an image, so that it can be launched."""
-        ...
-
-    def free_bytes(self) -> int | None:
-        """Free bytes of the device; None if unknown."""
         ...
 
 
@@ -71,22 +67,6 @@ class CompilerSource:
         return compile_kernel(spec, sm, self.form), "NVRTC" if self.form is Form.CUBIN else "NVRTC and the driver's JIT"
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """One kernel in the cache, and its cost.
-
-    Attributes:
-        image_bytes: bytes of the machine code or PTX.
-        device_bytes: decrease of the device's free memory during the load; None if unknown. The driver takes memory in
-            steps of 2 MiB, so most kernels cost 0 and some cost 2 MiB.
-    """
-
-    key: str
-    launch: Launch
-    image_bytes: int
-    device_bytes: int | None
-
-
 @dataclass
 class KernelCache:
     """Kernels by key. A missing kernel is fetched at its first launch, and compiled if the source has to.
@@ -100,7 +80,7 @@ class KernelCache:
     source: Source
     device: Device
     fallback_sm: int = 121
-    kernels: dict[str, Loaded] = field(default_factory=dict)
+    kernels: dict[str, Launch] = field(default_factory=dict)
     requested: dict[str, int] = field(default_factory=dict)
     compilations: int = 0
 
@@ -111,36 +91,24 @@ class KernelCache:
 
     def launch(self, spec: KernelSpec, grid: tuple[int, int, int], threads: int, *arguments: object) -> None:
         """Launch a kernel; fetch it first if it is new."""
-        loaded = self._loaded(spec)
-        self.requested[loaded.key] = self.requested.get(loaded.key, 0) + 1
-        loaded.launch(grid, threads, *arguments)
-
-    def bytes_by_owner(self) -> dict[str, int]:
-        """Bytes of images, and of device memory as far as known."""
-        held = self.kernels.values()
-        return {
-            "images": sum(one.image_bytes for one in held),
-            "modules": sum(one.device_bytes or 0 for one in held),
-        }
+        launch, key = self._loaded(spec), self.key(spec)
+        self.requested[key] = self.requested.get(key, 0) + 1
+        launch(grid, threads, *arguments)
 
     def key(self, spec: KernelSpec) -> str:
         """The key of a kernel in this cache."""
         return spec.key
 
-    def _loaded(self, spec: KernelSpec) -> Loaded:
+    def _loaded(self, spec: KernelSpec) -> Launch:
         key = self.key(spec)
         if key not in self.kernels:
             self.kernels[key] = self._fetch(key, spec)
         return self.kernels[key]
 
-    def _fetch(self, key: str, spec: KernelSpec) -> Loaded:
+    def _fetch(self, key: str, spec: KernelSpec) -> Launch:
         sm = self.device.sm or self.fallback_sm
         image, compiler = self.source.image(spec, sm)
         if compiler is not None:
             self.compilations += 1
             _LOG.warning("compiled %s for sm_%d with %s", key, sm, compiler)
-        before = self.device.free_bytes()
-        launch = self.device.load(spec, image)
-        after = self.device.free_bytes()
-        cost = None if before is None or after is None else before - after
-        return Loaded(key, launch, len(image.data), cost)
+        return self.device.load(spec, image)

@@ -29,9 +29,6 @@ class Rehearsal:
         """A launch that does nothing."""
         return lambda grid, threads, *arguments: None
 
-    def free_bytes(self) -> None:
-        """None; no memory is used."""
-
 
 class PrewarmedBackends:
     """On CUDA every kernel is compiled with NVRTC and launched; on a CPU all of it is rehearsed."""
