@@ -21,6 +21,7 @@ from harness.judging.record import MutantRecord, Record
 from harness.report.bundle_results import BundleResult
 from harness.report.escaping import code_block, code_span, markdown, printable, table
 from harness.report.words import bound_text, finding_text, number_text, reason_text
+from harness.report.words.not_finite import wrong
 from harness.report.words.qualities import mutants
 from harness.report.words.verdict_text import Caveat, Mono, bundle_totals, caveats, narrowed, signed
 
@@ -132,15 +133,14 @@ def _against(bundle: BundleResult) -> Iterator[str]:
     if record.verdict is Verdict.PASS:
         return
     head = f"### {record.verdict}{_beside(record, bundle.verification.remarks)}: {markdown(record.id)}"
-    wrong = [clause for clause in record.clauses if clause.outcome is not Outcome.PASS]
+    clauses = wrong(record.clauses)
     # The table below has the reason of a clause.
     is_of_clause = record.reason is not None and record.reason.code is ReasonCode.CLAUSE
     parts = [head, "" if is_of_clause else _why(record.reason)]
-    if wrong:
-        wrong.sort(key=lambda clause: clause.outcome is not Outcome.FAIL)
-        parts.append(_clause_table(wrong[:_MOST_CLAUSES]))
-        if len(wrong) > _MOST_CLAUSES:
-            parts.append(f"and {len(wrong) - _MOST_CLAUSES} more clauses that did not pass")
+    if clauses:
+        parts.append(_clause_table(clauses[:_MOST_CLAUSES]))
+        if len(clauses) > _MOST_CLAUSES:
+            parts.append(f"and {len(clauses) - _MOST_CLAUSES} more clauses that did not pass")
     lived = [mutant for mutant in record.mutants if mutant.fate in (Fate.SURVIVED, Fate.MISATTRIBUTED)]
     if lived:
         parts.append(f"Mutants that were not killed as declared:\n\n{_mutant_table(lived)}")

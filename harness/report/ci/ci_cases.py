@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.base.vocabulary import Fate, Verdict
 from harness.contract.clauses import ClauseResult
 from harness.judging.record import MutantRecord, Record
 from harness.report.contract_file import UNKNOWN, ContractFile
 from harness.report.escaping import printable
 from harness.report.words import bound_text, number_text, reason_text
+from harness.report.words.not_finite import decisive, violations, wrong
 
 if TYPE_CHECKING:
     from harness.report.bundle_results import BundleResult
@@ -96,7 +97,7 @@ def findings(bundle: BundleResult) -> list[Case]:
         return [_refused(bundle)]
     if record.verdict not in (Verdict.FAIL, Verdict.VOID):
         return []
-    clauses = [_clause(record, clause, contract) for clause in record.clauses if clause.outcome is Outcome.FAIL]
+    clauses = [_clause(record, clause, contract) for clause, _ in violations(record.clauses)]
     mutants = [_mutant(record, mutant, contract) for mutant in record.mutants if _FATES[mutant.fate] is Status.VOID]
     return [*clauses, *mutants] or [_claim(record, contract)]
 
@@ -125,31 +126,28 @@ def _refused(bundle: BundleResult) -> Case:
 
 
 def _claim(record: Record, contract: ContractFile) -> Case:
-    wrong = sorted(
-        (clause for clause in record.clauses if clause.outcome is not Outcome.PASS),
-        key=lambda clause: clause.outcome is not Outcome.FAIL,
-    )
-    line = contract.lines.clause(wrong[0].id) if wrong else contract.lines.claim()
+    clauses = wrong(record.clauses)
+    line = contract.lines.clause(clauses[0].id) if clauses else contract.lines.claim()
     return Case(
         claim=record.id,
         name=record.id,
         kind=Kind.CLAIM,
         status=Status(record.verdict),
-        message=printable(reason_text.marked(record.reason)),
+        message=printable(reason_text.marked(decisive(record))),
         seconds=record.trial_seconds,
         file=contract.name,
         line=line,
-        details=tuple(map(printable, _details(record, wrong))),
+        details=tuple(map(printable, _details(record, clauses))),
     )
 
 
-def _details(record: Record, wrong: list[ClauseResult]) -> Iterator[str]:
+def _details(record: Record, clauses: list[ClauseResult]) -> Iterator[str]:
     if record.unjudged:
         yield f"not judged in the {record.profile} profile: {record.left_out}"
-    for clause in wrong[:_MOST_DETAILS]:
+    for clause in clauses[:_MOST_DETAILS]:
         yield f"{clause.outcome} {clause.id}: {_measured(clause)}"
-    if len(wrong) > _MOST_DETAILS:
-        yield f"and {len(wrong) - _MOST_DETAILS} more clauses"
+    if len(clauses) > _MOST_DETAILS:
+        yield f"and {len(clauses) - _MOST_DETAILS} more clauses"
     if record.verdict is not Verdict.PASS:
         yield f"to reproduce: {record.command}"
 

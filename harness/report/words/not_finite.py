@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from harness.base.vocabulary import Outcome
 from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.record import Record
 
-__all__ = ["decisive", "violations"]
+__all__ = ["decisive", "violations", "wrong"]
 
 
 def violations(clauses: Iterable[ClauseResult]) -> list[tuple[ClauseResult, tuple[str, ...]]]:
@@ -29,6 +29,12 @@ def violations(clauses: Iterable[ClauseResult]) -> list[tuple[ClauseResult, tupl
         nearest = max(group, key=lambda clause: len(_place(clause)))
         found.append((nearest, tuple(clause.id for clause in group if clause is not nearest)))
     return found
+
+
+def wrong(clauses: Sequence[ClauseResult]) -> list[ClauseResult]:
+    """Return the clauses that did not pass: one for each violation, then those that were not measured."""
+    unmeasured = (clause for clause in clauses if clause.outcome is Outcome.NOT_MEASURED)
+    return [*(clause for clause, _ in violations(clauses)), *unmeasured]
 
 
 def decisive(record: Record) -> Reason | None:

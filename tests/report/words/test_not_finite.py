@@ -13,7 +13,7 @@ from harness.contract.bound import Bound
 from harness.contract.clauses import ClauseResult, clauses_of, is_finite, judge_schema
 from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.rules import Scope, compile_rule
-from harness.report.words.not_finite import decisive, violations
+from harness.report.words.not_finite import decisive, violations, wrong
 from harness.report.words.verdict_text import why
 from tests.evidence.factory import claim_result
 
@@ -49,6 +49,14 @@ def test_violations_of_other_values_stay_apart() -> None:
         ("loss.minimum", "loss", ()),
         ("all-small", "", ()),
     ]
+
+
+def test_reports_have_each_violation_once_and_then_what_was_not_measured() -> None:
+    """A NaN hides no other violation, and no clause that was not measured."""
+    clauses = judged(errors=[0.5, math.nan], loss=-1.0)
+    unread = ClauseResult("late.type", Outcome.NOT_MEASURED, None, None)
+    passed = ClauseResult("early.type", Outcome.PASS, 1, None)
+    assert [one.id for one in wrong([unread, passed, *clauses])] == ["errors[].type", "loss.minimum", "late.type"]
 
 
 def test_the_reason_of_the_verdict_names_the_place(tmp_path: Path) -> None:
