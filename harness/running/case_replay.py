@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from harness.contract.project import Project
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.bundle import Bundle
 from harness.evidence.verification import find_bundles, verify
-from harness.execution.lease import CPU, Holder, LeaseUnavailable, lease
+from harness.execution.lease import Holder, LeaseUnavailable, lease
 from harness.execution.local_executor import LocalExecutor
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Observation
@@ -26,7 +27,7 @@ from harness.judging.record import Record
 from harness.machine.cache_folder import cache_folder
 from harness.machine.host import Host
 from harness.running.interruption import Interruption
-from harness.running.plan import make_plan
+from harness.running.plan import Plan, make_plan
 from harness.running.request import RunRequest
 from harness.search.counterexample import Counterexample, judge_case
 
@@ -117,19 +118,11 @@ def replay(
         return replayed(_unmeasured(case.clauses, ReasonCode.NOTHING_RAN, plan.obstacle))
     trial = replace(plan.trial(max(1, host.cpu_count)), subject=subject, case=case.case)
     interruption = Interruption()
-    held = lease(
-        plan.gpu or CPU,
-        mode="shared",
-        holder=contract.id,
-        wait_seconds=plan.profile.lease_seconds,
-        on_wait=on_wait,
-        interrupted=lambda: interruption.requested,
-    )
     try:
         with (
             interruption,
             LocalExecutor(project, contract, cache_folder(), isolated=record.isolated) as executor,
-            held,
+            _leases(plan, on_wait, interruption),
             interruption.immediate(),
         ):
             executor.imports()
@@ -137,6 +130,23 @@ def replay(
     except LeaseUnavailable as error:
         return replayed(_unmeasured(case.clauses, ReasonCode.NOTHING_RAN, str(error)))
     return replayed(_judged(contract, case, observation))
+
+
+@contextmanager
+def _leases(plan: Plan, on_wait: Callable[[tuple[Holder, ...]], None], interruption: Interruption) -> Iterator[None]:
+    with ExitStack() as leases:
+        for device in plan.devices.values():
+            leases.enter_context(
+                lease(
+                    device,
+                    mode="shared",
+                    holder=plan.contract.id,
+                    wait_seconds=plan.profile.lease_seconds,
+                    on_wait=on_wait,
+                    interrupted=lambda: interruption.requested,
+                )
+            )
+        yield
 
 
 def _recognised(sealed: Sealed, contract: Contract) -> Mutant | None:

@@ -11,6 +11,7 @@ from harness.base.vocabulary import SearchEnd
 from harness.contract import Contract, Mutant, Profile
 from harness.contract.reasons import Reason, ReasonCode
 from harness.execution.executor import TrialRequest
+from harness.execution.lease import CPU
 from harness.machine.host import Gpu, Host
 from harness.machine.requirements import Fit, fit, shortfalls
 from harness.running.request import RunRequest
@@ -39,6 +40,12 @@ class Plan:
     """Every mutant with the reason why it cannot run; None if it can."""
     obstacle: str = ""
     """Why the claim cannot run at all; empty if it can."""
+
+    @property
+    def devices(self) -> dict[str, Gpu | str]:
+        """What the trials lease, by key. The keys are in order, so that no two programs wait for each other."""
+        gpus = (self.gpu, *self.others) if self.gpu else ()
+        return {one.key: one for one in sorted(gpus, key=lambda one: one.key)} or {CPU: CPU}
 
     @property
     def parameters(self) -> JsonObject:
@@ -166,9 +173,9 @@ def _plan(
     aimed = tuple(gpu for gpu in gpus if DeviceClass.of(device_of(gpu, host)).meets(contract.target))
     if len(aimed) >= profile.requires.get("gpus", 1):  # elsewhere, the claim would be PARTIAL
         gpus = aimed
-    gpu = gpus[0] if gpus else None
+    gpu, others = (gpus[0] if gpus else None), gpus[1 : profile.requires.get("gpus", 1)]
     obstacles = [(one, _mutant_obstacle(one, contract, profile, gpu, host, request)) for one in contract.mutants]
-    return Plan(request, contract, profile, passed_over, gpu, gpus, (), device_of(gpu, host), tuple(obstacles))
+    return Plan(request, contract, profile, passed_over, gpu, gpus, others, device_of(gpu, host), tuple(obstacles))
 
 
 def _mutant_obstacle(

@@ -263,3 +263,6 @@ def test_a_claim_uses_the_gpus_that_it_speaks_of(
     plan = make_plan(contract(requires, target=target), a_host(a_gpu(), *gb10s), RunRequest())
     assert [gpu.index for gpu in plan.gpus] == expected
     assert plan.gpu is plan.gpus[0]
+    taken = plan.gpus[: requires.get("gpus", 1)]
+    assert (plan.gpu, *plan.trial().others) == taken
+    assert list(plan.devices) == sorted(gpu.key for gpu in taken)

@@ -19,7 +19,7 @@ from pathlib import Path
 from harness.contract import Contract
 from harness.contract.equivalent import equivalents
 from harness.contract.project import Project
-from harness.execution.lease import CPU, LeaseUnavailable, WaitInterrupted, lease
+from harness.execution.lease import LeaseUnavailable, WaitInterrupted, lease
 from harness.execution.local_executor import LocalExecutor
 from harness.machine.host import Host
 from harness.running.demand import MOST_PARALLEL
@@ -214,7 +214,7 @@ class _Campaign:
     @contextmanager
     def _leased(self, group: Sequence[ClaimTrials]) -> Iterator[None]:
         """Leases of all devices of a group, in one order for all campaigns, so that no two wait for each other."""
-        devices = {one.plan.gpu.key if one.plan.gpu else CPU: one.plan.gpu or CPU for one in group}
+        devices = {key: device for one in group for key, device in one.plan.devices.items()}
         with ExitStack() as leases:
             for _, device in sorted(devices.items()):
                 leases.enter_context(
