@@ -18,11 +18,11 @@ from harness.contract import Mutant
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.endable import Unjudged, judged
 from harness.execution.executor import Executor, Executors, TrialResult
-from harness.execution.lease import CPU, Holder, LeaseUnavailable, WaitInterrupted, lease, named
+from harness.execution.lease import Holder, LeaseUnavailable, WaitInterrupted, lease, named
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Ending, EndingKind
 from harness.judging.verdict import MutantOutcome, fate_of, interrupted, not_run
-from harness.machine.host import Gpu, Host
+from harness.machine.host import Host
 from harness.running import events, foresight
 from harness.running.crew import Turn, TurnInterrupted
 from harness.running.demand import Demand, Failure
@@ -207,9 +207,7 @@ class ClaimRun:
             self._emit(events.ClaimWaiting(plan.contract.id, named(holders), name, plan.device.name))
 
         with ExitStack() as held:
-            # In one order for all claims, so that no two wait for each other.
-            devices: list[Gpu | str] = [*sorted(demand.gpus(turn.amounts), key=lambda gpu: gpu.key)] or [CPU]
-            for device in devices:
+            for device in plan.devices.values():
                 taken = lease(
                     device,
                     mode="exclusive" if is_alone else "shared",
