@@ -15,8 +15,10 @@ survive a crash.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib
 import os
+import select
 import signal
 import socket
 import sys
@@ -103,7 +105,9 @@ def _serve(control: socket.socket, first: Beneath, place: Beneath, split: Split 
         split: how another server asked for this one; None for the first.
     """
     owner = os.getpid()
-    signal.signal(signal.SIGTERM, lambda number, frame: _leave(owner, place, 0))  # also during an import
+    abandoned: Beneath | None = None
+    signal.signal(signal.SIGTERM, lambda number, frame: _leave(owner, 0))  # also during an import
+    _at_hangup(control, lambda: _leave(owner, 0, place))
     adopt_orphans()
     code = 0
     try:
@@ -116,6 +120,7 @@ def _serve(control: socket.socket, first: Beneath, place: Beneath, split: Split 
         while True:
             request, descriptors, _, _ = socket.recv_fds(control, _LARGEST_REQUEST, 6)
             if not request:
+                abandoned = place
                 break
             match decode(request):
                 case Import(modules, root):
@@ -130,20 +135,41 @@ def _serve(control: socket.socket, first: Beneath, place: Beneath, split: Split 
                 case Start() as trial:
                     _start(trial, descriptors, control)
     except ConnectionError:
-        pass
+        abandoned = place
     except Exception:
         traceback.print_exc()
         code = 1
     finally:
-        _leave(owner, place, code)
+        _leave(owner, code, abandoned)
 
 
-def _leave(owner: int, place: Beneath, code: int) -> NoReturn:
-    """End the server and its descendants. A fork of the server that gets here by accident only ends itself."""
+def _at_hangup(control: socket.socket, leave: Callable[[], None]) -> None:
+    """Leave when the harness has died, also during an import that never ends."""
+    state = select.poll()
+    state.register(control, 0)  # a hang-up is always reported
+
+    def look(*signalled: object) -> None:
+        if state.poll(0):
+            leave()
+
+    signal.signal(signal.SIGIO, look)
+    signal.siginterrupt(signal.SIGIO, False)  # a request must not interrupt the calls of a module that is imported
+    fcntl.fcntl(control, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(control, fcntl.F_SETFL, fcntl.fcntl(control, fcntl.F_GETFL) | os.O_ASYNC)
+    look()
+
+
+def _leave(owner: int, code: int, abandoned: Beneath | None = None) -> NoReturn:
+    """End the server and its descendants. A fork of the server that gets here by accident only ends itself.
+
+    Args:
+        abandoned: the server's folder, if the harness has closed the control socket or is dead. Otherwise the harness
+            uses the folder: it reads the log, and starts and seals trials there.
+    """
     if os.getpid() == owner:
         end_descendants()
-        if code == 0:  # else the harness reads our log and removes the folder
-            remove(place)  # the harness does it again, and says what is left
+        if abandoned is not None:
+            remove(abandoned)  # the harness does it again, and says what is left
     os._exit(code)  # an interpreter with torch takes longer to shut down than all of the above
 
 
@@ -221,7 +247,8 @@ def _start(trial: Start, descriptors: list[int], control: socket.socket) -> None
     else:
         if pid == 0:
             try:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                for number in (signal.SIGTERM, signal.SIGIO):
+                    signal.signal(number, signal.SIG_DFL)
                 control.close()
                 os.dup2(stdout, 1)
                 os.dup2(stderr, 2)

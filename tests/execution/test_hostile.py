@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 
+from harness.base import strictjson
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract.project import Project
@@ -155,24 +160,43 @@ def test_a_module_that_ends_the_fork_server(tmp_path: Path) -> None:
         server.close()
 
 
+def _limited_by(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an import reach its limit when this file exists, on a machine of any speed."""
+
+    def wait(reading: list[Any], writing: list[Any], failing: list[Any], seconds: float) -> tuple[list[Any], ...]:
+        while not imported.exists():
+            time.sleep(0.01)
+        return [], [], []
+
+    monkeypatch.setattr("harness.execution.fork_server.select", SimpleNamespace(select=wait))
+
+
+ENDLESS = """
+import pathlib, time
+pathlib.Path("imported").touch()
+time.sleep(1000)
+"""
+
+
 def test_a_module_that_never_ends_its_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The import is ended at its limit."""
-    monkeypatch.setattr("harness.execution.fork_server.IMPORT_SECONDS", 3.0)
-    (tmp_path / "waiting.py").write_text("import time\ntime.sleep(1000)\n")
+    (tmp_path / "waiting.py").write_text(ENDLESS)
+    _limited_by(tmp_path / "imported", monkeypatch)
     server = ForkServer.started(tmp_path, (tmp_path,))
     try:
-        with pytest.raises(ForkServerError, match=r"\b3 s; .* waiting$"):
+        with pytest.raises(ForkServerError, match=r"\b600 s; .* waiting$"):
             server.import_modules(["json", "waiting"])
     finally:
         server.close()
 
 
-@pytest.mark.parametrize("line", ["import time; time.sleep(1000)", "import os; os._exit(7)"])
+@pytest.mark.parametrize("line", [ENDLESS, "import os; os._exit(7)"], ids=["never ends", "exits"])
 def test_what_ended_the_imports_is_the_reason_of_every_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     """After an endless import, the reason names the module."""
-    monkeypatch.setattr("harness.execution.fork_server.IMPORT_SECONDS", 10.0)
+    if line == ENDLESS:
+        _limited_by(tmp_path / "imported", monkeypatch)
     project = write_project(tmp_path)
     module = tmp_path / "toy" / "sorting.py"
     module.write_text(f"{line}\n{module.read_text()}")
@@ -182,6 +206,56 @@ def test_what_ended_the_imports_is_the_reason_of_every_trial(
             ending = run(executor, "well").observation.ending
             assert ending.kind is EndingKind.LOST
             assert re.search(r" toy\.\w+$", ending.reason)
+
+
+# The server is told to end, but hears it only when a trial has begun.
+DEAF = """
+import pathlib, signal, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+pathlib.Path("imported").touch()
+while not pathlib.Path("begun").exists():
+    time.sleep(0.01)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+time.sleep(1000)
+"""
+
+
+def test_a_server_that_ends_while_a_trial_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server leaves its folder to the harness, which has just made the trial's folder there."""
+    _limited_by(tmp_path / "imported", monkeypatch)
+    project = write_project(tmp_path)
+    module = tmp_path / "toy" / "sorting.py"
+    module.write_text(f"{DEAF}\n{module.read_text()}")
+    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), tmp_path / "cache") as executor:
+
+        def dump(document: object, path: Path) -> None:
+            (tmp_path / "begun").touch()
+            executor._server._process.wait(60)
+            strictjson.dump(document, path)
+
+        monkeypatch.setattr("harness.execution.local_executor.strictjson", SimpleNamespace(dump=dump))
+        assert executor.imports().failures
+        result = run(executor, "well")
+        assert re.search(r" toy\.\w+$", result.observation.ending.reason), result.observation.ending
+        assert result.artifacts is not None
+        assert result.artifacts.path.is_dir()
+    assert not executor._server.folder.exists()
+
+
+def test_an_endless_import_ends_with_the_harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of a harness that is killed leaves neither a process nor a folder, also while it imports."""
+    (tmp_path / "waiting.py").write_text(ENDLESS)
+    _limited_by(tmp_path / "imported", monkeypatch)
+    monkeypatch.setattr(subprocess.Popen, "terminate", lambda process: None)  # a dead harness sends no signal
+    server = ForkServer.started(tmp_path, (tmp_path,))
+    try:
+        with pytest.raises(ForkServerError):
+            server.import_modules(["waiting"])
+        server._control.close()
+        server._process.wait(60)
+        assert not server.folder.exists()
+    finally:
+        server._process.kill()
 
 
 def test_an_import_that_fails_names_the_entry_point(tmp_path: Path) -> None:
