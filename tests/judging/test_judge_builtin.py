@@ -13,6 +13,7 @@ from harness.base.device import Device
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract
 from harness.contract.bound import Bound
+from harness.contract.builtin import CONTRADICTION, UNLIKE_FILES
 from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import Judgment, judge, requested
@@ -260,3 +261,70 @@ def test_a_provisional_violation() -> None:
         NOT_MEASURED,
         Reason(ReasonCode.PROVISIONAL, cause=Reason(ReasonCode.VIOLATED, text="items were lost or made up")),
     )
+
+
+def test_a_device_that_was_told_but_not_read_back() -> None:
+    """Only the clause on the device has what the trial said about its device."""
+    found = held(healthy(), resolved={"told_device": "cuda:0, it says"})
+    reasons = {name: clause(found, f"resolved.{name}").reason for name in _RAN_ON}
+    texts = {"device": "cuda:0, it says"}
+    assert reasons == {name: Reason(ReasonCode.NOT_READ_BACK, name, text=texts.get(name, "")) for name in _RAN_ON}
+
+
+def test_a_null_that_was_read_back() -> None:
+    """A dtype of None was read back, and is another one than that requested."""
+    assert clause(held(healthy(), resolved={**_RAN_ON, "dtype": None}), "resolved.dtype").outcome is FAIL
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "place"), [("contradiction", CONTRADICTION, ""), ("unlike_files", UNLIKE_FILES, "files")]
+)
+def test_what_a_trainer_reported_must_agree(key: str, name: str, place: str) -> None:
+    """A disagreement is FAIL with its text, an empty one PASS without a reason."""
+    found = clause(held(healthy(), resolved={**_RAN_ON, key: "30 and 50"}), name)
+    reason = Reason(ReasonCode.CONTRADICTION, place, "30 and 50")
+    assert found == ClauseResult(name, FAIL, "30 and 50", Bound("const", ""), "", reason)
+    assert clause(held(healthy(), resolved={**_RAN_ON, key: ""}), name) == ClauseResult(
+        name, PASS, "", Bound("const", "")
+    )
+
+
+def test_residency_follows_the_request() -> None:
+    """A trial that was asked for CUDA has the clauses on residency, whatever device it got."""
+    asked = held(healthy(), parameters={**PARAMETERS, "device": "cuda"})
+    assert [one.id for one in asked.clauses if one.id.startswith("residency.")] == [
+        "residency.allocator",
+        "residency.driver",
+    ]
+
+
+@pytest.mark.parametrize(("kind", "is_excused"), [(EndingKind.KILLED, True), (EndingKind.DIED, False)])
+def test_why_residency_is_excused(kind: EndingKind, is_excused: bool) -> None:
+    """The reason is the ending, if the subject is not to blame for it."""
+    cuda = {"device": Device("cuda", "a GPU"), "resolved": {**_RAN_ON, "device": "cuda"}}
+    judgment = held(healthy(), residency=Residency(0, False), ending=Ending(kind, Phase.SUBJECT, "gone"), **cuda)
+    for witness in ("allocator", "driver"):
+        found = clause(judgment, f"residency.{witness}")
+        own = Reason(ReasonCode.NOT_ON_THE_GPU, witness)
+        expected = (NOT_MEASURED, judgment.clauses[0].reason) if is_excused else (FAIL, own)
+        assert (found.outcome, found.reason) == expected
+
+
+def test_what_a_profile_omits_is_listed_and_not_judged() -> None:
+    """A judgment names the clauses and rules on a measurement that the profile omits, and has no outcome for them."""
+    profiles = document()["profiles"]
+    profiles["reduced"]["omits"] = ["largest"]
+    contract = contract_of(document(profiles=profiles))
+    judgment = judge(contract, observe(healthy(largest=...)))
+    assert set(judgment.unjudged) == {"largest.type", "ordered"}
+    assert {one.id for one in judgment.clauses}.isdisjoint(judgment.unjudged)
+    assert judgment.outcome is PASS
+
+
+def test_trials_share_one_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pays for a trial without mutants does not pay for it among a million mutants."""
+    mutant = CONTRACT.mutants[0]
+    assert held(healthy()).is_whole
+    crowded = replace(CONTRACT, mutants=(mutant,) * 1_000_000)
+    monkeypatch.setattr("harness.contract.cost.LIMIT", 1_000_000)
+    assert not judge(crowded, observe(healthy())).is_whole

@@ -12,7 +12,7 @@ from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Ending, EndingKind
-from harness.judging.verdict import ClaimVerdict, MutantOutcome, claim_verdict, fate_of, interrupted
+from harness.judging.verdict import ClaimVerdict, MutantOutcome, claim_verdict, fate_of, interrupted, not_run
 from tests.contracts import contract_of, document, healthy, observe
 
 CONTRACT = contract_of(document())
@@ -204,3 +204,22 @@ def test_the_verdict_of_a_subject_that_passed_in_full(
 def test_every_ending_but_a_completed_one_has_its_reason() -> None:
     """The judge converts a kind of ending to a reason code by value."""
     assert {str(kind) for kind in EndingKind} - {"completed"} <= {str(code) for code in ReasonCode}
+
+
+def test_a_mutant_that_did_not_run() -> None:
+    """It keeps the reason; an interruption is a reason of its own."""
+    mutant = Mutant("m", "a:B", ("clause",), "", {}, {})
+    lacking = Reason(ReasonCode.REQUIREMENT, text="it requires CUDA")
+    assert not_run(mutant, lacking) == MutantOutcome("m", Fate.NOT_RUN, lacking)
+    assert interrupted(mutant) == MutantOutcome("m", Fate.INTERRUPTED, Reason(ReasonCode.INTERRUPTED))
+
+
+def test_the_reason_among_several_mutants() -> None:
+    """An inconclusive mutant comes before an interrupted one, and the first that did not run before the others."""
+    passed = judged(clause=Outcome.PASS)
+    outcomes = [MutantOutcome("a", Fate.INTERRUPTED), MutantOutcome("b", Fate.INCONCLUSIVE)]
+    reason = claim_verdict(passed, outcomes).reason
+    assert reason == Reason(ReasonCode.MUTANT, mutant="b", fate=Fate.INCONCLUSIVE)
+    causes = [Reason(ReasonCode.REQUIREMENT, text=text) for text in ("first", "second")]
+    idle = [MutantOutcome(name, Fate.NOT_RUN, cause) for name, cause in zip("ab", causes, strict=True)]
+    assert claim_verdict(passed, idle).reason == Reason(ReasonCode.NO_MUTANT, cause=causes[0])
