@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 
 import click
 
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import ExitStatus
 from harness.cli.options import named_texts, value_of
-from harness.cli.step_function import arguments, found, refuse_unknown, refuse_unwritable, show
+from harness.cli.step_function import (
+    arguments,
+    document_of,
+    found,
+    refuse_unknown,
+    refuse_unwritable,
+    show,
+    time_limit,
+)
 
 __all__ = ["command"]
 
@@ -28,6 +35,7 @@ _GIB = 1024**3
 )
 @click.option("--json", "json_file", metavar="FILE|-", help="Also write JSON; with -, it replaces the table.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with the memory over time.")
+@time_limit
 def command(
     target: str,
     fixed: tuple[str, ...],
@@ -37,6 +45,7 @@ def command(
     device_memory: float | None,
     json_file: str | None,
     html_file: str | None,
+    seconds: float,
 ) -> ExitStatus:
     """Predict the peak memory of a training step, and say whether it fits.
 
@@ -44,28 +53,32 @@ def command(
     one step. The real code runs, the step twice, on tensors without memory; no GPU is used.
 
     Exit status: 0 if the step fits, 1 if it does not, 3 if the margin is smaller than the probe's error. With --sweep:
-    0 if a value fits, 1 if none does. 2 if the probe cannot see through the step.
+    0 if a value fits, 1 if none does. 2 if the probe cannot see through the step, or the step ends the process.
     """
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch is imported, so that not even a context is created
     chosen = arguments(fixed)
     texts = named_texts(sweeps, "--sweep", "NAME=V,V,…")
     values = {name: [value_of(each) for each in text.split(",")] for name, text in texts.items()}
 
-    from harness.probe.errors import ProbeError
-    from harness.probe.sweep import document, swept
     from harness.report.html.document_pages import probe_page
     from harness.report.terminal.probe_text import probe_lines
 
     capacity = None if device_memory is None else int(device_memory * _GIB)
     refuse_unwritable(json_file, html_file)
-    function = found(target)
-    refuse_unknown(target, function, {**chosen, **{name: several[0] for name, several in values.items()}})
-    try:
-        with contextlib.redirect_stdout(sys.stderr):  # what the step prints is no part of the JSON
+
+    def predicted() -> JsonObject:
+        from harness.probe.errors import ProbeError
+        from harness.probe.sweep import document, swept
+
+        function = found(target)
+        refuse_unknown(target, function, {**chosen, **{name: several[0] for name, several in values.items()}})
+        try:
             cases = list(swept(function, chosen, values, device=device, ranks=ranks, capacity=capacity))
-    except ProbeError as error:
-        raise click.ClickException(str(error)) from error
-    told = document(target, cases, values)
+        except ProbeError as error:
+            raise click.ClickException(str(error)) from error
+        return document(target, cases, values)
+
+    told = document_of(predicted, seconds)
     show(told, json_file, html_file, probe_page, probe_lines)
     return _status([case["fit"] for case in told["cases"]])
 

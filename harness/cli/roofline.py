@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from typing import Any
-
 import click
 
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import ExitStatus
-from harness.cli.step_function import arguments, found, refuse_unwritable, show
+from harness.cli.step_function import arguments, document_of, found, refuse_unwritable, show, time_limit
 
 __all__ = ["command"]
 
@@ -21,6 +18,7 @@ __all__ = ["command"]
 @click.option("--again", is_flag=True, help="Measure the roofs again, although they are in the cache.")
 @click.option("--json", "json_file", metavar="FILE|-", help="Also write JSON; with -, it replaces the tables.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with the kernels under the roofs.")
+@time_limit
 def command(
     target: str | None,
     fixed: tuple[str, ...],
@@ -28,6 +26,7 @@ def command(
     again: bool,
     json_file: str | None,
     html_file: str | None,
+    seconds: float,
 ) -> ExitStatus:
     """Measure the roofs of this device, and say how near to them the kernels of a step come.
 
@@ -36,21 +35,25 @@ def command(
 
     FUNCTION builds model, optimizer and inputs on the device, and returns a callable that runs one step.
 
-    Exit status: 0; 1 if a kernel did more operations a second than the measured peak, which is then wrong.
+    Exit status: 0; 1 if a kernel did more operations a second than the measured peak, which is then wrong;
+    2 if the process of the step ended without a result.
     """
     chosen = arguments(fixed)
     refuse_unwritable(json_file, html_file)
-    build = None if target is None else found(target)
 
     from harness.report.html.document_pages import roofline_page
     from harness.report.terminal.roofline_text import roofline_lines
-    from harness.roofline.document import document
-    from harness.roofline.roofs import RooflineError
 
-    try:
-        with contextlib.redirect_stdout(sys.stderr):  # what the step prints is no part of the JSON
-            told: dict[str, Any] = document(device, again, target, None if build is None else lambda: build(**chosen))
-    except RooflineError as error:
-        raise click.ClickException(str(error)) from error
+    def measured() -> JsonObject:
+        from harness.roofline.document import document
+        from harness.roofline.roofs import RooflineError
+
+        build = None if target is None else found(target)
+        try:
+            return document(device, again, target, None if build is None else lambda: build(**chosen))
+        except RooflineError as error:
+            raise click.ClickException(str(error)) from error
+
+    told = document_of(measured, seconds)
     show(told, json_file, html_file, roofline_page, roofline_lines)
     return ExitStatus.FAIL if told["step"] and told["step"]["above_peak"] else ExitStatus.PASS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -16,9 +17,48 @@ import click
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.cli.options import named_texts, value_of
+from harness.evidence.limited_process import Limits, Stopped, isolated
 from harness.report.terminal.printing import Block, tell_all
 
-__all__ = ["arguments", "found", "refuse_unknown", "refuse_unwritable", "show"]
+__all__ = ["arguments", "document_of", "found", "refuse_unknown", "refuse_unwritable", "show", "time_limit"]
+
+_MOST_BYTES = 256 << 20
+time_limit = click.option(
+    "--time-limit",
+    "seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=3600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="End the work after this time, and refuse.",
+)
+
+
+def document_of(work: Callable[[], JsonObject], seconds: float) -> JsonObject:
+    """Return the document that `work` makes in a process of its own, which runs a user's code.
+
+    That process and all that it started end after `seconds`, or with this one.
+
+    Raises:
+        click.ClickException: `work` raised one, or its process ended without the document.
+    """
+
+    def answer() -> bytes:
+        try:
+            told: JsonObject = {"document": work()}
+        except click.ClickException as error:
+            told = {"refused": error.format_message()}
+        return strictjson.dumps(told).encode()
+
+    limits = Limits(math.inf, seconds, None, _MOST_BYTES, descendants=True, speaks=True)
+    try:
+        told = strictjson.loads(isolated(answer, limits).decode())
+    except Stopped as error:
+        raise click.ClickException(f"there is no result: the process of the step {error}") from error
+    if "refused" in told:
+        raise click.ClickException(told["refused"])
+    document: JsonObject = told["document"]
+    return document
 
 
 def found(target: str) -> Callable[..., Any]:

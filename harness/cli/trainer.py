@@ -8,12 +8,14 @@ from pathlib import Path
 import click
 
 from harness.authoring.faults import NotMeasured
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import ExitStatus
 from harness.cli.options import named_texts
+from harness.cli.step_function import document_of, time_limit
 from harness.contract.installed import or_installed
 from harness.external.file_check import check_log, check_run
 from harness.external.trainer_file import load
-from harness.report.terminal.printing import tell, tell_all
+from harness.report.terminal.printing import tell_all
 from harness.report.terminal.trainer_check_text import lines
 
 __all__ = ["command"]
@@ -31,7 +33,8 @@ def command() -> None:
 )
 @click.option("--log", metavar="LOG", type=click.Path(path_type=Path), help="A file with a run's output.")
 @click.option("-P", "parameters", multiple=True, metavar="KEY=VALUE", help="A placeholder's value.")
-def check(file: Path, folder: Path | None, log: Path | None, parameters: Sequence[str]) -> ExitStatus:
+@time_limit
+def check(file: Path, folder: Path | None, log: Path | None, parameters: Sequence[str], seconds: float) -> ExitStatus:
     """Check a trainer's file, and show what it matches in a run's directory or in a log.
 
     Nothing is run and nothing is judged. Exit status: 0 if the file is valid and matches, 1 if something that a claim
@@ -41,14 +44,19 @@ def check(file: Path, folder: Path | None, log: Path | None, parameters: Sequenc
         raise click.UsageError("--run has logs of its own; name either --run or --log")
     if folder is not None and not folder.is_dir():
         raise click.BadParameter(f"there is no directory {folder}", param_hint="--run")
-    try:
-        trainer = load(or_installed(file))
-        if folder is None and log is None:
-            tell(f"{file} is valid; name a run with --run DIR or --log LOG to see what it matches")
-            return ExitStatus.PASS
-        given = named_texts(parameters, "-P")
-        found = check_log(trainer, [log]) if log is not None else check_run(trainer, Path(folder or "."), given)
-    except NotMeasured as error:
-        raise click.ClickException(str(error)) from error
-    tell_all(lines(found))
-    return ExitStatus.FAIL if found.problems else ExitStatus.PASS
+    given = named_texts(parameters, "-P")
+
+    def matched() -> JsonObject:
+        try:
+            trainer = load(or_installed(file))
+            if folder is None and log is None:
+                valid = f"{file} is valid; name a run with --run DIR or --log LOG to see what it matches"
+                return {"lines": [valid], "matches": True}
+            found = check_log(trainer, [log]) if log is not None else check_run(trainer, Path(folder or "."), given)
+        except NotMeasured as error:
+            raise click.ClickException(str(error)) from error
+        return {"lines": list(lines(found)), "matches": not found.problems}
+
+    told = document_of(matched, seconds)
+    tell_all(told["lines"])
+    return ExitStatus.PASS if told["matches"] else ExitStatus.FAIL

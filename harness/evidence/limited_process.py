@@ -1,4 +1,10 @@
-"""Work on untrusted files, in a process with limited time and memory.
+"""Work on untrusted files or with a user's code, in a process with limited time and memory.
+
+    answer = isolated(lambda: strictjson.dumps(work()).encode(), Limits(seconds=60))
+
+The work returns bytes. They count only if the work wrote all of them: a process that ends in any other way, even with
+status 0, is `Stopped`. Each process ends with this one, also if this one is killed. Work that may start processes of
+its own says so (`Limits.descendants`); they end with it.
 
 A hostile contract can expand a reference without end, or make a rule run for years, inside libraries that neither an
 exception nor a signal handler of Python can interrupt. So such work runs in a fork of this process, which can be
@@ -15,6 +21,7 @@ import os
 import resource
 import select
 import signal
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -23,13 +30,17 @@ from typing import NoReturn
 
 from harness.base.exceptions import described
 from harness.base.regular_file import CHUNK
-from harness.execution.process_control import die_with_parent
+from harness.execution.process_control import adopt_orphans, die_with_parent, end_descendants
 
-__all__ = ["Limits", "Stopped", "isolated_all"]
+__all__ = ["Limits", "Stopped", "isolated", "isolated_all"]
 
 _GRACE_SECONDS = 1.0
 """How long a process may take to end after it closed its pipe. The other processes wait meanwhile."""
 _LOOK_SECONDS = 0.1
+_END_SECONDS = 10.0
+"""How long a process may take to end its descendants."""
+_WHOLE = b"\n+"
+"""The end of an answer. Without it, the process ended before it had written everything."""
 _AHEAD = 8
 """How many works may be started before the first is done, per running process. Their answers stay in memory."""
 
@@ -39,16 +50,32 @@ class Limits:
     """What one work may use."""
 
     seconds: float = 60.0
-    """CPU time. On a busy machine, the work may take longer."""
+    """CPU time of its own process. On a busy machine, the work may take longer. `inf` sets no limit."""
     elapsed: float = 600.0
     """Seconds until the work is stopped even if it used no CPU time. A pause of the caller does not count."""
-    memory_bytes: int = 1 << 30
-    """In addition to what this process has already."""
+    memory_bytes: int | None = 1 << 30
+    """Address space, in addition to what this process has already. None sets no limit, as CUDA requires."""
     answer_bytes: int = 8 << 20
+    descendants: bool = False
+    """Whether the work may start processes. All of them end with the work, or with this process."""
+    speaks: bool = False
+    """Whether the work's stdout and stderr go to this process's stderr; otherwise nowhere."""
 
 
 class Stopped(Exception):
     """The work exceeded a limit or raised, or its process died; the text says which."""
+
+
+def isolated(work: Callable[[], bytes], limits: Limits) -> bytes:
+    """Run a work in a fork. Return what it returns.
+
+    Raises:
+        Stopped: there is no whole answer.
+    """
+    (answer,) = isolated_all([work], limits, 1)
+    if isinstance(answer, Stopped):
+        raise answer
+    return answer
 
 
 def isolated_all(
@@ -118,6 +145,8 @@ class _Child:
                 os.close(self._reading)
                 gc.freeze()
                 gc.enable()
+                if limits.descendants:
+                    _supervise(work, writing, limits, parent)
                 _work(work, writing, limits, parent)
         finally:
             if collects:
@@ -139,7 +168,7 @@ class _Child:
         self._size += len(chunk)
         if not chunk:
             self._end()
-        elif self._size > self._limits.answer_bytes:
+        elif self._size > self._limits.answer_bytes + len(_WHOLE):
             self.stop(f"answered with more than {self._limits.answer_bytes} bytes")
 
     def stop(self, reason: str = "was not waited for") -> None:
@@ -147,12 +176,16 @@ class _Child:
         if self.outcome is None:
             self.outcome = Stopped(reason)
             os.close(self._reading)
+            if self._limits.descendants:
+                os.kill(self._process, signal.SIGTERM)
+                if _ended(self._process, _END_SECONDS) is not None:
+                    return
             os.kill(self._process, signal.SIGKILL)
             os.waitpid(self._process, 0)
 
     def _end(self) -> None:
         answer = b"".join(self._chunks)
-        status = _ended(self._process, _GRACE_SECONDS)
+        status = _ended(self._process, _END_SECONDS if self._limits.descendants else _GRACE_SECONDS)
         if status is None:  # it closed its end of the pipe, but still runs
             self.stop("did not end after it answered")
             return
@@ -161,34 +194,76 @@ class _Child:
             self.outcome = Stopped(f"used more than {self._limits.seconds:g} s of CPU time")
         elif os.WIFSIGNALED(status):
             self.outcome = Stopped(f"died of {signal.Signals(os.WTERMSIG(status)).name}")
+        elif not answer.endswith(_WHOLE):
+            self.outcome = Stopped("its process ended without an answer")
         elif os.WEXITSTATUS(status) != 0:
-            self.outcome = Stopped(answer.decode("utf-8", errors="replace") or "its process ended without an answer")
+            self.outcome = Stopped(answer.removesuffix(_WHOLE).decode("utf-8", errors="replace"))
         else:
-            self.outcome = answer
+            self.outcome = answer.removesuffix(_WHOLE)
+
+
+def _supervise(work: Callable[[], bytes], writing: int, limits: Limits, parent: int) -> NoReturn:
+    """Run a work in a child. When it ends, or this process's parent does, end all descendants; end as the work did."""
+    try:
+        asked: list[int] = []
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+        os.setsid()
+        adopt_orphans()
+        supervisor = os.getpid()
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            _work(work, writing, limits, supervisor)
+        os.close(writing)
+        ended = status = 0
+        while not (ended or asked or os.getppid() != parent):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            time.sleep(0 if ended else 0.02)
+        end_descendants()
+        if ended and os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            if number != signal.SIGKILL:
+                signal.signal(number, signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            os.kill(os.getpid(), number)
+        os._exit(os.WEXITSTATUS(status) if ended else 1)
+    finally:
+        os._exit(1)
 
 
 def _work(work: Callable[[], bytes], writing: int, limits: Limits, parent: int) -> NoReturn:
-    code = 1
+    code, this = 1, os.getpid()
     try:
         # The default actions of signals end this process inside any library.
         die_with_parent(parent)
         for number in (signal.SIGPROF, signal.SIGXCPU):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGPROF, signal.SIGXCPU))
-        signal.setitimer(signal.ITIMER_PROF, limits.seconds)
-        _limit(resource.RLIMIT_CPU, math.ceil(limits.seconds) + 5)
+        if math.isfinite(limits.seconds):
+            signal.setitimer(signal.ITIMER_PROF, limits.seconds)
+            _limit(resource.RLIMIT_CPU, math.ceil(limits.seconds) + 5)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        _limit(resource.RLIMIT_AS, _virtual_memory() + limits.memory_bytes)
+        if limits.memory_bytes is not None:
+            _limit(resource.RLIMIT_AS, _virtual_memory() + limits.memory_bytes)
         silence = os.open(os.devnull, os.O_RDWR)  # keep a panicking library off the user's terminal
-        for descriptor in (0, 1, 2):
-            os.dup2(silence, descriptor)
-        faulthandler.disable()  # it may hold another descriptor of the terminal
+        for descriptor, given in ((0, silence), (1, 2 if limits.speaks else silence), (2, silence)):
+            if descriptor != 2 or not limits.speaks:
+                os.dup2(given, descriptor)
+        if not limits.speaks:
+            faulthandler.disable()  # it may hold another descriptor of the terminal
         answer = work()
         code = 0
     except BaseException as error:  # this process must never return into its parent's code
         answer = f"broke off with {described(error)}"[:500].encode("utf-8", errors="replace")
     with contextlib.suppress(BaseException):
-        view = memoryview(answer)
+        if os.getpid() != this:  # the work forked, and this is not its process
+            os._exit(1)
+        if limits.speaks:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        view = memoryview(answer + _WHOLE)
         while view:
             view = view[os.write(writing, view) :]
         os._exit(code)

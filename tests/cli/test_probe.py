@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
+import psutil
 import pytest
 
 from harness.base.schemas import problems
 from harness.base.vocabulary import ExitStatus
-from tests.cli.harness_command import harness
+from tests.cli.harness_command import harness, start
 
 STEPS = """\
 import torch
@@ -41,6 +43,33 @@ def forgets_the_device():
 def prints(width: int = 64):
     inputs = torch.randn(width, width, device="cuda")
     return lambda: print("a step", (inputs @ inputs).shape)
+
+
+import os, subprocess, time
+
+
+def leaves_in_the_step():
+    return lambda: os._exit(0)
+
+
+def leaves_when_built():
+    raise SystemExit(0)
+
+
+def becomes_another_program():
+    os.execv("/bin/true", ["true"])
+
+
+def returns_twice():
+    if os.fork() == 0:
+        return lambda: None
+    os._exit(0)
+
+
+def hangs():
+    other = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    print("started", other.pid, os.getpid(), flush=True)
+    time.sleep(600)
 """
 
 
@@ -105,3 +134,33 @@ def test_a_page_that_cannot_be_written_is_refused_first(folder: Path) -> None:
     assert done.returncode == 2
     assert "--html" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+LEAVING = ("leaves_in_the_step", "leaves_when_built", "becomes_another_program", "returns_twice")
+
+
+@pytest.mark.parametrize("function", LEAVING)
+def test_a_step_that_ends_the_process_does_not_fit(folder: Path, function: str) -> None:
+    """A result counts only if it was written."""
+    done = harness(folder, "probe", f"mine:{function}", "--json", "-")
+    assert (done.returncode, done.stdout) == (ExitStatus.REFUSED, ""), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["probe", "roofline"])
+def test_nothing_is_left_when_the_harness_is_killed(folder: Path, command: str) -> None:
+    with start(folder, command, "mine:hangs", *(("--device", "cpu") if command == "roofline" else ())) as process:
+        assert process.stdout is not None
+        told = next(line.split()[1:] for line in process.stdout if line.startswith("started"))
+        process.kill()
+        for pid in map(int, told):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                psutil.Process(pid).wait(60)
+            assert not psutil.pid_exists(pid)
+
+
+def test_a_step_that_hangs_is_refused_at_the_time_limit(folder: Path) -> None:
+    done = harness(folder, "probe", "mine:hangs", "--time-limit", "15")
+    assert done.returncode == ExitStatus.REFUSED
+    told = next(line.split()[1:] for line in done.stderr.splitlines() if line.startswith("started"))
+    assert not any(psutil.pid_exists(int(pid)) for pid in told)

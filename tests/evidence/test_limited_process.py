@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import itertools
@@ -9,6 +10,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,17 +21,9 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.evidence import limited_process
-from harness.evidence.limited_process import Limits, Stopped, isolated_all
+from harness.evidence.limited_process import Limits, Stopped, isolated, isolated_all
 
 LIMITS = Limits(seconds=0.5, elapsed=60.0, memory_bytes=256 << 20, answer_bytes=1 << 20)
-
-
-def isolated(work: Callable[[], bytes], limits: Limits) -> bytes:
-    """The return value of one piece of work."""
-    (outcome,) = isolated_all([work], limits, 1)
-    if isinstance(outcome, Stopped):
-        raise outcome
-    return outcome
 
 
 def test_the_answer_comes_back_whole() -> None:
@@ -333,3 +327,67 @@ def test_a_fork_that_fails_leaves_the_collector_on(monkeypatch: pytest.MonkeyPat
     with pytest.raises(BlockingIOError):
         isolated(lambda: b"", LIMITS)
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("descendants", [False, True])
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(lambda: os._exit(0), id="exit status 0"),
+        pytest.param(lambda: os.execv("/bin/true", ["true"]), id="another program"),
+        pytest.param(lambda: os.kill(os.getpid(), signal.SIGKILL), id="killed"),
+    ],
+)
+def test_an_end_without_an_answer_is_no_answer(work: Callable[[], bytes], descendants: bool) -> None:
+    """A process that ends in good order has still said nothing."""
+    with pytest.raises(Stopped):
+        isolated(work, replace(LIMITS, descendants=descendants))
+
+
+def sleeper(reported: int) -> None:
+    """Leave a process in a session of its own, and report its id."""
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    os.write(reported, f"{child.pid}\n".encode())
+
+
+def gone(pid: int) -> bool:
+    """Whether a process ends while the test waits."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(pid).wait(60)
+    return not psutil.pid_exists(pid)
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_descendants_end_with_the_work(hangs: bool) -> None:
+    reading, writing = os.pipe()
+
+    def work() -> bytes:
+        sleeper(writing)
+        time.sleep(600 if hangs else 0)
+        return b"done"
+
+    limits = Limits(elapsed=2.0, descendants=True)
+    (outcome,) = isolated_all([work], limits, 1)
+    assert (outcome == b"done") is not hangs
+    assert gone(int(os.read(reading, 100)))
+
+
+def test_descendants_end_when_the_caller_is_killed() -> None:
+    reading, writing = os.pipe()
+    caller = os.fork()
+    if caller == 0:
+
+        def work() -> bytes:
+            sleeper(writing)
+            os.write(writing, f"{os.getpid()}\n".encode())
+            time.sleep(600)
+            return b""
+
+        isolated_all([work], Limits(descendants=True), 1).__next__()
+        os._exit(0)
+    told = b""
+    while told.count(b"\n") < 2:
+        told += os.read(reading, 100)
+    os.kill(caller, signal.SIGKILL)
+    os.waitpid(caller, 0)
+    assert all(map(gone, map(int, told.split())))
