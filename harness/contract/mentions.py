@@ -12,9 +12,9 @@ from typing import Any
 
 from harness.base import regular_file
 from harness.contract.project import Project
-from harness.machine import timebox
 from harness.machine.cache_folder import NoCacheFolderError, cache_folder
 from harness.machine.file_memory import FileMemory
+from harness.machine.git import git
 
 __all__ = ["mentions"]
 
@@ -46,12 +46,12 @@ def mentions(project: Project) -> dict[str, list[str]]:
 def _files(project: Project) -> Iterator[str]:
     """The names of the files to search, relative to the project's root."""
     left_out = {project.evidence, project.schemas, *_cache(project)}
-    listing = ["git", "-C", str(project.root), "ls-files", "--cached", "--others", "--exclude-standard", "--", "."]
     excluded = (f":(exclude){folder.relative_to(project.root).as_posix()}" for folder in sorted(left_out))
-    answer = timebox.run([*listing, *excluded], _GIT_SECONDS)
-    if answer.value is not None:
-        # Git quotes a name that is not plain text. Such a file is not written by hand.
-        yield from (name for name in set(answer.value.splitlines()) if not name.startswith('"'))
+    listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ".")
+    listed = git(project.root, *listing, *excluded, seconds=_GIT_SECONDS).value
+    if listed is not None:
+        # A file whose name is not plain text is not written by hand.
+        yield from (name for name in set(os.fsdecode(listed).split("\0")) if name and name.isprintable())
         return
     for folder, folders, names in os.walk(project.root):
         here = Path(folder)

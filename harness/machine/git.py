@@ -1,20 +1,40 @@
-"""What git says of a checkout: its commit, whether files differ from it, and its history."""
+"""What git says of a checkout: its commit, whether files differ from it, and its history.
+
+A repository's own configuration can name programs (hooks, filters, a monitor of files, a transport), and its replaced
+objects and grafts can give false answers. `git` is the one function of the harness that calls git, and prevents both.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
 from harness.machine import timebox
 
-__all__ = ["Ancestry", "Commit", "ancestry", "commit", "is_untracked"]
+__all__ = ["Ancestry", "Commit", "ancestry", "commit", "git", "is_untracked"]
 
 _SECONDS, _HISTORY_SECONDS = 10.0, 60.0
 """How long git may take, and how long to list a history. A million commits take about ten seconds."""
+_SETTINGS = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": os.devnull,
+    "safe.bareRepository": "explicit",  # a folder of the checkout can look like a repository, with its own settings
+}
+_VARIABLES = {
+    "GIT_ALLOW_PROTOCOL": "none",  # a partial clone fetches missing objects through programs that its remote names
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",  # looking does not block a user's git
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_GRAFT_FILE": os.devnull,
+    "LC_ALL": "C",
+}
+
+
+_STATUS = ("status", "--porcelain=v2", "--untracked-files=normal")
 
 
 @final
@@ -50,6 +70,32 @@ class Ancestry:
         return f"{revision[:12]} is not in this history{known}"
 
 
+def git(
+    folder: Path,
+    *arguments: str,
+    stdin: bytes = b"",
+    seconds: float = _SECONDS,
+    settings: Mapping[str, str] | None = None,
+) -> timebox.Answer[bytes]:
+    """Run a git command in a folder and return its stdout.
+
+    No hook and no transport runs. Call only commands that compare no content of files: a filter of the repository
+    would run. Such commands are rev-parse, rev-list, ls-tree, ls-files, and cat-file without --filters and --textconv.
+
+    Args:
+        settings: further values that replace those of the repository's configuration.
+    """
+    # A hook or a wrapper may point GIT_DIR elsewhere.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | _VARIABLES
+    # Not as `-c NAME=VALUE`: a name can contain an equals sign.
+    replaced = {**_SETTINGS, **(settings or {})}
+    environment["GIT_CONFIG_COUNT"] = str(len(replaced))
+    for number, (name, value) in enumerate(replaced.items()):
+        environment |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    command = ["git", "--no-pager", "-C", str(folder), *arguments]
+    return timebox.output(command, seconds, stdin=stdin, environment=environment)
+
+
 def commit(root: Path, *, outputs: Sequence[str] = ("evidence",)) -> Commit:
     """Return the commit that is checked out at `root`.
 
@@ -58,10 +104,10 @@ def commit(root: Path, *, outputs: Sequence[str] = ("evidence",)) -> Commit:
         outputs: folders below `root` that runs write to, so that a bundle does not make the next run dirty.
     """
     excluded = [f":(exclude){folder}" for folder in outputs]
-    answer = _status(root, ["--branch", "--", ".", *excluded])
+    answer = git(root, *_STATUS, "--branch", "--", ".", *excluded, settings=_no_filters(root))
     if answer.value is None:
         return Commit(None, None, answer.reason)
-    lines = answer.value.splitlines()
+    lines = os.fsdecode(answer.value).splitlines()
     oid = next((line.removeprefix("# branch.oid ") for line in lines if line.startswith("# branch.oid ")), "(unknown)")
     dirty = any(not line.startswith("#") for line in lines)
     if not re.fullmatch(r"[0-9a-f]{40,64}", oid):
@@ -71,28 +117,21 @@ def commit(root: Path, *, outputs: Sequence[str] = ("evidence",)) -> Commit:
 
 def is_untracked(path: Path) -> bool:
     """Whether a file lies in a git checkout that neither tracks nor ignores it; False if git cannot tell."""
-    answer = _status(path.parent, ["--", f":(literal){path.name}"])
-    return answer.value is not None and answer.value.startswith("? ")
+    return bool(git(path.parent, "ls-files", "--others", "--exclude-standard", "--", f":(literal){path.name}").value)
 
 
 def ancestry(root: Path) -> Ancestry:
     """Return the history of the commit that is checked out at `root`, any folder inside a checkout."""
-    listed = _git(root, ["rev-list", "HEAD", "--"], _HISTORY_SECONDS)
+    listed = git(root, "rev-list", "HEAD", "--", seconds=_HISTORY_SECONDS)
     if listed.value is None:
         reason = listed.reason or "git lists no commits"
         return Ancestry(frozenset(), "nothing was committed here yet" if "bad revision 'HEAD'" in reason else reason)
-    shallow = _git(root, ["rev-parse", "--is-shallow-repository"])
-    complete = shallow.value is not None and shallow.value.strip() == "false"
+    complete = git(root, "rev-parse", "--is-shallow-repository").value == b"false\n"
     obstacle = "" if complete else "the clone is shallow (git fetch --unshallow)"
-    return Ancestry(frozenset(listed.value.split()), obstacle)
+    return Ancestry(frozenset(listed.value.decode().split()), obstacle)
 
 
-def _status(folder: Path, arguments: Sequence[str]) -> timebox.Answer[str]:
-    return _git(folder, ["status", "--porcelain=v2", "--untracked-files=normal", *arguments])
-
-
-def _git(folder: Path, arguments: Sequence[str], seconds: float = _SECONDS) -> timebox.Answer[str]:
-    # A hook or a wrapper may point GIT_DIR elsewhere. Without the optional locks, looking does not block a user's git.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-    return timebox.run(["git", "-C", str(folder), *arguments], seconds, environment=environment)
+def _no_filters(root: Path) -> dict[str, str]:
+    """Settings without which `git status` runs the filters of a repository."""
+    listed = git(root, "config", "--null", "--name-only", "--get-regexp", r"^filter\.").value or b""
+    return {os.fsdecode(name): "" for name in listed.split(b"\0") if name}

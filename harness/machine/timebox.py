@@ -12,7 +12,7 @@ from typing import Generic, TypeVar, final
 
 from harness.base.exceptions import described
 
-__all__ = ["Answer", "call", "run"]
+__all__ = ["Answer", "call", "output", "run"]
 
 T = TypeVar("T")
 
@@ -45,7 +45,17 @@ def call(function: Callable[[], T], seconds: float) -> Answer[T]:
     return answers[0] if answers else Answer(None, f"no answer within {seconds:g} s")
 
 
-def run(command: Sequence[str], seconds: float, *, environment: Mapping[str, str] | None = None) -> Answer[str]:
+def run(command: Sequence[str], seconds: float) -> Answer[str]:
+    """Run a command and return its stdout as text. See `output`."""
+    answer = output(command, seconds)
+    if answer.value is None:
+        return Answer(None, answer.reason)
+    return Answer(answer.value.decode("utf-8", "replace").replace("\r\n", "\n"))
+
+
+def output(
+    command: Sequence[str], seconds: float, *, stdin: bytes = b"", environment: Mapping[str, str] | None = None
+) -> Answer[bytes]:
     """Run a command and return its stdout. The reason of a failure ends with the last line of its stderr.
 
     When the time is up, the command and the processes of its session are killed.
@@ -57,18 +67,15 @@ def run(command: Sequence[str], seconds: float, *, environment: Mapping[str, str
         process = subprocess.Popen(
             command,
             env=None if environment is None else dict(environment),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
         )
-    except OSError as error:
-        return Answer(None, f"{name} does not start: {error.strerror or error}")
+    except (OSError, ValueError) as error:
+        return Answer(None, f"{name} does not start: {getattr(error, 'strerror', None) or error}")
     try:
-        output, errors = process.communicate(timeout=seconds)
+        written, errors = process.communicate(stdin or None, timeout=seconds)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -77,7 +84,7 @@ def run(command: Sequence[str], seconds: float, *, environment: Mapping[str, str
             process.communicate(timeout=1)
         return Answer(None, f"{name} gave no answer within {seconds:g} s")
     if process.returncode != 0:
-        lines = (errors.strip() or output.strip()).splitlines()
+        lines = (errors.strip() or written.strip()).decode("utf-8", "replace").splitlines()
         detail = f": {lines[-1].strip()[:200]}" if lines else ""
         return Answer(None, f"{name} ended with status {process.returncode}{detail}")
-    return Answer(output)
+    return Answer(written)

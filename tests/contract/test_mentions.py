@@ -17,7 +17,7 @@ from tests.contracts import write_project
 def test_in_a_repository_git_lists_the_files(project: Project) -> None:
     """Each file is listed once, tracked or not.
 
-    Files that git ignores are left out, and so are names that git quotes.
+    Files that git ignores are left out, and so are names that are not plain text.
     """
     subprocess.run(["git", "init", "-q"], cwd=project.root, check=True)
     (project.root / "SPEC.md").write_text("F-DEMO-LOST-002")
@@ -25,10 +25,11 @@ def test_in_a_repository_git_lists_the_files(project: Project) -> None:
     (project.root / "SPEC.md").write_text("first\nF-DEMO-LOST-002 again F-DEMO-LOST-002\n")
     (project.root / "new.md").write_text("F-DEMO-LOST-002")
     (project.root / "na\u00efve.md").write_text("F-DEMO-LOST-002")
+    (project.root / "two\nlines.md").write_text("F-DEMO-LOST-002")
     (project.root / "left-out.md").write_text("F-DEMO-LOST-002")
     (project.root / ".gitignore").write_text("left-out.md")
     found = mentions(project)
-    assert found["F-DEMO-LOST-002"] == ["SPEC.md:2", "SPEC.md:2", "new.md:1"]
+    assert found["F-DEMO-LOST-002"] == ["SPEC.md:2", "SPEC.md:2", "na\u00efve.md:1", "new.md:1"]
 
 
 def test_without_git_all_files_are_searched(project: Project) -> None:
