@@ -10,7 +10,7 @@ from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 
-__all__ = ["Entered", "Measured", "Report", "Resolved", "Stepped", "TrialReport", "Unseen", "Used"]
+__all__ = ["Entered", "Logged", "Measured", "Report", "Resolved", "Stepped", "TrialReport", "Unseen", "Used"]
 
 
 @final
@@ -62,5 +62,15 @@ class Used(JsonDataclass):
     names: tuple[str, ...]
 
 
-TrialReport = Measured | Stepped | Resolved | Unseen | Entered | Used
+@final
+@dataclass(frozen=True)
+class Logged(JsonDataclass):
+    """A line for the trial's log. No verdict depends on it."""
+
+    text: str
+    topic: str = ""
+    """Of many lines with the same topic, the log keeps a few. It keeps all lines without a topic."""
+
+
+TrialReport = Logged | Measured | Stepped | Resolved | Unseen | Entered | Used
 Report = Callable[[TrialReport], None]

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from harness.authoring.toolkit_log import log
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -54,7 +56,9 @@ def chosen_steps(seed: int, last: int, around: Iterable[int] = (), drawn: int = 
     """
     chosen = {1, last, *(step + after for step in around for after in (0, 1))} & set(range(1, last + 1))
     others = sorted(set(range(1, last + 1)) - chosen)
-    return tuple(sorted(chosen | set(random.Random(seed).sample(others, min(drawn, len(others))))))  # noqa: S311
+    drawn_ones = sorted(random.Random(seed).sample(others, min(drawn, len(others))))  # noqa: S311
+    log(f"checks the steps {sorted(chosen)}, and {drawn_ones}, drawn with seed {seed}")
+    return tuple(sorted(chosen.union(drawn_ones)))
 
 
 def difference(quantity: str, seen: float, expected: float) -> Difference:
@@ -125,6 +129,8 @@ def worst(found: Iterable[Difference]) -> dict[str, Difference]:
     for one in found:
         if one.quantity not in largest or one.ratio > largest[one.quantity].ratio:
             largest[one.quantity] = one
+    for name, one in largest.items():
+        log(f"worst {name}: {one.ratio:.3g} of the expected size{one.tensor and f', {one.tensor}'}", f"worst {name}")
     return largest
 
 

@@ -25,7 +25,10 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
+
+from harness.authoring.toolkit_log import log
 
 __all__ = ["Interval", "Timing", "interleave"]
 
@@ -116,6 +119,7 @@ def interleave(
     """
     if len(arms) < 2 or rounds < 2:
         raise ValueError(f"{len(arms)} arms in {rounds} rounds leave nothing to compare; give two of each or more")
+    log(f"times {', '.join(arms)} in turn: {rounds} rounds after {warmup} to warm up, orders drawn with seed {seed}")
     chance = random.Random(seed)  # noqa: S311 - an order, and no secret
     seconds: dict[str, list[float]] = {name: [] for name in arms}
     orders = []
@@ -131,6 +135,8 @@ def interleave(
                 seconds[name].append(elapsed)
         if number >= warmup:
             orders.append(order)
+    for name, samples in seconds.items():
+        log(f"timed {name}: {min(samples):.6g} s to {max(samples):.6g} s, half within {median(samples):.6g} s")
     return Timing({name: tuple(samples) for name, samples in seconds.items()}, tuple(orders), seed)
 
 

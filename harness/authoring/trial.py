@@ -11,9 +11,11 @@ from harness.authoring.elsewhere import Elsewhere
 from harness.authoring.exact import number, plain, whole
 from harness.authoring.faults import NotShown, SubjectFault
 from harness.authoring.recorder import Recorder
-from harness.authoring.reports import Measured, Resolved, Stepped, Used
+from harness.authoring.reports import Logged, Measured, Resolved, Stepped, Used
 from harness.authoring.setting import Setting
+from harness.authoring.toolkit_log import LONGEST
 from harness.base import strictjson
+from harness.base.shortening import cut
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 
@@ -31,6 +33,11 @@ Case = JsonObject
 
 class SearchResult(Protocol):
     """What came of one case."""
+
+    @property
+    def case(self) -> Case:
+        """The case."""
+        ...
 
     @property
     def measured(self) -> JsonObject:
@@ -181,6 +188,22 @@ class Trial(Generic[S]):
                 self._recorder.not_shown = NotShown(why)
         self._recorder.report(Resolved({name: plain(value) for name, value in given.items() if value is not None}))
 
+    def log(self, text: str) -> None:
+        """Write a line into the trial's log: `trial.log("shard 2 of 3 is held out")`.
+
+        Say what the falsifier decides and no measurement shows. The log has the seconds since the trial's start, and
+        every measurement, anyway. No verdict depends on it.
+
+        Raises:
+            TypeError: this is no text.
+        """
+        self._write(text)
+
+    def _write(self, text: str, topic: str = "") -> None:
+        if type(text) is not str:
+            raise TypeError(f"a line of the log must be a str, not {type(text).__name__}")
+        self._recorder.report(Logged(text[:LONGEST], topic))
+
     def used(self, names: Iterable[str]) -> None:
         """Record source files that another process of the subject used, by their paths from the project's root.
 
@@ -223,14 +246,19 @@ class Trial(Generic[S]):
             raise RuntimeError("this trial cannot search: it has searched before, or was given no contract")
         new_search, self._new_search = self._new_search, None
         search = new_search(lambda case: self._attempt(check, case))
+        self._write(f"searches {examples} cases, drawn with seed {self.seed}")
         refuting = search.explore(cases, first, examples)
         tried = search.results
+        worst = f"this case refutes the claim: {_shown(refuting.case)}" if refuting else "none refutes the claim"
+        self._write(f"searched {len(tried)} cases; {worst}")
         lists: dict[str, list[Any]] = {}
         for result in tried:
             for name, value in result.measured.items():
                 lists.setdefault(name, []).append(value)
         self.measure(**lists)
         simplest = search.shrink(cases, refuting, examples) if refuting else None
+        if simplest is not None:
+            self._write(f"the simplest refuting case: {_shown(simplest.case)}")
         for one in (simplest, *search.results):
             if one is not None and one.fault is not None:
                 self._recorder.fault = one.fault
@@ -241,6 +269,7 @@ class Trial(Generic[S]):
     def _attempt(self, check: Callable[[Any], JsonObject], case: JsonObject) -> JsonObject | SubjectFault:
         """What `check` measured on a case, or the subject's fault, which does not end the trial before the search."""
         measured: JsonObject = {}
+        self._write(f"tries the case {_shown(case)}", "case")
         try:
             measured = strictjson.untag_nonfinite({name: plain(value) for name, value in check(case).items()})
         except SubjectFault:
@@ -264,3 +293,7 @@ class Trial(Generic[S]):
         Its faults are the falsifier's, also where the subject catches them.
         """
         return self._recorder.falsifier_fault()
+
+
+def _shown(case: Case) -> str:
+    return cut(strictjson.dumps(strictjson.tag_nonfinite(case)), LONGEST // 4)

@@ -266,9 +266,12 @@ class _Checks:
         logs = self._part(layout.LOGS, lambda bundle: bundle.logs)
         if logs is None:
             return
-        for stream in ("stdout", "stderr"):
+        identities = {"log": record.logs.get("log"), "stdout": record.logs["stdout"], "stderr": record.logs["stderr"]}
+        for stream, identity in identities.items():
+            if identity is None:
+                continue
             told = logs.get((SUBJECT, stream))
-            size, digest = record.logs[stream]["size"], record.logs[stream]["sha256"]
+            size, digest = identity["size"], identity["sha256"]
             if (size and told is None) or (told is not None and (told.size, told.sha256) != (size, digest)):
                 self._differs(pointer("logs", stream), Detail.OTHER_LOG, log=layout.LOGS)
         for (trial, stream), told in logs.items():
@@ -276,6 +279,10 @@ class _Checks:
             if told.is_whole and (len(content), hashlib.sha256(content).hexdigest()) != (told.size, told.sha256):
                 self.note(Code.REJUDGED_DIFFERENTLY, Detail.UNTRUE_LOG, layout.LOGS, stream=stream, trial=trial)
         known = {SUBJECT, *map(trial_of, mutants or ())}
+        if "log" in record.logs:
+            for trial in sorted(known):
+                if (trial, "log") not in logs:
+                    self.note(Code.REJUDGED_DIFFERENTLY, Detail.NO_LOG, layout.LOGS, trial=trial)
         for trial in sorted({trial for trial, _ in logs} - known if mutants is not None else ()):
             self.note(Code.REJUDGED_DIFFERENTLY, Detail.LOG_OF_NO_TRIAL, layout.LOGS, trial=trial)
 

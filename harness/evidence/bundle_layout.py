@@ -8,7 +8,7 @@ evidence/<issue>/<claim>/<run>/
   metrics.csv            the subject's step series
   telemetry.csv          how the machine behaved meanwhile
   mutants.jsonl          one line for each mutant that ran: what its clauses read, and how the trial was watched
-  trials.log             stdout and stderr of every trial, bounded, with the digest of the whole
+  trials.log             what every trial did, with times; its stdout and stderr, bounded, with the digest of the whole
   counterexample.json    only if a search found one
   artifacts/             only if the falsifier left any: INDEX.json and at most three small files
   MANIFEST.sha256

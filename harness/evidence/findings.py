@@ -132,6 +132,7 @@ class Detail(StrEnum):
     MUTANT_FAILED_OTHERS = "mutant failed other clauses"
     NO_TRIAL = "no trial"
     OTHER_ROWS = "other number of rows"
+    NO_LOG = "no log"
     OTHER_LOG = "other log"
     UNTRUE_LOG = "untrue log"
     LOG_OF_NO_TRIAL = "log of no trial"

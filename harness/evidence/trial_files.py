@@ -3,15 +3,21 @@
 The subject's observation is complete, because its clauses are judged on it. A killed mutant keeps only the measurements
 that its violated clauses read. Judged again, it is killed by the same clauses.
 
-trials.log has the output of every trial to stdout and stderr, shortened, with the digest of the whole output:
+trials.log has what every trial did, and then its output to stdout and stderr. Each is shortened, with the digest of the
+whole:
 
-    ==> subject stdout: 70512 bytes, sha256 9f86d0…; 65607 follow
+    ==> subject log: 3120 bytes, sha256 a1c2e4…; 3120 follow
+         0.000  F-DEMO-SORT-001: demo.sorting:falsify examines demo.sorting:Sorter, profile reduced
     …
-    ==> mutant forgets-one stderr: 120 bytes, sha256 60303a…; 120 follow
+    ==> subject stdout: 70512 bytes, sha256 9f86d0…; 65821 follow, quoted
+    | …
+    ==> mutant forgets-one log: 120 bytes, sha256 60303a…; 120 follow
     …
 
-A heading states the number of bytes that follow, so a trial cannot fake the output of another one by printing a
-heading. An empty stream has no heading.
+The harness writes the log, and the trial writes the output. Every line of the output is quoted, so that it does not
+pass for a line of the log. A heading states the number of bytes that follow, so a trial cannot fake the output of
+another one by printing a heading. An empty stream has no heading. Bundles of older versions have no log, and output
+that is not quoted.
 """
 
 from __future__ import annotations
@@ -191,9 +197,13 @@ def _utf8(text: str) -> bytes:
 
 SUBJECT = "subject"
 _HEADING = re.compile(
-    rb"==> (?P<trial>subject|mutant [a-z0-9-]{1,80}) (?P<stream>stdout|stderr): (?P<size>[0-9]{1,18}) bytes, "
-    rb"sha256 (?P<sha256>[0-9a-f]{64}); (?P<kept>[0-9]{1,18}) follow\n"
+    rb"==> (?P<trial>subject|mutant [a-z0-9-]{1,80}) (?P<stream>log|stdout|stderr): (?P<size>[0-9]{1,18}) bytes, "
+    rb"sha256 (?P<sha256>[0-9a-f]{64}); (?P<kept>[0-9]{1,18}) follow"
+    rb"(?P<quoted>, quoted)?\n"
 )
+_QUOTED = b"| "
+_LINE_START = re.compile(rb"\A(?=.)|(?<=[\r\n])(?=.)", re.DOTALL)  # a carriage return can hide the line that it ends
+_QUOTED_START = re.compile(rb"(?:\A|(?<=[\r\n]))\| ")
 
 
 class TrialLogError(ValueError):
@@ -228,11 +238,19 @@ def sections(trial: str, result: TrialResult, limit: int) -> Iterator[bytes]:
     Args:
         trial: SUBJECT, or the result of `trial_of`.
         limit: bytes of each stream that are kept.
+
+    Raises:
+        ValueError: the log does not say what the trial did.
     """
-    for stream, log in (("stdout", result.stdout), ("stderr", result.stderr)):
+    if not result.log.size:
+        raise ValueError(f"the log of the {trial} is empty")
+    for stream, log in (("log", result.log), ("stdout", result.stdout), ("stderr", result.stderr)):
         if log.size:
             kept = _shortened(log.text.encode("utf-8", errors="backslashreplace"), limit)
-            heading = f"==> {trial} {stream}: {log.size} bytes, sha256 {log.digest}; {len(kept)} follow\n"
+            quoted = ""
+            if stream != "log":
+                kept, quoted = _LINE_START.sub(_QUOTED, kept), ", quoted"
+            heading = f"==> {trial} {stream}: {log.size} bytes, sha256 {log.digest}; {len(kept)} follow{quoted}\n"
             yield heading.encode("ascii") + kept + b"\n"
 
 
@@ -255,7 +273,10 @@ def parse_log(content: bytes) -> Mapping[tuple[str, str], Stream]:
         key = (heading["trial"].decode("ascii"), heading["stream"].decode("ascii"))
         if key in streams:
             raise TrialLogError(f"has {' '.join(key)} twice")
-        text = content[start : start + kept].decode("utf-8", errors="backslashreplace")
+        body = content[start : start + kept]
+        if heading["quoted"]:
+            body = _QUOTED_START.sub(b"", body)
+        text = body.decode("utf-8", errors="backslashreplace")
         streams[key] = Stream(text, int(heading["size"]), heading["sha256"].decode("ascii"))
     return streams
 

@@ -66,6 +66,8 @@ class TrialResult:
     steps: Steps
     """The step series: `step`, `seconds` since the start, and the values that the falsifier recorded."""
     telemetry: Telemetry
+    log: Log
+    """What the trial did, with the seconds since its start."""
     stdout: Log
     stderr: Log
     artifacts: Beneath | None

@@ -27,6 +27,7 @@ from harness.execution.executor import StepListener, TrialRequest, TrialResult
 from harness.execution.fork_server import ForkServer, ForkServerError
 from harness.execution.fork_servers import ForkServers
 from harness.execution.messages import Imports, Start
+from harness.execution.trial_log import TrialLog, WorkspaceFiles, short
 from harness.execution.watch import Watch
 from harness.judging.observation import Ending, EndingKind, Observation
 from harness.machine.telemetry import Sampler
@@ -62,6 +63,8 @@ class LocalExecutor:
         self._start = start or (lambda: ForkServer.started(project.root, project.search_of(contract.path)))
         self._interrupted = threading.Event()
         self._redactor = Redactor()
+        self._imported = ""
+        """What was imported before the trials, for their logs."""
         self._lost: ForkServerError | None = None
         """Why there is no fork server; None if there is one."""
 
@@ -77,8 +80,11 @@ class LocalExecutor:
         """Import the contract's entry points into the fork server, except isolated subjects."""
         entries = _entry_points(self._contract, self._isolated)
         modules = list(dict.fromkeys(entry.partition(":")[0] for entry in entries))
+        began = time.monotonic()
         try:
-            return self._server.import_modules(modules)
+            imports = self._server.import_modules(modules)
+            self._imported = f"before: {', '.join(modules)} imported in {time.monotonic() - began:.3f} s"
+            return imports
         except ForkServerError as error:
             self._lost = error
             return Imports({"fork server": str(error)}, {})
@@ -107,7 +113,13 @@ class LocalExecutor:
         folder = place.path
         masked = lru_cache(maxsize=256)(self._redactor.mask)  # every step has the same few names
         sampler, heard = Sampler(request.gpu), request.on_doing
-        watch = Watch(time.monotonic(), request.seconds, sampler, on_step, self._interrupted, masked, heard)
+        started = time.monotonic()
+        log, files = TrialLog(started, masked), WorkspaceFiles(folder / "workspace")
+        is_timed = request.contract.profiles[request.profile].exclusive
+        watch = Watch(
+            started, request.seconds, sampler, on_step, self._interrupted, masked, log, files, is_timed, heard
+        )
+        self._introduce(request, log)
         try:
             for made in (place / "workspace", place / "artifacts", Beneath(request.cache or self._cache)):
                 made.make_folder()
@@ -124,6 +136,8 @@ class LocalExecutor:
             watch.ending = Ending(EndingKind.LOST, watch.phase, _told(error, folder))
         finally:
             telemetry = watch.sampler.stop()
+        for line in files.kept():
+            log.write(line)
         for scratch in ("workspace", "claim.json"):  # the checkpoints of twenty trials would fill a disk
             remove(place / scratch)
         mask = self._redactor.mask_json
@@ -144,16 +158,33 @@ class LocalExecutor:
             seed=request.seed,
             unseen={name: cut(str(why), _LONGEST_REASON) for name, why in mask(watch.unseen).items()},
         )
+        log.end(observation.ending)
         return TrialResult(
             observation,
             watch.steps.close(),
             telemetry,
+            log.close(self._redactor),
             watch.stdout.close(self._redactor),
             watch.stderr.close(self._redactor),
             place / "artifacts",
             watch.seconds,
             watch.sources,
         )
+
+    def _introduce(self, request: TrialRequest, log: TrialLog) -> None:
+        """Write what the trial is asked to do."""
+        contract = request.contract
+        where = request.device.name if request.gpu is None else f"{request.device.name} ({request.gpu.key})"
+        log.write(f"{contract.id}: {contract.falsifier} examines {request.subject}, profile {request.profile}")
+        log.write(f"parameters {short(request.parameters)}")
+        log.write(
+            f"device {request.device.type}, {where}; seed {request.seed}; {request.threads} threads; "
+            f"limit {request.seconds:g} s" + ("; the subject has a process of its own" if self._isolated else "")
+        )
+        if request.case is not None:
+            log.write(f"only this case: {short(request.case)}")
+        if self._imported and request.root is None:
+            log.write(self._imported)
 
     def _request(self, request: TrialRequest, folder: Path) -> Start:
         # The trial sees the leased GPU as cuda:0. Without a lease on a GPU it sees none.

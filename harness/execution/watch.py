@@ -32,6 +32,7 @@ from harness.execution.messages import (
 )
 from harness.execution.steps import StepSeries
 from harness.execution.supervisor import FINISH, STOP
+from harness.execution.trial_log import TrialLog, WorkspaceFiles
 from harness.judging.observation import Ending, EndingKind, Residency
 from harness.machine.host import Gpu
 from harness.machine.telemetry import Sampler, Telemetry
@@ -48,6 +49,8 @@ _PIPE_BYTES = 1 << 20
 _MASKED = 16 << 10
 """Bytes of an invalid line in which secrets are masked. The reason shows the first 100 characters."""
 _TICK = 0.1
+_LOOK_SECONDS = 0.5
+"""Seconds between two looks at the files in the workspace."""
 _COLUMNS = frozenset({"step", "seconds"})
 """The harness's own columns of the step series."""
 
@@ -63,6 +66,10 @@ class Watch:
     interrupted: threading.Event
     mask: Callable[[str], str]
     """Masks the names of a step's values, which a subject can choose. Other texts are masked when they are complete."""
+    log: TrialLog
+    files: WorkspaceFiles
+    is_timed: bool = False
+    """Whether the claim measures time. Then nothing looks at the workspace while the trial runs."""
     on_doing: Callable[[str], None] = lambda text: None
     """Takes what the trial says that it does."""
     keys: tuple[bytes, bytes] = field(default_factory=lambda: (new_key(), new_key()))
@@ -86,6 +93,7 @@ class Watch:
     """Whether a message followed it. The last line of a trial that died can be cut short; then nothing else is lost."""
     _columns: set[str] = field(default_factory=set)
     _unread: bytes = b""
+    _looked: float = 0.0
     _verifiers: tuple[Verifier, Verifier] = field(init=False)
     _give_up: float | None = None
 
@@ -122,6 +130,10 @@ class Watch:
 
     def _keep_waiting(self, leash: int) -> bool:
         now = time.monotonic()
+        if not self.is_timed and now - self._looked > _LOOK_SECONDS:
+            self._looked = now
+            for line in self.files.saved():
+                self.log.write(line, line.partition(",")[0])
         if self._give_up is not None:
             return now < self._give_up
         if self.ending is not None:
@@ -169,6 +181,7 @@ class Watch:
             return  # a message of a thread that the subject left running is too late
         if self._garbled and not isinstance(message, Exited):
             self._is_lost = True  # its writer lives, so that it was not cut short by the end of the trial
+        self.log.hear(message)
         match message:
             case Stepped(step, values):
                 self._step(step, values)

@@ -31,8 +31,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from harness.authoring.faults import FalsifierFault, MeasurementTooLarge, NotMeasured, SubjectFault
-from harness.authoring.reports import Used
+from harness.authoring.reports import Entered, Logged, Stepped, Used
 from harness.authoring.setting import Setting
+from harness.authoring.toolkit_log import log_to
 from harness.authoring.trial import Case
 from harness.base import strictjson
 from harness.base.beneath import Beneath
@@ -58,6 +59,7 @@ from harness.execution.messages import (
     decode,
     encode,
 )
+from harness.execution.models_built import ModelsBuilt
 from harness.execution.process_control import adopt_orphans, die_with_parent, end_descendants
 from harness.execution.raised_at import placed
 from harness.execution.reached import Reached
@@ -298,7 +300,9 @@ def _run(start: Start, messages: int, key: int, may_exit: int) -> None:
     reached = Reached(start.root, start.search, Path(start.reached)) if start.reached is not None else None
     if reached is not None:
         reached.watch()
-    report = _with_sources(tell, sources)
+    models = ModelsBuilt()
+    report = _with_news(tell, sources, models, start.is_timed)
+    log_to(report)
     if not start.is_timed:
         watch_doing(list(dict.fromkeys([str(start.root), *start.search])), lambda text: tell(Doing(text)))
     trial = WorkerTrial(
@@ -308,7 +312,7 @@ def _run(start: Start, messages: int, key: int, may_exit: int) -> None:
         report,
         lambda attempt: _search(start.claim, setting, attempt, start.artifacts),
     )
-    ended = _ended(lambda: _falsify(trial, start, process), start.memory_gib, sources)
+    ended = _ended(lambda: _falsify(trial, start, process, models), start.memory_gib, sources)
     if reached is not None:
         reached.finish()
     peak = process.end() if process is not None else _allocator_peak(trial)
@@ -332,12 +336,13 @@ def _allocator_peak(trial: WorkerTrial) -> int | None:
     return frameworks.allocator_peak_bytes() if trial.is_in_process else None
 
 
-def _falsify(trial: WorkerTrial, start: Start, process: SubjectProcess | None) -> None:
+def _falsify(trial: WorkerTrial, start: Start, process: SubjectProcess | None, models: ModelsBuilt) -> None:
     falsify = resolve(start.falsifier)
     subject = _loaded(start.subject, _sources(start.root)) if process is None else process.loaded(falsify)
     if start.device != "cpu" and frameworks.cuda_is_spoilt():
         raise RuntimeError("an import used CUDA, which cannot be forked then; move that into the subject")
     frameworks.prepare(start.seed, start.threads)
+    models.listen()
     trial.run(falsify, subject)
 
 
@@ -373,10 +378,13 @@ def _told(kind: EndingKind, reason: str, stack: str | None = None) -> Ended:
     return Ended(kind, reason[:_LONGEST_TEXT], stack and stack[-_LONGEST_TEXT:], allocator_peak_bytes=None)
 
 
-def _with_sources(report: Callable[[Message], None], sources: Sources) -> Callable[[Message], None]:
-    """A `report` that first reports the sources that are new since the last message.
+def _with_news(
+    report: Callable[[Message], None], sources: Sources, models: ModelsBuilt, is_timed: bool
+) -> Callable[[Message], None]:
+    """A `report` that first reports the sources and the models that are new since the last message.
 
-    Sources that a falsifier imports or reads while it runs belong to the evidence, also if the trial then dies.
+    Sources that a falsifier imports or reads while it runs belong to the evidence, also if the trial then dies. If the
+    claim measures time, models are described only where the falsifier measures, and not between the steps.
     """
 
     def tell(message: Message) -> None:
@@ -384,6 +392,9 @@ def _with_sources(report: Callable[[Message], None], sources: Sources) -> Callab
             sources.add(list(message.names))
         if found := sources.news():
             report(Read(found))
+        if not (is_timed and isinstance(message, Stepped | Entered)):
+            for text, kind in models.news():
+                report(Logged(f"built {text}", f"model {kind}"))
         if not isinstance(message, Used):
             report(message)
 

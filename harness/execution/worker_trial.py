@@ -8,9 +8,10 @@ from typing import Any
 
 from harness.authoring.elsewhere import Elsewhere
 from harness.authoring.recorder import Recorder
-from harness.authoring.reports import Report
+from harness.authoring.reports import Logged, Report
 from harness.authoring.setting import Setting
 from harness.authoring.trial import NewSearch, Trial
+from harness.execution.models_built import tensors_of
 
 __all__ = ["WorkerTrial"]
 
@@ -36,6 +37,7 @@ class WorkerTrial:
         new_search: starts a search over cases; without it the trial cannot search.
         """
         self._setting = setting
+        self._report = report
         self._artifacts = artifacts
         self._recorder = Recorder(declared, report)
         self._new_search = new_search
@@ -44,8 +46,10 @@ class WorkerTrial:
 
     def build(self, subject: Callable[[Setting], Any]) -> Trial[Any]:
         """Build the subject. Any exception is the subject's fault."""
+        self._report(Logged("builds the subject"))
         with self._recorder.subject_fault():
             built = subject(self._setting)
+        self._report(Logged("; ".join([f"built {type(built).__name__}", *tensors_of(built)])))
         self.is_in_process = not isinstance(built, Elsewhere)
         return Trial(built, self._setting, self._artifacts, self._recorder, self._new_search)
 

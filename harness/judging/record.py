@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, TypedDict
+from typing import ClassVar, NotRequired, TypedDict
 
 from harness.base.device import Device, DeviceClass, Target
 from harness.base.json_dataclass import JsonDataclass
@@ -38,6 +38,8 @@ class LogIdentity(TypedDict):
 class Logs(TypedDict):
     """The streams of the subject's trial."""
 
+    log: NotRequired[LogIdentity]
+    """What the trial did. Bundles of older versions have none."""
     stdout: LogIdentity
     stderr: LogIdentity
 

@@ -8,17 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from harness.base.shortening import printable
+
 __all__ = ["code_block", "code_span", "markdown", "printable", "table"]
 
 _MARKDOWN = re.compile(r"[\\`*_\[\]|~]")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"}
-
-
-def printable(text: str) -> str:
-    """Return one line in which characters that control terminals, reorder text or break XML are escaped."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 def markdown(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from harness.evidence.trial_files import series_of
 from harness.execution.executor import TrialRequest, TrialResult
 from harness.execution.logs import Log
 from harness.execution.steps import Steps
+from harness.execution.trial_log import TrialLog
 from harness.judging.judge import Judgment, judge, requested
 from harness.judging.observation import Ending, EndingKind, Observation, Residency
 from harness.judging.record import LogIdentity, MutantRecord, Record, RecordedCommit
@@ -130,7 +132,11 @@ class Recorder:
             sources=trials.sources,
             harness=provenance.harness_identity(),
             commit=self._commit,
-            logs={"stdout": _log_identity(trials.subject.stdout), "stderr": _log_identity(trials.subject.stderr)},
+            logs={
+                "log": _log_identity(trials.subject.log),
+                "stdout": _log_identity(trials.subject.stdout),
+                "stderr": _log_identity(trials.subject.stderr),
+            },
             series=series_of(trials.subject),
             command=request.command or f"{self._command} {contract.id}",
         )
@@ -165,7 +171,10 @@ def silent(request: TrialRequest, ending: Ending) -> TrialResult:
     )
     telemetry = Telemetry((), {"seconds": "no trial ran"}, DriverResidency(None, None, "no trial ran"))
     empty = Log("", 0, sha256(b"").hexdigest())
-    return TrialResult(observation, Steps(), telemetry, empty, empty, None, 0.0)
+    log = TrialLog(time.monotonic(), Redactor().mask)
+    log.write(f"no trial of {request.subject} ran")
+    log.end(ending)
+    return TrialResult(observation, Steps(), telemetry, log.close(Redactor()), empty, empty, None, 0.0)
 
 
 def _unwritten(contract: Contract, project: Project) -> str:

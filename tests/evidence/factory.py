@@ -99,7 +99,9 @@ def trial(
     written = output.encode(errors="replace")
     log = Log(output, len(written), hashlib.sha256(written).hexdigest())
     left = None if artifacts is None else Beneath(artifacts.parent, artifacts.name)
-    return TrialResult(observation, Steps(steps, rows), telemetry, log, log, left, 1.25)
+    done = b"     0.000  the trial of a demonstration\n"
+    did = Log(done.decode(), len(done), hashlib.sha256(done).hexdigest())
+    return TrialResult(observation, Steps(steps, rows), telemetry, did, log, log, left, 1.25)
 
 
 def claim_result(
@@ -183,7 +185,7 @@ def claim_result(
         sources={"falsifiers/demo/sorting.py": "a" * 64},
         harness={"version": "0.1.0", "sha256": "b" * 64},
         commit={"revision": "c" * 40, "dirty": False, "reason": None},
-        logs={"stdout": _identity(subject.stdout), "stderr": _identity(subject.stderr)},
+        logs={"log": _identity(subject.log), "stdout": _identity(subject.stdout), "stderr": _identity(subject.stderr)},
         series=series_of(subject),
         command="harness run F-DEMO-SORT-001",
     )  # fmt: skip

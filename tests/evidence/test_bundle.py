@@ -144,7 +144,7 @@ streams = st.text(st.characters(codec="utf-8"), max_size=60) | st.just(
 def test_no_output_passes_for_that_of_another_trial(stdout: str, stderr: str) -> None:
     """No output of a trial can be read as the heading of another trial."""
     result = trial(observe({}))
-    told = {"stdout": stdout, "stderr": stderr}
+    told = {"log": "did\n", "stdout": stdout, "stderr": stderr}
     logs = {name: Log(text, len(text.encode()), "a" * 64) for name, text in told.items()}
     content = b"".join(sections("subject", type(result)(**{**vars(result), **logs}), 1 << 16))
     expected = {("subject", name): Stream(text, len(text.encode()), "a" * 64) for name, text in told.items() if text}

@@ -220,6 +220,8 @@ SPOILT: dict[str, Callable[[Path], Any]] = {
     "other size of a log": lambda bundle: change(bundle, "record.json", "logs", "stdout", "size", 7),
     "other digest of a log": lambda bundle: change(bundle, "record.json", "logs", "stderr", "sha256", "0" * 64),
     "no log of the subject": lambda bundle: relog(bundle, "==> subject stdout", "==> mutant silent-fallback stdout"),
+    "no log of what a mutant did": lambda bundle: relog(bundle, "==> mutant stops-early log", "==> mutant ghost log"),
+    "other log of what the subject did": lambda bundle: change(bundle, "record.json", "logs", "log", "size", 7),
     "untrue log": lambda bundle: relog(bundle, "hello", "hallo"),
     "log of no trial": lambda bundle: relog(bundle, "mutant stops-early", "mutant ghost"),
     "other run": lambda bundle: change(bundle, "record.json", "run", "2026-11-21T201503Z-cpu-3f2a9c"),

@@ -258,8 +258,8 @@ def test_a_forged_reason_is_found(tmp_path: Path, forgery: str) -> None:
 def test_a_forged_log_is_found(bundle: Path, stream: str) -> None:
     """If nothing in the log was masked or cut, its size and digest are known."""
     path = bundle / "trials.log"
-    heading = re.compile(rb"(==> " + stream.encode() + rb": .*follow\n)hello\n")
-    forged, count = heading.subn(rb"\g<1>HELLO\n", path.read_bytes())
+    heading = re.compile(rb"(==> " + stream.encode() + rb": .*follow, quoted\n)\| hello\n")
+    forged, count = heading.subn(rb"\g<1>| HELLO\n", path.read_bytes())
     assert count == 1
     path.write_bytes(forged)
     reseal(bundle)

@@ -79,7 +79,7 @@ def test_texts_that_have_no_utf8_are_sealed_all_the_same(tmp_path: Path) -> None
         Record.from_json(json.loads((bundle / "record.json").read_text())).profile_reason
         == result.record.profile_reason
     )
-    assert b"\nno such file: \\udcff\n" in (bundle / "trials.log").read_bytes()
+    assert b"\n| no such file: \\udcff\n" in (bundle / "trials.log").read_bytes()
     assert verify(bundle).findings == ()
 
 

@@ -129,26 +129,39 @@ def logged(text: str, size: int | None = None) -> Log:
     return Log(text, len(text.encode()) if size is None else size, "a" * 64)
 
 
-def test_the_output_of_a_trial_has_a_heading_for_each_stream() -> None:
-    """An empty stream has none. The bytes that follow are counted."""
-    result = replace(trial(observe({})), stdout=logged("é\n", 70), stderr=logged("", 0))
+def test_the_log_and_the_output_of_a_trial_have_headings() -> None:
+    """An empty stream has none. The bytes that follow are counted. The log comes first; lines of output are quoted."""
+    result = replace(trial(observe({})), log=logged("did\n"), stdout=logged("é\n", 70), stderr=logged("", 0))
     digest = "a" * 64
-    assert b"".join(sections(SUBJECT, result, 100)) == (
-        f"==> subject stdout: 70 bytes, sha256 {digest}; 3 follow\né\n\n".encode()
-    )
-    result = replace(result, stderr=logged("x"))
-    content = b"".join(sections(trial_of("a-1"), result, 100))
     assert (
-        content
+        b"".join(sections(SUBJECT, result, 100))
         == (
-            f"==> mutant a-1 stdout: 70 bytes, sha256 {digest}; 3 follow\né\n\n"
-            f"==> mutant a-1 stderr: 1 bytes, sha256 {digest}; 1 follow\nx\n"
+            f"==> subject log: 4 bytes, sha256 {digest}; 4 follow\ndid\n\n"
+            f"==> subject stdout: 70 bytes, sha256 {digest}; 5 follow, quoted\n| é\n\n"
         ).encode()
     )
+    result = replace(result, stderr=logged("x\ry\n\nz"))
+    content = b"".join(sections(trial_of("a-1"), result, 100))
+    assert content.endswith(
+        f"==> mutant a-1 stderr: 6 bytes, sha256 {digest}; 14 follow, quoted\n| x\r| y\n| \n| z\n".encode()
+    )
     assert parse_log(content) == {
+        ("mutant a-1", "log"): Stream("did\n", 4, digest),
         ("mutant a-1", "stdout"): Stream("é\n", 70, digest),
-        ("mutant a-1", "stderr"): Stream("x", 1, digest),
+        ("mutant a-1", "stderr"): Stream("x\ry\n\nz", 6, digest),
     }
+
+
+def test_output_of_older_bundles_is_read_without_quotes() -> None:
+    """Its heading does not say that it is quoted."""
+    content = f"==> subject stdout: 4 bytes, sha256 {'a' * 64}; 4 follow\n| x\n\n".encode()
+    assert parse_log(content) == {("subject", "stdout"): Stream("| x\n", 4, "a" * 64)}
+
+
+def test_a_trial_without_a_log_is_refused() -> None:
+    """Its bundle would not say what the trial did."""
+    with pytest.raises(ValueError, match="subject"):
+        _ = list(sections(SUBJECT, replace(trial(observe({})), log=logged("")), 100))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.authoring.reports import Entered, Measured, Resolved, Stepped, Unseen, Used
+from harness.authoring.reports import Entered, Logged, Measured, Resolved, Stepped, Unseen, Used
 from harness.base.vocabulary import Phase
 from harness.execution.messages import (
     Doing,
@@ -38,6 +38,7 @@ START = Start(
     ("/here",), "/here/reached.json", True,
 )  # fmt: skip
 EVERY: list[Received] = [
+    Logged("the steps to check: 1, 5", "steps"),
     Measured({"loss": [1.5, math.inf], "text": "a\nb"}),
     Stepped(3, {"loss": 0.5}),
     Resolved({"device": "cpu"}),

@@ -10,6 +10,7 @@ from types import FrameType
 import pytest
 
 from harness.execution.messages import Doing
+from harness.execution.trial_log import TrialLog, WorkspaceFiles
 from harness.execution.watch import Watch
 from harness.execution.whereabouts import doing
 from harness.machine.telemetry import Sampler
@@ -49,7 +50,17 @@ def test_the_outermost_and_the_innermost_function_below_the_falsifier() -> None:
 def test_what_a_trial_says_that_it_does_is_passed_on() -> None:
     """Secrets are masked, because the code under test chooses the names."""
     heard: list[str] = []
-    watch = Watch(0.0, 1.0, Sampler(None), lambda *_: None, threading.Event(), str.upper, heard.append)
+    watch = Watch(
+        0.0,
+        1.0,
+        Sampler(None),
+        lambda *_: None,
+        threading.Event(),
+        str.upper,
+        TrialLog(0.0, str),
+        WorkspaceFiles(Path()),
+        on_doing=heard.append,
+    )
     watch._understand(Doing("train"), leash=-1)
     assert heard == ["TRAIN"]
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from types import TracebackType
 from typing import Any
 
+from harness.base.redaction import Redactor
 from harness.contract import Contract
 from harness.evidence.seal import ClaimResult
 from harness.execution.executor import Executor, StepListener, TrialRequest, TrialResult
 from harness.execution.logs import Log
 from harness.execution.messages import Imports
 from harness.execution.steps import Steps
+from harness.execution.trial_log import TrialLog
 from harness.judging.observation import Ending, EndingKind, Observation, Residency
 from harness.judging.record import Record
 from harness.machine.telemetry import DriverResidency, Telemetry
@@ -69,7 +72,9 @@ class Pretender:
         )
         silent = Telemetry((), {}, DriverResidency(None, None, "pretended"))
         empty = Log("", 0, sha256(b"").hexdigest())
-        return TrialResult(observation, Steps(), silent, empty, empty, None, 0.0)
+        did = TrialLog(time.monotonic(), str)
+        did.end(ending)
+        return TrialResult(observation, Steps(), silent, did.close(Redactor({})), empty, empty, None, 0.0)
 
 
 @dataclass

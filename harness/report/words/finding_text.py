@@ -108,6 +108,7 @@ SENTENCES: dict[Detail, str] = {
     Detail.MUTANT_FAILED_OTHERS: "{mutant} failed other clauses than the record says",
     Detail.NO_TRIAL: "has no trial of {mutant}, though the record says that it was {fate}",
     Detail.OTHER_ROWS: "the record has {then} rows; {series} has {now}",
+    Detail.NO_LOG: "has no log of what the {trial} did",
     Detail.OTHER_LOG: "the record has another size or sha256 than {log}",
     Detail.UNTRUE_LOG: "the {stream} of the {trial} is not the output that its heading names by size and sha256",
     Detail.LOG_OF_NO_TRIAL: "has output of the {trial}, but the bundle has no such trial",

@@ -1,0 +1,239 @@
+"""The log of a trial: what it did, with the seconds since its start.
+
+    log = TrialLog(started=time.monotonic(), mask=Redactor().mask)
+    log.write("the trial of toy.sorting:Sorter")        #      0.000  the trial of toy.sorting:Sorter
+    log.hear(Stepped(3, {"loss": 2.5}))                 #      1.204  step 3: loss 2.5
+    log.close(Redactor())                               # the Log that a bundle keeps
+
+The harness writes the log from the messages of the trial. So output of the subject cannot pass for a line of it. No
+verdict depends on the log.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, final
+
+from harness.authoring.reports import Entered, Logged, Measured, Resolved, Stepped, Unseen
+from harness.base import regular_file
+from harness.base.redaction import Redactor
+from harness.base.shortening import cut, printable
+from harness.base.vocabulary import Phase
+from harness.execution.logs import BoundedLog, Log
+from harness.execution.messages import Doing, Lost, Read, Received, Started
+from harness.judging.observation import Ending, EndingKind
+
+__all__ = ["TrialLog", "WorkspaceFiles", "short"]
+
+_LONGEST: Final = 600
+"""Characters of a line."""
+_MASKED: Final = 16 << 10
+"""Characters of a text in which secrets are masked before it is cut."""
+_MOST_TOPICS: Final = 1_000
+_MOST_NAMES: Final = 24
+"""Most names of one message, and most items of a map, that are written."""
+_MOST_FILES: Final = 1_000
+_MOST_LEFT: Final = 60
+_DEEPEST: Final = 8
+_MOST_DIGESTED: Final = 4 << 30
+"""Bytes of a workspace that are read for digests, so that large checkpoints do not delay the end of a trial."""
+_ROUND: Final = frozenset({1, 2, 5})
+
+
+@final
+class TrialLog:
+    """Writes the log of one trial."""
+
+    def __init__(self, started: float, mask: Callable[[str], str]) -> None:
+        """Args:
+        started: when the trial began, by the monotonic clock.
+        mask: masks the secrets in a text.
+        """
+        self._started, self._mask = started, mask
+        self._log = BoundedLog()
+        self._counts: Counter[str] = Counter()
+        self._entered: float | None = None
+        """When the subject's code began to run; None while the falsifier's runs."""
+        self._in_subject, self._calls = 0.0, 0
+        self._last_step = ""
+
+    def write(self, text: str, topic: str = "") -> None:
+        """Write a line. Of many lines with the same topic, it keeps the 1st, 2nd, 5th, 10th, 20th, 50th and so on."""
+        if topic:
+            if topic not in self._counts and len(self._counts) >= _MOST_TOPICS:
+                topic = "other"
+            self._counts[topic] += 1
+            count = self._counts[topic]
+            if not _is_round(count):
+                return
+            text = f"{text}  ({count} so far)" if count > 2 else text
+        seconds = time.monotonic() - self._started
+        line = printable(cut(self._mask(text[:_MASKED]), _LONGEST))
+        self._log.feed(f"{seconds:10.3f}  {line}\n".encode(errors="backslashreplace"))
+
+    def hear(self, message: Received) -> None:
+        """Write what a message of the trial says."""
+        match message:
+            case Started(pid):
+                self.write(f"process {pid} runs the trial")
+            case Entered(phase):
+                self._enter(phase)
+            case Measured(values):
+                self._name("measured", values)
+            case Resolved(values):
+                self._name("read back from the process:", values)
+            case Unseen(values):
+                self._name("not shown by the subject:", values)
+            case Stepped(step, values):
+                shown = ", ".join(f"{name} {short(value, self._mask)}" for name, value in _first(values.items()))
+                self._last_step = f"step {step}: {shown or 'no values'}"
+                self.write(self._last_step, "step")
+            case Read(sources):
+                self._sources(sources)
+            case Doing(text):
+                self.write(f"runs {text}", "doing")
+            case Logged(text, topic):
+                self.write(text, f"logged {topic}" if topic else "")
+            case Lost(reason):
+                self.write(f"no process: {reason}")
+            case _:
+                pass
+
+    def end(self, ending: Ending) -> None:
+        """Write how the trial ended, and what it did in all."""
+        self._leave_subject(" and did not return")
+        if steps := self._counts["step"]:
+            self.write(f"{steps} steps in all; the last: {self._last_step}")
+        if self._in_subject:
+            self.write(f"the subject's code ran for {self._in_subject:.3f} s in all, in {self._calls} calls")
+        why = f": {ending.reason}" if ending.reason else ""
+        whose = "" if ending.kind is EndingKind.COMPLETED else f" in the phase {ending.phase!s}"
+        self.write(f"ended: {ending.kind}{whose}{why}")
+        for line in (ending.traceback or "").rstrip().splitlines()[-30:]:
+            self.write(f"  {line}")
+
+    def close(self, redactor: Redactor) -> Log:
+        """Return the log. It is not empty."""
+        return self._log.close(redactor)
+
+    def _name(self, what: str, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            self.write(f"{what} {name} = {short(value, self._mask)}", f"{what} {name}")
+
+    def _sources(self, sources: Mapping[str, str]) -> None:
+        self.write(f"read {len(sources)} source files of the project; the record has their digests")
+        for name, digest in _first(sources.items()):
+            self.write(f"  {name} sha256 {digest}")
+
+    def _enter(self, phase: Phase) -> None:
+        if phase is not Phase.SUBJECT:
+            self._leave_subject("")
+        elif self._entered is None:
+            self._entered = time.monotonic()
+
+    def _leave_subject(self, how: str) -> None:
+        if self._entered is not None:
+            seconds, self._entered = time.monotonic() - self._entered, None
+            self._in_subject, self._calls = self._in_subject + seconds, self._calls + 1
+            self.write(f"the subject's code ran for {seconds:.3f} s{how}", "" if how else "subject")
+
+
+@final
+class WorkspaceFiles:
+    """The files that a trial saves in its workspace. They are found by looking there, whatever code wrote them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, tuple[int, int]] = {}
+
+    def saved(self) -> Iterator[str]:
+        """Yield a line on each file that is new or has changed since the last call."""
+        found = dict(_files(str(self._folder), "", 0))
+        for name, (size, changed) in found.items():
+            if self._known.get(name) != (size, changed):
+                self._known[name] = (size, changed)
+                yield f"saved workspace/{name}, {size} bytes"
+
+    def kept(self) -> Iterator[str]:
+        """Yield a line on each file that the trial leaves, with its digest. Call it when the trial has ended."""
+        left = _MOST_DIGESTED
+        found = sorted(_files(str(self._folder), "", 0))
+        for name, (size, _) in found[:_MOST_LEFT]:
+            left -= size
+            digest = "not read: the workspace is large"
+            if left >= 0:
+                try:
+                    digest = regular_file.sha256(self._folder / name)
+                except OSError as error:
+                    digest = f"cannot be read: {error.strerror}"
+            yield f"left workspace/{name}, {size} bytes, sha256 {digest}"
+        if len(found) > _MOST_LEFT:
+            yield f"left {len(found) - _MOST_LEFT} more files in the workspace"
+
+
+def _files(folder: str, prefix: str, depth: int) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield size and time of change of each regular file, by its path. Links are not followed."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for _, entry in zip(range(_MOST_FILES), entries, strict=False):
+            with suppress(OSError):
+                told = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(told.st_mode):
+                    yield f"{prefix}{entry.name}", (told.st_size, told.st_mtime_ns)
+                elif stat.S_ISDIR(told.st_mode) and depth < _DEEPEST:
+                    yield from _files(entry.path, f"{prefix}{entry.name}/", depth + 1)
+
+
+def short(value: Any, mask: Callable[[str], str] = str) -> str:
+    """Return a JSON value in a few words. A long list is given by its length, its ends and its range."""
+    return cut(_short(value, mask, 0), _LONGEST - 100)
+
+
+def _short(value: Any, mask: Callable[[str], str], depth: int) -> str:
+    match value:
+        case bool() | None:
+            return json.dumps(value)
+        case float():
+            return f"{value:.6g}"
+        case str():
+            return json.dumps(cut(mask(value[:_MASKED]), 200), ensure_ascii=False)
+        case Mapping():
+            if depth > 2:
+                return f"{{{len(value)} names}}"
+            names = {cut(mask(key[:_MASKED]), 80): one for key, one in _first(value.items())}
+            items = [f"{name}: {_short(one, mask, depth + 1)}" for name, one in names.items()]
+            return "{" + ", ".join([*items, *(["…"] if len(value) > _MOST_NAMES else [])]) + "}"
+        case list() | tuple():
+            return _list(value, mask, depth)
+        case _:
+            return str(value)
+
+
+def _list(values: Sequence[Any], mask: Callable[[str], str], depth: int) -> str:
+    if len(values) > 6 and all(type(one) in (int, float) for one in values):
+        ends = f"{values[0]:.6g}, {values[1]:.6g}, …, {values[-1]:.6g}"
+        finite = [one for one in values if math.isfinite(one)]
+        spread = f"from {min(finite):.6g} to {max(finite):.6g}" if finite else "none finite"
+        return f"{len(values)} numbers {spread}: {ends}"
+    if depth > 2:
+        return f"[{len(values)} items]"
+    shown = values if len(values) <= 6 else values[:3]
+    items = [_short(one, mask, depth + 1) for one in shown]
+    return "[" + ", ".join([*items, *([f"… {len(values)} items"] if len(values) > 6 else [])]) + "]"
+
+
+def _first(items: Any) -> list[Any]:
+    return [one for _, one in zip(range(_MOST_NAMES), items, strict=False)]
+
+
+def _is_round(count: int) -> bool:
+    """Whether a number is 1, 2 or 5 times a power of ten."""
+    digits = str(count).rstrip("0")
+    return len(digits) == 1 and int(digits) in _ROUND

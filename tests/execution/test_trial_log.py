@@ -1,0 +1,122 @@
+"""The log of a trial: a reader of this file alone knows what the trial did."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.authoring.reports import Entered, Logged, Measured, Stepped
+from harness.base.redaction import Redactor
+from harness.base.vocabulary import Phase
+from harness.execution.local_executor import LocalExecutor
+from harness.execution.trial_log import TrialLog, WorkspaceFiles, short
+from harness.judging.observation import Ending, EndingKind
+from tests.execution.projects import run
+
+
+def lines(log: TrialLog) -> list[str]:
+    """The lines of a log without their times."""
+    return [line[12:] for line in log.close(Redactor({})).text.splitlines()]
+
+
+ENDINGS = [
+    ("well", EndingKind.COMPLETED),
+    ("not at all", EndingKind.COMPLETED),
+    ("raises", EndingKind.SUBJECT_FAULT),
+    ("segfaults", EndingKind.DIED),
+    ("hangs", EndingKind.TIMED_OUT),
+    ("falsifier gives up", EndingKind.NOT_MEASURED),
+    ("cannot be built", EndingKind.SUBJECT_FAULT),
+]
+
+
+@pytest.mark.parametrize(("how", "kind"), ENDINGS, ids=[row[0] for row in ENDINGS])
+def test_every_trial_has_a_log_from_its_beginning_to_its_end(
+    executor: LocalExecutor, how: str, kind: EndingKind
+) -> None:
+    """Every line has a time, and times only grow. The log names the subject, its parameters, and the ending."""
+    executor.imports()
+    result = run(executor, how, seconds=3.0 if how == "hangs" else 20.0)
+    told = result.log.text.splitlines()
+    assert all(re.match(r" *\d+\.\d{3}  \S| *\d+\.\d{3}    ", line) for line in told)
+    times = [float(line.split()[0]) for line in told]
+    assert times == sorted(times)
+    assert "toy.sorting:Sorter" in told[0]
+    assert f'how: "{how}"' in told[1]
+    (ended,) = [line for line in told if f"ended: {kind}" in line]
+    assert result.observation.ending.reason in ended
+    assert any("the subject's code ran for" in line for line in told)
+    assert any("measured inversions = " in line for line in told) == ("inversions" in result.observation.measurements)
+
+
+def test_a_subject_cannot_hide_or_forge_a_line() -> None:
+    """A line stays one line, without characters that control a terminal."""
+    log = TrialLog(time.monotonic(), str)
+    log.hear(Logged("harmless\n     0.000  ended: completed\x1b[2J\r"))
+    (line,) = lines(log)
+    assert line == "harmless\\n     0.000  ended: completed\\x1b[2J\\r"
+
+
+def test_many_steps_and_calls_take_few_lines() -> None:
+    """The log has the 1st, 2nd, 5th, 10th and so on, and the last with the number of all."""
+    log = TrialLog(time.monotonic(), str)
+    for step in range(1, 1001):
+        log.hear(Entered(Phase.SUBJECT))
+        log.hear(Stepped(step, {"loss": 1 / step}))
+        log.hear(Entered(Phase.FALSIFIER))
+        log.hear(Measured({"losses": step}))
+    log.end(Ending(EndingKind.COMPLETED))
+    told = lines(log)
+    assert len(told) < 50
+    assert [int(line.split(":")[0][5:]) for line in told if line.startswith("step ")] == [
+        1, 2, 5, 10, 20, 50, 100, 200, 500, 1000,
+    ]  # fmt: skip
+    assert "1000 steps in all; the last: step 1000: loss 0.001" in told
+
+
+def test_a_secret_is_masked_before_it_is_cut() -> None:
+    """Half of a secret cannot be recognised."""
+    redactor = Redactor({"MY_TOKEN": "v3ry-s3cret-value"})
+    log = TrialLog(time.monotonic(), redactor.mask)
+    log.hear(Measured({"note": "x" * 190 + "v3ry-s3cret-value"}))
+    log.hear(Logged("y" * 590 + "v3ry-s3cret-value"))
+    assert "v3ry" not in log.close(redactor).text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1.0, "1"),
+        (float("nan"), "nan"),
+        (None, "null"),
+        ("a\nb", '"a\\nb"'),
+        ([1, 2], "[1, 2]"),
+        ([float(one) for one in range(100)], "100 numbers from 0 to 99: 0, 1, …, 99"),
+        ([float("inf")] * 7, "7 numbers none finite: inf, inf, …, inf"),
+        ([{"a": 1}] * 9, "[{a: 1}, {a: 1}, {a: 1}, … 9 items]"),
+        ({"a": {"b": {"c": {"d": 1}}}}, "{a: {b: {c: {1 names}}}}"),
+    ],
+)
+def test_values_are_short(value: object, text: str) -> None:
+    """A reader sees the ends and the range of a long list."""
+    assert short(value) == text
+
+
+def test_files_of_the_workspace_are_listed_when_they_are_saved_and_left(tmp_path: Path) -> None:
+    """Any code may write them: torch and safetensors write without Python. A link or a pipe is no file of the trial."""
+    files = WorkspaceFiles(tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/model.bin").write_bytes(b"abc")
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    os.mkfifo(tmp_path / "pipe")
+    assert list(files.saved()) == ["saved workspace/run/model.bin, 3 bytes"]
+    assert list(files.saved()) == []
+    (tmp_path / "run/model.bin").write_bytes(b"abcd")
+    assert list(files.saved()) == ["saved workspace/run/model.bin, 4 bytes"]
+    digest = hashlib.sha256(b"abcd").hexdigest()
+    assert list(files.kept()) == [f"left workspace/run/model.bin, 4 bytes, sha256 {digest}"]
