@@ -127,7 +127,7 @@ class RunOptions(JsonDataclass):
         help="Sign every bundle with this private key (harness keygen). HARNESS_SIGNING_KEY also names it.",
     )
     verbose: bool = _flag("-v", "--verbose", help="Show every step, every clause, and tracebacks.")
-    quiet: bool = _flag("-q", "--quiet", help="Show only claims that did not PASS, and the summary.")
+    quiet: bool = _flag("-q", "--quiet", help="Show only claims that did not PASS, and the last line of the summary.")
     durations: int = _option(
         "--durations",
         type=click.IntRange(min=0),

@@ -133,7 +133,7 @@ def _against(bundle: BundleResult) -> Iterator[str]:
     if record.verdict is Verdict.PASS:
         return
     head = f"### {record.verdict}{_beside(record, bundle.verification.remarks)}: {markdown(record.id)}"
-    clauses = wrong(record.clauses)
+    clauses, others = wrong(record.clauses)
     # The table below has the reason of a clause.
     is_of_clause = record.reason is not None and record.reason.code is ReasonCode.CLAUSE
     parts = [head, "" if is_of_clause else _why(record.reason)]
@@ -141,6 +141,7 @@ def _against(bundle: BundleResult) -> Iterator[str]:
         parts.append(_clause_table(clauses[:_MOST_CLAUSES]))
         if len(clauses) > _MOST_CLAUSES:
             parts.append(f"and {len(clauses) - _MOST_CLAUSES} more clauses that did not pass")
+    parts.append(markdown(others))
     lived = [mutant for mutant in record.mutants if mutant.fate in (Fate.SURVIVED, Fate.MISATTRIBUTED)]
     if lived:
         parts.append(f"Mutants that were not killed as declared:\n\n{_mutant_table(lived)}")

@@ -126,7 +126,7 @@ def _refused(bundle: BundleResult) -> Case:
 
 
 def _claim(record: Record, contract: ContractFile) -> Case:
-    clauses = wrong(record.clauses)
+    clauses, _ = wrong(record.clauses)
     line = contract.lines.clause(clauses[0].id) if clauses else contract.lines.claim()
     return Case(
         claim=record.id,
@@ -137,17 +137,20 @@ def _claim(record: Record, contract: ContractFile) -> Case:
         seconds=record.trial_seconds,
         file=contract.name,
         line=line,
-        details=tuple(map(printable, _details(record, clauses))),
+        details=tuple(map(printable, _details(record))),
     )
 
 
-def _details(record: Record, clauses: list[ClauseResult]) -> Iterator[str]:
+def _details(record: Record) -> Iterator[str]:
+    clauses, others = wrong(record.clauses)
     if record.unjudged:
         yield f"not judged in the {record.profile} profile: {record.left_out}"
     for clause in clauses[:_MOST_DETAILS]:
         yield f"{clause.outcome} {clause.id}: {_measured(clause)}"
     if len(clauses) > _MOST_DETAILS:
         yield f"and {len(clauses) - _MOST_DETAILS} more clauses"
+    if others:
+        yield others
     if record.verdict is not Verdict.PASS:
         yield f"to reproduce: {record.command}"
 

@@ -38,7 +38,7 @@ class Shown:
 
     verbose: bool = False
     quiet: bool = False
-    """Only claims without a proven PASS, and the summary."""
+    """Only claims that are not PASS, and the last line."""
     slowest: int = 5
     """How many claims the summary lists by their time; 0 for all."""
 
@@ -129,7 +129,7 @@ class Lines:
 
     def _finish(self, event: events.ClaimFinished) -> None:
         self._finished.append(event)
-        if self.shown.quiet and event.record.verdict is Verdict.PASS and event.record.proven:
+        if self.shown.quiet and event.record.verdict is Verdict.PASS:
             return
         place = ""
         if self._total > 1:
@@ -139,13 +139,16 @@ class Lines:
             self.write(line)
 
     def _end(self, event: events.RunFinished) -> None:
-        if self._total > 1 and any(not nothing_ran(one.record) for one in self._finished):
+        if self._total > 1 and not self.shown.quiet and any(not nothing_ran(one.record) for one in self._finished):
             for line in lines_of(summary_lines(self._finished, self.shown.slowest), self.width()):
                 self.write(line)
         verdicts = [str(record.verdict) for record in event.records]
         seconds = event.seconds if self._total > 1 else None
         text = totals_text(event.declared + self._passed_over, verdicts, seconds)
         left = event.declared - len(event.records)
+        unproven = sum(one.verdict is Verdict.PASS and not one.proven for one in event.records)
+        if unproven and self.shown.quiet:  # no other line says so
+            text += f"; unproven: {unproven}"
         ended = f"; {left} not run (--fail-fast)" if left and not event.interrupted else ""
         worst = next(
             (one for one in (Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED) if one in verdicts), Verdict.PASS

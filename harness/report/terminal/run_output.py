@@ -6,13 +6,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO
 
 from harness.base import strictjson
-from harness.base.vocabulary import Verdict
+from harness.base.vocabulary import Outcome, Verdict
 from harness.evidence.index import Entry
+from harness.judging.record import Record
 from harness.report.escaping import printable
 from harness.report.terminal.printing import Line, styled
 from harness.report.terminal.run_lines import USUAL, Lines, Shown
@@ -86,5 +87,13 @@ def _document(event: RunFinished, bundles: dict[str, str | None], passed_over: i
         "verdicts": {verdict: verdicts.count(verdict) for verdict in Verdict},
         "seconds": round(event.seconds, 3),
         "interrupted": event.interrupted,
-        "records": [{**record.to_json(), "bundle": bundles.get(record.run)} for record in event.records],
+        "records": [
+            {**_violated_first(record).to_json(), "bundle": bundles.get(record.run)} for record in event.records
+        ],
     }
+
+
+def _violated_first(record: Record) -> Record:
+    """Return the record with its clauses in the order in which people look at them."""
+    order = (Outcome.FAIL, Outcome.PASS, Outcome.NOT_MEASURED)
+    return replace(record, clauses=tuple(sorted(record.clauses, key=lambda clause: order.index(clause.outcome))))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from harness.base.shortening import first
 from harness.base.vocabulary import Outcome
 from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.record import Record
+from harness.report.words.number_text import counted
 
 __all__ = ["decisive", "violations", "wrong"]
 
@@ -31,10 +33,16 @@ def violations(clauses: Iterable[ClauseResult]) -> list[tuple[ClauseResult, tupl
     return found
 
 
-def wrong(clauses: Sequence[ClauseResult]) -> list[ClauseResult]:
-    """Return the clauses that did not pass: one for each violation, then those that were not measured."""
-    unmeasured = (clause for clause in clauses if clause.outcome is Outcome.NOT_MEASURED)
-    return [*(clause for clause, _ in violations(clauses)), *unmeasured]
+def wrong(clauses: Sequence[ClauseResult]) -> tuple[list[ClauseResult], str]:
+    """Return the clauses that decide, and a text that sums up the others that did not pass; empty if there are none.
+
+    One for each violation decides. Without a violation, those that were not measured do.
+    """
+    violated = [clause for clause, _ in violations(clauses)]
+    unmeasured = [clause for clause in clauses if clause.outcome is Outcome.NOT_MEASURED]
+    if not violated or not unmeasured:
+        return violated or unmeasured, ""
+    return violated, f"{counted(len(unmeasured), 'clause')} not measured: {first([one.id for one in unmeasured], 3)}"
 
 
 def decisive(record: Record) -> Reason | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import threading
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from harness.judging.record import Record
 from harness.judging.verdict import MutantOutcome
 from harness.report import markdown
 from harness.report.terminal.run_lines import Lines, Shown
-from harness.report.terminal.run_output import terminal_handler
+from harness.report.terminal.run_output import json_handler, terminal_handler
 from harness.report.terminal.run_summary import interrupted_text
 from harness.report.terminal.run_text import idle_text, qualities, shown_reason
 from harness.report.words import reason_text
@@ -360,3 +361,15 @@ def test_a_reason_names_the_bounds_that_were_not_decided(tmp_path: Path) -> None
     (record,) = [one.record for one in finished(tmp_path) if one.record.verdict is Verdict.NOT_MEASURED]
     assert why(record).endswith("given.const (3)")
     assert "given.type (" not in why(record)
+
+
+def test_json_has_the_violated_clauses_first(tmp_path: Path) -> None:
+    """Those that were not measured come last, however many they are."""
+    record = claim_result(tmp_path / "a", measurements=healthy(returned=2, values=..., smallest=...)).record
+    assert record.clauses[0].outcome is not Outcome.FAIL
+    handle = json_handler(str(tmp_path / "records.json"))
+    handle(events.RunFinished(1, (record,), 2.0, False))
+    (written,) = json.loads((tmp_path / "records.json").read_text())["records"]
+    outcomes = [clause["outcome"] for clause in written["clauses"]]
+    assert outcomes == sorted(outcomes, key=["FAIL", "PASS", "NOT_MEASURED"].index)
+    assert sorted(clause["id"] for clause in written["clauses"]) == sorted(one.id for one in record.clauses)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,12 +52,16 @@ def test_violations_of_other_values_stay_apart() -> None:
     ]
 
 
-def test_reports_have_each_violation_once_and_then_what_was_not_measured() -> None:
-    """A NaN hides no other violation, and no clause that was not measured."""
+def test_reports_have_each_violation_once_and_sum_up_what_was_not_measured() -> None:
+    """A NaN hides no other violation. Clauses that were not measured are listed only if nothing is violated."""
     clauses = judged(errors=[0.5, math.nan], loss=-1.0)
     unread = ClauseResult("late.type", Outcome.NOT_MEASURED, None, None)
     passed = ClauseResult("early.type", Outcome.PASS, 1, None)
-    assert [one.id for one in wrong([unread, passed, *clauses])] == ["errors[].type", "loss.minimum", "late.type"]
+    shown, others = wrong([unread, passed, *clauses])
+    assert [one.id for one in shown] == ["errors[].type", "loss.minimum"]
+    assert re.search(r"\b1\b.*\blate\.type\b", others)
+    assert wrong([unread, passed]) == ([unread], "")
+    assert wrong([passed]) == ([], "")
 
 
 def test_the_reason_of_the_verdict_names_the_place(tmp_path: Path) -> None:
