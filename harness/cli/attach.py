@@ -29,9 +29,28 @@ def command(run: str | None, evidence: Path | None) -> ExitStatus:
     """
     project = Project.find()
     try:
-        found = saved(evidence or project.evidence, run)
+        place = evidence or project.evidence
+        found = saved(place, run)
     except UnknownRunError as error:
         raise click.UsageError(str(error)) from error
-    given = RunOptions.from_json(found.options)
-    ids = tuple(found.tasks())
-    return carry_out(replace(given, ids=ids, everything=False, issue=None, spec=None), project, found)
+    given = replace(
+        RunOptions.from_json(found.options),
+        ids=tuple(found.tasks()),
+        evidence=place,
+        everything=False,
+        issue=None,
+        spec=None,
+        stale=False,
+        scratch=False,
+        unless=None,
+        event_lines=False,
+        detach=False,
+        shards=None,
+        executor="local",  # the jobs run already: nothing is submitted, and nothing runs here
+        partition=None,
+        slurm_args="",
+        isolate=False,
+        require_gpu=False,
+        gpus=None,
+    )
+    return carry_out(given, project, found)

@@ -89,9 +89,8 @@ def perform(
     if selection is not None:
         request = replace(request, contracts=[contract for contract, _ in selection.due])
     relay = Relay([*handlers, watch] if watch else handlers)
-    tasks = None if attached is None else attached.tasks()
     quarantined = _Quarantined(project, relay)
-    runner = compose(project, machine, request, sealer.seal, quarantined, lambda line: tell(line, err=True), tasks)
+    runner = compose(project, machine, request, sealer.seal, quarantined, lambda line: tell(line, err=True), attached)
     for claim in () if selection is None else due_text.passed_over(selection):
         relay(claim)
     try:

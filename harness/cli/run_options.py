@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import tempfile
 from collections.abc import Callable
@@ -162,9 +163,14 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
     _require_profile(given, contracts)
     if given.unless is not None:
         from harness.running.slurm.detached import verdicts
+        from harness.running.slurm.judged_bundle import NAME
 
-        told = verdicts(given.unless)  # NOT_MEASURED may be how an interruption ended it
-        contracts = [one for one in contracts if told.get(one.id, Verdict.NOT_MEASURED) == Verdict.NOT_MEASURED]
+        place, name = given.evidence or project.evidence, os.environ.get(NAME, "")
+        try:
+            told = verdicts(given.unless, place, contracts, name)
+        except OSError as error:
+            raise click.BadParameter(f"{given.unless} {error.strerror}", param_hint="--unless") from error
+        contracts = [one for one in contracts if told.get(one.id) in (None, Verdict.NOT_MEASURED)]  # it may begin again
     chosen = choose(given.subject, given.parameters, contracts, project)
     request = RunRequest(
         contracts=contracts,

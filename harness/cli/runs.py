@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.contract.project import Project
+from harness.contract import ContractError
+from harness.contract.project import Project, ProjectError
 from harness.report.terminal.printing import tell
-from harness.running.slurm.detached import saved_runs
+from harness.running.slurm.detached import Task, saved_runs
 
 __all__ = ["command"]
 
@@ -22,13 +24,22 @@ __all__ = ["command"]
 def command(evidence: Path | None) -> ExitStatus:
     """List the runs that `harness run --executor slurm --detach` submitted, the newest last.
 
-    Each line counts the claims by verdict, and those without a verdict by the state of their job.
+    Each line counts the claims by the verdict of their bundle, and those without a sound bundle by the state of their
+    job.
     """
-    place = evidence or Project.find().evidence
+    project = Project.find()
+    place = evidence or project.evidence
     runs = list(saved_runs(place))
     if not runs:
         tell(f"no detached runs in {place}")
     for run in runs:
-        counts = Counter(task.verdict() or task.state() for task in run.tasks().values())
+        counts = Counter(_result(project, place, run.name, task) for task in run.tasks().values())
         tell(f"{run.name}  {', '.join(f'{count} {what}' for what, count in sorted(counts.items()))}")
     return ExitStatus.PASS
+
+
+def _result(project: Project, evidence: Path, name: str, task: Task) -> str:
+    with suppress(ProjectError, ContractError, OSError):
+        if verdict := task.verdict(evidence, project.contract(task.claim), name):
+            return verdict
+    return task.state()

@@ -96,8 +96,6 @@ class ReasonCode(StrEnum):
     """The mutants were skipped."""
     UNSEALED = "unsealed"
     """The bundle could not be written: `text`."""
-    UNSEEN = "unseen"
-    """The bundle `place`, written by a job, cannot be seen from here."""
     JOB_ENDED = "job ended"
     """The job of a cluster ended as `text` says. `cause` is the reason of what it had measured."""
 

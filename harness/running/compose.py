@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
+from harness.contract import Contract
 from harness.contract.project import Project
 from harness.evidence.seal import Seal
 from harness.execution.local_executor import LocalExecutors
@@ -14,7 +17,9 @@ from harness.running.engine import Engine
 from harness.running.events import Handler, Remarked
 from harness.running.plan import with_subject
 from harness.running.request import RunRequest
+from harness.running.slurm.detached import DetachedRun
 from harness.running.slurm.dispatcher import Dispatcher, Followed
+from harness.running.slurm.judged_bundle import JudgedBundle, judged_bundle
 from harness.running.slurm.submission import Submission
 
 __all__ = ["compose", "submission_of"]
@@ -27,7 +32,7 @@ def compose(
     seal: Seal,
     emit: Handler,
     remark: Callable[[str], None],
-    attached: Mapping[str, Followed] | None = None,
+    attached: DetachedRun | None = None,
 ) -> Engine | Dispatcher:
     """The runner for a request.
 
@@ -35,7 +40,7 @@ def compose(
         seal: writes the bundle of a claim.
         emit: takes every event, from several threads.
         remark: takes each other line that a Slurm job writes.
-        attached: the jobs that run already, by claim; None to begin the run.
+        attached: the run whose jobs run already; None to begin one.
 
     Raises:
         NoCacheFolderError: there is no folder for the caches of trials.
@@ -55,10 +60,22 @@ def compose(
 
     command = shlex.join(["harness", "run", *request.arguments()])
     engine = Engine(project, host, executors, seal, emit, command, cache)
-    if request.slurm is None:
+    submit: Callable[[Contract], Followed]
+    if attached is not None:
+        tasks, name = attached.tasks(), attached.name
+        submit = lambda contract: tasks[contract.id]  # noqa: E731
+    elif request.slurm is not None:
+        submission = submission_of(project, request)
+        submit, name = submission.submit, submission.name
+    else:
         return engine
-    submit = submission_of(project, request).submit if attached is None else lambda contract: attached[contract.id]
-    return Dispatcher(submit, engine.unmeasured, emit, remark)
+    evidence = request.evidence or project.evidence
+    judged = partial(_judged, evidence, name)
+    return Dispatcher(submit, engine.unmeasured, judged, emit, remark)
+
+
+def _judged(evidence: Path, name: str, contract: Contract, run: str) -> JudgedBundle:
+    return judged_bundle(evidence, contract, run, name)
 
 
 def submission_of(project: Project, request: RunRequest) -> Submission:

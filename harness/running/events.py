@@ -15,6 +15,7 @@ from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
+from harness.contract.reasons import ReasonCode
 from harness.judging.judge import Judgment
 from harness.judging.record import Record
 from harness.judging.verdict import MutantOutcome
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SUBJECT",
+    "ClaimEnded",
     "ClaimFinished",
     "ClaimPassedOver",
     "ClaimPlanned",
@@ -165,6 +167,25 @@ class ClaimFinished(JsonDataclass):
 
 
 @dataclass(frozen=True)
+class ClaimEnded(JsonDataclass):
+    """A claim has ended in another process. Its verdict is that of its bundle, and of nothing else."""
+
+    id: str
+    run: str
+    """The name of the bundle's folder."""
+    unsealed: str = ""
+    """Why there is no bundle; empty if there is one."""
+
+    @classmethod
+    def of(cls, finished: ClaimFinished) -> ClaimEnded:
+        """Return where to look for what an event says."""
+        record, unsealed = finished.record, finished.unsealed
+        if record.reason is not None and record.reason.code is ReasonCode.UNSEALED:
+            unsealed = f"the bundle could not be written: {record.reason.text}"
+        return cls(record.id, record.run, unsealed)
+
+
+@dataclass(frozen=True)
 class RunFinished:
     """A run is over."""
 
@@ -186,6 +207,7 @@ Event = (
     | TrialStep
     | TrialFinished
     | Remarked
+    | ClaimEnded
     | ClaimFinished
     | RunFinished
 )
@@ -237,16 +259,32 @@ class NoEventError(ValueError):
 _IN_LINES: Final[Mapping[str, type[Any]]] = {
     kind.__name__: kind
     for kind in (
-        ClaimPlanned, ClaimWaiting, TrialStarted, TrialPhase, TrialStep, TrialFinished, Remarked, ClaimFinished,
+        ClaimPlanned, ClaimWaiting, TrialStarted, TrialPhase, TrialStep, Remarked, ClaimEnded,
     )
 }  # fmt: skip
-"""The events of a claim. The exit status of its process says how the run ended."""
+"""The events of a claim. None has a result: its reader takes results from the bundle."""
+
+
+@dataclass(frozen=True)
+class _Plan(JsonDataclass):
+    """A plan on its line: `ClaimPlanned` with the id of the contract."""
+
+    contract: str
+    profile: str
+    reason: str
+    device: Device
+    mutants: tuple[str, ...]
+    obstacle: str
 
 
 def lines_to(stream: IO[str]) -> Handler:
     """A handler that writes a line for each event, for a run whose reports another process writes."""
 
     def write(event: Event) -> None:
+        if isinstance(event, ClaimFinished):
+            event = ClaimEnded.of(event)
+        elif isinstance(event, TrialFinished):
+            event = TrialPhase(event.id, event.trial, "ended")
         if type(event).__name__ in _IN_LINES:
             print(encode(event), file=stream, flush=True)
 
@@ -256,7 +294,7 @@ def lines_to(stream: IO[str]) -> Handler:
 def encode(event: Event) -> str:
     """An event as a line of JSON, without its end. A plan names its contract by the id."""
     if isinstance(event, ClaimPlanned):
-        document = {**vars(event), "contract": event.contract.id, "device": event.device.to_json()}
+        document = _Plan(**{**vars(event), "contract": event.contract.id}).to_json()
     else:
         assert isinstance(event, JsonDataclass)
         document = event.to_json()
@@ -275,8 +313,7 @@ def decode(line: str, contracts: Mapping[str, Contract]) -> Event:
         if kind is not ClaimPlanned:
             event: Event = kind.from_json(document)
             return event
-        contract, device = contracts[document["contract"]], Device.from_json(document["device"])
-        mutants = tuple(document["mutants"])
-        return ClaimPlanned(**{**document, "contract": contract, "device": device, "mutants": mutants})
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        plan = _Plan.from_json(document)
+        return ClaimPlanned(**{**vars(plan), "contract": contracts[plan.contract]})
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise NoEventError(f"{line[:100]!r} is not an event: {type(error).__name__}: {error}") from error

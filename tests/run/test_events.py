@@ -15,7 +15,6 @@ from harness.base.device import Device
 from harness.contract import Contract
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import judge
-from harness.judging.verdict import fate_of, not_run
 from harness.running import events
 from tests.contracts import healthy, observe
 from tests.evidence.factory import claim_result
@@ -54,25 +53,26 @@ def test_a_plan(contract: Contract) -> None:
     assert there_and_back(event, contract) == event
 
 
-@pytest.mark.parametrize("returned", [0, float("nan"), 10**400])
-def test_judgments(contract: Contract, returned: float) -> None:
-    """The judgments of subjects and mutants arrive, with values that JSON lacks."""
-    judgment = judge(contract, observe(healthy(returned=returned)))
-    mutant = contract.mutants[0]
-    for outcome in (None, fate_of(mutant, judgment), not_run(mutant, Reason(ReasonCode.REQUIREMENT, text="no GPU"))):
-        back = there_and_back(events.TrialFinished(contract.id, "subject", judgment, outcome, 1.5, "Traceback\n"))
-        assert repr(back) == repr(there_and_back(back))
-        assert back.judgment.outcome == judgment.outcome
-        assert (back.mutant and replace(back.mutant, values={})) == (outcome and replace(outcome, values={}))
-        assert back.traceback == "Traceback\n"
-
-
-def test_a_record(tmp_path: Path) -> None:
-    """The folder of the bundle arrives, if there is one."""
+def test_the_line_of_a_result_says_only_where_the_bundle_is(contract: Contract, tmp_path: Path) -> None:
+    """A verdict comes from the bundle alone."""
     record = claim_result(tmp_path).record
-    for bundle in (tmp_path, None):
-        event = events.ClaimFinished(record, bundle)
-        assert there_and_back(event) == event
+    judgment = judge(contract, observe(healthy()))
+    stream = io.StringIO()
+    write = events.lines_to(stream)
+    write(events.TrialFinished(contract.id, "subject", judgment, None, 1.5))
+    write(events.ClaimFinished(record, tmp_path))
+    write(events.ClaimFinished(record, None, unsealed="a scaffold"))
+    full = replace(record, reason=Reason(ReasonCode.UNSEALED, text="no space"))
+    write(events.ClaimFinished(full, tmp_path))
+    assert "PASS" not in stream.getvalue()
+    *told, unsealed = (events.decode(line, {}) for line in stream.getvalue().splitlines())
+    assert told == [
+        events.TrialPhase(contract.id, "subject", "ended"),
+        events.ClaimEnded(record.id, record.run),
+        events.ClaimEnded(record.id, record.run, "a scaffold"),
+    ]
+    assert isinstance(unsealed, events.ClaimEnded)
+    assert unsealed.unsealed
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ class Lines:
                 if self.shown.verbose:
                     self._line(event.id, f"{event.trial}  started")
             case events.TrialStep() if self._is_shown(event):
-                self._line(event.id, f"{event.trial}  {step_text(event, self._steps[event.id, event.trial])}")
+                self._line(event.id, f"{event.trial}  {step_text(event, self._steps.get((event.id, event.trial)))}")
             case events.TrialFinished():
                 self._waiting.discard((event.id, event.trial))
                 self._trial(event)

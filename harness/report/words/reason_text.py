@@ -136,8 +136,5 @@ _SENTENCES: dict[ReasonCode, Callable[[Reason], str]] = {
     ReasonCode.NO_MUTANT: lambda one: f"no mutant could run here: {of(one.cause) or 'there is none'}",
     ReasonCode.UNPROVEN: lambda _: "the mutants were skipped",
     ReasonCode.UNSEALED: lambda one: f"the bundle could not be written: {one.text}",
-    ReasonCode.UNSEEN: lambda one: (
-        f"the bundle {one.place} cannot be seen from here: put the project on a filesystem that the nodes share"
-    ),
     ReasonCode.JOB_ENDED: lambda one: "; ".join(filter(None, (one.text, of(one.cause)))),
 }

@@ -11,12 +11,13 @@ task again, after a preemption or the loss of a node. The task then leaves out t
 
 from __future__ import annotations
 
+import errno
 import json
-import secrets
 import shlex
+import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -24,13 +25,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import final
 
+from harness.base.regular_file import opened, read
 from harness.base.strictjson import JsonObject
-from harness.base.vocabulary import ExitStatus
+from harness.base.vocabulary import ExitStatus, Verdict
 from harness.contract import Contract
+from harness.running.events import ClaimEnded, NoEventError, decode
 from harness.running.slurm.job import ask
+from harness.running.slurm.judged_bundle import NAME, BundleRefused, judged_bundle
 from harness.running.slurm.submission import HARNESS, Submission
 
-__all__ = ["DetachedRun", "Task", "UnknownRunError", "detach", "saved", "saved_runs", "verdicts"]
+__all__ = ["DetachedRun", "Task", "UnknownRunError", "detach", "ended_claims", "saved", "saved_runs", "verdicts"]
 
 _FOLDER = ".runs"
 _LOOK_SECONDS, _ASK_EVERY = 0.5, 2.0
@@ -40,6 +44,8 @@ _GOING = frozenset({
 })  # fmt: skip
 """The states of a task that has not ended. It is UNKNOWN while Slurm does not answer."""
 _SUBMIT_SECONDS = 60.0
+_MOST_BYTES = 64 << 20
+"""Of a file of events."""
 
 
 class UnknownRunError(ValueError):
@@ -63,18 +69,20 @@ class Task:
         told = (ask(["sacct", "-X", "-n", "-P", "-o", "State", "-j", self.number]) or "").split()
         return told[0] if told else "UNKNOWN" if states is None else "COMPLETED"
 
-    def verdict(self) -> str | None:
-        """The claim's verdict; None if it has none yet."""
-        return verdicts(self._file).get(self.claim)
+    def verdict(self, evidence: Path, contract: Contract, name: str) -> Verdict | None:
+        """Return the verdict of the claim's bundle; None if none is sound. Raises OSError as `verdicts` does."""
+        return verdicts(self._file, evidence, [contract], name).get(self.claim)
 
     def follow(self, on_line: Callable[[str], None], on_word: Callable[[str], None]) -> int:
         """Pass on the claim's events until the task has ended or is left. Returns an exit status."""
         offset, about = 0, f'"{self.claim}"'.encode()
         while True:
             state = self.state()  # asked before reading, so that the last lines are read
-            with suppress(FileNotFoundError), self._file.open("rb") as stream:
+            with suppress(FileNotFoundError), opened(self._file) as stream:
                 stream.seek(offset)
-                content = stream.read()
+                content = stream.read(_MOST_BYTES + 1)
+                if len(content) > _MOST_BYTES:
+                    raise OSError(errno.EFBIG, f"has more than {_MOST_BYTES} bytes", str(self._file))
                 whole = content[: content.rfind(b"\n") + 1]
                 offset += len(whole)
                 for line in whole.splitlines():
@@ -82,6 +90,8 @@ class Task:
                         on_line(line.decode(errors="backslashreplace"))
             if self._left or state not in _GOING:
                 return ExitStatus.PASS if state == "COMPLETED" else ExitStatus.INTERRUPTED
+            if shutil.which("squeue") is None:  # nothing here tells whether the task continues
+                return ExitStatus.PASS
             time.sleep(_LOOK_SECONDS)
 
     def ended_by(self) -> str:
@@ -139,7 +149,7 @@ def detach(submission: Submission, options: JsonObject, shards: int | None) -> D
     Raises:
         OSError: Slurm refuses, or the file cannot be written. The text has Slurm's words.
     """
-    name = f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}-{secrets.token_hex(3)}"
+    name = submission.name
     folder = submission.evidence.absolute() / _FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ".gitignore").write_text("*\n")
@@ -154,7 +164,7 @@ def detach(submission: Submission, options: JsonObject, shards: int | None) -> D
         asked = [f"--job-name={name}", f"--array=0-{count - 1}", f"--time={minutes}", *needs]
         asked += [*(submission.request.slurm or ()), f"--output={folder}/%A_%a.log", f"--chdir={submission.root}"]
         tasks = [[contract.id for contract in share] for share in shares]
-        jobs[_sbatch(asked, _script(submission.options(profile), tasks, folder))] = tasks
+        jobs[_sbatch(asked, _script(submission.options(profile), tasks, folder, name))] = tasks
     run = DetachedRun(name, datetime.now(UTC).isoformat(timespec="seconds"), options, jobs, str(folder))
     half = folder / f"{name}.half"  # another command may read the runs now
     half.write_text(json.dumps(asdict(run), indent=1))
@@ -182,18 +192,42 @@ def saved(evidence: Path, name: str | None) -> DetachedRun:
     return runs[name or max(runs)]
 
 
-def verdicts(events: Path) -> dict[str, str]:
-    """The verdict of each claim that a file of events says, by id."""
+def ended_claims(events: Path) -> dict[str, ClaimEnded]:
+    """Return where the bundle of each claim is that a file of events calls ended, by id. The last attempt counts.
+
+    Raises:
+        OSError: it is not a regular file, or is too large.
+    """
     found = {}
-    for line in events.read_text(errors="backslashreplace").splitlines() if events.exists() else ():
-        if "ClaimFinished" in line[:40]:
-            with suppress(ValueError):  # the end of a node cut the line short
-                record = json.loads(line)["record"]
-                found[record["id"]] = record["verdict"]
+    with suppress(FileNotFoundError):
+        for line in read(events, _MOST_BYTES).decode(errors="backslashreplace").splitlines():
+            if "ClaimEnded" in line[:40]:
+                with suppress(NoEventError):  # the end of a node cut the line short
+                    event = decode(line, {})
+                    if isinstance(event, ClaimEnded):
+                        found[event.id] = event
     return found
 
 
-def _script(options: Sequence[str], tasks: Sequence[Sequence[str]], folder: Path) -> str:
+def verdicts(events: Path, evidence: Path, contracts: Iterable[Contract], name: str) -> dict[str, Verdict]:
+    """Return the verdict of each claim that a file of events calls ended, by id: that of its bundle, if it is sound.
+
+    Args:
+        name: of the run, which the bundles record.
+
+    Raises:
+        OSError: as `ended_claims` does.
+    """
+    ended, found = ended_claims(events), {}
+    for contract in contracts:
+        if contract.id in ended and not ended[contract.id].unsealed:
+            with suppress(BundleRefused, FileNotFoundError):
+                bundle = judged_bundle(evidence, contract, ended[contract.id].run, name)
+                found[contract.id] = bundle.finished.record.verdict
+    return found
+
+
+def _script(options: Sequence[str], tasks: Sequence[Sequence[str]], folder: Path, name: str) -> str:
     """Return the shell script of each task. It starts the harness as a step, which gets Slurm's signals.
 
     After an interruption, the script waits for Slurm to end the task. Slurm does not begin one again that ends itself.
@@ -206,6 +240,7 @@ case $SLURM_ARRAY_TASK_ID in
 {cases}
 esac
 events={events}
+export {NAME}={name}
 {step} --output="$events" {shlex.join(HARNESS)} "$@" {shlex.join(options)} --unless "$events"
 status=$?
 [ $status -ne {ExitStatus.INTERRUPTED:d} ] || sleep 3600

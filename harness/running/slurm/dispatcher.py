@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.base.exceptions import described
-from harness.base.vocabulary import ExitStatus, Verdict
+from harness.base.vocabulary import ExitStatus
 from harness.contract import Contract
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.record import Record
@@ -22,14 +22,17 @@ from harness.running.interruption import Interruption
 from harness.running.request import RunRequest
 from harness.running.slurm.detached import Task
 from harness.running.slurm.job import Job
+from harness.running.slurm.judged_bundle import BundleRefused, JudgedBundle
 
-__all__ = ["Dispatcher", "Followed", "Unmeasured"]
+__all__ = ["Dispatcher", "Followed", "Judged", "Unmeasured"]
 
 
 Followed = Job | Task
 """What a dispatcher follows."""
 Unmeasured = Callable[[Contract, RunRequest, str], tuple[events.ClaimPlanned, events.ClaimFinished]]
 """Seals a claim without measurements, for the reason given."""
+Judged = Callable[[Contract, str], JudgedBundle]
+"""Opens the bundle of a claim by the name of its folder, as `judged_bundle` does."""
 
 _MOST_JOBS = 32
 """The most jobs that are submitted and have not ended. Many sites limit them."""
@@ -59,6 +62,7 @@ class Dispatcher:
         self,
         submit: Callable[[Contract], Followed],
         unmeasured: Unmeasured,
+        judged: Judged,
         emit: events.Handler,
         remark: Callable[[str], None],
     ) -> None:
@@ -66,7 +70,8 @@ class Dispatcher:
         submit: submits the job of a claim; raises OSError if that fails.
         remark: takes each line of a job that is not an event.
         """
-        self._submit, self._unmeasured, self._emit, self._remark = submit, unmeasured, emit, remark
+        self._submit, self._unmeasured, self._judged = submit, unmeasured, judged
+        self._emit, self._remark = emit, remark
 
     def run(self, request: RunRequest) -> events.RunFinished:
         """Run claims. After an interruption, running jobs seal what they measured; the others are cancelled."""
@@ -95,7 +100,10 @@ class Dispatcher:
 
         def on_line(line: str) -> None:
             try:
-                dispatch.events.put(events.decode(line, contracts))
+                event = events.decode(line, contracts)
+                if not isinstance(event, events.ClaimPlanned) and event.id not in contracts:  # type: ignore[union-attr]
+                    raise events.NoEventError(f"{event} is of another claim")
+                dispatch.events.put(event)
             except events.NoEventError:
                 self._remark(line.rstrip("\n"))
 
@@ -113,7 +121,7 @@ class Dispatcher:
         self, dispatch: _Dispatch, request: RunRequest, interruption: Interruption, dispatches: Sequence[_Dispatch]
     ) -> list[Record]:
         """Pass on the events of one claim's job. Returns its record; none if it was interrupted before it had one."""
-        planned, finished = False, None
+        planned, ended = False, None
         while True:
             for other in dispatches if interruption.requested else ():
                 if other.job is not None and not other.is_ending:
@@ -126,36 +134,43 @@ class Dispatcher:
             if event is None:
                 break
             planned = planned or isinstance(event, events.ClaimPlanned)
-            if isinstance(event, events.ClaimFinished):
-                finished = event  # held back, because Slurm may know more of its end
+            if isinstance(event, events.ClaimEnded):
+                ended = event  # Slurm may begin the claim again: the last bundle counts
             else:
                 self._emit(event)
-        if finished is None:
-            if interruption.requested:
-                return []
-            reason = dispatch.trouble or (dispatch.job.ended_by() if dispatch.job else "no job was submitted")
-            plan, finished = self._unmeasured(dispatch.contract, request, reason)
-            if not planned:
-                self._emit(plan)
-        else:
-            finished = _explained(_visible(finished), dispatch, interruption)
+        if ended is None and interruption.requested:
+            return []
+        reason = dispatch.trouble or (dispatch.job.ended_by() if dispatch.job else "no job was submitted")
+        if ended is not None and not (reason := ended.unsealed):
+            try:
+                found = self._seen(dispatch.contract, ended.run)
+            except BundleRefused as error:
+                reason = str(error)
+            else:
+                for trial in found.trials:
+                    self._emit(trial)
+                finished = _explained(found.finished, dispatch, interruption)
+                self._emit(finished)
+                return [finished.record]
+        plan, finished = self._unmeasured(dispatch.contract, request, reason)
+        if not planned:
+            self._emit(plan)
         self._emit(finished)
         return [finished.record]
 
-
-def _visible(finished: events.ClaimFinished) -> events.ClaimFinished:
-    """Return the event; without a PASS if its bundle cannot be seen from here."""
-    bundle, why = finished.bundle, finished.record.reason
-    if bundle is None or (why is not None and why.code is ReasonCode.UNSEALED):
-        return finished  # an unsealed one may be in the node's temporary folder
-    deadline = time.monotonic() + _VISIBLE_SECONDS
-    while not bundle.is_dir() and time.monotonic() < deadline:
-        time.sleep(_LOOK_SECONDS)
-    if bundle.is_dir():
-        return finished
-    reason = Reason(ReasonCode.UNSEEN, str(bundle))
-    verdict = Verdict.FAIL if finished.record.verdict is Verdict.FAIL else Verdict.NOT_MEASURED
-    return events.ClaimFinished(replace(finished.record, verdict=verdict, reason=reason, proven=False), None)
+    def _seen(self, contract: Contract, run: str) -> JudgedBundle:
+        """Return what a bundle says, as soon as it can be seen from here. Raises BundleRefused."""
+        deadline = time.monotonic() + _VISIBLE_SECONDS
+        while True:
+            try:
+                return self._judged(contract, run)
+            except FileNotFoundError as error:
+                if time.monotonic() >= deadline:
+                    raise BundleRefused(
+                        f"the bundle {error.filename} cannot be seen from here: put the project on a filesystem that "
+                        "the nodes share"
+                    ) from error
+            time.sleep(_LOOK_SECONDS)
 
 
 def _explained(finished: events.ClaimFinished, dispatch: _Dispatch, interruption: Interruption) -> events.ClaimFinished:

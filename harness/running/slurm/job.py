@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import threading
@@ -10,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import final
+
+from harness.running.slurm.judged_bundle import NAME
 
 __all__ = ["Job", "ask"]
 
@@ -31,8 +34,11 @@ class Job:
     `srun` gets a session of its own, so that Ctrl-C does not reach it. The session id finds the job in the queue.
     """
 
-    def __init__(self, options: Sequence[str], command: Sequence[str], folder: Path) -> None:
+    def __init__(self, options: Sequence[str], command: Sequence[str], folder: Path, name: str = "") -> None:
         """Submit it.
+
+        Args:
+            name: of the run, for the command's environment.
 
         Raises:
             OSError: `srun` cannot be started.
@@ -44,6 +50,7 @@ class Job:
             stderr=subprocess.PIPE,
             text=True,
             errors="backslashreplace",
+            env={**os.environ, NAME: name},
             start_new_session=True,
         )
         self._said: deque[str] = deque(maxlen=_MOST_LINES)

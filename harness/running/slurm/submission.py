@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import os
 import re
+import secrets
 import shutil
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -33,12 +35,14 @@ class Submission:
     evidence: Path
     request: RunRequest
     """Its options of `srun` replace those that follow from a contract. Its key is under the same path on the nodes."""
+    name: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}-{secrets.token_hex(3)}")
+    """Of the run. Its bundles record it."""
 
     def submit(self, contract: Contract) -> Job:
         """Submit the job of a claim. Raises OSError if `srun` cannot be started."""
         name, minutes = f"--job-name={contract.id}", f"--time={self.minutes(contract)}"
         asked = [name, minutes, *self.needs(contract), *(self.request.slurm or ())]
-        return Job(asked, [*HARNESS, contract.id, *self.options(self.profile(contract).name)], self.root)
+        return Job(asked, [*HARNESS, contract.id, *self.options(self.profile(contract).name)], self.root, self.name)
 
     def profile(self, contract: Contract) -> Profile:
         """Return the profile whose resources a job asks for: that of the command line, else `full`."""

@@ -15,7 +15,7 @@ from harness.report.ci import ctrf, junit, sarif
 from harness.report.words import reason_text
 from tests.evidence.factory import claim_result, rewrite, sealer, set_at
 
-DERIVED = frozenset({ReasonCode.VIOLATED, ReasonCode.UNSEEN, ReasonCode.NOT_JUDGED, ReasonCode.PASSED})
+DERIVED = frozenset({ReasonCode.VIOLATED, ReasonCode.NOT_JUDGED, ReasonCode.PASSED})
 """Codes whose text, if there is one, is the contract's or the harness's own."""
 
 

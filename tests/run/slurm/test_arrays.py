@@ -12,9 +12,10 @@ import pytest
 
 from harness.base.vocabulary import ExitStatus
 from harness.contract import Contract
+from harness.running.events import ClaimEnded
 from harness.running.request import RunRequest
 from harness.running.slurm import detached
-from harness.running.slurm.detached import DetachedRun, Task, UnknownRunError, detach, saved, saved_runs, verdicts
+from harness.running.slurm.detached import DetachedRun, Task, UnknownRunError, detach, ended_claims, saved, saved_runs
 from harness.running.slurm.submission import HARNESS, Submission
 from tests.run.slurm.test_job import Clients
 from tests.run.slurm.test_submission import claim
@@ -129,29 +130,27 @@ def test_which_run_is_meant(tmp_path: Path) -> None:
         saved(tmp_path, "2026-01-04")
 
 
-def finished(claim_: str, verdict: str) -> str:
-    return json.dumps({"event": "ClaimFinished", "record": {"id": claim_, "verdict": verdict}})
+def ended(claim_: str, run: str) -> str:
+    return json.dumps({"event": "ClaimEnded", "id": claim_, "run": run})
 
 
-def test_verdicts(tmp_path: Path) -> None:
-    """The verdicts are those of the last attempt. A task that has not begun has no file."""
+def test_where_the_bundles_are(tmp_path: Path) -> None:
+    """The bundle is that of the last attempt. A task that has not begun has no file."""
     file = tmp_path / "1_0.events"
-    assert verdicts(file) == {}
-    told = {"event": "Remarked", "id": "F-B", "text": "ClaimFinished"}
-    lines = [finished("F-A", "NOT_MEASURED"), finished("F-A", "PASS"), json.dumps(told), "srun: ClaimFinished"[:4]]
+    assert ended_claims(file) == {}
+    told = {"event": "Remarked", "id": "F-B", "text": "ClaimEnded"}
+    lines = [ended("F-A", "one"), ended("F-A", "two"), json.dumps(told), "srun: ClaimEnded"[:4]]
     file.write_bytes("\n".join(lines).encode() + b"\n\xff\n")
-    assert verdicts(file) == {"F-A": "PASS"}
-    assert Task("F-A", "1", 0, tmp_path).verdict() == "PASS"
-    assert Task("F-B", "1", 0, tmp_path).verdict() is None
+    assert ended_claims(file) == {"F-A": ClaimEnded("F-A", "two")}
 
 
 def test_a_line_that_the_end_of_a_node_cut_short(tmp_path: Path) -> None:
-    """Slurm begins the task again, and the next event continues the line. The other verdicts are known."""
+    """Slurm begins the task again, and the next event continues the line. The other bundles are known."""
     file = tmp_path / "1_0.events"
-    file.write_text(finished("F-A", "PASS") + "\n" + finished("F-B", "PASS")[:60])
-    assert verdicts(file) == {"F-A": "PASS"}
-    file.write_text(file.read_text() + '{"event": "RunStarted"}\n' + finished("F-C", "FAIL") + "\n")
-    assert verdicts(file) == {"F-A": "PASS", "F-C": "FAIL"}
+    file.write_text(ended("F-A", "one") + "\n" + ended("F-B", "one")[:40])
+    assert set(ended_claims(file)) == {"F-A"}
+    file.write_text(file.read_text() + '{"event": "RunStarted"}\n' + ended("F-C", "one") + "\n")
+    assert set(ended_claims(file)) == {"F-A", "F-C"}
 
 
 def squeue(*turns: tuple[str, str]) -> str:

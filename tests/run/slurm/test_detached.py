@@ -66,7 +66,7 @@ def test_a_preempted_task_keeps_finished_claims(folder: Path) -> None:
     done = harness(folder, "run", CLAIM, OTHER, *DETACHED, *options)
     assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
     (events,) = awaited_files(folder)
-    awaited(lambda: f'"{CLAIM}"' in events.read_text() and "ClaimFinished" in events.read_text(), "the first claim")
+    awaited(lambda: f'"{CLAIM}"' in events.read_text() and "ClaimEnded" in events.read_text(), "the first claim")
     awaited(lambda: f'"TrialStep","id":"{OTHER}"' in events.read_text().replace(" ", ""), "the second claim")
     write(folder, OTHER, lambda contract: None)
     subprocess.run(["srun", "--partition=urgent", "--nodelist=spark", "--exclusive", "true"], check=True, timeout=60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -18,11 +19,14 @@ from harness.base.device import Device
 from harness.base.vocabulary import ExitStatus, Verdict
 from harness.contract import Contract
 from harness.contract.reasons import Reason, ReasonCode
+from harness.judging.judge import judge
 from harness.judging.record import Record
 from harness.running import events
 from harness.running.request import RunRequest
 from harness.running.slurm import dispatcher
 from harness.running.slurm.dispatcher import Dispatcher
+from harness.running.slurm.judged_bundle import BundleRefused, JudgedBundle
+from tests.contracts import healthy, observe
 from tests.evidence.factory import claim_result
 
 with TemporaryDirectory() as _folder:
@@ -90,15 +94,26 @@ def unmeasured(
     return planned(contract), events.ClaimFinished(replace(told, verdict=Verdict.NOT_MEASURED), None)
 
 
-def dispatched(submit: Callable[[Contract], Told], *contracts: Contract) -> Heard:
+Judged = Callable[[Contract, str], JudgedBundle]
+
+
+def judged(**changes: Any) -> Judged:
+    """What opens a bundle whose claim passes."""
+    return lambda contract, run: JudgedBundle((), events.ClaimFinished(record(contract, **changes), Path(run)))
+
+
+PASSED = judged()
+
+
+def dispatched(submit: Callable[[Contract], Told], *contracts: Contract, judged: Judged = PASSED) -> Heard:
     heard, remarks = list[events.Event](), list[str]()
-    finished = Dispatcher(submit, unmeasured, heard.append, remarks.append).run(RunRequest(contracts))
+    finished = Dispatcher(submit, unmeasured, judged, heard.append, remarks.append).run(RunRequest(contracts))
     return Heard(finished, heard, remarks)
 
 
-def passes(contract: Contract, bundle: Path, **changes: Any) -> list[str]:
-    """The lines of a job whose claim passes."""
-    return [events.encode(planned(contract)), events.encode(events.ClaimFinished(record(contract, **changes), bundle))]
+def ends(contract: Contract, unsealed: str = "") -> list[str]:
+    """The lines of a job whose claim ends."""
+    return [events.encode(planned(contract)), events.encode(events.ClaimEnded(contract.id, "run", unsealed))]
 
 
 def test_claims_are_told_one_after_the_other(contract: Contract, tmp_path: Path) -> None:
@@ -111,7 +126,7 @@ def test_claims_are_told_one_after_the_other(contract: Contract, tmp_path: Path)
 
     def submit(one: Contract) -> Told:
         late = 0.3 if one is claims[0] else 0.0
-        lines = ["no event", *passes(one, tmp_path)]
+        lines = ["no event", *ends(one)]
         return Told(lines, ["a word"], during=lambda: (together.wait(), time.sleep(late)))
 
     heard = dispatched(submit, *claims)
@@ -139,7 +154,7 @@ def test_not_all_jobs_at_once(contract: Contract, tmp_path: Path, monkeypatch: p
             running[0] -= 1
 
     claims = [named(contract, number) for number in range(5)]
-    heard = dispatched(lambda one: Told(passes(one, tmp_path), during=during), *claims)
+    heard = dispatched(lambda one: Told(ends(one), during=during), *claims)
     assert (len(heard.finished.records), most[0]) == (5, 2)
 
 
@@ -165,45 +180,56 @@ def test_a_job_that_cannot_be_submitted(contract: Contract) -> None:
     assert only.reason.text == "the job cannot be followed: OSError: no srun"
 
 
-@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.VOID, Verdict.FAIL])
-def test_a_bundle_that_is_not_seen_here(
-    contract: Contract, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: Verdict
-) -> None:
-    """Without its bundle, only a FAIL counts.
+def test_a_bundle_that_is_not_seen_here(contract: Contract, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dispatcher waits some time for a shared file system to show the bundle."""
+    attempts = itertools.count(1)
 
-    The dispatcher waits some time for a shared file system to show the bundle.
-    """
-    monkeypatch.setattr(dispatcher, "_VISIBLE_SECONDS", 0.3)
-    bundle = tmp_path / "bundle"
-    told = replace(record(contract), verdict=verdict, proven=True)
-    lines = [events.encode(events.ClaimFinished(told, bundle))]
-    heard = dispatched(lambda one: Told(lines), contract)
-    (only,) = heard.finished.records
-    assert only.verdict is (Verdict.FAIL if verdict is Verdict.FAIL else Verdict.NOT_MEASURED)
-    assert only.reason == Reason(ReasonCode.UNSEEN, str(bundle))
-    assert not only.proven
-    assert heard.events[-2] == events.ClaimFinished(only, None)
+    def late(one: Contract, run: str) -> JudgedBundle:
+        if next(attempts) < 4:
+            raise FileNotFoundError(2, "", run)
+        return judged()(one, run)
+
     monkeypatch.setattr(dispatcher, "_VISIBLE_SECONDS", 20.0)
-    threading.Timer(0.3, bundle.mkdir).start()
-    heard = dispatched(lambda one: Told(lines), contract)
-    assert heard.finished.records == (told,)
-    assert heard.events[-2] == events.ClaimFinished(told, bundle)
+    heard = dispatched(lambda one: Told(ends(one)), contract, judged=late)
+    assert heard.finished.records == (record(contract),)
+    monkeypatch.setattr(dispatcher, "_VISIBLE_SECONDS", 0.0)
+    attempts = itertools.count(1)
+    (only,) = dispatched(lambda one: Told(ends(one)), contract, judged=late).finished.records
+    assert only.verdict is Verdict.NOT_MEASURED
+
+
+def test_a_bundle_that_is_refused(contract: Contract) -> None:
+    """The claim is NOT_MEASURED, with the reason."""
+
+    def refuses(one: Contract, run: str) -> JudgedBundle:
+        raise BundleRefused(f"{run} is unsound")
+
+    (only,) = dispatched(lambda one: Told(ends(one)), contract, judged=refuses).finished.records
+    assert (only.verdict, only.reason) == (
+        Verdict.NOT_MEASURED,
+        Reason(ReasonCode.NOTHING_RAN, text="run is unsound"),
+    )
+
+
+def test_the_trials_of_a_bundle(contract: Contract) -> None:
+    """The results of the trials are those of the bundle, too."""
+    told = events.TrialFinished(contract.id, events.SUBJECT, judge(contract, observe(healthy())), None, 1.0)
+    finished = events.ClaimFinished(record(contract), Path("run"))
+    heard = dispatched(lambda one: Told(ends(one)), contract, judged=lambda one, run: JudgedBundle((told,), finished))
+    assert heard.events[-3:-1] == [told, finished]
 
 
 def test_a_claim_without_a_bundle(contract: Contract) -> None:
-    """The record says why there is no bundle, so the dispatcher does not wait for one."""
-    finished = events.ClaimFinished(record(contract), None, unsealed="a scaffold")
-    heard = dispatched(lambda one: Told([events.encode(finished)]), contract)
-    assert heard.events[-2] == finished
+    """The event says why there is no bundle, so the dispatcher does not look for one."""
+    (only,) = dispatched(lambda one: Told(ends(one, "a scaffold")), contract).finished.records
+    assert only.reason == Reason(ReasonCode.NOTHING_RAN, text="a scaffold")
 
 
-def test_a_bundle_in_the_temporary_folder_of_a_node(contract: Contract, tmp_path: Path) -> None:
-    """The record says why the bundle is there, so the dispatcher does not wait to see it."""
-    full = Reason(ReasonCode.UNSEALED, text="no space")
-    told = replace(record(contract), verdict=Verdict.NOT_MEASURED, reason=full, proven=False)
-    finished = events.ClaimFinished(told, tmp_path / "on-the-node")
-    heard = dispatched(lambda one: Told([events.encode(finished)]), contract)
-    assert heard.events[-2] == finished
+def test_events_of_other_claims_are_remarks(contract: Contract) -> None:
+    other = named(contract, 7)
+    heard = dispatched(lambda one: Told([*ends(other), events.encode(events.Remarked(other.id, "hm"))]), contract)
+    assert len(heard.remarks) == 3
+    assert heard.finished.records[0].verdict is Verdict.NOT_MEASURED
 
 
 @pytest.mark.parametrize("status", [ExitStatus.INTERRUPTED, ExitStatus.NOT_MEASURED])
@@ -213,8 +239,8 @@ def test_a_run_that_slurm_interrupted(contract: Contract, tmp_path: Path, status
     A job that ended otherwise keeps its record.
     """
     why = Reason(ReasonCode.NOTHING_RAN, text="interrupted")
-    lines = passes(contract, tmp_path, reason=why)
-    (only,) = dispatched(lambda one: Told(lines, status=status), contract).finished.records
+    told = judged(reason=why)
+    (only,) = dispatched(lambda one: Told(ends(one), status=status), contract, judged=told).finished.records
     by_slurm = Reason(ReasonCode.JOB_ENDED, text="Slurm job 12 TIMEOUT", cause=why)
     assert only.reason == (by_slurm if status is ExitStatus.INTERRUPTED else why)
 
@@ -230,7 +256,7 @@ def test_an_interruption(contract: Contract, tmp_path: Path, monkeypatch: pytest
     why = Reason(ReasonCode.NOTHING_RAN, text="interrupted")
     jobs, interrupted, first = dict[str, Told](), threading.Event(), iter([True])
 
-    def ends() -> None:
+    def during() -> None:
         deadline = time.monotonic() + 20
         while len(jobs) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -242,11 +268,11 @@ def test_an_interruption(contract: Contract, tmp_path: Path, monkeypatch: pytest
         time.sleep(0.5)  # the dispatcher looks several times
 
     def submit(one: Contract) -> Told:
-        lines = passes(one, tmp_path, reason=why) if next(first, False) else []
-        jobs[one.id] = Told(lines, status=ExitStatus.INTERRUPTED, during=ends)
+        lines = ends(one) if next(first, False) else []
+        jobs[one.id] = Told(lines, status=ExitStatus.INTERRUPTED, during=during)
         return jobs[one.id]
 
-    heard = dispatched(submit, *claims)
+    heard = dispatched(submit, *claims, judged=judged(reason=why))
     assert heard.finished.interrupted
     assert heard.finished.declared == 3
     (only,) = heard.finished.records
