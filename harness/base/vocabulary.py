@@ -39,7 +39,7 @@ class Status(StrEnum):
         return status
 
     DISCHARGED = "DISCHARGED", "a proven PASS of the full profile on the claim's hardware, with the present code"
-    PARTIAL = "PARTIAL", "a proven PASS with the present code, on other hardware or in the reduced profile"
+    PARTIAL = "PARTIAL", "a proven PASS with the present code, on other hardware, of the reduced profile or a stand-in"
     FALSIFIED = "FALSIFIED", "a FAIL with the present code"
     STALE = "STALE", "there is evidence, but contract, falsifier or subject has changed since"
     UNRUN = "UNRUN", "no run counts for or against the claim"

@@ -21,13 +21,16 @@ from harness.base.exceptions import described
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
 from harness.cli.run_options import RunOptions, on_gpus, refuse_without_gpu, request_of, run_options
+from harness.contract.contract_annotations import Refutation, counted, refutation_of
 from harness.contract.project import Project
 from harness.report.terminal.printing import tell, tell_all
+from harness.report.words.refutation_text import refutation_text
 from harness.running.request import RunRequest
 
 if TYPE_CHECKING:
     from harness.evidence.index import Entry
     from harness.evidence.seal import Sealer
+    from harness.judging.record import Record
     from harness.machine.host import Host
     from harness.running.due import Due
     from harness.running.events import Event, Handler
@@ -47,6 +50,9 @@ def command(**options: Any) -> ExitStatus:
     --stale leaves out a claim if its evidence still covers contract, falsifier and subject, on this class of device and
     in the profile that would run. It also leaves out a claim that cannot run here, unless --profile names one that
     it has. If nothing is left to run, the exit status is 0, or 1 if a claim that was left out is FALSIFIED.
+
+    A FAIL that the contract states as a known refutation counts as expected: exit status 0. If such a claim holds, if
+    other clauses fail, or if a mutant lives, the exit status is not 0.
     """
     given, project = RunOptions(**options), Project.find()
     return carry_out(given, project, None)
@@ -89,8 +95,8 @@ def perform(
     if selection is not None:
         request = replace(request, contracts=[contract for contract, _ in selection.due])
     relay = Relay([*handlers, watch] if watch else handlers)
-    quarantined = _Quarantined(project, relay)
-    runner = compose(project, machine, request, sealer.seal, quarantined, lambda line: tell(line, err=True), attached)
+    expected = _Expected(project, request, relay)
+    runner = compose(project, machine, request, sealer.seal, expected, lambda line: tell(line, err=True), attached)
     for claim in () if selection is None else due_text.passed_over(selection):
         relay(claim)
     try:
@@ -102,7 +108,7 @@ def perform(
     missed = _is_missing(failures, None if given.event_lines else handlers[0])
     if finished.interrupted:
         return ExitStatus.INTERRUPTED
-    verdicts = [record.verdict for record in finished.records if record.run not in quarantined.excused]
+    verdicts = [*expected.verdicts]
     if selection is not None:
         verdicts += selection.standing
     return exit_status([*verdicts, Verdict.NOT_MEASURED] if missed else verdicts)
@@ -194,16 +200,17 @@ def _earlier(project: Project) -> Iterable[Entry]:
     return read(project.evidence, cache=cache_folder()).entries
 
 
-class _Quarantined:
-    """Passes events on, with a remark below each verdict of a claim in quarantine.
+class _Expected:
+    """Passes events on, with a remark below each verdict of a claim in quarantine or with a known refutation.
 
     Attributes:
-        excused: the runs that do not count for the exit status.
+        verdicts: those that count for the exit status.
     """
 
-    def __init__(self, project: Project, emit: Handler) -> None:
-        self._entries, self._emit = project.quarantine, emit
-        self.excused: set[str] = set()
+    def __init__(self, project: Project, request: RunRequest, emit: Handler) -> None:
+        self._quarantine, self._emit = project.quarantine, emit
+        self._contracts = {contract.id: contract for contract in request.contracts}
+        self.verdicts: list[Verdict] = []
 
     def __call__(self, event: Event) -> None:
         """Pass on one event."""
@@ -213,11 +220,23 @@ class _Quarantined:
         if not isinstance(event, ClaimFinished):
             return
         record, today = event.record, datetime.now(UTC).date()
-        for one in self._entries:
-            if one.covers(record.id, str(DeviceClass.of(record.device))):
-                if one.excuses(record.verdict, today):
-                    self.excused.add(record.run)
-                self._emit(Remarked(record.id, one.text(today)))
+        device = str(DeviceClass.of(record.device))
+        covering = [one for one in self._quarantine if one.covers(record.id, device)]
+        refutation = self._refutation_of(record, device)
+        if not any(one.excuses(record.verdict, today) for one in covering):
+            self.verdicts.append(counted(refutation, record.result))
+        remarks = [one.text(today) for one in covering]
+        if refutation is not None:
+            remarks.append(refutation_text(refutation, record.result))
+        for remark in remarks:
+            self._emit(Remarked(record.id, remark))
+
+    def _refutation_of(self, record: Record, device: str) -> Refutation | None:
+        """Return the known refutation that speaks of a run, if the run speaks for the claim."""
+        contract = self._contracts.get(record.id)
+        if contract is None or record.overrides or record.subject != contract.document["subject"]:
+            return None
+        return refutation_of(contract.refuted, device, record.profile)
 
 
 def _is_missing(failures: Iterable[tuple[Handler, Exception]], shown: Handler | None) -> bool:

@@ -62,10 +62,12 @@ def command(
 
     \b
     DISCHARGED  a proven PASS in full on the claim's hardware
-    PARTIAL     one elsewhere, or in the reduced profile
+    PARTIAL     one elsewhere, in the reduced profile, or of a stand-in
     FALSIFIED   a FAIL
     STALE       contract or code changed since the evidence
     UNRUN       nothing that counts
+
+    A refutation that the contract knows is FALSIFIED too, and trips no --fail-on; a result that differs from it does.
 
     Quarantine changes no status: a FAIL is FALSIFIED. A claim in quarantine has a note behind its status.
 
@@ -75,8 +77,9 @@ def command(
     never-full (falsifiers that never ran in full), never-killed (mutants) and orphaned (evidence). --only hides the
     rest; the last line still counts everything.
 
-    Exit status: 1 if --fail-on names falsified and a claim is FALSIFIED; else 3 if anything else that --fail-on names
-    is found; 2 if a contract cannot be read or a bundle is not believed; 3 if there is no claim; else 0.
+    Exit status: 1 if --fail-on names falsified and a claim is FALSIFIED and not known to be; else 3 if anything else
+    that --fail-on names is found; 2 if a contract cannot be read or a bundle is not believed; 3 if there is no claim;
+    else 0.
     """
     if as_json and as_markdown:
         raise click.UsageError("choose one of --json and --markdown")
@@ -136,9 +139,9 @@ def _filtered(claims: Sequence[ClaimStatus], found: Gaps, only: frozenset[str]) 
 
 
 def _exit_status(claims: Sequence[ClaimStatus], found: Gaps, fail_on: frozenset[str]) -> ExitStatus:
-    tripped = {claim.status.lower() for claim in claims} | {
-        name for name in _GAPS if getattr(found, name.replace("-", "_"))
-    }
+    tripped = {claim.status.lower() for claim in claims if not claim.is_known}
+    tripped |= {"falsified" for claim in claims if claim.is_news}
+    tripped |= {name for name in _GAPS if getattr(found, name.replace("-", "_"))}
     if fail_on & tripped:
         tell(f"harness: --fail-on found {', '.join(sorted(fail_on & tripped))}", err=True)
     if "falsified" in fail_on & tripped:

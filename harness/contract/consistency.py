@@ -28,6 +28,7 @@ def contradictions(contract: Contract) -> Iterator[Problem]:
     yield from _parameter_problems(contract)
     yield from _rule_problems(contract)
     yield from _mutant_problems(contract)
+    yield from _refutation_problems(contract)
     yield from _cost_problems(contract)
 
 
@@ -59,6 +60,17 @@ def _parameter_problems(contract: Contract) -> Iterator[Problem]:
             name = clause.path[0]
             given = strictjson.dumps(profile.parameters[name])
             yield Problem(where + pointer(name), f"{given} violates {clause.bound}", "see parameters of the contract")
+
+
+def _refutation_problems(contract: Contract) -> Iterator[Problem]:
+    for index, one in enumerate(contract.refuted):
+        for position, clause in enumerate(one.clauses):
+            if clause not in contract.clause_ids:
+                where = pointer("refuted", index, "clauses", position)
+                yield Problem(where, f"the contract has no clause {clause!r}", "`harness show ID` lists the clauses")
+        if one.profile not in contract.profiles:
+            where = pointer("refuted", index, "profile")
+            yield Problem(where, f"the contract has no profile {one.profile!r}", "name one of its profiles")
 
 
 def _target_problems(contract: Contract) -> Iterator[Problem]:

@@ -19,6 +19,7 @@ from harness.base.strictjson import JsonObject, pointer
 from harness.contract.calibration import calibration_of
 from harness.contract.clauses import ITEM, VALUE, SchemaClause, clauses_of
 from harness.contract.consistency import contradictions, miscalibrated
+from harness.contract.contract_annotations import Refutation, judging_part
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.keywords import PatternError
 from harness.contract.model import Contract, ContractError, Mutant, Profile
@@ -76,7 +77,7 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
         raise ContractError(path, [*found, *wrong, *unfit])
     contract = Contract(
         path=path,
-        digest=hashlib.sha256(content).hexdigest(),
+        digest=hashlib.sha256(judging_part(content)).hexdigest(),
         content=content,
         document=document,
         **{key: document[key] for key in ("id", "issue", "spec", "title", "claim", "falsifier", "subject")},
@@ -89,6 +90,8 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
         clauses=clauses,
         rules=rules,
         mutants=tuple(_mutant(mutant) for mutant in document["mutants"]),
+        stands_in_for=document.get("stands_in_for", ""),
+        refuted=tuple(Refutation.from_json(one) for one in document.get("refuted", ())),
     )
     found = list(contradictions(contract))
     if found:

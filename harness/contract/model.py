@@ -14,6 +14,7 @@ from harness.base.strictjson import JsonObject
 from harness.contract.builtin import builtin_clauses
 from harness.contract.calibration import Calibration
 from harness.contract.clauses import SchemaClause
+from harness.contract.contract_annotations import Refutation
 from harness.contract.parameters import Parameters
 from harness.contract.rules import Rule
 
@@ -79,7 +80,7 @@ class Contract:
 
     path: Path
     digest: str
-    """sha256 of the file's bytes."""
+    """sha256 of the file's bytes, without the annotations (`harness.contract.contract_annotations`)."""
     content: bytes
     """The file's bytes, which a bundle stores."""
     document: JsonObject
@@ -99,6 +100,10 @@ class Contract:
     clauses: tuple[SchemaClause, ...]
     rules: tuple[Rule, ...]
     mutants: tuple[Mutant, ...]
+    stands_in_for: str = ""
+    """What the source speaks of, and what is done instead; empty if the falsifier does what the source speaks of."""
+    refuted: tuple[Refutation, ...] = ()
+    """The refutations that are known."""
     calibration: Calibration | None = None
     """The calibration beside the file; None if there is none, and for a bundle's copy."""
     notes: str = ""

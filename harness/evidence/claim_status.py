@@ -19,13 +19,18 @@ Only bundles that speak for the claim and cover the project count. On one class 
 2. The claim is FALSIFIED if the run of the full profile is a FAIL. It is also FALSIFIED if the run of the reduced
    profile is a FAIL, unless a proven PASS of the full profile is newer. So neither an older PASS nor a PASS of the
    reduced profile hides a FAIL.
-3. The claim is DISCHARGED if the run of the full profile is a PASS on hardware that the claim names.
-4. The claim is PARTIAL if there is another PASS: of the full profile on other hardware, or of the reduced profile.
+3. The claim is DISCHARGED if the run of the full profile is a PASS on hardware that the claim names, and the contract
+   names nothing that the claim stands in for.
+4. The claim is PARTIAL if there is another PASS: of the full profile on other hardware, of the reduced profile, or of a
+   stand-in.
 5. Otherwise the claim is STALE if a bundle that does not cover the project would have counted, and UNRUN if not. The
    reason says why existing runs do not count.
 
 A FAIL of another subject, or with other parameters, does not refute the claim. It is set aside: it changes no status,
 and every report of the status names it.
+
+A contract can list refutations that are known (`harness.contract.contract_annotations`). They change no status. A FAIL
+that is not as one of them says is news, and so is a PASS where one of them says FAIL.
 
 The claim as a whole is FALSIFIED if it is FALSIFIED on any device. Otherwise it has the status of its strongest
 evidence, stale or not. From strongest to weakest: full profile on the claim's hardware, full profile on other hardware,
@@ -45,6 +50,7 @@ from typing import final
 from harness.base.device import DeviceClass, hardware
 from harness.base.vocabulary import Status, Verdict
 from harness.contract import Contract
+from harness.contract.contract_annotations import refutation_of
 from harness.contract.reasons import Reason
 from harness.evidence.findings import Finding
 from harness.evidence.index import Entry
@@ -82,6 +88,14 @@ class Why(StrEnum):
     """The claim names no hardware."""
     OTHER_PARAMETERS = "other parameters"
     """All runs have other values of the parameters `value`."""
+    STANDS_IN = "stands in"
+    """The claim stands in for something: `value`."""
+    KNOWN = "known"
+    """The FAIL is as the contract says: `value` has the day and the explanation."""
+    HOLDS = "holds"
+    """The claim holds, where the contract says since `value` that it is refuted."""
+    OTHER_FAIL = "other fail"
+    """Other clauses fail than the contract says since `value`, or a mutant lived."""
     OTHER_SUBJECT = "other subject"
     """All runs are of another subject, such as `value`."""
 
@@ -114,6 +128,10 @@ class Cell:
     """The FAILs that do not speak for the claim: of another subject, or with other parameters. Newest first."""
     cause: Reason | None = None
     """The reason that the run itself records, if the status follows from it."""
+    is_known: bool = False
+    """Whether it is FALSIFIED, as a refutation of the contract says."""
+    is_news: bool = False
+    """Whether it is FALSIFIED and not known, or holds where the contract says that it is refuted."""
 
     @property
     def bundle(self) -> Path | None:
@@ -141,6 +159,16 @@ class ClaimStatus:
     cells: Mapping[DeviceClass, Cell]
     newest: Entry | None
     """The claim's newest bundle."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is FALSIFIED, and on every class of device as the contract says."""
+        return self.status is Status.FALSIFIED and not self.is_news
+
+    @property
+    def is_news(self) -> bool:
+        """Whether it is FALSIFIED and the contract does not know that, or holds where the contract says FAIL."""
+        return any(cell.is_news for cell in self.cells.values())
 
     @property
     def deciding(self) -> Cell | None:
@@ -212,7 +240,16 @@ def _cell(
         status: Status, notes: Iterable[Note | Finding], entry: Entry | None = None, cause: Reason | None = None
     ) -> Cell:
         strength = Strength.NONE if entry is None else _strength(contract, device, entry)
-        return Cell(status, tuple(notes), strength, entry, entries[0], len(entries), aside, cause)
+        falsified, holds = status is Status.FALSIFIED, status in (Status.DISCHARGED, Status.PARTIAL)
+        known, news = False, falsified
+        refutation = entry and refutation_of(contract.refuted, str(device), entry.profile)
+        if entry is not None and refutation is not None and (falsified or holds):
+            known = falsified and refutation.expects(entry.result)
+            news = not known
+            why = Why.KNOWN if known else Why.HOLDS if holds else Why.OTHER_FAIL
+            since = f"{refutation.since}: {refutation.explanation}" if known else refutation.since
+            notes = (*notes, Note(why, since))
+        return Cell(status, tuple(notes), strength, entry, entries[0], len(entries), aside, cause, known, news)
 
     speaking = [entry for entry in entries if speaks_for(contract, entry)]
     current = [entry for entry in speaking if not stale(entry)]
@@ -222,14 +259,15 @@ def _cell(
     is_newest = reduced is not None and (full is None or _counts_from(full, now) <= _counts_from(reduced, now))
     if reduced is not None and reduced.verdict is Verdict.FAIL and is_newest:
         return cell(Status.FALSIFIED, (Note(Why.REDUCED), *_ahead(reduced, now)), reduced, reduced.reason)
+    stands_in = (Note(Why.STANDS_IN, contract.stands_in_for),) if contract.stands_in_for else ()
     if full is not None and device.meets(contract.target):
-        return cell(Status.DISCHARGED, (), full)
+        return cell(Status.PARTIAL if stands_in else Status.DISCHARGED, stands_in, full)
     if full is not None:
         speaks_of = hardware(contract.target)
         note = Note(Why.OTHER_HARDWARE, speaks_of) if speaks_of else Note(Why.NO_HARDWARE)
-        return cell(Status.PARTIAL, (note,), full)
+        return cell(Status.PARTIAL, (note, *stands_in), full)
     if reduced is not None:
-        return cell(Status.PARTIAL, (Note(Why.REDUCED),), reduced)
+        return cell(Status.PARTIAL, (Note(Why.REDUCED), *stands_in), reduced)
     void = next((entry for entry in current if entry.verdict is Verdict.VOID), None)
     if void is not None:
         return cell(Status.UNRUN, (Note(Why.VERDICT, void.verdict), *_ahead(void, now)), None, void.reason)

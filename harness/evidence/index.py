@@ -28,6 +28,7 @@ from harness.base.device import Device, DeviceClass, Target
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Fate, Verdict
 from harness.contract.bound import RULE
+from harness.contract.contract_annotations import Result
 from harness.contract.reasons import Reason
 from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.bundle_layout import MANIFEST, RECORD
@@ -39,12 +40,13 @@ __all__ = ["Contents", "Entry", "Measurement", "Unreadable", "Watch", "measureme
 
 _FIELDS = (
     "id", "issue", "spec", "title", "run", "proven", "profile", "mutants_skipped", "falsifier", "subject", "seed",
-    "started", "seconds", "trial_seconds", "contract_digest", "command",
+    "started", "seconds", "trial_seconds", "contract_digest", "command", "lived",
 )  # fmt: skip
 """The fields of the record that an entry takes unchanged, and that are no objects."""
 _OBJECTS: Mapping[str, Callable[[Any], Any]] = {
     "overrides": dict, "subject_parameters": dict, "target": dict, "harness": dict, "commit": dict, "killed": tuple,
-    "device": Device.from_json, "reason": lambda document: document and Reason.from_json(document), "verdict": Verdict,
+    "failed": tuple, "device": Device.from_json, "verdict": Verdict,
+    "reason": lambda document: document and Reason.from_json(document),
 }  # fmt: skip
 """The others. Most bundles have the same as another bundle, so each is parsed once."""
 
@@ -85,6 +87,15 @@ class Entry:
     command: str
     killed: tuple[str, ...]
     """Ids of the mutants that were killed."""
+    failed: tuple[str, ...]
+    """Ids of the subject's clauses that failed."""
+    lived: bool
+    """Whether a mutant was not killed as declared."""
+
+    @property
+    def result(self) -> Result:
+        """The part of the result that a known refutation states."""
+        return Result(self.verdict, self.failed, self.lived)
 
     @property
     def judged(self) -> str:
@@ -203,9 +214,10 @@ def _row(folder: Path, fingerprint: str) -> Row:
         return Row(problem=f"{RECORD}: {error}")
     if digest != sealed:
         return Row(problem=f"{RECORD}: is not the one that {MANIFEST} seals; run `harness verify` to see all findings")
-    objects = {name: getattr(record, name) for name in _OBJECTS if name != "killed"}
+    objects = {name: getattr(record, name) for name in _OBJECTS if name not in ("killed", "failed")}
     objects |= {"verdict": str(record.verdict), "device": record.device.to_json()}
     objects["reason"] = record.reason and record.reason.to_json()
+    objects["failed"] = record.result.failed
     objects["killed"] = [mutant.id for mutant in record.mutants if mutant.fate is Fate.KILLED]
     document = [[getattr(record, name) for name in _FIELDS], [_text(objects[name]) for name in _OBJECTS]]
     return Row(

@@ -39,6 +39,7 @@ from harness.base import regular_file
 from harness.base.device import DeviceClass, hardware
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.vocabulary import Verdict
+from harness.contract.contract_annotations import judging_part
 from harness.contract.imports import imported_files
 from harness.contract.installed import root_of
 from harness.contract.planting import planted_sources
@@ -94,7 +95,7 @@ class ProjectState:
         self, project: Project, contracts: Mapping[str, str] | None = None, files: Iterable[Path] | None = None
     ) -> None:
         """Args:
-        contracts: the sha256 of contract files that are known already, by claim.
+        contracts: the digests of contracts that are known already, by claim.
         files: the contract files, if they are known already.
         """
         self._files = files
@@ -121,10 +122,11 @@ class ProjectState:
         return provenance.harness_identity()["sha256"]
 
     def contract_digest(self, claim: str) -> str | None:
-        """Return the sha256 of a claim's contract file; None if it cannot be read, or there is not exactly one."""
+        """Return the digest of a claim's contract; None if it cannot be read, or there is not exactly one."""
         if claim not in self._contracts:
             files = self._contract_files.get(claim, [])
-            self._contracts[claim] = _digest(files[0]) if len(files) == 1 else None
+            content = _content(files[0]) if len(files) == 1 else None
+            self._contracts[claim] = None if content is None else hashlib.sha256(judging_part(content)).hexdigest()
         return self._contracts[claim]
 
     def planted(self, claim: str) -> Mapping[str, frozenset[str]]:
@@ -273,11 +275,15 @@ def _some(names: Sequence[str]) -> dict[str, Any]:
 
 def _digest(path: Path) -> str | None:
     """Return the sha256 of a file; None if it is not regular, cannot be read, or is too large for a source file."""
+    content = _content(path)
+    return None if content is None else hashlib.sha256(content).hexdigest()
+
+
+def _content(path: Path) -> bytes | None:
     try:
-        content = regular_file.read(path, LARGEST_DOCUMENT)
+        return regular_file.read(path, LARGEST_DOCUMENT)
     except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
-    return hashlib.sha256(content).hexdigest()
 
 
 _SLACK = timedelta(hours=1)

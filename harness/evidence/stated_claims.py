@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, final
@@ -20,9 +20,11 @@ from typing import Any, final
 import harness.contract
 from harness.base import strictjson
 from harness.base.device import Target
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.schemas import Problem, schema_folder
 from harness.contract import Contract, ContractError
 from harness.contract.calibration import calibration_path
+from harness.contract.contract_annotations import Refutation
 from harness.contract.entry_point import locate
 from harness.contract.project import Project
 from harness.machine.file_memory import identity, keep, recall
@@ -32,7 +34,7 @@ __all__ = ["Stated", "stated_claims"]
 
 @final
 @dataclass(frozen=True, slots=True)
-class Stated:
+class Stated(JsonDataclass):
     """The part of a contract on which its claim's status depends."""
 
     id: str
@@ -42,15 +44,18 @@ class Stated:
     target: Target
     subject: str
     digest: str
-    mutants: Sequence[str]
+    mutants: tuple[str, ...]
     """The ids of the mutants."""
+    stands_in_for: str
+    refuted: tuple[Refutation, ...]
 
     @classmethod
     def of(cls, contract: Contract) -> Stated:
         """The part of a contract that a status needs."""
         return cls(
             contract.id, contract.issue, contract.spec, contract.title, contract.target,
-            contract.document["subject"], contract.digest, [mutant.id for mutant in contract.mutants],
+            contract.document["subject"], contract.digest, tuple(mutant.id for mutant in contract.mutants),
+            contract.stands_in_for, contract.refuted,
         )  # fmt: skip
 
 
@@ -72,9 +77,9 @@ def stated_claims(project: Project, paths: Iterable[Path]) -> tuple[list[Stated]
             entries = {contract.falsifier, contract.subject, *(mutant.subject for mutant in contract.mutants)}
             modules = {str(locate(entry, project.search_of(path))) for entry in entries}
             files = [str(path), str(calibration_path(path)), *sorted(modules)]
-            row = {"files": files, "states": [state(name) for name in files], "stated": asdict(Stated.of(contract))}
+            row = {"files": files, "states": [state(name) for name in files], "stated": Stated.of(contract).to_json()}
         fresh[str(path)] = row
-        one = Stated(**row["stated"])
+        one = Stated.from_json(row["stated"])
         if one.id in found:
             problem = Problem("/id", f"{one.id} is also in {found[one.id][1]}", "give each claim one contract")
             refused.append(ContractError(path, [problem]))

@@ -10,8 +10,9 @@ from typing import ClassVar, NotRequired, TypedDict
 from harness.base.device import Device, DeviceClass, Target
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
-from harness.base.vocabulary import Fate, Verdict
+from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract.clauses import ClauseResult
+from harness.contract.contract_annotations import Result
 from harness.contract.reasons import Reason
 from harness.judging.verdict import MutantOutcome
 
@@ -132,6 +133,17 @@ class Record(JsonDataclass):
     def judged(self) -> str:
         """The subject as `--subject` takes it."""
         return judged(self.subject, self.subject_parameters)
+
+    @property
+    def lived(self) -> bool:
+        """Whether a mutant was not killed as declared."""
+        return any(mutant.fate in (Fate.SURVIVED, Fate.MISATTRIBUTED) for mutant in self.mutants)
+
+    @property
+    def result(self) -> Result:
+        """The part of the result that a known refutation states."""
+        failed = tuple(clause.id for clause in self.clauses if clause.outcome is Outcome.FAIL)
+        return Result(self.verdict, failed, self.lived)
 
     @property
     def fates(self) -> Counter[Fate]:

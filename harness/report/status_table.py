@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def lines(
         verbose: show each class of device, the bundles, and every item of the gaps.
     """
     widest = max((len(claim.id) for claim in claims), default=0)
-    for claim in sorted(claims, key=lambda one: _ORDER.index(one.status)):
+    for claim in sorted(claims, key=lambda one: (not one.is_news, _ORDER.index(one.status))):
         if verbose:
             yield from _details(claim)
         else:
@@ -89,11 +89,15 @@ def unreadable_line(one: Unreadable) -> str:
     return f"{_shortest(one.path)}: {one.reason}"
 
 
-def totals(claims: Iterable[ClaimStatus]) -> str:
-    """Return the last line: the number of claims, by status."""
+def totals(claims: Sequence[ClaimStatus]) -> str:
+    """Return the last line: the number of claims by status, and of refutations that contracts know and that are new."""
     count = Counter(claim.status for claim in claims)
-    total = sum(count.values())
-    return f"{number_text.counted(total, 'claim')}: " + ", ".join(f"{count[one]} {one}" for one in Status)
+    total, known, news = sum(count.values()), 0, 0
+    for claim in claims:
+        known, news = known + claim.is_known, news + claim.is_news
+    counts = ", ".join(f"{count[one]} {one}" for one in Status)
+    refuted = f"; refuted: {known} known, {news} new" if known or news else ""
+    return f"{number_text.counted(total, 'claim')}: {counts}{refuted}"
 
 
 def page(claims: Sequence[ClaimStatus], gaps: Gaps, root: Path) -> str:
@@ -194,6 +198,8 @@ def _cell(cell: Cell, root: Path) -> dict[str, Any]:
         "status": cell.status,
         "reason": due_text.of_cell(cell),
         "strength": cell.strength.name.lower(),
+        "known": cell.is_known,
+        "new": cell.is_news,
         "decided_by": _told(cell.decided_by, root),
         "newest": _told(cell.newest, root),
         "bundles": cell.bundles,

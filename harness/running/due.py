@@ -55,8 +55,8 @@ class Due:
 
     @property
     def standing(self) -> list[Verdict]:
-        """The verdicts that hold without a run."""
-        return [Verdict.PASS] * len(self.covered) + [Verdict.FAIL] * len(self.falsified)
+        """The verdicts that hold without a run, as they count for the exit status: FAIL for what is news."""
+        return [Verdict.FAIL if cell.is_news else Verdict.PASS for _, cell in (*self.covered, *self.falsified)]
 
 
 def due(

@@ -26,7 +26,11 @@ _CURRENT = contract_of(document()).digest
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 """After all runs except those whose records are from the future."""
 
-FAIL = {"verdict": Verdict.FAIL, "reason": Reason(ReasonCode.CLAUSE, clauses=("nothing-lost",))}
+FAIL = {
+    "verdict": Verdict.FAIL,
+    "failed": ("nothing-lost",),
+    "reason": Reason(ReasonCode.CLAUSE, clauses=("nothing-lost",)),
+}
 VOID = {
     "verdict": Verdict.VOID,
     "reason": Reason(ReasonCode.MUTANT, mutant="forgets-one", fate=Fate.SURVIVED),
@@ -81,6 +85,8 @@ def entry(second: int = 0, **changes: Any) -> Entry:
         "commit": {"revision": "c" * 40, "dirty": False, "reason": None},
         "command": f"harness run {IDENTIFIER}",
         "killed": ("forgets-one",),
+        "failed": (),
+        "lived": False,
     }
     return Entry(**{**fields, **changes})
 

@@ -32,6 +32,7 @@ from tests.evidence.entries import (
 )
 
 REDUCED = {"profile": "reduced"}
+KNOWN = {"since": "2026-11-20", "device": "GB10", "profile": "full", "clauses": ["nothing-lost"], "explanation": "why"}
 AHEAD = {"started": "2036-11-20T20:00:00+00:00"}
 
 
@@ -342,3 +343,31 @@ def test_a_fail_that_does_not_speak_for_the_claim_is_set_aside_and_named() -> No
     assert (cell.status, cell.set_aside) == (Status.DISCHARGED, tuple(aside))
     counts = only_cell(entry(1), entry(2, **FAIL))
     assert (counts.status, counts.set_aside) == (Status.FALSIFIED, ())
+
+
+@pytest.mark.parametrize(("run", "status"), [({}, Status.PARTIAL), (REDUCED, Status.PARTIAL), (FAIL, Status.FALSIFIED)])
+def test_a_stand_in_is_partial_at_best(run: dict[str, Any], status: Status) -> None:
+    cell = only_cell(entry(**run), stands_in_for="a GB300")
+    assert cell.status is status
+    assert (Note(Why.STANDS_IN, "a GB300") in cell.notes) is (status is Status.PARTIAL)
+
+
+@pytest.mark.parametrize(
+    ("run", "known", "news"),
+    [
+        (FAIL, True, False),
+        ({**FAIL, "failed": ("subject.completes",)}, False, True),
+        ({**FAIL, "lived": True}, False, True),
+        ({**FAIL, **REDUCED}, False, True),
+        ({**FAIL, "device": GPU}, False, True),
+        ({}, False, True),
+        (REDUCED, False, False),
+        ({**FAIL, "contract_digest": STALE}, False, False),
+    ],
+)
+def test_what_a_contract_knows_is_no_news(run: dict[str, Any], known: bool, news: bool) -> None:
+    """Only the very refutation that is stated is known: its clauses, its device, its profile, and no mutant lived."""
+    found = status_of(entry(**run), refuted=[KNOWN])
+    assert (found.is_known, found.is_news) == (known, news)
+    plain = status_of(entry(**run))
+    assert (found.status, plain.is_known) == (plain.status, False)

@@ -61,6 +61,7 @@ def test_an_entry_says_what_the_record_says(tmp_path: Path) -> None:
     record = Record.from_json(json.loads((bundle / "record.json").read_text()))
     told = asdict(entry)
     assert (told.pop("path"), told.pop("killed")) == (bundle, ("forgets-one", "stops-early"))
+    assert (told.pop("failed"), told.pop("lived")) == (("nothing-lost",), record.lived)
     assert told == {name: asdict(record)[name] for name in told}
     assert (entry.verdict, str(entry.device_class)) == (Verdict.FAIL, "CPU a CPU")
 

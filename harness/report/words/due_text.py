@@ -21,6 +21,10 @@ WORDS: dict[Why, str] = {
     Why.CLOCK_AHEAD: "no later run counts before {}, when it says it was started",
     Why.OTHER_HARDWARE: "the claim speaks of {}",
     Why.NO_HARDWARE: "the claim names no hardware",
+    Why.STANDS_IN: "stands in for: {}",
+    Why.KNOWN: "known since {}",
+    Why.HOLDS: "new: it holds, and the contract says since {} that it is refuted",
+    Why.OTHER_FAIL: "new: other clauses fail than the contract says since {}, or a mutant lived",
     Why.OTHER_PARAMETERS: "only run with other parameters: {}",
     Why.OTHER_SUBJECT: "only run with another subject: {}",
 }

@@ -1,0 +1,101 @@
+"""What a contract says about its claim's standing, which decides nothing of a verdict.
+
+`stands_in_for` says what the source speaks of, and what the falsifier does instead. `refuted` lists the refutations
+that are known. A contract's digest leaves both out (`judging_part`), so writing them makes no evidence stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from json import JSONDecoder
+from typing import Final, final
+
+from harness.base.json_dataclass import JsonDataclass
+from harness.base.vocabulary import Verdict
+
+__all__ = ["ANNOTATIONS", "Refutation", "Result", "counted", "judging_part", "refutation_of"]
+
+ANNOTATIONS: Final = ("stands_in_for", "refuted")
+"""The keys of a contract that decide nothing of a verdict."""
+
+_SPACE = " \t\r\n"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Refutation(JsonDataclass):
+    """A refutation that is known: in one profile on one class of device, exactly these clauses fail."""
+
+    since: str
+    """The day, ISO 8601."""
+    device: str
+    """A part of the name of the class of device, as for `harness status --device`."""
+    profile: str
+    clauses: tuple[str, ...]
+    explanation: str
+
+    def expects(self, result: Result) -> bool:
+        """Whether a run came out as the contract says: exactly these clauses failed, and no mutant lived."""
+        return result.verdict is Verdict.FAIL and set(result.failed) == set(self.clauses) and not result.lived
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The part of a run's result that a refutation states."""
+
+    verdict: Verdict
+    failed: Collection[str]
+    """The ids of the subject's clauses that failed."""
+    lived: bool
+    """Whether a mutant survived, or failed on other clauses than the contract names."""
+
+
+def refutation_of(refuted: Iterable[Refutation], device: str, profile: str) -> Refutation | None:
+    """Return the refutation that speaks of a class of device in a profile; None if there is none."""
+    return next((one for one in refuted if one.device in device and one.profile == profile), None)
+
+
+def counted(refutation: Refutation | None, result: Result) -> Verdict:
+    """Return the verdict that counts for an exit status: PASS for what is known, FAIL for a PASS against it."""
+    if refutation is None:
+        return result.verdict
+    if refutation.expects(result):
+        return Verdict.PASS
+    return Verdict.FAIL if result.verdict is Verdict.PASS else result.verdict
+
+
+def judging_part(content: bytes) -> bytes:
+    """Return a contract's bytes without its annotations; the rest is unchanged.
+
+    Args:
+        content: UTF-8, a JSON object. Other bytes are returned as they are.
+    """
+    try:
+        text = content.decode()
+        decode = JSONDecoder().raw_decode
+        at = _after_space(text, _after_space(text, 0) + 1)  # after the brace
+        head, members, is_last = text[:at], [], text[at] == "}"
+        while not is_last:
+            start = at
+            key, at = decode(text, at)
+            _, at = decode(text, _after_space(text, _after_space(text, at) + 1))  # after the colon
+            after = _after_space(text, at)
+            is_last = text[after] == "}"
+            at = at if is_last else _after_space(text, after + 1)  # after the comma
+            members.append((key, text[start:at]))
+    except (ValueError, IndexError, RecursionError):
+        return content
+    kept = [member for key, member in members if key not in ANNOTATIONS]
+    if len(kept) == len(members):
+        return content
+    if members[-1][0] in ANNOTATIONS and kept:
+        kept[-1] = kept[-1].rstrip(_SPACE).removesuffix(",")
+    return "".join([head, *kept, text[at:]]).encode()
+
+
+def _after_space(text: str, at: int) -> int:
+    while text[at] in _SPACE:
+        at += 1
+    return at

@@ -1,0 +1,107 @@
+"""The nightly over the evidence of this repository is green, and red after any one verdict is changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from harness.base.device import DeviceClass
+from harness.base.vocabulary import ExitStatus, Status, Verdict
+from harness.contract.project import Project
+from harness.evidence.claim_status import Cell, ClaimStatus, Stale, statuses
+from harness.evidence.index import Entry
+from harness.evidence.stated_claims import Stated
+from harness.evidence.survey import Survey
+from harness.running.due import Due
+from tests.cli.harness_command import harness
+
+ROOT = Path(__file__).parents[2]
+REFUTED = "F-PD-SHARD-FLOOR-001"
+
+
+@pytest.fixture(scope="module")
+def survey() -> Survey:
+    """The repository's contracts and evidence."""
+    return Survey.of(Project.find(ROOT))
+
+
+def verdict_of(cell: Cell, contract: Stated) -> list[Verdict]:
+    """What `harness run --stale` counts for a claim that is not due."""
+    return Due((), ((contract, cell),), (), (), ()).standing  # type: ignore[arg-type]
+
+
+def changed(one: Entry) -> Iterator[Entry]:
+    """The entry with another verdict, each as a run could give it."""
+    if one.verdict is Verdict.PASS:
+        yield replace(one, verdict=Verdict.FAIL, failed=("subject.completes",))
+        return
+    yield replace(one, verdict=Verdict.PASS, failed=(), proven=True)
+    yield replace(one, failed=one.failed[1:] or ("another",))
+    yield replace(one, failed=(*one.failed, "another"))
+    yield replace(one, lived=True)
+
+
+def decided(claims: tuple[ClaimStatus, ...]) -> Iterator[tuple[str, DeviceClass, Entry]]:
+    """Every bundle that decides the status of a claim on a class of device."""
+    for claim in claims:
+        for device, cell in claim.cells.items():
+            if cell.decided_by is not None and cell.status not in (Status.STALE, Status.UNRUN):
+                yield claim.id, device, cell.decided_by
+
+
+def stale_of(survey: Survey, new: Entry, old: Entry) -> Stale:
+    """What is stale, with `new` in place of `old`."""
+    return lambda one: survey.stale(old if one is new else one)
+
+
+def test_the_present_evidence_is_as_expected(survey: Survey) -> None:
+    assert [claim.id for claim in survey.claims if claim.is_news] == []
+    assert any(claim.is_known for claim in survey.claims)
+
+
+def test_no_stand_in_is_discharged(survey: Survey) -> None:
+    stand_ins = {one.id for one in survey.contracts if one.stands_in_for}
+    assert stand_ins
+    assert [one.id for one in survey.claims if one.id in stand_ins and one.status is Status.DISCHARGED] == []
+
+
+def test_any_changed_verdict_is_news(survey: Survey) -> None:
+    """A change of a bundle that a newer one of the larger profile answers cannot be news."""
+    contracts, now, tried = {one.id: one for one in survey.contracts}, datetime.now(UTC), 0
+    entries: dict[str, list[Entry]] = {}
+    for entry in survey.contents.entries:
+        entries.setdefault(entry.id, []).append(entry)
+    for name, device, old in decided(survey.claims):
+        for new in changed(old):
+            found = [new if one is old else one for one in entries[name]]
+            (claim,) = statuses([contracts[name]], found, stale_of(survey, new, old), now)
+            assert claim.is_news, (name, str(device), new.verdict, new.failed)
+            assert verdict_of(claim.cells[device], contracts[name]) == [Verdict.FAIL]
+            tried += 1
+    assert tried > len(contracts) // 2
+
+
+def test_the_gate_is_red_once_a_known_clause_holds(tmp_path: Path) -> None:
+    """The gate is green on a copy of the bundle, and red once one clause more fails in its record."""
+    copy = tmp_path / "evidence"
+    for bundle in (ROOT / "evidence").glob(f"*/{REFUTED}/*"):
+        shutil.copytree(bundle, copy / bundle.relative_to(ROOT / "evidence"))
+    gate = ("status", REFUTED, "--evidence", str(copy), "--fail-on", "falsified")
+    assert harness(ROOT, *gate, home=tmp_path).returncode == ExitStatus.PASS
+    for file in copy.glob("*/*/*/record.json"):
+        before = file.read_bytes()
+        record = json.loads(before)
+        clause = next(one for one in record["clauses"] if one["outcome"] == "PASS")
+        clause["outcome"] = "FAIL"
+        file.write_text(json.dumps(record))
+        digests = [hashlib.sha256(content).hexdigest() for content in (before, file.read_bytes())]
+        manifest = file.with_name("MANIFEST.sha256")
+        manifest.write_text(manifest.read_text().replace(*digests))
+    assert harness(ROOT, *gate, home=tmp_path).returncode == ExitStatus.FAIL
