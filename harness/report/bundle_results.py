@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.base.device import DeviceClass
+from harness.contract import Contract, ContractError
+from harness.contract.contract_annotations import Refutation, refutation_of
 from harness.contract.project import Project
 from harness.evidence.bundle import Bundle
 from harness.evidence.bundle_layout import CONTRACT
@@ -27,6 +30,15 @@ class BundleResult:
     """None if the bundle is unsound or not accepted, because its record then counts for nothing."""
     contract: ContractFile = UNKNOWN
     """The contract's file: the project's, else the bundle's own copy."""
+    stands_in_for: str = ""
+    """What the claim stands in for, as the project's contract says; empty if nothing or unknown."""
+    refutation: Refutation | None = None
+    """The refutation of the project's contract that speaks of this run."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is a FAIL that the project's contract knows."""
+        return self.record is not None and self.refutation is not None and self.refutation.expects(self.record.result)
 
     @property
     def path(self) -> Path:
@@ -51,14 +63,31 @@ def bundle_results(verifications: Iterable[Verification], project: Project | Non
     Args:
         project: whose contract files are named. Without it, and for claims of others, each bundle's copy is.
     """
-    files = {path.stem: path for path in project.files()} if project is not None else {}
+    verifications = list(verifications)
+    named = {one.id for one in verifications}
+    files = {path.stem: path for path in project.files() if path.stem in named} if project is not None else {}
     contracts: dict[Path, ContractFile] = {}
+    stated = {} if project is None else {name: _stated(project, path) for name, path in files.items()}
     results = []
     for one in verifications:
         record = Bundle(one.path).record if one.accepted else None
         own = files.get(one.id or "") or (one.path / CONTRACT if record is not None else None)
         if own is not None and own not in contracts:
             contracts[own] = ContractFile.at(own)
-        results.append(BundleResult(one, record, UNKNOWN if own is None else contracts[own]))
+        contract = stated.get(one.id or "")
+        refutation = None
+        if contract is not None and record is not None and not record.overrides and record.subject == contract.subject:
+            device = str(DeviceClass.of(record.device))
+            refutation = refutation_of(contract.refuted, device, record.profile)
+        stands_in_for = "" if contract is None else contract.stands_in_for
+        file = UNKNOWN if own is None else contracts[own]
+        results.append(BundleResult(one, record, file, stands_in_for, refutation))
     results.sort(key=lambda one: one.record.started if one.record else "", reverse=True)
     return sorted(results, key=lambda one: one.name)
+
+
+def _stated(project: Project, path: Path) -> Contract | None:
+    try:
+        return project.load(path)
+    except ContractError:
+        return None

@@ -23,6 +23,7 @@ from harness.report.escaping import code_block, code_span, markdown, printable, 
 from harness.report.words import bound_text, finding_text, number_text, reason_text
 from harness.report.words.not_finite import wrong
 from harness.report.words.qualities import mutants
+from harness.report.words.refutation_text import refutation_text
 from harness.report.words.verdict_text import Caveat, Mono, bundle_totals, caveats, narrowed, signed
 
 __all__ = ["COMMENT", "LEAST", "MARK", "SUMMARY", "render"]
@@ -52,11 +53,13 @@ def render(bundles: Sequence[BundleResult], limit: int = COMMENT) -> str:
     Args:
         limit: at least LEAST.
     """
-    ordered = sorted(bundles, key=lambda bundle: _GRAVEST.index(bundle.verification.standing))
+    ordered = sorted(bundles, key=lambda bundle: (bundle.is_known, _GRAVEST.index(bundle.verification.standing)))
     head = f"{MARK}\n## Falsifier harness: {_heading(bundles)}\n\n{_denominator(bundles)}"
     room = limit - len(head.encode()) - _FOR_LAST
     rows, room = _fitting([_row(bundle) for bundle in ordered], room - 200, max(0, room // 2))
-    blocks = [block for bundle in ordered for block in _against(bundle)]
+    blocks = [block for bundle in ordered if not bundle.is_known for block in _against(bundle)]
+    known = [f"- {_known(bundle)}" for bundle in ordered if bundle.is_known]
+    blocks += ["\n".join(["### Known refutations\n", *known])] if known else []
     blocks += [block for bundle in ordered for block in _kills(bundle)]
     blocks += [block for bundle in ordered if bundle.record for block in _measured(bundle.record)]
     shown, _ = _fitting(blocks, room, room)
@@ -88,7 +91,9 @@ def _fitting(blocks: Sequence[str], room: int, most: int) -> tuple[list[str], in
 
 
 def _heading(bundles: Sequence[BundleResult]) -> str:
-    counts = [(word, sum(bundle.verification.standing == word for bundle in bundles)) for word in _GRAVEST]
+    news = [bundle.verification.standing for bundle in bundles if not bundle.is_known]
+    counts = [(word, news.count(word)) for word in _GRAVEST]
+    counts.append(("known FAIL", len(bundles) - len(news)))
     return ", ".join(f"{count} {word}" for word, count in counts if count) or "nothing was measured"
 
 
@@ -107,6 +112,10 @@ def _row(bundle: BundleResult) -> str:
         why = markdown(cut(bundle.problem, _LONGEST))
         return f"| {standing} | {code_span(bundle.name)} | | {why} | | {signed(one)} | |"
     verdict = str(record.verdict) if record.verdict is Verdict.PASS else f"**{record.verdict}**"
+    if bundle.refutation is not None:
+        verdict += ", known" if bundle.is_known else ", **new**"
+    if bundle.stands_in_for:
+        verdict += ", stand-in"
     cells = (
         f"{verdict}{_beside(record, bundle.verification.remarks)}",
         f"{code_span(record.id)} {markdown(cut(record.title, _LONGEST))}",
@@ -130,13 +139,15 @@ def _against(bundle: BundleResult) -> Iterator[str]:
         what = "is no evidence" if not one.sound else f"says {one.verdict}, and is not accepted"
         yield f"### {one.standing}: {markdown(bundle.name)}\n\n{code_span(str(bundle.path))} {what}:\n\n{listed}"
         return
-    if record.verdict is Verdict.PASS:
+    holds = record.verdict is Verdict.PASS and bundle.refutation is not None
+    if record.verdict is Verdict.PASS and not holds:
         return
     head = f"### {record.verdict}{_beside(record, bundle.verification.remarks)}: {markdown(record.id)}"
     clauses, others = wrong(record.clauses)
     # The table below has the reason of a clause.
     is_of_clause = record.reason is not None and record.reason.code is ReasonCode.CLAUSE
-    parts = [head, "" if is_of_clause else _why(record.reason)]
+    new = "" if bundle.refutation is None else markdown(refutation_text(bundle.refutation, record.result))
+    parts = [head, new, "" if is_of_clause else _why(record.reason)]
     if clauses:
         parts.append(_clause_table(clauses[:_MOST_CLAUSES]))
         if len(clauses) > _MOST_CLAUSES:
@@ -149,10 +160,18 @@ def _against(bundle: BundleResult) -> Iterator[str]:
     yield "\n\n".join(part for part in parts if part)
 
 
+def _known(bundle: BundleResult) -> str:
+    """Return the line of a refutation that the contract knows."""
+    if bundle.record is None or bundle.refutation is None:
+        return ""
+    return f"{code_span(bundle.name)} {markdown(refutation_text(bundle.refutation, bundle.record.result))}"
+
+
 def _caveats(bundle: BundleResult, record: Record) -> str:
     """Return a list of what narrows the verdict; empty if nothing does."""
     remarks = [remark for remark in bundle.verification.remarks if remark.code not in _IN_THE_TABLE]
-    return "\n".join(f"- {_sentence(caveat)}" for caveat in caveats(record, remarks))
+    stands_in = [f"- **Stand-in** for: {markdown(bundle.stands_in_for)}"] if bundle.stands_in_for else []
+    return "\n".join([*stands_in, *(f"- {_sentence(caveat)}" for caveat in caveats(record, remarks))])
 
 
 def _kills(bundle: BundleResult) -> Iterator[str]:

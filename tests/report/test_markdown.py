@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from harness.contract.bound import Bound
+from harness.contract.contract_annotations import Refutation
 from harness.contract.project import Project
 from harness.evidence.staleness import ProjectState
 from harness.evidence.verification import Against, verify_all
@@ -168,3 +169,19 @@ def test_whatever_a_text_holds_it_fits_and_stays_whole(tmp_path: Path, text: str
     assert len(rendered.encode()) <= limit
     assert blocks_are_whole(rendered)
     assert "1 UNSOUND, 1 " in rendered
+
+
+def test_known_refutations_and_new_ones_stand_apart(tmp_path: Path) -> None:
+    """A FAIL that the contract knows has no section of its own; one that differs from it has."""
+    path = sealed(tmp_path, run="b-fail", measurements=healthy(returned=2))
+    (plain,) = bundle_results(verify_all([path]))
+    assert plain.record is not None
+    failed = plain.record.result.failed
+    known = Refutation("2026-11-23", "CPU", plain.record.profile, failed, "The source is wrong.")
+    as_known = markdown.render([replace(plain, refutation=known)])
+    as_new = markdown.render([replace(plain, refutation=replace(known, clauses=(*failed, "another")))])
+    sections = [text.count(f"### FAIL: {plain.name}") for text in (as_known, as_new)]
+    assert sections == [0, 1]
+    assert ["### Known refutations" in text for text in (as_known, as_new)] == [True, False]
+    assert "The source is wrong" in as_known
+    assert "a GB10" in markdown.render([replace(plain, stands_in_for="a GB10")])
