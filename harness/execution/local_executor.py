@@ -123,7 +123,7 @@ class LocalExecutor:
         try:
             for made in (place / "workspace", place / "artifacts", Beneath(request.cache or self._cache)):
                 made.make_folder()
-            strictjson.dump(_claim(request), folder / "claim.json")
+            strictjson.dump(_claim(request, watch.started + watch.limit), folder / "claim.json")
             if self._lost is not None:
                 raise self._lost
             with _pipes(watch.keys) as (ours, theirs):
@@ -273,13 +273,14 @@ def _told(error: Exception, folder: Path) -> str:
     return str(error)
 
 
-def _claim(request: TrialRequest) -> dict[str, Any]:
-    """The input of a search (see `harness.search.explorer`)."""
+def _claim(request: TrialRequest, until: float) -> dict[str, Any]:
+    """The input of a search (see `harness.search.explorer`). The trial is ended `until`, by the monotonic clock."""
     return {
         "contract": request.contract.document,
         "device": request.device.to_json(),
         "case": request.case,
         "end": request.search_end,
+        "until": until,
     }
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -87,8 +88,8 @@ class CaseSearch:
         artifacts: Path,
     ) -> None:
         """Args:
-        claim: The `contract` as JSON, the `device` as in an observation, the one `case` to run, or None, and the
-            `end` of the search.
+        claim: The `contract` as JSON, the `device` as in an observation, the one `case` to run, or None, the `end`
+            of the search, and the time `until` which the trial may last, in seconds of the monotonic clock.
         attempt: Runs one case. An exception from it ends the search.
         artifacts: The folder for the counterexample. It also holds each case while the case runs, so that a process
             that dies or hangs leaves its case behind.
@@ -96,7 +97,7 @@ class CaseSearch:
         self._contract = parse(claim["contract"], Path("contract.json"), b"")
         self._device, self._only, self._setting = Device.from_json(claim["device"]), claim["case"], setting
         self._attempt, self._place = attempt, artifacts / COUNTEREXAMPLE
-        self._end = SearchEnd(claim["end"])
+        self._end, self._until = SearchEnd(claim["end"]), float(claim["until"])
         self._known: dict[str, Result] = {}
         self._left = math.inf
 
@@ -135,7 +136,8 @@ class CaseSearch:
     def shrink(self, cases: SearchStrategy[Any], found: Result, examples: int) -> Result:
         """Keep a case that refutes the claim, or a simpler one that violates at least the same clauses.
 
-        The search for a simpler one tries at most `examples` further cases, or fifty if that is more.
+        The search for a simpler one tries at most `examples` further cases, or fifty if that is more. It ends after
+        half of the time that the trial has left, so that the trial's limit never ends it.
 
         Returns: the case that is kept.
         """
@@ -150,10 +152,16 @@ class CaseSearch:
     def _simpler(self, cases: SearchStrategy[Any], found: Result, examples: int) -> Result:
         """The given case if hypothesis finds no simpler one."""
         self._left = max(_FEWEST_SHRINKS, examples)
+        now = time.monotonic()
+        end, simplest = now + (self._until - now) / 2, found
 
         def each(case: Case) -> None:
+            nonlocal simplest
+            if time.monotonic() > end:
+                raise _Stop
             result = self._steered(case)
             if found.violated <= result.violated:
+                simplest = min(simplest, result, key=_size)
                 raise _Wanted(result)
 
         with self._until_stopped():
@@ -162,7 +170,7 @@ class CaseSearch:
                     self._draw(number, cases, each, examples, Phase.generate, Phase.target, Phase.shrink)
             except _Wanted as wanted:
                 return wanted.result
-        return found
+        return simplest
 
     def _draw(
         self, number: int, cases: SearchStrategy[Any], each: Callable[[Case], None], examples: int, *phases: Phase
@@ -244,3 +252,9 @@ class CaseSearch:
             self._place.unlink(missing_ok=True)
         else:
             strictjson.dump(counterexample.to_json(), self._place)
+
+
+def _size(result: Result) -> tuple[int, str]:
+    """Order results by the length of their cases. Hypothesis has an order of its own, which it does not show."""
+    text = json.dumps(result.case, sort_keys=True)
+    return len(text), text

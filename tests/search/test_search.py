@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.authoring.setting import Setting
 from harness.base import strictjson
 from harness.base.device import Device
 from harness.base.schemas import DocumentError
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract
+from harness.search import explorer
 from harness.search.counterexample import (
     COUNTEREXAMPLE,
     Counterexample,
@@ -21,7 +25,9 @@ from harness.search.counterexample import (
     judge_case,
     nearness,
 )
+from harness.search.explorer import CaseSearch
 from tests.contracts import contract_of, document
+from tests.searching import CONTRACT
 
 CASE = {"left": 1, "right": [0.5, "x"]}
 
@@ -123,3 +129,26 @@ def test_a_refusal_names_the_first_problems() -> None:
         Counterexample.from_json({f"unknown_{number}": 1 for number in range(9)})
     told = [problem.partition(":")[0] for problem in str(refused.value).split("; ")]
     assert told == [f"/unknown_{number}" for number in range(5)]
+
+
+def test_shrinking_ends_before_the_trial_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets half of the time that is left, and the simplest case so far is kept."""
+    now = 0.0
+
+    def attempt(case: Any) -> dict[str, Any]:
+        nonlocal now
+        now += 1.0
+        return {"errors": float(sum(case["left"]) > 1_234_567)}
+
+    monkeypatch.setattr(explorer, "time", SimpleNamespace(monotonic=lambda: now))
+    numbers = st.fixed_dictionaries({"left": st.lists(st.integers(0, 10**6), min_size=9, max_size=9)})
+    claim = {"contract": CONTRACT, "device": {"type": "cpu", "name": "a CPU"}, "case": None, "end": "simplest"}
+    setting = Setting(parameters={}, device="cpu", seed=0, workspace=tmp_path, cache=tmp_path)
+    search = CaseSearch({**claim, "until": 70.0}, setting, attempt, tmp_path)
+    found = search.explore(numbers, [], 60)
+    assert found is not None
+    kept = search.shrink(numbers, found, 1000)
+    assert now <= 66.0
+    assert kept.violated == found.violated
+    assert sum(kept.case["left"]) < sum(found.case["left"])
+    assert strictjson.load(tmp_path / COUNTEREXAMPLE)["case"] == kept.case
