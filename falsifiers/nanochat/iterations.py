@@ -23,7 +23,7 @@ def falsify(trial: Trial[Accounts]) -> None:
             steps = trial.subject.iterations(shape, ratio, batch)
         right = ratio * counted / (batch["rows"] * shape["sequence"] * batch["accumulated"])
         planned.append(steps)
-        from_stated.append(abs(steps - stated))
+        from_stated.append(abs(steps / stated - 1))
         rests.append(right - steps)
     trial.measure(parameters=counted, planned=planned, from_stated=from_stated, rest_of_step=rests)
     trial.resolve(device="cpu")  # tensors without data have no device; what ran is Python

@@ -67,12 +67,12 @@ class OneBlockLess(KernelPaths):
 
 
 class SleepsATenth(KernelPaths):
-    """Liger's path takes longer than the current one."""
+    """The Triton path takes longer than the current one."""
 
     def loss(self, path: str) -> HeadLoss:
-        """Wait a tenth of a second before Liger's loss."""
+        """Wait a tenth of a second before the Triton path's loss."""
         whole = super().loss(path)
-        if path != "liger":
+        if path != "triton":
             return whole
 
         def late(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
