@@ -20,6 +20,7 @@ from harness.contract import Contract
 from harness.contract.project import Project
 from harness.machine import host, timebox, toolchain
 from harness.machine.host import Host
+from harness.machine.requirements import out_of_reach
 from harness.machine.toolchain import Tool, Toolchain
 from harness.report.terminal.printing import tell, terminal_width
 from harness.running.plan import make_plan, option_for_target
@@ -76,7 +77,7 @@ def _claims(machine: Host) -> dict[str, Any]:
         project = Project.find(Path.cwd())
         contracts, refused = project.load_all()
         rows = [_claim(contract, machine) for contract in contracts]
-        unplanned: dict[str, Any] = {"on_target": None, "target": {}, "option_for_target": ""}
+        unplanned: dict[str, Any] = {"never_full": [], "on_target": None, "target": {}, "option_for_target": ""}
         for error in refused:
             why = "; ".join(map(str, error.problems))
             rows.append({"id": error.path.stem, "runs": "refused", "why": [why], **unplanned})
@@ -94,6 +95,7 @@ def _claim(contract: Contract, machine: Host) -> dict[str, Any]:
         "id": contract.id,
         "runs": "not at all" if plan.obstacle else plan.profile.name,
         "why": [f"not {name}: {reason}" for name, reasons in plan.passed_over.items() for reason in reasons],
+        "never_full": out_of_reach(contract.profiles["full"].requires, machine) if "full" in contract.profiles else [],
         "target": dict(contract.target),
         "on_target": not contract.target or DeviceClass.of(plan.device).meets(contract.target),
         "option_for_target": option_for_target(contract, machine),
@@ -205,6 +207,9 @@ def _claim_lines(report: dict[str, Any]) -> Iterator[Line]:
         own = [f"[{shared.index(why) + 1}]" if why in shared else why for why in _why(claim)]
         yield claim["id"], "; ".join([claim["runs"], *own])
     kinds = ", ".join(f"{count[kind]} {kind}" for kind in ("full", "reduced", "not at all", "refused"))
+    for claim in report["claims"]:
+        if claim["never_full"]:
+            yield "never in full here", f"{claim['id']}: {'; '.join(claim['never_full'])}"
     yield "total", f"{len(report['claims'])} declared: {kinds}"
 
 

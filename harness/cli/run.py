@@ -49,7 +49,8 @@ def command(**options: Any) -> ExitStatus:
 
     --stale leaves out a claim if its evidence still covers contract, falsifier and subject, on this class of device and
     in the profile that would run. It also leaves out a claim that cannot run here, unless --profile names one that
-    it has. If nothing is left to run, the exit status is 0, or 1 if a claim that was left out is FALSIFIED.
+    it has, and that needs no more memory or GPUs than are here. If nothing is left to run, the exit status is 0, or 1
+    if a claim that was left out is FALSIFIED and not known to be.
 
     A FAIL that the contract states as a known refutation counts as expected: exit status 0. If such a claim holds, if
     other clauses fail, or if a mutant lives, the exit status is not 0.

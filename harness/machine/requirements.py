@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from harness.machine.host import Gpu, Host
     from harness.machine.toolchain import Tool
 
-__all__ = ["Fit", "Requirements", "fit", "shortfalls", "suitable"]
+__all__ = ["Fit", "Requirements", "fit", "out_of_reach", "shortfalls", "suitable"]
 
 _GIB = 2**30
 
@@ -85,6 +85,21 @@ def shortfalls(requires: Requirements, host: Host) -> list[str]:
         host: what `harness.machine.host.probe` found.
     """
     return [reason for name in requires for reason in _CHECKS[name](requires, host)]
+
+
+def out_of_reach(requires: Requirements, host: Host) -> list[str]:
+    """Why no installation makes this host meet these requirements: memory, compute capability and the number of GPUs.
+
+    A host on which no GPU was found may have a broken driver, so that nothing about its GPUs is known.
+    """
+    if _needs_gpu(requires) and not host.gpus:
+        return []
+    return [
+        reason
+        for name in ("memory_gib", "compute_capability", "gpus")
+        if name in requires
+        for reason in _CHECKS[name](requires, host)
+    ]
 
 
 def suitable(requires: Requirements, host: Host) -> tuple[Gpu, ...]:

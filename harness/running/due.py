@@ -18,6 +18,7 @@ from harness.evidence.claim_status import Cell, ClaimStatus
 from harness.evidence.index import Unreadable, Watch
 from harness.evidence.survey import Survey
 from harness.machine.host import Host
+from harness.machine.requirements import out_of_reach
 from harness.running.plan import make_plan
 from harness.running.request import RunRequest
 
@@ -49,7 +50,8 @@ class Due:
     falsified: tuple[tuple[Contract, Cell], ...]
     """The claims that a FAIL covers."""
     elsewhere: tuple[tuple[Contract, str], ...]
-    """The claims that cannot run here, with reasons. One whose profile is asked for by name is due."""
+    """The claims that cannot run here, with reasons. One whose profile is asked for by name is due, unless this machine
+    lacks memory or GPUs for it."""
     unreadable: tuple[Unreadable, ...]
     """Unreadable bundles. A FAIL can be among them."""
 
@@ -78,7 +80,9 @@ def due(
     falsified: list[tuple[Contract, Cell]] = []
     for contract in request.contracts:
         plan = make_plan(contract, host, request)
-        if plan.obstacle and request.profile not in contract.profiles:
+        if plan.obstacle and (
+            request.profile not in contract.profiles or out_of_reach(contract.profiles[request.profile].requires, host)
+        ):
             elsewhere.append((contract, plan.obstacle))
             continue
         device = DeviceClass.of(plan.device)

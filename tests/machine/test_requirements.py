@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sysconfig
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from harness.machine import requirements, toolchain
 from harness.machine.host import Gpu
-from harness.machine.requirements import shortfalls, suitable
+from harness.machine.requirements import out_of_reach, shortfalls, suitable
 from harness.machine.toolchain import Tool
 from tests.machine.invented_hosts import GIB, a_gpu, a_host
 
@@ -184,3 +185,14 @@ def test_triton_needs_a_compiler_for_its_launcher(
     assert str(tmp_path / "Python.h") in reason
     (tmp_path / "Python.h").touch()
     assert shortfalls(with_triton, a_host(a_gpu())) == []
+
+
+def test_what_no_installation_changes() -> None:
+    """Too little memory and too few GPUs stay; a missing module, or a driver that finds no GPU, can be mended."""
+    gpu = Gpu(0, "GPU-0", "NVIDIA GB10", "12.1", 121 * GIB, "system memory", True)
+    gb10 = replace(a_host(), gpus=(gpu,))
+    big: dict[str, Any] = {"device": "cuda", "memory_gib": 130}
+    assert len(out_of_reach(big, gb10)) == 1
+    assert len(out_of_reach({"device": "cuda", "gpus": 2}, gb10)) == 1
+    assert out_of_reach({"device": "cuda", "memory_gib": 120, "modules": ["no_such_module"]}, gb10) == []
+    assert out_of_reach(big, replace(gb10, gpus=())) == []
