@@ -218,7 +218,7 @@ def _sources(trainer: Trainer, path: Path, project: Project) -> dict[str, str]:
     for file in files:
         if not file.resolve().is_relative_to(root):
             raise _refused(f"{path}: /sources: {file} is outside the project; copy it there")
-        digests[file.relative_to(root).as_posix()] = regular_file.sha256(file)
+        digests[project.name_of(file)] = regular_file.sha256(file)
     return digests
 
 

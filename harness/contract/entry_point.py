@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import importlib
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from harness.base import regular_file
+from harness.contract.project_importer import import_other, module_file
 
-__all__ = ["EntryPointError", "locate", "resolve"]
+__all__ = ["EntryPointError", "locate", "resolve", "resolve_own"]
 
 _HARNESS = Path(__file__).parents[1]
 
@@ -34,27 +37,37 @@ def locate(entry_point: str, search: tuple[Path, ...]) -> Path:
         EntryPointError: there is no such module, it is outside of those folders, or it lacks the name.
     """
     module, _, name = entry_point.partition(":")
-    relative = Path(*module.split("."))
-    for folder in (_HARNESS.parent,) if relative.parts[0] == _HARNESS.name else search:
-        for candidate in (folder / relative.with_suffix(".py"), folder / relative / "__init__.py"):
-            if candidate.is_file():
-                if not candidate.resolve().is_relative_to(folder.resolve()):
-                    raise EntryPointError(f"{entry_point} leads outside {folder}")
-                if name not in _defined(candidate, candidate.stat().st_mtime_ns):
-                    raise EntryPointError(f"{candidate} does not define {name}")
-                return candidate
+    for folder in (_HARNESS.parent,) if module.partition(".")[0] == _HARNESS.name else search:
+        file = module_file(module, [folder])
+        if file is not None:
+            if not file.resolve().is_relative_to(folder.resolve()):
+                raise EntryPointError(f"{entry_point} leads outside {folder}")
+            if name not in _defined(file, file.stat().st_mtime_ns):
+                raise EntryPointError(f"{file} does not define {name}")
+            return file
     raise EntryPointError(f"there is no module {module} under {', '.join(map(str, search))}")
 
 
 def resolve(entry_point: str) -> Any:
-    """Import an entry point. Only a trial's own process does this.
+    """Import an entry point that a user names, from the user's project if it has the module, else from the claim's.
+
+    Only a trial's own process does this.
 
     Raises:
         ImportError: the module or one of its imports fails. The message begins with the module's name.
     """
+    return _resolved(entry_point, import_other)
+
+
+def resolve_own(entry_point: str) -> Any:
+    """Import an entry point that a contract names, from the project of the claim. Else like `resolve`."""
+    return _resolved(entry_point, importlib.import_module)
+
+
+def _resolved(entry_point: str, import_module: Callable[[str], ModuleType]) -> Any:
     module, _, name = entry_point.partition(":")
     try:
-        return getattr(importlib.import_module(module), name)
+        return getattr(import_module(module), name)
     except ImportError as error:
         error.msg = f"{module}: {error}"
         raise

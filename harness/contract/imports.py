@@ -16,6 +16,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from harness.base import regular_file
+from harness.contract.project_importer import module_file
 from harness.machine.file_memory import FileMemory
 
 __all__ = ["imported_files", "imported_libraries"]
@@ -63,7 +64,7 @@ def _followed(
             continue
         seen.add(name)
         pending.append(name.rpartition(".")[0])  # importing a module also runs its packages
-        file = _module_file(name, search)
+        file = module_file(name, search)
         if file is None:
             others.add(name)
         else:
@@ -75,7 +76,7 @@ def _followed(
 
 def _is_library(package: str, search: tuple[Path, ...]) -> bool:
     standard = not package or package in sys.stdlib_module_names
-    return not standard and not any((folder / package).is_dir() or _module_file(package, search) for folder in search)
+    return not standard and not any((folder / package).is_dir() or module_file(package, search) for folder in search)
 
 
 def _run_by_an_import(tree: ast.AST) -> Iterator[ast.AST]:
@@ -88,18 +89,6 @@ def _run_by_an_import(tree: ast.AST) -> Iterator[ast.AST]:
         yield node
         is_for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         pending += node.orelse if is_for_types and isinstance(node, ast.If) else ast.iter_child_nodes(node)
-
-
-def _module_file(name: str, search: tuple[Path, ...]) -> Path | None:
-    parts = name.split(".")
-    if not all(part.isidentifier() for part in parts):  # a path, or the empty name above a top-level module
-        return None
-    for folder in search:
-        place = folder.joinpath(*parts)
-        for candidate in (place / "__init__.py", place.with_suffix(".py")):
-            if os.path.isfile(candidate):  # unlike Path.is_file, it never raises
-                return candidate
-    return None
 
 
 def _statements(file: str, nodes: Callable[[ast.AST], Iterable[ast.AST]]) -> list[_Statement]:

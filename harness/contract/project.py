@@ -16,7 +16,7 @@ from harness.base.schemas import Problem
 from harness.contract import Contract, ContractError, load
 from harness.contract.calibration import SUFFIX
 from harness.contract.equivalent import SUFFIX as EQUIVALENT_SUFFIX
-from harness.contract.installed import claims_roots, root_of
+from harness.contract.installed import claims_roots, root_of, source_file, source_name
 from harness.contract.planting import SUFFIX as PLANTING_SUFFIX
 from harness.contract.quarantine import Quarantine
 from harness.contract.quarantine import parse as parse_quarantine
@@ -134,19 +134,21 @@ class Project:
         return sorted([*own, *others.values()], key=lambda path: (path.stem, path))
 
     def search_of(self, contract: Path | None) -> tuple[Path, ...]:
-        """The folders from which the code of a claim is imported: first those of the claim, then the project's."""
+        """The folders from which the code of a claim is imported: those of the project that its contract belongs to."""
         root = None if contract is None else root_of(contract)
-        return self.search if root is None else (root, *self.search)
+        return self.search if root is None else (root,)
+
+    def others_of(self, contract: Path | None) -> tuple[Path, ...]:
+        """The folders of the project's own code, which a claim of another project can be given as its subject."""
+        return () if self.search_of(contract) == self.search else self.search
 
     def name_of(self, file: Path) -> str:
-        """The name of a source file in evidence: its path from the project's root, or from that of installed claims."""
-        root = root_of(file)
-        return (file.relative_to(self.root) if root is None else file.resolve().relative_to(root)).as_posix()
+        """The name of a source file in evidence: see `harness.contract.installed.source_name`."""
+        return source_name(file, self.root)
 
     def named(self, name: str) -> Path:
-        """The file of a name in evidence, which need not exist. A file of the project goes before an installed one."""
-        places = [root / name for root in (self.root, *claims_roots())]
-        return next((place for place in places if place.is_file()), places[0])
+        """The file of a name in evidence, which need not exist. Raises ValueError if it leads out of the project."""
+        return source_file(name, self.root)
 
     def load(self, path: Path) -> Contract:
         """Load one contract file. Raises ContractError if it is refused."""

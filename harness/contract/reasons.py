@@ -63,6 +63,7 @@ class ReasonCode(StrEnum):
     INTERRUPTED = "interrupted"
     LOST = "lost"
     GARBLED = "garbled"
+    CHANGED = "changed"
     # of a mutant, or of a claim
     CLAUSE = "clause"
     """The clause in `clauses` decided it, for the reason `cause`."""

@@ -58,9 +58,10 @@ def _key(project: Project, known: Iterable[Path], sources: Iterable[str], eviden
     """A digest of the state of each file on which a status depends, and of the day: clocks that are ahead matter."""
     lines = [f"{datetime.now(UTC):%Y-%m-%d} {project.root} {evidence}"]
     files = [*(Path(__file__).with_name(name) for name in _CODE), project.root / "pyproject.toml", *known]
-    for file in map(str, (*files, *(project.named(name) for name in sources))):
+    for name in (*files, *sources):
         try:
-            lines.append(f"{file} {identity(file)}")
+            file = project.named(name) if isinstance(name, str) else name
+            lines.append(f"{name} {identity(str(file))}")
         except (OSError, ValueError):
-            lines.append(f"{file} is not there")
+            lines.append(f"{name} is not there")
     return hashlib.sha256("\n".join(lines).encode("utf-8", "replace")).hexdigest()

@@ -32,7 +32,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from harness.base import regular_file
@@ -113,8 +113,7 @@ class ProjectState:
     @cached_property
     def commit(self) -> git.Commit:
         """The commit that is checked out."""
-        outputs = [self._project.evidence.relative_to(self._project.root).as_posix()]
-        return git.commit(self._project.root, outputs=outputs)
+        return git.commit(self._project.root)
 
     @cached_property
     def harness(self) -> str:
@@ -139,8 +138,10 @@ class ProjectState:
     def source_digest(self, name: str) -> str | None:
         """Return the sha256 of a file below the project's root; None if it is missing or lies outside."""
         if name not in self._sources:
-            plain = not name.startswith("/") and ".." not in PurePosixPath(name).parts
-            self._sources[name] = _digest(self._project.named(name)) if plain else None
+            try:
+                self._sources[name] = _digest(self._project.named(name))
+            except ValueError:  # a name of a stranger's record
+                self._sources[name] = None
         return self._sources[name]
 
     def uses(self, entry_point: str, claim: str) -> frozenset[str]:

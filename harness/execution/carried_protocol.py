@@ -17,12 +17,14 @@ import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from harness.authoring.faults import NotMeasured
 from harness.authoring.trial import Trial
 from harness.base.exceptions import described
-from harness.contract.entry_point import resolve
+from harness.contract.entry_point import resolve_own
+from harness.contract.project_importer import install
 from harness.execution.value_codec import Blobs, Codec, NotCarried, codec_of
 
 __all__ = ["CarriedMethod", "CarriedProtocol", "carried_protocol", "obstacle"]
@@ -135,7 +137,7 @@ def obstacle(falsifier: str, subjects: Sequence[str]) -> str:
         subjects: the modules of the subjects, which must not be imported with it.
     """
     try:
-        protocol = carried_protocol(resolve(falsifier))
+        protocol = carried_protocol(resolve_own(falsifier))
     except NotCarried as why:
         return str(why)
     shared = [module for module in subjects if sys.modules.get(module) is not None]
@@ -152,5 +154,6 @@ def _told(falsifier: str, subjects: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.path[:0] = sys.argv[2:]
-    print(json.dumps([_told(falsifier, subjects) for falsifier, subjects in json.loads(sys.argv[1])]))
+    asked = json.loads(sys.argv[1])
+    install([*map(Path, sys.argv[2:])]).update(falsifier.partition(".")[0] for falsifier, _ in asked)
+    print(json.dumps([_told(falsifier, subjects) for falsifier, subjects in asked]))

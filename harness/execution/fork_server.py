@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -19,6 +20,7 @@ from typing import Protocol, TypeVar
 from harness.base.beneath import Beneath
 from harness.base.redaction import allowed_environment, looks_secret
 from harness.base.removal import remove
+from harness.contract.installed import claims_roots
 from harness.execution.messages import (
     Import,
     Imports,
@@ -40,6 +42,8 @@ IMPORT_SECONDS = 600.0
 """Time limit for imports. torch from a cold network drive takes minutes; a module that waits may never end."""
 _LARGEST_REPLY = 64 << 20
 """Bytes of an answer: the names and digests of every source file."""
+_HARNESS = Path(__file__).parents[2]
+_CHILD_PYTHON = Path(__file__).parent / "child_python"
 _LOG = "server.log"
 _LONGEST_SAID = 2000
 """Bytes of the server's log that a message about its end quotes."""
@@ -49,12 +53,18 @@ PYTHON = (sys.executable, "-P", "-m")
 """Runs a module of the harness in the root of a project, which may have a package `harness` of its own."""
 
 
-def server_environment(admits: Sequence[str] = ()) -> dict[str, str]:
-    """The environment of processes that import a project's code: what is allowed, and the variables `admits`."""
+def server_environment(root: Path, admits: Sequence[str] = ()) -> dict[str, str]:
+    """The environment of processes that import a project's code: what is allowed, and the variables `admits`.
+
+    Args:
+        root: of the project.
+    """
     environment = allowed_environment()
     environment |= {name: os.environ[name] for name in admits if name in os.environ and not looks_secret(name)}
     inherited = environment.get("PYTHONPATH")
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [inherited, str(Path(__file__).parents[2])]))
+    # Python's own children of a trial run no bytecode of the project either.
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_CHILD_PYTHON), inherited, str(_HARNESS)]))
+    environment["HARNESS_SOURCE_ONLY"] = os.pathsep.join(map(str, (root, *claims_roots())))
     return environment
 
 
@@ -85,25 +95,29 @@ class ForkServer:
         self._send = threading.Lock()
 
     @classmethod
-    def started(cls, root: Path, search: tuple[Path, ...], admits: Sequence[str] = ()) -> ForkServer:
+    def started(
+        cls, root: Path, search: Sequence[Path], others: Sequence[Path] = (), admits: Sequence[str] = ()
+    ) -> ForkServer:
         """Start a server that has imported nothing.
 
         Args:
-            search: the folders from which the project's code is imported.
+            search: the folders from which the claim's code is imported.
+            others: those from which the code of the user's project is imported, if that is another one.
             admits: names of further environment variables that it gets.
         """
         folder = Path(tempfile.mkdtemp(prefix="falsifier-harness-"))
         place = Beneath(folder.parent, folder.name)
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environment = server_environment(admits)
+        environment = server_environment(root, admits)
         # torch needs it for reproducible results
         environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         # Waiting threads that spin make parallel trials many times slower.
         environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         command = [*PYTHON, "harness.execution.worker"]
+        folders = json.dumps([[*map(str, search)], [*map(str, others)]])
         with there, (place / _LOG).create() as log:
             process = subprocess.Popen(
-                [*command, str(there.fileno()), str(folder), *map(str, search)],
+                [*command, str(there.fileno()), str(folder), str(root), folders],
                 cwd=root,
                 env=environment,
                 stdin=subprocess.DEVNULL,

@@ -13,9 +13,8 @@ from __future__ import annotations
 import errno
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
-from pathlib import Path
 from typing import final
 
 from harness.execution.fork_server import ForkServer, ForkServerError
@@ -29,16 +28,12 @@ _Path = tuple[str, ...]
 class ForkServers:
     """Starts a fork server for each claim of a run."""
 
-    def __init__(
-        self, root: Path, search: tuple[Path, ...], admits: Sequence[str], libraries: Mapping[str, frozenset[str]]
-    ) -> None:
+    def __init__(self, first: Callable[[], ForkServer], libraries: Mapping[str, frozenset[str]]) -> None:
         """Args:
-        root: of the project.
-        search: the folders from which the project's code is imported.
-        admits: names of further environment variables that the servers get.
+        first: starts a server that has imported nothing.
         libraries: the modules from outside of the project that each claim of the run imports, by the claim's id.
         """
-        self._root, self._search, self._admits = root, search, admits
+        self._start = first
         users = Counter(name for names in libraries.values() for name in names)
         self._paths: Mapping[str, _Path] = {
             claim: tuple(sorted((name for name in names if users[name] > 1), key=lambda name: (-users[name], name)))
@@ -85,7 +80,7 @@ class ForkServers:
     def _first(self) -> ForkServer:
         if self._is_closed:
             raise OSError(errno.ECANCELED, "the run is over")
-        return ForkServer.started(self._root, self._search, self._admits)
+        return self._start()
 
 
 def _shared(one: _Path, other: _Path) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
 
 from harness.contract import Contract
 from harness.contract.project import Project
@@ -18,24 +20,36 @@ def obstacles(project: Project, contracts: Sequence[Contract]) -> dict[str, str]
 
     Another process imports the falsifiers, and no subject.
     """
+
+    def folders(contract: Contract) -> tuple[Path, ...]:
+        return project.search_of(contract.path)
+
+    timed = "it measures time, and the way to another process would be measured too"
+    found: dict[str, str] = {}
+    for search, group in groupby(sorted(contracts, key=folders), key=folders):
+        claims = list(group)
+        for contract, why in zip(claims, _obstacles(project, claims, search), strict=True):
+            found[contract.id] = timed if contract.exclusive else why
+    return found
+
+
+def _obstacles(project: Project, contracts: Sequence[Contract], search: Sequence[Path]) -> list[str]:
+    """The obstacles of claims of one project, in their order."""
     asked = [
         [contract.falsifier, sorted({entry.partition(":")[0] for entry in contract.entry_points[1:]})]
         for contract in contracts
     ]
-    search = dict.fromkeys(folder for contract in contracts for folder in project.search_of(contract.path))
     command = [*PYTHON, "harness.execution.carried_protocol", json.dumps(asked), *map(str, search)]
     try:
         done = subprocess.run(
             command,
             cwd=project.root,
-            env=server_environment(),
+            env=server_environment(project.root),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=IMPORT_SECONDS,
         )
-        found = json.loads(done.stdout.splitlines()[-1])
+        return list(json.loads(done.stdout.splitlines()[-1]))
     except (subprocess.TimeoutExpired, ValueError, IndexError):
-        found = ["the falsifier cannot be imported"] * len(contracts)
-    timed = "it measures time, and the way to another process would be measured too"
-    return {contract.id: timed if contract.exclusive else why for contract, why in zip(contracts, found, strict=True)}
+        return ["the falsifier cannot be imported"] * len(contracts)

@@ -8,10 +8,10 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, final
 
@@ -19,7 +19,7 @@ from harness.base import strictjson
 from harness.base.beneath import Beneath
 from harness.base.redaction import Redactor
 from harness.base.removal import remove
-from harness.base.shortening import cut
+from harness.base.shortening import cut, first
 from harness.contract import Contract
 from harness.contract.imports import imported_libraries
 from harness.contract.project import Project
@@ -27,6 +27,7 @@ from harness.execution.executor import StepListener, TrialRequest, TrialResult
 from harness.execution.fork_server import ForkServer, ForkServerError
 from harness.execution.fork_servers import ForkServers
 from harness.execution.messages import Imports, Start
+from harness.execution.sources import changed
 from harness.execution.trial_log import TrialLog, WorkspaceFiles, short
 from harness.execution.watch import Watch
 from harness.judging.observation import Ending, EndingKind, Observation
@@ -60,9 +61,11 @@ class LocalExecutor:
         """
         self._project, self._contract, self._cache = project, contract, cache
         self._remark, self._isolated = remark, isolated
-        self._start = start or (lambda: ForkServer.started(project.root, project.search_of(contract.path)))
+        self._start = start or partial(_first_server, project, contract.path)
         self._interrupted = threading.Event()
         self._redactor = Redactor()
+        self._used: dict[str, str] = {}
+        """The sha256 of the sources that the fork server and the trials have used, by name."""
         self._imported = ""
         """What was imported before the trials, for their logs."""
         self._lost: ForkServerError | None = None
@@ -83,6 +86,7 @@ class LocalExecutor:
         began = time.monotonic()
         try:
             imports = self._server.import_modules(modules)
+            self._used.update(imports.sources)
             self._imported = f"before: {', '.join(modules)} imported in {time.monotonic() - began:.3f} s"
             return imports
         except ForkServerError as error:
@@ -142,6 +146,8 @@ class LocalExecutor:
             remove(place / scratch)
         mask = self._redactor.mask_json
         ending = watch.ending or watch.vanished()
+        if names := self._changed(watch.sources, request.root):
+            ending = Ending(EndingKind.CHANGED, ending.phase, first(names, 3))
         observation = Observation(
             subject=request.subject,
             profile=request.profile,
@@ -185,6 +191,19 @@ class LocalExecutor:
             log.write(f"only this case: {short(request.case)}")
         if self._imported and request.root is None:
             log.write(self._imported)
+
+    def _changed(self, sources: Mapping[str, str], copy: Path | None) -> list[str]:
+        """The sources that differ from what this trial or an earlier one of the claim used.
+
+        Args:
+            copy: the copy of the project that the trial imported, which has a defect; None for the project itself.
+        """
+        if copy is not None:
+            return changed(sources, copy)
+        for name, digest in sources.items():
+            self._used.setdefault(name, digest)
+        mixed = [name for name, digest in sources.items() if self._used[name] != digest]
+        return sorted({*mixed, *changed(self._used, self._project.root)})
 
     def _request(self, request: TrialRequest, folder: Path) -> Start:
         # The trial sees the leased GPU as cuda:0. Without a lease on a GPU it sees none.
@@ -234,13 +253,16 @@ class LocalExecutors:
         """
         self._project, self._cache, self._remark, self._isolated = project, cache, remark, isolated
         libraries: dict[tuple[Path, ...], dict[str, frozenset[str]]] = {}
+        paths: dict[tuple[Path, ...], Path] = {}
         for contract in contracts:
             search = project.search_of(contract.path)
             alone = len(contracts) == 1
             found = frozenset() if alone else imported_libraries(_entry_points(contract, isolated), search)
             libraries.setdefault(search, {})[contract.id] = found
+            paths[search] = contract.path
         self._servers = {
-            search: ForkServers(project.root, search, admits, claims) for search, claims in libraries.items()
+            search: ForkServers(partial(_first_server, project, paths[search], admits), claims)
+            for search, claims in libraries.items()
         }
         """By the folders from which the code of claims is imported. Installed claims have folders of their own."""
 
@@ -259,6 +281,11 @@ class LocalExecutors:
         """End the fork servers that the executors share."""
         for servers in self._servers.values():
             servers.close()
+
+
+def _first_server(project: Project, contract: Path, admits: Sequence[str] = ()) -> ForkServer:
+    """Start a fork server for claims of the project that this contract belongs to."""
+    return ForkServer.started(project.root, project.search_of(contract), project.others_of(contract), admits)
 
 
 def _entry_points(contract: Contract, isolated: bool) -> tuple[str, ...]:

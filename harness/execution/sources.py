@@ -1,30 +1,46 @@
-"""The source files of a project that a process uses: modules that it imports, and files that it reads beside them.
+"""The source files of a project that a process uses: code that it compiles or loads, and files that it reads beside it.
 
-A kernel in CUDA C or WGSL is code under test too, and no import names it. So an audit hook records every file that is
-opened. Files in or below the folder of an imported module count as sources; a data set elsewhere is not code. Files
-that only a library or another process opens are not recorded.
+One audit hook sees all of them, whatever loads them, and takes each digest at once:
+
+- Python source, from the bytes that Python compiles. Bytecode below the project cannot be opened, so every loader
+  compiles the source: a stale `.pyc` never runs.
+- Extension modules and shared libraries, when they are loaded.
+- Other files that are opened in or below the folder of such code. A kernel in CUDA C or WGSL is code under test too,
+  and no import names it. A data set elsewhere is not code.
+
+A file that changes after its digest was taken differs from the record. `changed` finds such files when a trial ends.
+Files that only a library or another process opens are not recorded.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, final
 
 from harness.base import regular_file
-from harness.contract.installed import claims_roots
+from harness.contract.installed import claims_roots, source_file, source_name
 
-__all__ = ["Sources"]
+__all__ = ["Sources", "changed"]
 
 LARGEST: Final = 1 << 20
-"""Bytes. A larger file, such as a checkpoint beside the code, is not a source."""
+"""Bytes. A larger file, such as a checkpoint beside the code, is not a source. Code that is loaded may be larger."""
 _MOST: Final = 10_000
 """Most files that are remembered, because a subject may open any number."""
-_EVENTS = frozenset({"open", "os.rename"})
-_HARNESS = Path(__file__).parents[1]
+_HARNESS = f"{Path(__file__).parents[1]}{os.sep}"
 _WRITES = os.O_WRONLY | os.O_RDWR
+_LIBRARIES = tuple(f"{prefix}{os.sep}" for prefix in {sys.prefix, sys.base_prefix})
+_TWO_CONTENTS: Final = "0" * 64
+"""Instead of a digest: the process used the file twice, with different contents."""
+
+
+class _NoBytecode(PermissionError):
+    """Python's loaders go on with the source then, as for a folder that nobody may read or write."""
 
 
 @final
@@ -38,47 +54,41 @@ class Sources:
         self._root = root
         self._roots = (*claims_roots(), root)  # in this order, because installed claims may lie inside the project
         self._beginnings = tuple(f"{one}{os.sep}" for one in self._roots)
-        self._modules: set[str] = set()
-        self._folders: set[Path] = set()
+        self._folders: set[str] = set()
         self._far: list[str] = []
-        """Files read outside of every known module's folder. Their module may be imported later."""
-        self._opened: list[str] = []
-        """Since the last report."""
+        """Files read outside of the folders of all code. Code there may be loaded later."""
         self._heard: set[str] = set()
         self._written: set[str] = set()
-        self._told: set[str] = set()
-        self._modules_seen = 0
-        self._elsewhere: list[str] = []
-        """Names of files that another process of the trial used, since the last report."""
+        self._digests: dict[str, str] = {}
+        self._news: dict[str, str] = {}
 
     def listen(self) -> None:
-        """Record every file that is opened from now on. Call this once: an audit hook cannot be removed."""
+        """Record every file that is used from now on. Call this once: an audit hook cannot be removed."""
+        hear: dict[str, Callable[..., None]] = {
+            "open": self._opened,
+            "os.rename": lambda source, target, *_: self._write(target),
+            "compile": self._compiled,
+            "import": lambda module, file, *_: self._load(file),
+            "ctypes.dlopen": lambda file: self._load(file),
+        }
 
-        def hear(event: str, arguments: tuple[Any, ...]) -> None:
+        def hook(event: str, arguments: tuple[Any, ...]) -> None:
             # PyTorch calls id() for every parameter in every step, which is an event too. Ignoring one costs 0.1 us.
-            if event in _EVENTS:
-                self._hear(event, arguments)
+            if event in hear:
+                try:
+                    hear[event](*arguments)
+                except _NoBytecode:
+                    raise
+                except Exception:  # nothing else may break what the code under test does
+                    return
 
-        sys.addaudithook(hear)
+        sys.addaudithook(hook)
 
     def news(self) -> dict[str, str]:
-        """The sha256 of the sources that are new since the last call, by path from the project's root."""
-        if (
-            len(sys.modules) == self._modules_seen and not self._opened and not self._elsewhere
-        ):  # called before every message of a trial
+        """The sha256 of the sources that are new since the last call, by name."""
+        if not self._news:  # called before every message of a trial
             return {}
-        self._modules_seen = len(sys.modules)
-        folders = len(self._folders)
-        files = self._imported()
-        files |= self._read(again=len(self._folders) > folders)
-        files |= self._read_elsewhere()
-        found: dict[str, str] = {}
-        for file in sorted(files):
-            name = self._name(file)
-            if name not in self._told:
-                with suppress(OSError):
-                    found[name] = regular_file.sha256(file)
-        self._told |= set(found)
+        found, self._news = self._news, {}
         return found
 
     def add(self, names: Any) -> None:
@@ -89,82 +99,108 @@ class Sources:
         """
         if type(names) is not list or not all(type(name) is str for name in names):
             raise TypeError("the names of files must be a list of texts")
-        self._elsewhere += names[: max(0, _MOST - len(self._told))]
+        for name in names:
+            with suppress(OSError, ValueError):
+                file = source_file(name, self._root)
+                if len(self._digests) < _MOST and file.stat().st_size <= LARGEST:
+                    self._tell(str(file), regular_file.sha256(file))
+
+    def merge(self, told: Any) -> None:
+        """Add the sources that the subject's process reports, with its digests.
+
+        A false digest differs from the file, and the trial is not measured.
+
+        Raises:
+            TypeError: these are no digests by name.
+        """
+        if type(told) is not dict or not all(type(text) is str for pair in told.items() for text in pair):
+            raise TypeError("the sources must be digests by name")
+        for name, digest in told.items():
+            if len(self._digests) < _MOST:
+                self._tell(str(source_file(name, self._root)), digest)
 
     def path_of(self, file: Path) -> str:
-        """The path of the project's own code, from the project's root. Empty for the harness and for libraries."""
-        root = None if file.is_relative_to(_HARNESS) else self._root_of(file)
-        inside = None if root is None else file.relative_to(root)
-        return "" if inside is None or "site-packages" in inside.parts else inside.as_posix()
+        """The name of the project's own code in evidence. Empty for the harness and for libraries."""
+        return source_name(file, self._root) if self._is_ours(str(file)) else ""
 
-    def _root_of(self, file: Path) -> Path | None:
-        return next((root for root in self._roots if file.is_relative_to(root)), None)
+    def _is_ours(self, file: str) -> bool:
+        if not file.startswith(self._beginnings) or file.startswith(_HARNESS):
+            return False
+        root = next(one for one in self._beginnings if file.startswith(one))
+        is_library = any(file.startswith(one) and not root.startswith(one) for one in _LIBRARIES)
+        return not is_library and "site-packages" not in file[len(root) :].split(os.sep)
 
-    def _name(self, file: Path) -> str:
-        return file.relative_to(self._root_of(file) or self._root).as_posix()
+    def _tell(self, file: str, digest: str) -> None:
+        """Keep a digest. One that replaces another one shows that the file has changed, so it must be told, too."""
+        if self._digests.get(file) != digest:
+            name = source_name(Path(file), self._root)
+            self._news[name] = digest if file not in self._digests else _TWO_CONTENTS
+            self._digests[file] = digest
 
-    def _read_elsewhere(self) -> set[Path]:
-        names, self._elsewhere = self._elsewhere, []
-        files: set[Path] = set()
-        for name in names:
-            for root in self._roots:
-                file = root / name
-                with suppress(OSError, ValueError):
-                    within = ".." not in file.parts and file.is_relative_to(root)
-                    if within and file.is_file() and file.stat().st_size <= LARGEST:
-                        files.add(file)
-                        break
-        return files
+    def _compiled(self, source: Any, file: Any) -> None:
+        """Python compiles this source, which is of this file."""
+        name = os.path.abspath(os.fsdecode(file))
+        if self._is_ours(name) and os.path.isfile(name):  # and not "<string>"
+            is_whole = isinstance(source, bytes | bytearray | memoryview)
+            self._code(name, hashlib.sha256(source).hexdigest() if is_whole else regular_file.sha256(Path(name)))
 
-    def _imported(self) -> set[Path]:
-        """The files of newly imported modules, except the harness's own."""
-        names = set(sys.modules) - self._modules
-        self._modules |= names
-        files: set[Path] = set()
-        for name in names:
-            path = getattr(sys.modules.get(name), "__file__", None)
-            if path and self.path_of(Path(path)):
-                files.add(Path(path))
-        self._folders |= {file.parent for file in files}
-        return files
+    def _load(self, file: Any) -> None:
+        """An extension module or a shared library is loaded."""
+        name = os.path.abspath(os.fsdecode(file)) if file else ""
+        if self._is_ours(name):
+            self._code(name, regular_file.sha256(Path(name)))
 
-    def _read(self, *, again: bool) -> set[Path]:
-        """The files that were only read, in or below a module's folder (for a module in the root: only beside it).
+    def _code(self, name: str, digest: str) -> None:
+        self._tell(name, digest)
+        folder = os.path.dirname(name)
+        if folder not in self._folders:
+            self._folders.add(folder)
+            far, self._far = self._far, []
+            for one in far:
+                self._read(one)
 
-        Args:
-            again: also check the files that had no module's folder before.
-        """
-        files: set[Path] = set()
-        opened, self._opened = self._opened, []
-        if again:
-            opened, self._far = [*self._far, *opened], []
-        for name in opened:
-            file = Path(name)
-            near = file.parent in self._folders or any(
-                folder in self._folders for folder in file.parents if folder not in self._roots
-            )
-            if not near:
-                self._far.append(name)
-            elif name not in self._written:
-                with suppress(OSError):
-                    if file.is_file() and file.stat().st_size <= LARGEST:
-                        files.add(file)
-        return files
+    def _opened(self, path: Any, mode: Any, flags: Any) -> None:
+        """A file is opened."""
+        name = "" if isinstance(path, int) else os.path.abspath(os.fsdecode(path))
+        if not name.startswith(self._beginnings):
+            return
+        if name.endswith(".pyc") and self._is_ours(name):
+            raise _NoBytecode(errno.EACCES, "the harness runs a project's code from its source", name)
+        if flags & _WRITES:
+            self._write(name)
+        elif name not in self._heard and self._has_room():
+            self._heard.add(name)
+            self._read(name)
 
-    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Record an opened file. Never raises, because that would break the open of the code under test."""
-        with suppress(Exception):
-            writes = event == "os.rename"
-            path = arguments[1] if writes else arguments[0]
-            if isinstance(path, int):
-                return
-            name = os.path.abspath(os.fsdecode(path))
-            if not name.startswith(self._beginnings) or name.endswith((".py", ".pyc")):
-                return
-            if len(self._heard) + len(self._written) >= _MOST:
-                return
-            if writes or arguments[2] & _WRITES:
-                self._written.add(name)
-            elif name not in self._heard:
-                self._heard.add(name)
-                self._opened.append(name)
+    def _write(self, path: Any) -> None:
+        name = os.path.abspath(os.fsdecode(path))
+        if name.startswith(self._beginnings) and self._has_room():
+            self._written.add(name)
+
+    def _has_room(self) -> bool:
+        return len(self._heard) + len(self._written) < _MOST
+
+    def _read(self, name: str) -> None:
+        """Record a file in or below a folder of code (for a folder that is a root: only beside the code)."""
+        file = Path(name)
+        near = str(file.parent) in self._folders or any(
+            str(folder) in self._folders for folder in file.parents if folder not in self._roots
+        )
+        if not near:
+            self._far.append(name)
+        elif name not in self._written:
+            with suppress(OSError):
+                if file.is_file() and file.stat().st_size <= LARGEST:
+                    self._tell(name, regular_file.sha256(file))
+
+
+def changed(sources: Mapping[str, str], root: Path) -> list[str]:
+    """The sources whose files have no longer the digests with which they were used, sorted."""
+    return sorted(name for name, digest in sources.items() if _digest(name, root) != digest)
+
+
+def _digest(name: str, root: Path) -> str | None:
+    try:
+        return regular_file.sha256(source_file(name, root))
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return None

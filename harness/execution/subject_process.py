@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from harness.authoring.faults import NotMeasured
 from harness.authoring.setting import Setting
-from harness.contract.entry_point import resolve
+from harness.contract.entry_point import resolve_own
 from harness.execution import frameworks
 from harness.execution.blame import MachineObstacle, machine_fault
 from harness.execution.carried_protocol import CarriedMethod, CarriedProtocol, carried_protocol
@@ -131,7 +131,7 @@ class SubjectProcess:
             try:
                 self._carrier.send(document, blobs)
                 ((kind, *told), read), come = self._carrier.receive()
-                self._sources.add(read)
+                self._sources.merge(read)
                 if kind == "returned":
                     (result,) = told
                 else:
@@ -213,7 +213,7 @@ class _Server:
                 blobs = []
             if os.getpid() != owner:
                 os._exit(1)  # a fork of the subject that came back
-            self._carrier.send([answer, list(self._sources.news())], blobs)
+            self._carrier.send([answer, self._sources.news()], blobs)
             if asked[0] == "end":
                 for stream in (sys.stdout, sys.stderr):
                     with suppress(Exception):  # the subject may have closed or replaced it
@@ -224,9 +224,9 @@ class _Server:
         match asked:
             case ["load"]:
                 os.environ.update(self._start.environment)
-                self._protocol = carried_protocol(resolve(self._start.falsifier))
+                self._protocol = carried_protocol(resolve_own(self._start.falsifier))
                 try:
-                    self._kind = resolve(self._start.subject)
+                    self._kind = resolve_own(self._start.subject)
                 except BaseException as error:
                     traceback.print_exc()
                     return placed(error, self._sources)[:_LONGEST_TEXT]

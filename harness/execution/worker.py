@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import importlib
+import json
 import os
 import select
 import signal
@@ -40,7 +41,8 @@ from harness.base.beneath import Beneath
 from harness.base.exceptions import described
 from harness.base.removal import remove
 from harness.base.strictjson import JsonObject
-from harness.contract.entry_point import resolve
+from harness.contract.entry_point import resolve_own
+from harness.contract.project_importer import install
 from harness.execution import frameworks
 from harness.execution.authentication import OVERHEAD, signer
 from harness.execution.blame import machine_fault
@@ -81,16 +83,23 @@ IMPORTING = "importing"
 _LARGEST_REQUEST = 1 << 20
 _LONGEST_TEXT = 200_000
 """Most characters of a reason or a traceback that are sent. Texts are cut after their secrets are masked."""
+_packages: set[str] = set()
+"""The top-level packages of the claim's entry points: see `harness.contract.project_importer.install`."""
 _children: set[int] = set()
 """The supervisors and the servers that this server has forked."""
 
 
-def main(control_fd: int, folder: str, search: list[str]) -> None:
+def main(control_fd: int, folder: str, root: str, search: list[str], others: list[str]) -> None:
     """Serve until the harness closes the control socket or dies; then end every descendant and remove `folder`.
 
-    `search` are the folders from which the project's code is imported.
+    Args:
+        root: of the project.
+        search: the folders from which the claim's code is imported.
+        others: those from which the code of the user's project is imported, if that is another one.
     """
-    sys.path[:0] = search
+    _sources(Path(root))
+    global _packages
+    _packages = install([*map(Path, search)], [*map(Path, others)])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the harness handles Ctrl-C
     signal.signal(signal.SIGCHLD, lambda number, frame: _reap())
     os.set_inheritable(control_fd, False)
@@ -221,6 +230,7 @@ def _import(modules: tuple[str, ...], root: Path, place: Path) -> Imports:
     sources = _sources(root)
     failures: dict[str, str] = {}
     for name in modules:
+        _packages.add(name.partition(".")[0])
         with contextlib.suppress(OSError):
             place.write_text(name, encoding="utf-8")
         try:
@@ -296,7 +306,8 @@ def _run(start: Start, messages: int, key: int, may_exit: int) -> None:
     os.environ.update(start.environment)
     if start.search:
         os.chdir(start.root)
-        sys.path[:0] = start.search
+        packages = install([*map(Path, start.search)])
+        packages.update(entry.partition(".")[0] for entry in (start.falsifier, start.subject))
     reached = Reached(start.root, start.search, Path(start.reached)) if start.reached is not None else None
     if reached is not None:
         reached.watch()
@@ -337,7 +348,7 @@ def _allocator_peak(trial: WorkerTrial) -> int | None:
 
 
 def _falsify(trial: WorkerTrial, start: Start, process: SubjectProcess | None, models: ModelsBuilt) -> None:
-    falsify = resolve(start.falsifier)
+    falsify = resolve_own(start.falsifier)
     subject = _loaded(start.subject, _sources(start.root)) if process is None else process.loaded(falsify)
     if start.device != "cpu" and frameworks.cuda_is_spoilt():
         raise RuntimeError("an import used CUDA, which cannot be forked then; move that into the subject")
@@ -349,7 +360,7 @@ def _falsify(trial: WorkerTrial, start: Start, process: SubjectProcess | None, m
 def _loaded(subject: str, sources: Sources) -> Any:
     """The subject's class. A failed import is NOT_MEASURED: neither a FAIL nor the falsifier's fault."""
     try:
-        return resolve(subject)
+        return resolve_own(subject)
     except BaseException as error:  # a module can raise anything on import
         raise NotMeasured(f"the subject could not be loaded: {placed(error, sources)}") from error
 
@@ -420,4 +431,4 @@ def _reporter(descriptor: int, key: int) -> Callable[[Message], None]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3], *json.loads(sys.argv[4]))

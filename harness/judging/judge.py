@@ -174,8 +174,12 @@ def _how_it_ended(ending: Ending) -> Reason | None:
     return Reason(ReasonCode(str(ending.kind)), place, ending.reason)
 
 
-_PROVISIONAL = {EndingKind.INTERRUPTED: "", EndingKind.GARBLED: str(EndingKind.GARBLED)}
-"""The endings after which a later measurement can be missing, and the places of the reasons that say so."""
+_PROVISIONAL = {
+    EndingKind.INTERRUPTED: "",
+    EndingKind.GARBLED: str(EndingKind.GARBLED),
+    EndingKind.CHANGED: str(EndingKind.CHANGED),
+}
+"""The endings after which measurements can be incomplete or of other code, and the places of the reasons for that."""
 
 
 _HURRIED = frozenset({EndingKind.INTERRUPTED, EndingKind.LOST})

@@ -35,6 +35,8 @@ class EndingKind(StrEnum):
     """The harness failed around the trial."""
     GARBLED = "garbled"
     """A message of the trial could not be read, so what it measured is not known."""
+    CHANGED = "changed"
+    """A source file changed while the trial ran, so what it ran is not known."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What git says of a checkout: its commit, whether files differ from it, and its history.
+"""What git says of a checkout: its commit, which files differ from it, and its history.
 
 A repository's own configuration can name programs (hooks, filters, a monitor of files, a transport), and its replaced
 objects and grafts can give false answers. `git` is the one function of the harness that calls git, and prevents both.
@@ -6,19 +6,24 @@ objects and grafts can give false answers. `git` is the one function of the harn
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import final
 
+from harness.base import regular_file
 from harness.machine import timebox
 
-__all__ = ["Ancestry", "Commit", "ancestry", "commit", "git", "is_untracked"]
+__all__ = ["Ancestry", "Commit", "ancestry", "commit", "differing", "git", "is_untracked"]
 
 _SECONDS, _HISTORY_SECONDS = 10.0, 60.0
 """How long git may take, and how long to list a history. A million commits take about ten seconds."""
+_LARGEST = 1 << 30
+"""Bytes of a source file, which can be a shared library."""
 _SETTINGS = {
     "core.fsmonitor": "false",
     "core.hooksPath": os.devnull,
@@ -34,20 +39,15 @@ _VARIABLES = {
 }
 
 
-_STATUS = ("status", "--porcelain=v2", "--untracked-files=normal")
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The state of a git checkout. What git cannot tell is None."""
+    """The commit that is checked out. What git cannot tell is None."""
 
     revision: str | None
     """The full object name of the commit."""
-    dirty: bool | None
-    """Whether a file that git does not ignore differs from the commit or is not in it."""
     reason: str | None = None
-    """Why `revision` or `dirty` is None."""
+    """Why `revision` is None."""
 
 
 @final
@@ -75,44 +75,67 @@ def git(
     *arguments: str,
     stdin: bytes = b"",
     seconds: float = _SECONDS,
-    settings: Mapping[str, str] | None = None,
 ) -> timebox.Answer[bytes]:
     """Run a git command in a folder and return its stdout.
 
     No hook and no transport runs. Call only commands that compare no content of files: a filter of the repository
     would run. Such commands are rev-parse, rev-list, ls-tree, ls-files, and cat-file without --filters and --textconv.
-
-    Args:
-        settings: further values that replace those of the repository's configuration.
     """
     # A hook or a wrapper may point GIT_DIR elsewhere.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | _VARIABLES
     # Not as `-c NAME=VALUE`: a name can contain an equals sign.
-    replaced = {**_SETTINGS, **(settings or {})}
-    environment["GIT_CONFIG_COUNT"] = str(len(replaced))
-    for number, (name, value) in enumerate(replaced.items()):
+    environment["GIT_CONFIG_COUNT"] = str(len(_SETTINGS))
+    for number, (name, value) in enumerate(_SETTINGS.items()):
         environment |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
     command = ["git", "--no-pager", "-C", str(folder), *arguments]
     return timebox.output(command, seconds, stdin=stdin, environment=environment)
 
 
-def commit(root: Path, *, outputs: Sequence[str] = ("evidence",)) -> Commit:
-    """Return the commit that is checked out at `root`.
+def commit(root: Path) -> Commit:
+    """Return the commit that is checked out at `root`, any folder inside a checkout."""
+    answer = git(root, "rev-parse", "--is-inside-work-tree", "--verify", "--quiet", "HEAD^{commit}")
+    lines = (answer.value or b"").decode().split()
+    if not lines and (inside := git(root, "rev-parse", "--is-inside-work-tree")).value is None:
+        return Commit(None, inside.reason)
+    oid = lines[-1] if lines else ""
+    if not re.fullmatch(r"[0-9a-f]{40,64}", oid):
+        return Commit(None, "the repository has no commit yet")
+    return Commit(oid)
+
+
+def differing(root: Path, revision: str, digests: Mapping[str, str]) -> timebox.Answer[list[str]]:
+    """Return the files whose contents are not those of the commit, sorted; also those outside of the checkout.
+
+    Git's index and its settings for files, which can hide a change, are not asked.
 
     Args:
-        root: any folder inside a checkout. Only files below it count as dirty.
-        outputs: folders below `root` that runs write to, so that a bundle does not make the next run dirty.
+        root: any folder inside the checkout.
+        digests: the sha256 of contents by the paths of their files from `root`.
     """
-    excluded = [f":(exclude){folder}" for folder in outputs]
-    answer = git(root, *_STATUS, "--branch", "--", ".", *excluded, settings=_no_filters(root))
+    names = [name for name in sorted(digests) if "\n" not in name]
+    asked = "".join(f"{revision}:./{name}\n" for name in map(partial(_tracked, root), names)).encode()
+    answer = git(root, "cat-file", "--batch-check=%(objectname)", stdin=asked)
     if answer.value is None:
-        return Commit(None, None, answer.reason)
-    lines = os.fsdecode(answer.value).splitlines()
-    oid = next((line.removeprefix("# branch.oid ") for line in lines if line.startswith("# branch.oid ")), "(unknown)")
-    dirty = any(not line.startswith("#") for line in lines)
-    if not re.fullmatch(r"[0-9a-f]{40,64}", oid):
-        return Commit(None, dirty, "the repository has no commit yet")
-    return Commit(oid, dirty)
+        return timebox.Answer(None, answer.reason)
+    blobs = dict(zip(names, answer.value.decode().splitlines(), strict=False))
+    same = (name for name in digests if _is_blob(root / name, digests[name], blobs.get(name)))
+    return timebox.Answer(sorted(digests.keys() - set(same)))
+
+
+def _tracked(root: Path, name: str) -> str:
+    """The path, from the root, of the file that a link in the checkout leads to."""
+    return os.path.relpath(os.path.realpath(root / name), os.path.realpath(root))
+
+
+def _is_blob(file: Path, digest: str, blob: str | None) -> bool:
+    """Whether a file has this digest, and git's name for its content."""
+    try:
+        content = regular_file.read(file, _LARGEST)
+    except (OSError, ValueError):
+        return False
+    algorithm = hashlib.sha1 if blob is not None and len(blob) == 40 else hashlib.sha256
+    named = algorithm(b"blob %d\0" % len(content) + content).hexdigest()
+    return hashlib.sha256(content).hexdigest() == digest and named == blob
 
 
 def is_untracked(path: Path) -> bool:
@@ -129,9 +152,3 @@ def ancestry(root: Path) -> Ancestry:
     complete = git(root, "rev-parse", "--is-shallow-repository").value == b"false\n"
     obstacle = "" if complete else "the clone is shallow (git fetch --unshallow)"
     return Ancestry(frozenset(listed.value.decode().split()), obstacle)
-
-
-def _no_filters(root: Path) -> dict[str, str]:
-    """Settings without which `git status` runs the filters of a repository."""
-    listed = git(root, "config", "--null", "--name-only", "--get-regexp", r"^filter\.").value or b""
-    return {os.fsdecode(name): "" for name in listed.split(b"\0") if name}

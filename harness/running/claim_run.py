@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import final
 
 from harness.base.exceptions import described
+from harness.base.shortening import first
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Mutant
@@ -19,6 +20,7 @@ from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.endable import Unjudged, judged
 from harness.execution.executor import Executor, Executors, TrialResult
 from harness.execution.lease import Holder, LeaseUnavailable, WaitInterrupted, lease, named
+from harness.execution.sources import changed
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Ending, EndingKind
 from harness.judging.verdict import MutantOutcome, fate_of, interrupted, not_run
@@ -257,6 +259,9 @@ class ClaimRun:
             result = self._executor.run(request, on_step)
         except Exception as error:  # a defect of the harness in one trial must not lose the others or the evidence
             result = silent(request, Ending(EndingKind.LOST, Phase.START, described(error)))
+        external = self.plan.request.external
+        if external is not None and (names := changed(external.sources, self._shared.root)):
+            result = _ended(result, EndingKind.CHANGED, first(names, 3))
         if broken := demand.broken(turn.amounts):
             result = _ended(result, EndingKind.INTERRUPTED, f"the GPU failed: {broken[1]}")
         try:

@@ -15,6 +15,7 @@ from harness.base.redaction import Redactor, allowed_environment
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase, Verdict
 from harness.contract import Contract, Mutant
+from harness.contract.installed import is_own
 from harness.contract.project import Project
 from harness.contract.ratio import ratios
 from harness.contract.reasons import Reason, ReasonCode
@@ -70,8 +71,7 @@ class Recorder:
         command: the command line without the claims.
         """
         self._project, self._host, self._seal, self._command = project, host, seal, command
-        commit = git.commit(project.root, outputs=[project.evidence.relative_to(project.root).as_posix()])
-        self._commit: RecordedCommit = {"revision": commit.revision, "dirty": commit.dirty, "reason": commit.reason}
+        self._commit = git.commit(project.root)
 
     def finished(self, plan: Plan, trials: Trials) -> events.ClaimFinished:
         """Seal the result of a claim. If the bundle cannot be written at its place, the claim is NOT_MEASURED."""
@@ -131,7 +131,7 @@ class Recorder:
             contract_digest=contract.digest,
             sources=trials.sources,
             harness=provenance.harness_identity(),
-            commit=self._commit,
+            commit=self._commit_of(contract, trials.sources),
             logs={
                 "log": _log_identity(trials.subject.log),
                 "stdout": _log_identity(trials.subject.stdout),
@@ -140,6 +140,17 @@ class Recorder:
             series=series_of(trials.subject),
             command=request.command or f"{self._command} {contract.id}",
         )
+
+    def _commit_of(self, contract: Contract, sources: Mapping[str, str]) -> RecordedCommit:
+        """The commit, and whether the contract and every source are as they are in it."""
+        revision, reason = self._commit.revision, self._commit.reason
+        if revision is None:
+            return {"revision": None, "dirty": None, "reason": reason}
+        digests = {self._project.name_of(contract.path): contract.digest, **sources}
+        own = {name: digest for name, digest in digests.items() if is_own(name)}
+        differing = git.differing(self._project.root, revision, own)
+        dirty = None if differing.value is None else bool(differing.value)
+        return {"revision": revision, "dirty": dirty, "reason": differing.reason}
 
     def _environment(self) -> Environment:
         return {

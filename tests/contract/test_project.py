@@ -157,13 +157,15 @@ def test_installed_claims_are_known_beside_the_project_s(project: Project, insta
     own = project.contracts / "demo" / f"{IDENTIFIER}.json"
     assert project.known() == [own, theirs]
     assert project.search_of(None) == project.search_of(own) == project.search
-    assert project.search_of(theirs) == (installed, *project.search)
+    assert project.search_of(theirs) == (installed,)
+    assert (project.others_of(own), project.others_of(theirs)) == ((), project.search)
     source = "falsifiers/demo/sorting.py"
-    assert project.name_of(project.root / source) == project.name_of(installed / source) == source
-    assert project.named(source) == project.root / source
-    (project.root / source).unlink()
-    assert project.named(source) == installed / source
-    assert project.named("gone.py") == project.root / "gone.py"
+    for file, name in ((project.root / source, source), (installed / source, f"harness_claims/theirs/{source}")):
+        assert (project.name_of(file), project.named(name)) == (name, file)
+    assert project.named("harness_claims/nobody/x.py") == project.root / "harness_claims/nobody/x.py"
+    for name in ("/etc/passwd", "a/../../b"):
+        with pytest.raises(ValueError, match="leads out"):
+            project.named(name)
     assert project.contract("F-DEMO-THEIRS-001").path == theirs
 
 

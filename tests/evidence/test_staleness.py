@@ -165,18 +165,6 @@ def test_a_commit_that_led_nowhere(root: Path) -> None:
         assert Code.COMMIT_NOT_IN_HISTORY in codes(record_of(root, commit=commit), root)
 
 
-def test_what_was_sealed_does_not_make_a_checkout_dirty(root: Path) -> None:
-    """A new bundle in the evidence folder is untracked until it is committed. It makes no checkout dirty."""
-    (root / "pyproject.toml").write_text('[tool.harness]\nevidence = "proofs"\n')
-    git(root, "commit", "-qam", "second")
-    (root / "proofs").mkdir()
-    (root / "proofs" / "record.json").write_text("{}")
-    clean = ProjectState(Project.find(root)).commit
-    assert (clean.revision, clean.dirty) == (git(root, "rev-parse", "HEAD"), False)
-    (root / "more.py").write_text("")
-    assert ProjectState(Project.find(root)).commit.dirty is True
-
-
 def test_a_shallow_clone_cannot_tell(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The remark says that history is missing, with the remedy, and claims nothing else."""
     record = record_of(root)

@@ -128,12 +128,13 @@ def test_a_hang_ends_with_the_trial(apart: LocalExecutor) -> None:
 
 
 @pytest.mark.parametrize("line", ["import os; os._exit(7)", "import nonexistent", "raise SystemExit(3)"])
-def test_a_subject_that_cannot_be_loaded_is_not_measured(project: Project, apart: LocalExecutor, line: str) -> None:
+def test_a_subject_that_cannot_be_loaded_is_not_measured(project: Project, tmp_path: Path, line: str) -> None:
     """Such a subject refutes nothing, and the falsifier is not blamed."""
     module = project.root / "apart" / "subjects.py"
     module.write_text(f"{line}\n{SUBJECTS}")
     try:
-        ending = run(apart, "well").observation.ending
+        for executor in executor_of(project, tmp_path, True):
+            ending = run(executor, "well").observation.ending
     finally:
         module.write_text(SUBJECTS)
     assert (ending.kind, ending.phase) == (EndingKind.NOT_MEASURED, Phase.START), ending

@@ -24,9 +24,10 @@ NAMES = {
     EndingKind.INTERRUPTED: "interrupted",
     EndingKind.LOST: "lost",
     EndingKind.GARBLED: "garbled",
+    EndingKind.CHANGED: "changed",
 }
-PROVISIONAL = {EndingKind.INTERRUPTED: "", EndingKind.GARBLED: "garbled"}
-"""The endings after which a later measurement can be missing, with the place of the reason."""
+PROVISIONAL = {EndingKind.INTERRUPTED: "", EndingKind.GARBLED: "garbled", EndingKind.CHANGED: "changed"}
+"""The endings after which measurements can be missing or of other code, with the place of the reason."""
 HURRIED = {EndingKind.INTERRUPTED, EndingKind.LOST}
 NOBODYS = {EndingKind.INTERRUPTED, EndingKind.NOT_MEASURED}
 """The endings that say nothing about the code that ran."""

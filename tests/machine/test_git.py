@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import os
 import subprocess
 import time
@@ -100,7 +101,10 @@ def test_no_program_of_a_repository_runs(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("GIT_TRACE", str(ran))
     ask_everything(root)
     assert not ran.exists(), ran.read_text()
-    assert git.commit(root).dirty is True
+    revision = git.commit(root).revision
+    assert revision is not None
+    assert git.differing(root, revision, {"a.py": hashlib.sha256(b"2\n").hexdigest()}).value == ["a.py"]
+    assert not ran.exists(), ran.read_text()
 
 
 def test_a_missing_object_is_not_fetched(tmp_path: Path) -> None:

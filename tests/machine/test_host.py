@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import sys
 import threading
@@ -14,7 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from harness.machine import host as hosts
 from harness.machine import nvml, provenance, timebox
-from harness.machine.git import Commit, commit
+from harness.machine.git import commit
 from harness.machine.health import Health
 from harness.machine.host import probe
 from harness.machine.provenance import software
@@ -191,28 +190,20 @@ def git(folder: Path, *words: str) -> None:
 
 
 def test_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion) -> None:
-    """The commit is unknown without a repository or a commit.
-
-    Otherwise it is clean or not. Evidence of a run does not count.
-    """
+    """The commit is unknown without a repository or a commit."""
     nowhere = commit(tmp_path)
-    assert (nowhere.revision, nowhere.dirty) == (None, None)
+    assert nowhere.revision is None
     assert str(nowhere.reason).partition(" (")[0] == snapshot(name="no repository")  # git may name a mount point
     git(tmp_path, "init", "-q")
     empty = commit(tmp_path)
-    assert empty == Commit(None, False, empty.reason)
+    assert empty.revision is None
     assert empty.reason == snapshot(name="no commit")
     (tmp_path / "a.py").write_text("1")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "one")
     clean = commit(tmp_path)
     assert len(str(clean.revision)) == 40
-    assert clean.dirty is False
-    (tmp_path / "evidence").mkdir()
-    (tmp_path / "evidence" / "record.json").write_text("{}")
-    assert commit(tmp_path).dirty is False
-    (tmp_path / "new.py").write_text("2")
-    assert commit(tmp_path) == dataclasses.replace(clean, dirty=True)
+    assert clean.reason is None
     # A hook runs with GIT_DIR set to its own repository.
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     assert commit(tmp_path).revision == clean.revision

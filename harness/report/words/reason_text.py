@@ -70,6 +70,7 @@ _STATED = {
             ReasonCode.KILLED,
             ReasonCode.INTERRUPTED,
             ReasonCode.LOST,
+            ReasonCode.CHANGED,
             ReasonCode.NOT_ASKED,
             ReasonCode.CANNOT_BE_EVALUATED,
             ReasonCode.NOT_BOOLEAN,
@@ -82,6 +83,7 @@ _STATED = {
     ),
 }
 """Who stated the text of a reason. The text of every other code is the contract's, or there is none."""
+_BEFALLEN = {"": "interrupted", str(ReasonCode.CHANGED): "a source changed"}
 _SENTENCES: dict[ReasonCode, Callable[[Reason], str]] = {
     ReasonCode.VIOLATED: _violated,
     ReasonCode.NOT_FINITE: lambda one: f"{one.place} is not finite",
@@ -108,7 +110,7 @@ _SENTENCES: dict[ReasonCode, Callable[[Reason], str]] = {
     ReasonCode.NOT_ON_THIS_CASE: lambda _: "the falsifier did not measure it on this case",
     ReasonCode.NOT_TRIED: lambda _: "the falsifier did not try the case: it searches no more",
     ReasonCode.PROVISIONAL: lambda one: (
-        f"{'a message was lost' if one.place else 'interrupted'}; until then: {of(one.cause)}"
+        f"{_BEFALLEN.get(one.place, 'a message was lost')}; until then: {of(one.cause)}"
     ),
     ReasonCode.NOT_MEASURED: lambda one: f"not measured: {one.text}",
     ReasonCode.SUBJECT_FAULT: _ended,
@@ -118,6 +120,7 @@ _SENTENCES: dict[ReasonCode, Callable[[Reason], str]] = {
     ReasonCode.KILLED: _ended,
     ReasonCode.INTERRUPTED: lambda one: one.text or "the run was interrupted",
     ReasonCode.LOST: _ended,
+    ReasonCode.CHANGED: lambda one: f"{one.text} changed while the trial ran; run it again",
     ReasonCode.GARBLED: lambda one: f"a message of the trial cannot be read: {one.text}",
     ReasonCode.CLAUSE: lambda one: f"{_listed(one.clauses)}: {of(one.cause)}",
     ReasonCode.PASSED: lambda _: "it passed every clause",

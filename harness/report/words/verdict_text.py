@@ -285,9 +285,8 @@ def asked(against: Against) -> Iterator[Sequence[str]]:
         yield ("Staleness was not checked, because this needs a project",)
     else:
         commit = against.state.commit
-        state = {True: ", with changes in the checkout", False: "", None: ""}[commit.dirty]
         where = (" at commit ", Mono(commit.revision[:_KEY_LETTERS])) if commit.revision else (" without a commit",)
-        yield ("Staleness was checked against the project", *where, state)
+        yield ("Staleness was checked against the project", *where)
     if against.trusted:
         trusted = _monospaced(list(against.trusted))
         yield ("Trusted keys: ", *trusted, "; a bundle that none of them signed is not accepted")
