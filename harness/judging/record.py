@@ -109,7 +109,7 @@ class Record(JsonDataclass):
     sources: Mapping[str, str]
     """The sha256 of each project file that the trials imported or read beside an imported file, by path."""
     harness: Mapping[str, str]
-    """`version`, and the `sha256` over the harness's source files."""
+    """`version`, the `sha256` over the harness's source files, and the `commit` of its source tree if it has one."""
     commit: RecordedCommit
     logs: Logs
     series: JsonObject

@@ -12,13 +12,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness import __version__
+from harness.machine import git
+
 if TYPE_CHECKING:
     from harness.machine.host import Host
 
-__all__ = ["NOT_INSTALLED", "distributions", "harness_identity", "software"]
+__all__ = ["NOT_INSTALLED", "distributions", "harness_commit", "harness_identity", "software"]
 
 NOT_INSTALLED = "not installed"
-"""The version that is recorded for a harness that runs from its source tree."""
+"""The version in bundles of older versions that ran from a source tree."""
+_FOLDER = Path(__file__).parents[1]
 
 
 def software(host: Host) -> dict[str, Any]:
@@ -70,15 +74,26 @@ def harness_identity(without: Collection[str] = ()) -> dict[str, str]:
     Args:
         without: names of packages of the harness whose files the digest leaves out.
     """
-    from importlib.metadata import PackageNotFoundError, version  # slow to import, and few commands need it
-
-    try:
-        number = version("falsifier-harness")
-    except PackageNotFoundError:
-        number = NOT_INSTALLED
-    digest, folder = sha256(), Path(__file__).parents[1]
+    digest, folder = sha256(), _FOLDER
     for path in sorted(folder.rglob("*.py")):
         place = path.relative_to(folder)
         if place.parts[0] not in without:
             digest.update(f"{place.as_posix()}\0".encode() + path.read_bytes())
-    return {"version": number, "sha256": digest.hexdigest(), "python": sys.version.split()[0]}
+    return {"version": __version__, "sha256": digest.hexdigest(), "python": sys.version.split()[0]}
+
+
+@cache
+def harness_commit(folder: Path = _FOLDER) -> dict[str, str]:
+    """Return the commit of the source tree that the harness was imported from; empty if it is none, or git cannot tell.
+
+    Args:
+        folder: the package's.
+    """
+    if not (folder.parent / ".git").exists():  # an installed package may lie in the checkout of another project
+        return {}
+    root, revision = folder.parent, git.commit(folder).revision
+    if revision is None:
+        return {}
+    files = {path.relative_to(root).as_posix(): sha256(path.read_bytes()) for path in folder.rglob("*.py")}
+    differing = git.differing(root, revision, {name: digest.hexdigest() for name, digest in files.items()})
+    return {"commit": revision if differing.value == [] else f"{revision}-dirty"}

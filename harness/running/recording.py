@@ -130,7 +130,7 @@ class Recorder:
             trial_seconds=round(trials.subject.seconds, 3),
             contract_digest=contract.digest,
             sources=trials.sources,
-            harness=provenance.harness_identity(),
+            harness={**provenance.harness_identity(), **provenance.harness_commit()},
             commit=self._commit_of(contract, trials.sources),
             logs={
                 "log": _log_identity(trials.subject.log),

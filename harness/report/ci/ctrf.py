@@ -13,9 +13,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from importlib.metadata import version
 from typing import Any
 
+from harness import __version__
 from harness.judging.record import Record
 from harness.report.bundle_results import BundleResult
 from harness.report.ci import ci_cases
@@ -55,7 +55,7 @@ def render(bundles: Sequence[BundleResult]) -> str:
         "start": min(starts, default=0),
         "stop": max(stops, default=0),
     }
-    tool = {"name": "falsifier-harness", "version": version("falsifier-harness")}
+    tool = {"name": "falsifier-harness", "version": __version__}
     document = {
         "reportFormat": "CTRF",
         "specVersion": SPEC_VERSION,

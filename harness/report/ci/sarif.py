@@ -19,11 +19,11 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from harness import __version__
 from harness.base import strictjson
 from harness.base.device import DeviceClass
 from harness.base.vocabulary import Verdict
@@ -54,7 +54,7 @@ def render(bundles: Sequence[BundleResult]) -> str:
         "tool": {
             "driver": {
                 "name": "falsifier-harness",
-                "version": version("falsifier-harness"),
+                "version": __version__,
                 "rules": list(rules.values()),
             }
         },

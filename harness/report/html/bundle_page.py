@@ -115,7 +115,7 @@ def render(
         machine_facts=_facts(contents.environment),
         packages=_mapping(_mapping(contents.environment.get("software")).get("distributions")),
         variables=_mapping(contents.environment.get("variables")),
-        logs=[_log(name, contents) for name in ("stdout", "stderr")],
+        logs=[_log(name, contents) for name in ("log", "stdout", "stderr")],
         digests=list(record.sources.items())[:_MOST_SOURCES],
         digests_left=max(len(record.sources) - _MOST_SOURCES, 0),
         site=site,

@@ -6,12 +6,13 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from functools import cache
-from importlib import metadata, resources
+from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
+from harness import __version__
 from harness.report.escaping import printable
 from harness.report.words import finding_text, number_text, reason_text
 from harness.report.words.verdict_text import Mono
@@ -51,13 +52,9 @@ def _environment() -> Environment:
         finalize=_shown,
         auto_reload=False,
     )
-    try:
-        version = metadata.version("falsifier-harness")
-    except metadata.PackageNotFoundError:  # a checkout that is not installed
-        version = "not installed"
     style, script = _asset("style.css"), _asset("enhance.js")
     environment.globals.update(
-        generator=f"{GENERATOR} {version}",
+        generator=f"{GENERATOR} {__version__}",
         style=Markup(style),  # noqa: S704 (our own file)
         script=Markup(script),  # noqa: S704 (our own file)
         # Hashes, because a page from the file system has no origin, so 'self' matches nothing.
