@@ -33,6 +33,9 @@ LARGEST: Final = 1 << 20
 _MOST: Final = 10_000
 """Most files that are remembered, because a subject may open any number."""
 _HARNESS = f"{Path(__file__).parents[1]}{os.sep}"
+_MOST_DATA: Final = 200
+_MACHINE = tuple({f"{sys.prefix}/", f"{sys.base_prefix}/", "/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib"})
+"""Where files lie that belong to the machine, and not to the trial."""
 _WRITES = os.O_WRONLY | os.O_RDWR
 _LIBRARIES = tuple(f"{prefix}{os.sep}" for prefix in {sys.prefix, sys.base_prefix})
 _TWO_CONTENTS: Final = "0" * 64
@@ -61,6 +64,9 @@ class Sources:
         self._written: set[str] = set()
         self._digests: dict[str, str] = {}
         self._news: dict[str, str] = {}
+        self._data: dict[str, bool] = {}
+        """Other files that were opened for reading, and whether `data` has returned them."""
+        self._data_told = 0
 
     def listen(self) -> None:
         """Record every file that is used from now on. Call this once: an audit hook cannot be removed."""
@@ -90,6 +96,15 @@ class Sources:
             return {}
         found, self._news = self._news, {}
         return found
+
+    def data(self) -> list[str]:
+        """The paths of the data files that were opened for reading since the last call: neither code nor libraries'."""
+        if len(self._data) == self._data_told:
+            return []
+        new = [name for name, told in self._data.items() if not told and os.path.isfile(name)]
+        self._data = dict.fromkeys(self._data, True)
+        self._data_told = len(self._data)
+        return new
 
     def add(self, names: Any) -> None:
         """Add the files that another process says it used. Their digests are made here.
@@ -162,6 +177,9 @@ class Sources:
     def _opened(self, path: Any, mode: Any, flags: Any) -> None:
         """A file is opened."""
         name = "" if isinstance(path, int) else os.path.abspath(os.fsdecode(path))
+        reads = name and not flags & _WRITES and not name.startswith(_MACHINE) and not name.endswith((".py", ".pyc"))
+        if reads and len(self._data) < _MOST_DATA:
+            self._data.setdefault(name, False)
         if not name.startswith(self._beginnings):
             return
         if name.endswith(".pyc") and self._is_ours(name):

@@ -36,7 +36,7 @@ from harness.authoring.reports import Entered, Logged, Stepped, Used
 from harness.authoring.setting import Setting
 from harness.authoring.toolkit_log import log_to
 from harness.authoring.trial import Case
-from harness.base import strictjson
+from harness.base import regular_file, strictjson
 from harness.base.beneath import Beneath
 from harness.base.exceptions import described
 from harness.base.removal import remove
@@ -81,6 +81,8 @@ IMPORTING = "importing"
 """The file in the server's folder with the name of the module that is imported now, or was imported last."""
 
 _LARGEST_REQUEST = 1 << 20
+_LARGEST_DIGESTED = 16 << 20
+"""Bytes of a data file whose digest a trial takes for its log."""
 _LONGEST_TEXT = 200_000
 """Most characters of a reason or a traceback that are sent. Texts are cut after their secrets are masked."""
 _packages: set[str] = set()
@@ -312,7 +314,7 @@ def _run(start: Start, messages: int, key: int, may_exit: int) -> None:
     if reached is not None:
         reached.watch()
     models = ModelsBuilt()
-    report = _with_news(tell, sources, models, start.is_timed)
+    report = _with_news(tell, sources, models, start)
     log_to(report)
     if not start.is_timed:
         watch_doing(list(dict.fromkeys([str(start.root), *start.search])), lambda text: tell(Doing(text)))
@@ -390,12 +392,12 @@ def _told(kind: EndingKind, reason: str, stack: str | None = None) -> Ended:
 
 
 def _with_news(
-    report: Callable[[Message], None], sources: Sources, models: ModelsBuilt, is_timed: bool
+    report: Callable[[Message], None], sources: Sources, models: ModelsBuilt, start: Start
 ) -> Callable[[Message], None]:
-    """A `report` that first reports the sources and the models that are new since the last message.
+    """A `report` that first reports the sources, models and data files that are new since the last message.
 
     Sources that a falsifier imports or reads while it runs belong to the evidence, also if the trial then dies. If the
-    claim measures time, models are described only where the falsifier measures, and not between the steps.
+    claim measures time, models and data files are told only where the falsifier measures, and not between the steps.
     """
 
     def tell(message: Message) -> None:
@@ -403,13 +405,29 @@ def _with_news(
             sources.add(list(message.names))
         if found := sources.news():
             report(Read(found))
-        if not (is_timed and isinstance(message, Stepped | Entered)):
+        if not (start.is_timed and isinstance(message, Stepped | Entered)):
             for text, kind in models.news():
                 report(Logged(f"built {text}", f"model {kind}"))
+            for name in sources.data():
+                if name != str(start.claim):
+                    report(Logged(_file(name, start)))
         if not isinstance(message, Used):
             report(message)
 
     return tell
+
+
+def _file(name: str, start: Start) -> str:
+    """A line on a file that the trial has opened."""
+    shown = name
+    for folder in (start.workspace, start.artifacts, start.cache):
+        shown = shown.replace(f"{folder}{os.sep}", f"{folder.name}{os.sep}")
+    try:
+        size = os.stat(name).st_size
+        told = "" if start.is_timed or size > _LARGEST_DIGESTED else f", sha256 {regular_file.sha256(Path(name))}"
+        return f"read {shown}, {size} bytes{told}"
+    except OSError as error:
+        return f"opened {shown}: {error.strerror}"
 
 
 def _reporter(descriptor: int, key: int) -> Callable[[Message], None]:

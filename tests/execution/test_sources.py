@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from harness.execution.sources import LARGEST, changed
+from harness.execution.sources import LARGEST, Sources, changed
 
 PROJECT = Path(__file__).parents[2]
 
@@ -175,3 +176,15 @@ def test_of_files_without_end_so_many_are_remembered(root: Path, others: int, ex
     """
     opens = f"[sys.audit('open', str(root / 'x' / str(n)), None, n % 2) for n in range({others})]"
     assert len(told(root, "import toy", f"{opens}; open('toy/add.cu').close()")[1]) == expected
+
+
+def test_data_files_are_told_once_beside_the_sources(tmp_path: Path) -> None:
+    """They are for the trial's log: neither code, nor what is written, nor the machine's own files."""
+    sources = Sources(tmp_path / "project")
+    for name in ("a.bin", "b.bin", "c.py"):
+        (tmp_path / name).touch()
+    for name, flags in (("a.bin", os.O_RDONLY), ("a.bin", os.O_RDONLY), ("b.bin", os.O_WRONLY), ("c.py", os.O_RDONLY)):
+        sources._hear("open", (str(tmp_path / name), None, flags))
+    sources._hear("open", ("/proc/self/maps", None, os.O_RDONLY))
+    assert sources.data() == [str(tmp_path / "a.bin")]
+    assert sources.data() == []
