@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from harness.authoring.reports import Logged, Report
 
-__all__ = ["LONGEST", "log", "log_to"]
+__all__ = ["HYPOTHESIS", "LONGEST", "log", "log_to"]
 
+HYPOTHESIS = ".hypothesis"
+"""The folder in the workspace for what hypothesis keeps. The log does not list its files."""
 LONGEST = 2_000
 """Characters of a line that are sent."""
 _reports: list[Report] = []

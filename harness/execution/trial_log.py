@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from harness.authoring.reports import Entered, Logged, Measured, Resolved, Stepped, Unseen
+from harness.authoring.toolkit_log import HYPOTHESIS
 from harness.base import regular_file
 from harness.base.redaction import Redactor
 from harness.base.shortening import cut, printable
@@ -187,7 +188,7 @@ def _files(folder: str, prefix: str, depth: int) -> Iterator[tuple[str, tuple[in
                 told = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(told.st_mode):
                     yield f"{prefix}{entry.name}", (told.st_size, told.st_mtime_ns)
-                elif stat.S_ISDIR(told.st_mode) and depth < _DEEPEST:
+                elif stat.S_ISDIR(told.st_mode) and depth < _DEEPEST and entry.name != HYPOTHESIS:
                     yield from _files(entry.path, f"{prefix}{entry.name}/", depth + 1)
 
 

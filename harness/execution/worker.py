@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from harness.authoring.faults import FalsifierFault, MeasurementTooLarge, NotMeasured, SubjectFault
 from harness.authoring.reports import Entered, Logged, Stepped, Used
 from harness.authoring.setting import Setting
-from harness.authoring.toolkit_log import log_to
+from harness.authoring.toolkit_log import HYPOTHESIS, log_to
 from harness.authoring.trial import Case
 from harness.base import regular_file, strictjson
 from harness.base.beneath import Beneath
@@ -409,7 +409,7 @@ def _with_news(
             for text, kind in models.news():
                 report(Logged(f"built {text}", f"model {kind}"))
             for name in sources.data():
-                if name != str(start.claim):
+                if name != str(start.claim) and HYPOTHESIS not in Path(name).parts:
                     report(Logged(_file(name, start)))
         if not isinstance(message, Used):
             report(message)

@@ -27,6 +27,7 @@ from hypothesis.strategies import SearchStrategy
 
 from harness.authoring.faults import SubjectFault
 from harness.authoring.setting import Setting
+from harness.authoring.toolkit_log import HYPOTHESIS
 from harness.authoring.trial import Case
 from harness.base import strictjson
 from harness.base.device import Device
@@ -186,7 +187,9 @@ class CaseSearch:
             suppress_health_check=list(HealthCheck),
             verbosity=Verbosity.quiet,
         )
-        hypothesis.configuration.set_hypothesis_home_dir(self._setting.workspace)  # else it uses the current one
+        hypothesis.configuration.set_hypothesis_home_dir(
+            self._setting.workspace / HYPOTHESIS
+        )  # else it uses the current one
         try:
             hypothesis.seed(_MOST_ROUNDS * self._setting.seed + number)(settings(hypothesis.given(cases)(each)))()
         finally:
