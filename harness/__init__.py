@@ -50,8 +50,6 @@ __all__ = [
     "verify",
 ]
 
-__version__ = "0.1.0"
-
 _MODULES = {
     "harness.authoring.examine": ("elsewhere", "not_shown"),
     "harness.authoring.faults": ("NotMeasured", "NotShown"),

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import __version__
+from harness.base.version import VERSION
 from harness.machine import git
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def harness_identity(without: Collection[str] = ()) -> dict[str, str]:
         place = path.relative_to(folder)
         if place.parts[0] not in without:
             digest.update(f"{place.as_posix()}\0".encode() + path.read_bytes())
-    return {"version": __version__, "sha256": digest.hexdigest(), "python": sys.version.split()[0]}
+    return {"version": VERSION, "sha256": digest.hexdigest(), "python": sys.version.split()[0]}
 
 
 @cache

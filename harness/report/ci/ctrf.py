@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from harness import __version__
+from harness.base.version import VERSION
 from harness.judging.record import Record
 from harness.report.bundle_results import BundleResult
 from harness.report.ci import ci_cases
@@ -55,7 +55,7 @@ def render(bundles: Sequence[BundleResult]) -> str:
         "start": min(starts, default=0),
         "stop": max(stops, default=0),
     }
-    tool = {"name": "falsifier-harness", "version": __version__}
+    tool = {"name": "falsifier-harness", "version": VERSION}
     document = {
         "reportFormat": "CTRF",
         "specVersion": SPEC_VERSION,

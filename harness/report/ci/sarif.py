@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from harness import __version__
 from harness.base import strictjson
 from harness.base.device import DeviceClass
+from harness.base.version import VERSION
 from harness.base.vocabulary import Verdict
 from harness.evidence.findings import STALE
 from harness.judging.record import Record
@@ -54,7 +54,7 @@ def render(bundles: Sequence[BundleResult]) -> str:
         "tool": {
             "driver": {
                 "name": "falsifier-harness",
-                "version": __version__,
+                "version": VERSION,
                 "rules": list(rules.values()),
             }
         },

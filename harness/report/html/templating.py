@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from harness import __version__
+from harness.base.version import VERSION
 from harness.report.escaping import printable
 from harness.report.words import finding_text, number_text, reason_text
 from harness.report.words.verdict_text import Mono
@@ -54,7 +54,7 @@ def _environment() -> Environment:
     )
     style, script = _asset("style.css"), _asset("enhance.js")
     environment.globals.update(
-        generator=f"{GENERATOR} {__version__}",
+        generator=f"{GENERATOR} {VERSION}",
         style=Markup(style),  # noqa: S704 (our own file)
         script=Markup(script),  # noqa: S704 (our own file)
         # Hashes, because a page from the file system has no origin, so 'self' matches nothing.

@@ -145,7 +145,7 @@ def test_the_index_is_searched_as_one_types(pages: dict[str, str], show: Any) ->
 def test_the_logs_are_searched(pages: dict[str, str], show: Any) -> None:
     """Each match is marked. Colours are removed, and markup is shown as text."""
     page = show(pages["FAIL"])
-    log = page.locator("pre.log").first
+    log = page.get_by_role("region", name="stdout")
     assert log.text_content().startswith("step 1\nstep 2\nMemoryError: <b>no</b>\n")
     page.get_by_label("Find in the logs").fill("memoryerror")
     assert page.locator("pre.log mark").all_inner_texts() == ["MemoryError", "MemoryError"]
