@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from harness.execution.sources import LARGEST, Sources, changed
+from harness.execution.sources import LARGEST, changed
 
 PROJECT = Path(__file__).parents[2]
 
@@ -180,11 +179,15 @@ def test_of_files_without_end_so_many_are_remembered(root: Path, others: int, ex
 
 def test_data_files_are_told_once_beside_the_sources(tmp_path: Path) -> None:
     """They are for the trial's log: neither code, nor what is written, nor the machine's own files."""
-    sources = Sources(tmp_path / "project")
+    (tmp_path / "project").mkdir()
     for name in ("a.bin", "b.bin", "c.py"):
         (tmp_path / name).touch()
-    for name, flags in (("a.bin", os.O_RDONLY), ("a.bin", os.O_RDONLY), ("b.bin", os.O_WRONLY), ("c.py", os.O_RDONLY)):
-        sources._hear("open", (str(tmp_path / name), None, flags))
-    sources._hear("open", ("/proc/self/maps", None, os.O_RDONLY))
-    assert sources.data() == [str(tmp_path / "a.bin")]
-    assert sources.data() == []
+    opens = "[open(*one).close() for one in [('a.bin',), ('a.bin',), ('b.bin', 'w'), ('c.py',)]]"
+    opens = f"os.chdir({str(tmp_path)!r}); {opens}"
+    program = _PROGRAM.replace("sources.news()", "sources.data()")
+    command = [sys.executable, "-B", "-c", program, str(tmp_path / "project")]
+    done = subprocess.run(
+        [*command, f"{opens}; open('/proc/self/maps').close()", "pass"],
+        cwd=PROJECT, env={"PYTHONPATH": str(PROJECT)}, capture_output=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == [[str(tmp_path / "a.bin")], []]
