@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def judged(contract: Contract, subject: str, folder: Path, mutant: Mutant | None
     }  # fmt: skip
     setting, recorded = Setting(parameters, "cpu", 0, folder, folder), Heard()
     given = {"type": "cpu", "name": "a CPU"}
-    claim = {"contract": contract.document, "device": given, "case": None, "end": SearchEnd.TRIED}
+    claim = {"contract": contract.document, "device": given, "case": None, "end": SearchEnd.TRIED, "until": math.inf}
 
     def search(attempt: Callable[[Case], JsonObject | SubjectFault]) -> _Enough:
         new = _Enough(claim, setting, attempt, folder)
