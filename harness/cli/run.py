@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from harness.base.device import DeviceClass
 from harness.base.exceptions import described
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
-from harness.cli.run_options import RunOptions, on_gpus, refuse_without_gpu, request_of, run_options
+from harness.cli.run_options import RunOptions, on_gpus, refuse_without_gpu, request_of, run_options, with_scratch
 from harness.contract.contract_annotations import Refutation, counted, refutation_of
 from harness.contract.project import Project
 from harness.report.terminal.printing import tell, tell_all
@@ -56,7 +56,8 @@ def command(**options: Any) -> ExitStatus:
     other clauses fail, or if a mutant lives, the exit status is not 0.
     """
     given, project = RunOptions(**options), Project.find()
-    return carry_out(given, project, None)
+    with ExitStack() as run:
+        return carry_out(with_scratch(given, run), project, None)
 
 
 def carry_out(given: RunOptions, project: Project, attached: DetachedRun | None) -> ExitStatus:

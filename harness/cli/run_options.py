@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import os
 import shlex
-import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from contextlib import ExitStack
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from harness.running.request import RunRequest
 if TYPE_CHECKING:
     from harness.machine.host import Host
 
-__all__ = ["RunOptions", "on_gpus", "refuse_without_gpu", "request_of", "run_options"]
+__all__ = ["RunOptions", "on_gpus", "refuse_without_gpu", "request_of", "run_options", "with_scratch"]
 
 _PATH = click.Path(path_type=Path)
 
@@ -91,7 +91,9 @@ class RunOptions(JsonDataclass):
     evidence: Path | None = _option(
         "--evidence", type=_PATH, help="Where bundles go, instead of the project's evidence/."
     )
-    scratch: bool = _flag("--scratch", help="Seal into a new temporary folder, not into the project's evidence/.")
+    scratch: bool = _flag(
+        "--scratch", help="Seal into a new temporary folder, not into evidence/. Those of your last three runs stay."
+    )
     executor: str = _option(
         "--executor",
         type=click.Choice(["local", "slurm"]),
@@ -185,7 +187,7 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
         jobs=given.jobs,
         seed=given.seed,
         slurm=slurm,
-        evidence=_scratch(given) if given.scratch else given.evidence,
+        evidence=given.evidence,
         fail_fast=given.fail_fast,
         key=given.key,
     )
@@ -230,13 +232,27 @@ def refuse_without_gpu(given: RunOptions, machine: Host) -> None:
         )
 
 
-def _scratch(given: RunOptions) -> Path:
-    """Return a new temporary folder for bundles. It stays, so that they can be looked at."""
+def with_scratch(given: RunOptions, run: ExitStack) -> RunOptions:
+    """Return the options with the folder of `--scratch`, if they have it, as the folder for evidence.
+
+    Args:
+        run: holds the folder.
+
+    Raises:
+        click.UsageError: the folder cannot be made, or another option contradicts it.
+    """
+    if not given.scratch:
+        return given
     if given.evidence is not None:
         raise click.UsageError("say one of --scratch and --evidence")
     if given.executor == "slurm":
         raise click.UsageError("a node does not see this machine's temporary folder; say --evidence FOLDER")
-    return Path(tempfile.mkdtemp(prefix="harness-scratch-"))
+    from harness.evidence.scratch import scratch_folder
+
+    try:
+        return replace(given, scratch=False, evidence=run.enter_context(scratch_folder()))
+    except OSError as error:
+        raise click.BadParameter(f"{error.filename}: {error.strerror}", param_hint="--scratch") from error
 
 
 def on_gpus(host: Host, given: str | None) -> Host:

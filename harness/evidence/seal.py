@@ -109,7 +109,7 @@ class Sealer:
     def _seal_elsewhere(self, result: ClaimResult) -> Path | None:
         """Write the bundle into a new temporary folder; None if that fails too."""
         try:
-            folder = Path(tempfile.mkdtemp(prefix="harness-scratch-"))
+            folder = Path(tempfile.mkdtemp(prefix="harness-bundle-"))
         except OSError:
             return None
         try:

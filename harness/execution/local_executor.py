@@ -38,6 +38,11 @@ __all__ = ["LocalExecutor", "LocalExecutors"]
 _PIPE_BYTES = 1 << 20
 _MODULES_AT_ONCE = 500
 """Names in one request to the fork server, whose requests are bounded."""
+_COMPILED = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+"""The variables that say where torch.compile and Triton keep what they compiled, with our folders for them.
+
+Inductor's own default is in the temporary folder, where nothing removes it.
+"""
 _LONGEST_REASON, _LONGEST_TRACEBACK = 2_000, 20_000
 """Characters that an ending keeps of a text."""
 
@@ -209,7 +214,8 @@ class LocalExecutor:
         # The trial sees the leased GPU as cuda:0. Without a lease on a GPU it sees none.
         gpus = () if request.gpu is None else (request.gpu, *request.others)
         visible = {"CUDA_VISIBLE_DEVICES": ",".join(gpu.key for gpu in gpus)}
-        root = request.root or self._project.root
+        root, cache = request.root or self._project.root, request.cache or self._cache
+        caches = {name: str(cache.absolute() / folder) for name, folder in _COMPILED.items() if name not in os.environ}
         return Start(
             root=root,
             falsifier=request.contract.falsifier,
@@ -220,11 +226,11 @@ class LocalExecutor:
             threads=request.threads,
             workspace=folder / "workspace",
             artifacts=folder / "artifacts",
-            cache=request.cache or self._cache,
+            cache=cache,
             memory_gib=request.contract.profiles[request.profile].requires.get("memory_gib", 0.0),
             declared=tuple(sorted(request.contract.measurements)),
             claim=folder / "claim.json",
-            environment=visible,
+            environment=visible | caches,
             search=tuple(str(root / place.relative_to(self._project.root)) for place in self._project.search)
             if request.root is not None
             else (),

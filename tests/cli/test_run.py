@@ -304,6 +304,22 @@ def test_a_moved_bundle_is_sound(folder: Path) -> None:
     assert harness(folder, "verify", "F-OTHER-001").returncode == ExitStatus.REFUSED
 
 
+def test_scratch_leaves_its_bundle_in_the_temporary_folder(folder: Path, tmp_path: Path) -> None:
+    """A run that seals nothing leaves no folder there."""
+    (tmp_path / "temporary").mkdir()
+    variables = {**environment(folder), "TMPDIR": str(tmp_path / "temporary")}
+    ended = []
+    for options in ([], ["--require-gpu", "--device", "cpu"]):
+        command = [*COMMAND, "run", CLAIM, "--scratch", *options]
+        ended.append(subprocess.run(command, cwd=folder, env=variables, capture_output=True, timeout=120).returncode)
+    assert ended == [ExitStatus.PASS, ExitStatus.REFUSED]
+    (above,) = (tmp_path / "temporary").glob("harness-scratch-*")
+    (scratch,) = above.iterdir()
+    (bundle,) = (scratch / "TOY-1" / CLAIM).iterdir()
+    assert harness(folder, "verify", str(bundle)).returncode == ExitStatus.PASS
+    assert bundles(folder) == []
+
+
 def test_plain_lines_in_a_pipe(folder: Path) -> None:
     """A pipe receives no escape sequences."""
     done = harness(folder, "run", CLAIM, "-v")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.base.device import Device
+from harness.base.vocabulary import Phase
 from harness.contract.project import Project
 from harness.execution.executor import TrialRequest, TrialResult
 from harness.execution.local_executor import LocalExecutor
@@ -52,3 +53,12 @@ def run(executor: LocalExecutor, how: str, seconds: float = 20.0, gpu: Gpu | Non
         gpu=gpu,
     )
     return executor.run(request, lambda step, values, memory: None)
+
+
+def run_to_limit(executor: LocalExecutor, how: str) -> TrialResult:
+    """Run a subject that reaches its limit. The limit is longer if the machine is too busy to reach the subject."""
+    for seconds in (1.0, 10.0, 100.0):
+        result = run(executor, how, seconds)
+        if result.observation.ending.phase is Phase.SUBJECT:
+            break
+    return result

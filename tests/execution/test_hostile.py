@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,14 +20,14 @@ from harness.base import strictjson
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract.project import Project
-from harness.execution.executor import TrialRequest
+from harness.execution.executor import TrialRequest, TrialResult
 from harness.execution.fork_server import ForkServer, ForkServerError
 from harness.execution.local_executor import LocalExecutor
 from harness.execution.steps import MOST
 from harness.judging.judge import judge
 from harness.judging.observation import EndingKind
 from tests.contracts import contract_of
-from tests.execution.projects import run, write_project
+from tests.execution.projects import run, run_to_limit, write_project
 
 ENDINGS = [
     ("is cancelled", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
@@ -97,7 +98,7 @@ def test_a_signal_handler_may_report(executor: LocalExecutor) -> None:
 
 def test_a_trial_that_stops_itself_is_ended(executor: LocalExecutor) -> None:
     """A trial that stops itself by SIGSTOP counts as a hang."""
-    observation = run(executor, "stops itself", seconds=1.0).observation
+    observation = run_to_limit(executor, "stops itself").observation
     assert (observation.ending.kind, observation.ending.phase) == (EndingKind.TIMED_OUT, Phase.SUBJECT)
 
 
@@ -132,10 +133,29 @@ def test_steps_cost_the_subject_little(executor: LocalExecutor) -> None:
     assert float(result.stdout.text) < 100e-6
 
 
+def _run_until_hanging(executor: LocalExecutor, then: Callable[[], None]) -> TrialResult:
+    """The result of a subject that hangs, `then` being called once it does."""
+    hanging, ended = executor._project.root / "hanging", threading.Event()
+    hanging.unlink(missing_ok=True)
+
+    def wait() -> None:
+        while not hanging.exists():
+            if ended.wait(0.01):
+                return
+        then()
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    try:
+        return run(executor, "hangs", seconds=300)
+    finally:
+        ended.set()
+        waiting.join()
+
+
 def test_what_was_said_before_an_interruption_counts(executor: LocalExecutor) -> None:
     """Measurements before an interruption are kept."""
-    threading.Timer(0.7, executor.interrupt).start()
-    observation = run(executor, "hangs").observation
+    observation = _run_until_hanging(executor, executor.interrupt).observation
     assert observation.ending.kind is EndingKind.INTERRUPTED
     assert observation.measurements == {"inversions": 0}
 
@@ -341,7 +361,7 @@ def test_a_stopped_supervisor_does_not_keep_the_harness(
     def stop() -> None:
         for supervisor in psutil.Process(executor._server._process.pid).children():
             os.kill(supervisor.pid, signal.SIGSTOP)
+        executor.interrupt()
 
-    threading.Timer(0.5, stop).start()
-    observation = run(executor, "hangs", seconds=1.0).observation
-    assert observation.ending.kind is EndingKind.TIMED_OUT
+    observation = _run_until_hanging(executor, stop).observation
+    assert observation.ending.kind is EndingKind.INTERRUPTED

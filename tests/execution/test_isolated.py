@@ -18,6 +18,7 @@ from harness.execution.local_executor import LocalExecutor
 from harness.judging.judge import judge
 from harness.judging.observation import EndingKind
 from tests.execution.isolated import CONTRACT, FALSIFIER, PROTOCOL, SUBJECTS
+from tests.execution.projects import run_to_limit
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +122,7 @@ def test_an_exception_is_told_as_it_was_raised(apart: LocalExecutor) -> None:
 
 def test_a_hang_ends_with_the_trial(apart: LocalExecutor) -> None:
     """The subject is blamed, and its stack is shown."""
-    result = run(apart, "hangs", seconds=3.0)
+    result = run_to_limit(apart, "hangs")
     observation = result.observation
     assert "subjects.py" in result.stderr.text
     assert (observation.ending.kind, observation.ending.phase) == (EndingKind.TIMED_OUT, Phase.SUBJECT)

@@ -16,7 +16,7 @@ from harness.base.vocabulary import Phase
 from harness.execution.local_executor import LocalExecutor
 from harness.execution.trial_log import TrialLog, WorkspaceFiles, short
 from harness.judging.observation import Ending, EndingKind
-from tests.execution.projects import run
+from tests.execution.projects import run, run_to_limit
 
 
 def lines(log: TrialLog) -> list[str]:
@@ -41,7 +41,7 @@ def test_every_trial_has_a_log_from_its_beginning_to_its_end(
 ) -> None:
     """Every line has a time, and times only grow. The log names the subject, its parameters, and the ending."""
     executor.imports()
-    result = run(executor, how, seconds=3.0 if how == "hangs" else 20.0)
+    result = run_to_limit(executor, how) if how == "hangs" else run(executor, how)
     told = result.log.text.splitlines()
     assert all(re.match(r" *\d+\.\d{3}  \S| *\d+\.\d{3}    ", line) for line in told)
     times = [float(line.split()[0]) for line in told]
