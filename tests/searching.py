@@ -68,6 +68,7 @@ from hypothesis import strategies as st
 class Adder:
     def __init__(self, setting):
         self.how = setting.parameters["how"]
+        self.calls = self.wrong = 0
 
     def add(self, left, right):
         match self.how:
@@ -79,6 +80,14 @@ class Adder:
                 os.kill(os.getpid(), signal.SIGSEGV)
             case "hangs" if left > 300:
                 time.sleep(60)
+            case "is wrong once" if left + right > 255:
+                self.wrong += 1
+                return left + right + (self.wrong == 1)
+            case "is wrong and dies later":
+                self.calls += 1
+                if self.calls > 60:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return (left + right) % 256
             case "nan" if left > 300:
                 return float("nan")
         return left + right

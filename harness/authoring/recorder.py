@@ -29,6 +29,7 @@ class Recorder:
         """
         self._declared = declared
         self._phase = Phase.FALSIFIER
+        self._blames_nobody = False
         self.report = report
         self.fault: Exception | None = None
         """The first fault, also if the falsifier or the subject catches it."""
@@ -55,8 +56,18 @@ class Recorder:
     def enter(self, phase: Phase) -> Phase:
         """Record whose code runs from now on; return whose code ran until now."""
         before, self._phase = self._phase, phase
-        self.report(Entered(phase))
+        if not self._blames_nobody:
+            self.report(Entered(phase))
         return before
+
+    @contextmanager
+    def blaming_nobody(self) -> Iterator[None]:
+        """Report no phase in the block, so that a subject that ends the process there is not blamed for it."""
+        self._blames_nobody = True
+        try:
+            yield
+        finally:
+            self._blames_nobody = False
 
     @contextmanager
     def subject_fault(self) -> Iterator[None]:

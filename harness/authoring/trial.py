@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -47,6 +47,11 @@ class SearchResult(Protocol):
     @property
     def fault(self) -> SubjectFault | None:
         """What the subject raised."""
+        ...
+
+    @property
+    def repeats(self) -> bool | None:
+        """Whether it violated the same clauses when it was run once more; None if it was not."""
         ...
 
 
@@ -256,9 +261,13 @@ class Trial(Generic[S]):
             for name, value in result.measured.items():
                 lists.setdefault(name, []).append(value)
         self.measure(**lists)
-        simplest = search.shrink(cases, refuting, examples) if refuting else None
-        if simplest is not None:
-            self._write(f"the simplest refuting case: {_shown(simplest.case)}")
+        simplest = None
+        if refuting is not None:
+            # The claim is refuted already. Without a fault so far, what ends the process now is not the subject's.
+            with self._recorder.blaming_nobody() if refuting.fault is None else nullcontext():
+                simplest = search.shrink(cases, refuting, examples)
+            again = "; it does not repeat: run once more, it spared a clause" if simplest.repeats is False else ""
+            self._write(f"the simplest refuting case: {_shown(simplest.case)}{again}")
         for one in (simplest, *search.results):
             if one is not None and one.fault is not None:
                 self._recorder.fault = one.fault

@@ -37,6 +37,7 @@ class Counterexample(JsonDataclass):
 
     SCHEMA: ClassVar = "counterexample"
     FORMAT: ClassVar = 1
+    LEFT_OUT: ClassVar = (None,)
 
     case: JsonObject
     """The argument of the falsifier's `check`, as JSON."""
@@ -50,6 +51,8 @@ class Counterexample(JsonDataclass):
     """How many cases the search had tried when it found this one."""
     shrunk: bool = False
     """Whether the search looked for a simpler case. This is then the simplest that it found."""
+    repeats: bool | None = None
+    """Whether the case violated these clauses again when it was run once more; None if it was not."""
 
 
 def clauses_on_cases(contract: Contract, names: frozenset[str]) -> tuple[Clause, ...]:

@@ -7,7 +7,8 @@ The search makes two passes:
 2. If a case refuted the claim, it draws the same cases again up to that one, and shrinks it if asked to.
 
 Each case runs once. If hypothesis draws it again, its stored result is used. So the seed and the subject determine the
-search, also if the subject is not deterministic.
+search, also if the subject is not deterministic. The simplest refutation runs once more at the end, to see
+whether it repeats.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,8 @@ class Result:
     """The clauses that the case violates."""
     nearness: Mapping[str, float] = field(default_factory=dict)
     """For each clause with a threshold, the case's ratio to it; above 1 is a violation."""
+    repeats: bool | None = None
+    """Whether it violated these clauses again when it was run once more; None if it was not."""
 
 
 class _Stop(BaseException):
@@ -138,20 +141,35 @@ class CaseSearch:
         """Keep a case that refutes the claim, or a simpler one that violates at least the same clauses.
 
         The search for a simpler one tries at most `examples` further cases, or fifty if that is more. It ends after
-        half of the time that the trial has left, so that the trial's limit never ends it.
+        half of the time that the trial has left. If a case ends the process meanwhile, the simplest so far is kept.
+        The case that was found simplest runs once more.
 
-        Returns: the case that is kept.
+        Returns: the case that is kept, and whether it repeats.
         """
         if self._only is not None:
             return found
         shrunk, tried = self._end is SearchEnd.SIMPLEST, len(self._known)
-        best = self._simpler(cases, found, examples) if shrunk else found
-        error = "" if best.fault is None else Redactor().mask(str(best.fault))
-        self._keep(Counterexample(best.case, tuple(sorted(best.violated)), best.measured, error, tried, shrunk))
-        return best
 
-    def _simpler(self, cases: SearchStrategy[Any], found: Result, examples: int) -> Result:
-        """The given case if hypothesis finds no simpler one."""
+        def keep(result: Result) -> Result:
+            error = "" if result.fault is None else Redactor().mask(str(result.fault))
+            clauses = tuple(sorted(result.violated))
+            self._keep(Counterexample(result.case, clauses, result.measured, error, tried, shrunk, result.repeats))
+            return result
+
+        keep(found)
+        if not shrunk:
+            return found
+        best = keep(self._simpler(cases, found, examples, keep))
+        return keep(replace(best, repeats=best.violated <= self._run(best.case).violated))
+
+    def _simpler(
+        self, cases: SearchStrategy[Any], found: Result, examples: int, keep: Callable[[Result], Result]
+    ) -> Result:
+        """The given case if hypothesis finds no simpler one.
+
+        Args:
+            keep: takes the simplest case so far.
+        """
         self._left = max(_FEWEST_SHRINKS, examples)
         now = time.monotonic()
         end, simplest = now + (self._until - now) / 2, found
@@ -162,7 +180,8 @@ class CaseSearch:
                 raise _Stop
             result = self._steered(case)
             if found.violated <= result.violated:
-                simplest = min(simplest, result, key=_size)
+                if _size(result) < _size(simplest):
+                    simplest = keep(result)
                 raise _Wanted(result)
 
         with self._until_stopped():
@@ -214,17 +233,18 @@ class CaseSearch:
         if self._left <= 0:
             return Result(case)  # no tries are left
         self._left -= 1
-        self._keep(Counterexample(case, (COMPLETES,), {}, "the process ended on it, or it did not end"))
+        is_shrinking = self._left != math.inf
+        if not is_shrinking:
+            self._keep(Counterexample(case, (COMPLETES,), {}, "the process ended on it, or it did not end"))
         try:
             result = self._run(case)
         except BaseException as error:
             raise _Stop(error) from error
         finally:
-            self._keep(None)
+            if not is_shrinking:
+                self._keep(None)
         self._known[key] = result
-        if self._left == math.inf and (
-            result.fault is not None or (self._end is SearchEnd.REFUTED and result.violated)
-        ):
+        if not is_shrinking and (result.fault is not None or (self._end is SearchEnd.REFUTED and result.violated)):
             raise _Stop
         return result
 

@@ -165,7 +165,9 @@ def test_cases_on_which_the_subject_fails(folder: Path, how: str, error: str) ->
     The case is kept. If the subject raises, the case is minimal.
     """
     (profile,) = CONTRACT["profiles"].values()
-    write_searching_project(folder, profiles={"reduced": {**profile, "limits": {"seconds": 5}}})
+    write_searching_project(
+        folder, profiles={"reduced": {**profile, "limits": {"seconds": 5 if how == "hangs" else 60}}}
+    )
     status, bundle = run(folder, "-P", f"how={how}", "--no-mutants")
     assert status == ExitStatus.FAIL
     kept = counterexample(bundle)
@@ -178,6 +180,27 @@ def test_cases_on_which_the_subject_fails(folder: Path, how: str, error: str) ->
     assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
     assert harness(folder, "replay", str(bundle)).returncode == ExitStatus.FAIL
     assert harness(folder, "replay", str(bundle), "--subject", "toy.adding:Repaired").returncode == ExitStatus.PASS
+
+
+def test_a_subject_that_does_not_repeat(folder: Path) -> None:
+    """The run and the bundle say so."""
+    done = harness(folder, "run", CLAIM, "-P", "how=is wrong once", "--no-mutants")
+    assert done.returncode == ExitStatus.FAIL, done.stdout + done.stderr
+    assert "It does not repeat" in done.stdout
+    (bundle,) = (folder / "evidence" / "TOY-2" / CLAIM).iterdir()
+    assert counterexample(bundle)["repeats"] is False
+    assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
+
+
+def test_what_ends_the_search_for_a_simpler_case_is_not_blamed(folder: Path) -> None:
+    """The process ends at its first case after the sixty of the search. The case that was found stands."""
+    status, bundle = run(folder, "-P", "how=is wrong and dies later", "--no-mutants")
+    assert status == ExitStatus.FAIL
+    clauses = json.loads((bundle / "record.json").read_text())["clauses"]
+    assert [clause["id"] for clause in clauses if clause["outcome"] == "FAIL"] == ["errors[].maximum"]
+    kept = counterexample(bundle)
+    assert (kept["clauses"], kept["tried"], sum(kept["case"].values()) > 255) == (["errors[].maximum"], 60, True)
+    assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
 
 
 def test_a_falsifier_that_fails_leaves_no_counterexample(folder: Path) -> None:

@@ -95,10 +95,14 @@ JSON = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(["errors", "others"]), JSON), st.text(), st.booleans())
-def test_a_counterexample_survives_its_file(measured: dict[str, Any], error: str, shrunk: bool) -> None:
+@given(
+    st.dictionaries(st.sampled_from(["errors", "others"]), JSON), st.text(), st.booleans(), st.none() | st.booleans()
+)
+def test_a_counterexample_survives_its_file(
+    measured: dict[str, Any], error: str, shrunk: bool, repeats: bool | None
+) -> None:
     """A file keeps all of it, also numbers that are not finite."""
-    kept = Counterexample(CASE, ("errors[].maximum",), measured, error, 7, shrunk)
+    kept = Counterexample(CASE, ("errors[].maximum",), measured, error, 7, shrunk, repeats)
     text = strictjson.dumps(kept.to_json())
     assert repr(Counterexample.from_json(strictjson.loads(text))) == repr(kept)
 
@@ -148,7 +152,28 @@ def test_shrinking_ends_before_the_trial_is_ended(tmp_path: Path, monkeypatch: p
     found = search.explore(numbers, [], 60)
     assert found is not None
     kept = search.shrink(numbers, found, 1000)
-    assert now <= 66.0
+    assert now <= 67.0  # the kept case has run once more
     assert kept.violated == found.violated
     assert sum(kept.case["left"]) < sum(found.case["left"])
     assert strictjson.load(tmp_path / COUNTEREXAMPLE)["case"] == kept.case
+
+
+@pytest.mark.parametrize(("wrong_for", "repeats"), [(math.inf, True), (60, False)])
+def test_the_kept_case_runs_once_more(tmp_path: Path, wrong_for: float, repeats: bool) -> None:
+    """A subject that is right after its first tries refutes the claim, but does not repeat."""
+    ran: list[Any] = []
+
+    def attempt(case: Any) -> dict[str, Any]:
+        ran.append(case)
+        return {"errors": float(case["left"] > 500 and len(ran) <= wrong_for)}
+
+    numbers = st.fixed_dictionaries({"left": st.integers(0, 1000)})
+    claim = {"contract": CONTRACT, "device": {"type": "cpu", "name": "a CPU"}, "case": None, "end": "simplest"}
+    setting = Setting(parameters={}, device="cpu", seed=0, workspace=tmp_path, cache=tmp_path)
+    search = CaseSearch({**claim, "until": math.inf}, setting, attempt, tmp_path)
+    found = search.explore(numbers, [], 60)
+    assert found is not None
+    kept = search.shrink(numbers, found, 60)
+    assert kept.repeats is repeats
+    assert ran[-1] == kept.case
+    assert strictjson.load(tmp_path / COUNTEREXAMPLE)["repeats"] is repeats

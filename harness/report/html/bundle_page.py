@@ -23,7 +23,7 @@ from harness.report.html.clause_rows import Clauses, Kind, Row, kills
 from harness.report.html.contents import Contents
 from harness.report.html.templating import marked, page
 from harness.report.words import number_text, qualities
-from harness.report.words.verdict_text import Caveat, caveats, signature, signed, statement, why
+from harness.report.words.verdict_text import DOES_NOT_REPEAT, Caveat, caveats, signature, signed, statement, why
 
 __all__ = ["Site", "render", "unreadable"]
 
@@ -106,6 +106,7 @@ def render(
         ending=observation.ending if observation and observation.ending.kind is not EndingKind.COMPLETED else None,
         traceback=_lines(observation.ending.traceback) if observation and observation.ending.traceback else None,
         as_json=_json,
+        does_not_repeat=DOES_NOT_REPEAT,
         training=plot.drawn(charts.training(contents)),
         machine=plot.drawn(charts.machine(contents.telemetry)),
         samples=plot.drawn(charts.samples(contents)),

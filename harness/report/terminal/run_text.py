@@ -20,7 +20,7 @@ from harness.report.terminal.printing import Block, Line, Table
 from harness.report.words import bound_text, number_text, reason_text
 from harness.report.words import qualities as words
 from harness.report.words.not_finite import decisive, violations
-from harness.report.words.verdict_text import undecided
+from harness.report.words.verdict_text import DOES_NOT_REPEAT, undecided
 from harness.running.events import (
     SUBJECT,
     ClaimFinished,
@@ -288,7 +288,7 @@ def _evidence(event: ClaimFinished) -> Iterator[Line]:
     record, bundle = event.record, event.bundle
     place = None if bundle is None else _shortest(bundle)
     if bundle is not None and (bundle / COUNTEREXAMPLE).is_file():
-        yield f"  counterexample: {_case(bundle / COUNTEREXAMPLE)}", ""
+        yield from _counterexample(bundle / COUNTEREXAMPLE)
         yield f"  the case again: harness replay {place}", ""
     if record.verdict is not Verdict.PASS and not nothing_ran(record):
         yield f"  reproduce: {record.command}", ""
@@ -298,12 +298,16 @@ def _evidence(event: ClaimFinished) -> Iterator[Line]:
         yield f"  no bundle was written{f': {event.unsealed}' if event.unsealed else ''}", "yellow"
 
 
-def _case(path: Path) -> str:
+def _counterexample(path: Path) -> Iterator[Line]:
     try:
-        text = strictjson.dumps(strictjson.load(path)["case"])
-    except (OSError, strictjson.JsonError, LookupError, TypeError) as error:
-        return f"cannot be read: {error}"
-    return cut(text, _LONGEST_CASE)
+        found = strictjson.load(path)
+        text, repeats = strictjson.dumps(found["case"]), found.get("repeats")
+    except (OSError, strictjson.JsonError, LookupError, TypeError, AttributeError) as error:
+        yield f"  counterexample: cannot be read: {error}", ""
+        return
+    yield f"  counterexample: {cut(text, _LONGEST_CASE)}", ""
+    if repeats is False:
+        yield f"  {DOES_NOT_REPEAT}", "yellow"
 
 
 def _shortest(path: Path) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from harness.evidence.verification import Against
 
 __all__ = [
+    "DOES_NOT_REPEAT",
     "IMPORTANCE",
     "Caveat",
     "Mono",
@@ -34,6 +35,9 @@ __all__ = [
     "undecided",
     "why",
 ]
+
+DOES_NOT_REPEAT = "It does not repeat: run once more, the case no longer violated all of these clauses."
+"""What the reports say of such a counterexample."""
 
 
 class Mono(str):

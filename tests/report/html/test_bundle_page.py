@@ -220,6 +220,8 @@ def test_counterexamples_are_shown(tmp_path: Path) -> None:
     assert "The subject raised: </pre><b> The case" in text
     assert "harness replay evidence/DEMO-1/F-DEMO-SORT-001/" in text
     assert 'the case that killed it { "items": [ 1, 2 ] }' in text
+    assert "It does not repeat" not in text
+    assert "It does not repeat" in shown(replace(contents, counterexample=replace(case, repeats=False)))
     huge = replace(case, case={"items": [1.5] * 100_000})
     assert len(page_of(with_killer(replace(contents, counterexample=huge), huge))) < 120_000
 
