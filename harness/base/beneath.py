@@ -16,7 +16,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, final
 
@@ -35,6 +35,8 @@ class Beneath:
 
     root: Path
     name: str = ""
+    held: int | None = None
+    """A descriptor of the root, from which every call walks; None if each call opens the root by its path."""
 
     def __post_init__(self) -> None:
         """Refuse a name that leads out of the root."""
@@ -43,7 +45,7 @@ class Beneath:
 
     def __truediv__(self, name: str) -> Beneath:
         """The place with this name beneath this one."""
-        return Beneath(self.root, f"{self.name}/{name}" if self.name else name)
+        return replace(self, name=f"{self.name}/{name}" if self.name else name)
 
     def __str__(self) -> str:
         return str(self.path)
@@ -58,7 +60,7 @@ class Beneath:
         """The folder that holds this one; ValueError for the root."""
         if not self.name:
             raise ValueError(f"{self.root} is the root")
-        return Beneath(self.root, self.name.rpartition("/")[0])
+        return replace(self, name=self.name.rpartition("/")[0])
 
     @property
     def last(self) -> str:
@@ -69,7 +71,7 @@ class Beneath:
     def folder(self, flags: int = os.O_RDONLY | os.O_DIRECTORY) -> Iterator[int]:
         """Open the folder for the block, as a descriptor."""
         if not self.name:
-            descriptor = os.open(self.root, flags | os.O_CLOEXEC)
+            descriptor = os.open(self._walked, flags | os.O_CLOEXEC)
         else:
             with self.parent.passage() as above:
                 descriptor = self._opened(above, flags)
@@ -81,7 +83,7 @@ class Beneath:
     @contextmanager
     def passage(self) -> Iterator[int]:
         """Open the folder for the block, as a descriptor for the `dir_fd` of other calls. It need not be readable."""
-        descriptor = os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(self._walked, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             place = Beneath(self.root)
             for part in filter(None, self.name.split("/")):
@@ -95,7 +97,7 @@ class Beneath:
     def status(self) -> os.stat_result | None:
         """What is there, without following a link; None if there is nothing."""
         if not self.name:
-            return os.stat(self.root)
+            return os.stat(self._walked)
         try:
             with self.parent.passage() as above:
                 return os.stat(self.last, dir_fd=above, follow_symlinks=False)
@@ -105,6 +107,8 @@ class Beneath:
     def make_folder(self) -> None:
         """Make the folder, and the folders above it, if they do not exist."""
         if not self.name:
+            if self.held is not None:
+                return
             try:
                 self.root.mkdir(parents=True, exist_ok=True)
             except FileExistsError as error:
@@ -140,6 +144,10 @@ class Beneath:
                 os.rename(self.last, to.last, src_dir_fd=source, dst_dir_fd=target)
             except OSError as error:
                 raise OSError(error.errno, error.strerror, str(self), None, str(to)) from error
+
+    @property
+    def _walked(self) -> Path:
+        return self.root if self.held is None else Path(f"/proc/self/fd/{self.held}")
 
     def _opened(self, above: int, flags: int) -> int:
         try:

@@ -7,9 +7,10 @@ Every form of a secret is derived once. A text is read through several lenses: a
 not show, and with its escapes decoded. Each run of _SHORTEST characters that a lens shows is looked up among the
 beginnings of all forms, so the time grows with the text and not with the number of secrets.
 
-These forms are found: UTF-8, Latin-1 and UTF-16, each as text, base64 (also for URLs), base32 or hex (also with
-separators); percent encoding, escapes of JSON, Python and C, and HTML entities, up to two levels; and every form split
-by line breaks, control characters or ANSI codes. Other encodings, compression and encryption are not seen.
+These forms are found, in each normal form of Unicode: UTF-8, Latin-1 and UTF-16, each as text, base64 (also for
+URLs), base32 or hex (also with separators); percent encoding, escapes of JSON, Python and C, and HTML entities, up to
+two levels; and every form split by line breaks, control characters or ANSI codes. Other encodings, compression and
+encryption are not seen.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
+from unicodedata import normalize
 
 __all__ = ["KnownValues"]
 
 _SHORTEST: Final = 8
 """Fewest characters of a value, and of each form of it. A shorter one is found in texts that hold no secret."""
+
+_NORMAL_FORMS: Final = ("NFC", "NFD", "NFKC", "NFKD")
 
 _Stage = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]
 """What a lens replaces, and by what."""
@@ -89,7 +93,12 @@ class KnownValues:
         """Args:
         values: the secrets; those of fewer than _SHORTEST characters are left out.
         """
-        long = {value for value in values if len(value) >= _SHORTEST}
+        long = {
+            form
+            for value in values
+            for form in (value, *(normalize(kind, value) for kind in _NORMAL_FORMS))
+            if len(form) >= _SHORTEST
+        }
         forms = {form for value in long for form in _forms(value)}
         self._forms = _by_beginning({_seen(form, lens) for form in forms for lens in _LENSES})
         self._hex = _by_beginning({content.hex() for value in long for content in _encoded(value)})

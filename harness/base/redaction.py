@@ -38,6 +38,8 @@ _SHAPES = re.compile(
     | npm_[A-Za-z0-9]{30,} | pypi-[A-Za-z0-9_-]{16,} | dckr_pat_[A-Za-z0-9_-]{20,} | dapi[0-9a-f]{32}
     | do[opr]_v1_[0-9a-f]{64} | hvs\.[A-Za-z0-9_-]{20,}
     | (?<![A-Za-z_-]{2})eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*
+    | AGE-SECRET-KEY-(?:PQ-)?1[0-9A-Z]{40,} | (?<![0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])  # Telegram
+    | (?i:\b(?:wandb\s+login|password)\s+(?:--[a-z-]+\s+)*)(?P<netrc>[0-9a-f]{40})(?![0-9a-f])
     | -----BEGIN\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----(?:.|\n)*?
       (?:-----END\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----|\Z)
     | \A(?:[A-Za-z0-9+/=]+\s+)+-----END\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----  # a key without its beginning

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +53,7 @@ _REMEDIES = {
     errno.EACCES: "make the folder writable, or name another with --evidence",
     errno.EPERM: "make the folder writable, or name another with --evidence",
     errno.ELOOP: "below the folder of evidence no link is followed; put a folder in its place",
+    errno.ESTALE: "find what moved the folder during the run, and put it back",
     errno.EROFS: "the filesystem is mounted read-only; name another folder with --evidence",
     errno.EEXIST: "a run of this name is there already, or is just being written; run again",
     errno.ENOTDIR: "something in the way is a file; name another folder with --evidence",
@@ -75,6 +78,8 @@ class Sealer:
         """
         self._root = root
         self._attest = attest
+        self._held: int | None = None
+        """A descriptor of the root from the start of the run. Code under test can replace the folder later."""
 
     def prepare(self) -> None:
         """Check, before hours of work, that bundles can be written.
@@ -88,6 +93,9 @@ class Sealer:
             self._root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self._root) as probe:
                 probe.write(bytes(CHUNK))
+            if self._held is None:
+                self._held = os.open(self._root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                weakref.finalize(self, os.close, self._held)
         except OSError as error:
             raise _explained(self._root, "cannot take evidence", error) from error
 
@@ -100,7 +108,7 @@ class Sealer:
             SealError: the result cannot be written. Files that were written are removed if possible.
         """
         try:
-            return self._seal_below(self._root, result)
+            return self._seal_below(Beneath(self._root, held=self._held), result)
         except SealError as error:
             if isinstance(error.__cause__, OSError):
                 error.elsewhere = self._seal_elsewhere(result)
@@ -113,25 +121,27 @@ class Sealer:
         except OSError:
             return None
         try:
-            return self._seal_below(folder, result)
+            return self._seal_below(Beneath(folder), result)
         except SealError:
             shutil.rmtree(folder, ignore_errors=True)
             return None
 
-    def _seal_below(self, root: Path, result: ClaimResult) -> Path:
+    def _seal_below(self, root: Beneath, result: ClaimResult) -> Path:
         record = result.record
         names = (record.issue, record.id, record.run)
-        shown = root.joinpath(*names)
+        shown = root.path.joinpath(*names)
         try:
+            _refuse_replaced(root)
             for name in names:
                 if not layout.is_folder_name(name):
                     raise ValueError(f"{name!r} cannot be the name of a folder")
-            place = Beneath(root, "/".join(names))
+            place = root / "/".join(names)
             place.parent.make_folder()
             remove_stale(place.parent)
             with unfinished(place) as folder:
                 self._write(folder, result)
-            for parent in (place.parent.parent, Beneath(root)):
+                _refuse_replaced(root)
+            for parent in (place.parent.parent, root):
                 sync_folder(parent)
         except KeyboardInterrupt:
             if not shown.is_dir():
@@ -182,6 +192,14 @@ def _files(result: ClaimResult) -> Iterator[tuple[str, bytes]]:
     yield layout.LOGS, b"".join(log)
     if result.subject.artifacts is not None:
         yield from _artifacts(result.subject.artifacts, redactor)
+
+
+def _refuse_replaced(root: Beneath) -> None:
+    """Raise OSError if the root's path leads to another folder than the one that is held."""
+    if root.held is not None:
+        held, found = os.fstat(root.held), os.stat(root.root)
+        if (held.st_dev, held.st_ino) != (found.st_dev, found.st_ino):
+            raise OSError(errno.ESTALE, "was replaced by another folder during the run", str(root.root))
 
 
 def _explained(place: Path, what: str, error: OSError) -> SealError:

@@ -8,6 +8,7 @@ import json
 import random
 import re
 import time
+import unicodedata
 import urllib.parse
 from collections.abc import Callable
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from harness.base.redaction import MASK, Redactor
 from harness.execution.logs import BoundedLog
 
+NORMAL_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 FORMS: dict[str, Callable[[str], bytes]] = {
     "as it is": str.encode,
     "base64": lambda value: base64.b64encode(value.encode()),
@@ -155,3 +157,14 @@ def test_the_time_is_linear(piece: str) -> None:
     before = time.process_time()
     redactor.mask(text)
     assert time.process_time() - before < 2
+
+
+@pytest.mark.parametrize("read", NORMAL_FORMS)
+@pytest.mark.parametrize("kept", NORMAL_FORMS)
+def test_normal_forms_of_unicode(kept: str, read: str) -> None:
+    """A name of a file or a log may compose the letters of a secret in another way than its variable does."""
+    value = "p\u00e4ssw\u00f6rd-\u00e9\u00e0\u212b-\uac00"
+    redactor = Redactor({"DEPLOY_TOKEN": unicodedata.normalize(kept, value)})
+    text = unicodedata.normalize(read, value)
+    assert redactor.mask(f"a {text} b") == f"a {MASK} b"
+    assert redactor.mask(base64.b64encode(text.encode()).decode()).startswith(MASK)

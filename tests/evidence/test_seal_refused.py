@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -146,3 +146,61 @@ def test_a_link_in_the_evidence_leads_nowhere(tmp_path: Path, parts: list[str]) 
         sealed(tmp_path)
     assert f"'{link}'" in str(refused.value)
     assert list(elsewhere.iterdir()) == []
+
+
+def _replaced_by_a_link(root: Path, elsewhere: Path) -> None:
+    root.rename(root.with_name("away"))
+    root.symlink_to(elsewhere, target_is_directory=True)
+
+
+def _replaced_by_a_folder(root: Path, elsewhere: Path) -> None:
+    root.rename(root.with_name("away"))
+    root.mkdir()
+
+
+def _a_parent_replaced_by_a_link(root: Path, elsewhere: Path) -> None:
+    root.parent.rename(root.parent.with_name("gone"))
+    (elsewhere / root.name).mkdir()
+    root.parent.symlink_to(elsewhere, target_is_directory=True)
+
+
+def _removed(root: Path, elsewhere: Path) -> None:
+    shutil.rmtree(root)
+
+
+def _replaced_by_a_file(root: Path, elsewhere: Path) -> None:
+    shutil.rmtree(root)
+    root.write_text("")
+
+
+def _replaced_by_a_link_to_itself(root: Path, elsewhere: Path) -> None:
+    root.rename(root.with_name("away"))
+    root.symlink_to(root)
+
+
+@pytest.mark.parametrize(
+    "replace",
+    [
+        _replaced_by_a_link,
+        _replaced_by_a_folder,
+        _a_parent_replaced_by_a_link,
+        _removed,
+        _replaced_by_a_file,
+        _replaced_by_a_link_to_itself,
+    ],
+)
+def test_the_root_stays_the_folder_of_the_start(tmp_path: Path, replace: Callable[[Path, Path], None]) -> None:
+    """If something else takes the place of the evidence during a run, the bundle goes to a scratch folder only."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    root = tmp_path / "project" / "evidence"
+    sealer = Sealer(root)
+    sealer.prepare()
+    result = claim_result(tmp_path / "contracts")
+    replace(root, elsewhere)
+    with pytest.raises(SealError) as refused:
+        sealer.seal(result)
+    assert refused.value.elsewhere is not None
+    assert (refused.value.elsewhere / "record.json").is_file()
+    assert not list(tmp_path.rglob("record.json"))
+    shutil.rmtree(refused.value.elsewhere)
