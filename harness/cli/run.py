@@ -82,6 +82,7 @@ def perform(
         if isinstance(output, io.TextIOWrapper):
             output.reconfigure(errors="backslashreplace")  # so that a locale without "…" does not end a run
 
+    from harness.execution.process_control import adopt_orphans
     from harness.machine.host import probe
     from harness.report.words import due_text
     from harness.running.compose import compose
@@ -98,6 +99,7 @@ def perform(
         request = replace(request, contracts=[contract for contract, _ in selection.due])
     relay = Relay([*handlers, watch] if watch else handlers)
     expected = _Expected(project, request, relay)
+    adopt_orphans()  # a subject can kill every other process that would end what it leaves
     runner = compose(project, machine, request, sealer.seal, expected, lambda line: tell(line, err=True), attached)
     for claim in () if selection is None else due_text.passed_over(selection):
         relay(claim)

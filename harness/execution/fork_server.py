@@ -32,7 +32,9 @@ from harness.execution.messages import (
     decode,
     encode,
 )
+from harness.execution.process_control import end_tree
 from harness.execution.worker import IMPORTING
+from harness.machine.process_tree import started, stat_fields
 
 __all__ = ["IMPORT_SECONDS", "PYTHON", "ForkServer", "ForkServerError", "server_environment"]
 
@@ -92,6 +94,7 @@ class ForkServer:
         self.place = place
         """The scratch folder, where code under test can have put links."""
         self._root, self._control, self._process = root, control, process
+        self._began = started(process.pid)
         self._send = threading.Lock()
 
     @classmethod
@@ -181,7 +184,17 @@ class ForkServer:
 
     def start(self, trial: Start, descriptors: list[int]) -> None:
         """Fork a trial. The descriptors are its stdout, stderr, messages (all written), leash and keys (read)."""
+        if self.obstacle:
+            raise ForkServerError(self.obstacle)
         self._ask(trial, descriptors)
+
+    @property
+    def obstacle(self) -> str:
+        """Why the server cannot start a trial: it has ended or was stopped; empty if it can."""
+        fields = stat_fields(self._process.pid)
+        if fields is None or fields[0] in (b"Z", b"X"):
+            return self._obituary()
+        return "the fork server was stopped by a signal" if fields[0] in (b"T", b"t") else ""
 
     def _ask(self, request: Request, descriptors: list[int]) -> None:
         try:
@@ -198,7 +211,7 @@ class ForkServer:
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            end_tree(self._process.pid, self._began)  # its descendants have no other parent while it exists
             self._process.wait()
         self._control.close()
         return remove(self.place)  # the server has done it, unless it was killed

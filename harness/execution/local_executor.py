@@ -27,6 +27,7 @@ from harness.execution.executor import StepListener, TrialRequest, TrialResult
 from harness.execution.fork_server import ForkServer, ForkServerError
 from harness.execution.fork_servers import ForkServers
 from harness.execution.messages import Imports, Start
+from harness.execution.process_control import end_adopted, strangers
 from harness.execution.sources import changed
 from harness.execution.trial_log import TrialLog, WorkspaceFiles, short
 from harness.execution.watch import Watch
@@ -141,6 +142,8 @@ class LocalExecutor:
                     os.close(descriptor)
                 theirs.clear()
                 watch.follow(*ours)
+            if watch.ending is not None and watch.ending.kind is EndingKind.COMPLETED and self._server.obstacle:
+                watch.ending = Ending(EndingKind.LOST, watch.phase, self._server.obstacle)
         except (ForkServerError, OSError) as error:  # no descriptors or no space: the machine's fault
             watch.ending = Ending(EndingKind.LOST, watch.phase, _told(error, folder))
         finally:
@@ -258,6 +261,7 @@ class LocalExecutors:
         remark: takes the id of a claim, and a text on each file of its trials that could not be removed.
         """
         self._project, self._cache, self._remark, self._isolated = project, cache, remark, isolated
+        self._others = strangers()
         libraries: dict[tuple[Path, ...], dict[str, frozenset[str]]] = {}
         paths: dict[tuple[Path, ...], Path] = {}
         for contract in contracts:
@@ -287,6 +291,7 @@ class LocalExecutors:
         """End the fork servers that the executors share."""
         for servers in self._servers.values():
             servers.close()
+        end_adopted(self._others)
 
 
 def _first_server(project: Project, contract: Path, admits: Sequence[str] = ()) -> ForkServer:

@@ -136,6 +136,8 @@ class Started(JsonDataclass):
     """The supervisor has started the trial's process."""
 
     pid: int
+    supervisor: int = 0
+    """The process that sent this; 0 if it is not known."""
 
 
 @final

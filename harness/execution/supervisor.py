@@ -56,7 +56,7 @@ def supervise(work: Callable[[int], None], messages: int, leash: int, key: int) 
         _become_trial(supervisor, work, may_exit)
     os.close(may_exit)
     tell = partial(_tell, messages, signer(key))
-    tell(Started(child))
+    tell(Started(child, supervisor))
     status = _wait(child, child_ended, leash, permit)
     end_descendants()
     if os.WIFSIGNALED(status):

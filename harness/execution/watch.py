@@ -30,10 +30,12 @@ from harness.execution.messages import (
     Started,
     decode,
 )
+from harness.execution.process_control import end_tree
 from harness.execution.steps import StepSeries
 from harness.execution.supervisor import FINISH, STOP
 from harness.execution.trial_log import TrialLog, WorkspaceFiles
 from harness.judging.observation import Ending, EndingKind, Residency
+from harness.machine import process_tree
 from harness.machine.host import Gpu
 from harness.machine.telemetry import Sampler, Telemetry
 
@@ -87,6 +89,10 @@ class Watch:
     stderr: BoundedLog = field(default_factory=BoundedLog)
     _ended: bool = False
     _exited: bool = False
+    _supervisor: tuple[int, int | None] | None = None
+    """The process id of the supervisor, and when it started."""
+    _confirmed: bool = False
+    """Whether the supervisor said that all processes have ended."""
     _garbled: str = ""
     """The beginning of the first line that neither the trial nor its supervisor wrote."""
     _is_lost: bool = False
@@ -119,6 +125,8 @@ class Watch:
                 if not self._keep_waiting(leash):
                     break
         self.seconds = self.seconds or time.monotonic() - self.started
+        if not self._confirmed:
+            self._end_unconfirmed()
         for descriptor, log in ((stdout, self.stdout), (stderr, self.stderr)):
             # Only what is still in the pipe: a process that could not be ended may write for ever.
             os.set_blocking(descriptor, False)
@@ -127,6 +135,13 @@ class Watch:
         lacks = self._ended and self._verifiers[0].lacks
         if (self._is_lost or lacks) and self.ending is not None and self.ending.kind is not EndingKind.INTERRUPTED:
             self.ending = Ending(EndingKind.GARBLED, self.phase, self._garbled)
+
+    def _end_unconfirmed(self) -> None:
+        """End a trial whose supervisor was stopped or killed."""
+        if self._supervisor is not None:
+            end_tree(*self._supervisor)
+        if self.ending is not None and self.ending.kind is EndingKind.COMPLETED:
+            self.ending = Ending(EndingKind.LOST, self.phase, "the trial's supervisor did not confirm its end")
 
     def _keep_waiting(self, leash: int) -> bool:
         now = time.monotonic()
@@ -197,7 +212,8 @@ class Watch:
                 self.on_doing(self.mask(text))
             case Entered(phase):
                 self.phase = phase
-            case Started(pid):
+            case Started(pid, supervisor):
+                self._supervisor = supervisor, process_tree.started(supervisor)
                 self.sampler.watch(pid)
             case Lost(reason):
                 self.ending = Ending(EndingKind.LOST, self.phase, reason)
@@ -243,7 +259,7 @@ class Watch:
         return Ending(EndingKind.LOST, self.phase, "the process of the trial ended without a message")
 
     def _exit(self, message: Exited) -> None:
-        self._exited = True
+        self._exited = self._confirmed = True
         if self.ending is not None:
             return
         if message.signal in _REQUESTS and self.interrupted.wait(_ECHO_SECONDS):

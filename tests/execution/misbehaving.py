@@ -138,6 +138,9 @@ class Sorter:
             case "ends its parent":
                 os.kill(os.getppid(), signal.SIGKILL)
                 time.sleep(1000)
+            case code if code.startswith("runs:"):
+                exec(code.removeprefix("runs:"), globals())
+                return sorted(items)
             case "closes its output":
                 sys.stdout.close()
                 os.close(1)

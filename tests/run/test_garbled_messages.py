@@ -52,6 +52,8 @@ class Scripted:
             sign = supervisor_signs if line.startswith((b'["Started"', b'["Exited"')) else trial_signs
             os.write(descriptors[2], line[1:] if line.startswith(UNSIGNED) else sign(line))
 
+    obstacle = ""
+
     def close(self) -> list[str]:
         return remove(self.place)
 
