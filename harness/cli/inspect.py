@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
-from collections.abc import Sequence
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from harness.base import regular_file
 from harness.base.vocabulary import ExitStatus
+from harness.evidence.limited_process import Limits, Stopped, isolated_all
+from harness.inspect.budget import Refused
 from harness.report.escaping import printable
 from harness.report.terminal.inspection_text import KINDS, checkpoint_page, device_code_page
 from harness.report.terminal.printing import tell, tell_all, tell_json, terminal_width
 
 if TYPE_CHECKING:
-    from harness.inspect.checkpoint import Comparison, Inspection, Refused
+    from harness.inspect.checkpoint import Comparison, Inspection
 
 __all__ = ["command"]
 
@@ -25,6 +34,10 @@ _PROGRAMS = (b"\x7fELF", b"!<arch>\n", b"MZ", b"\xcf\xfa\xed\xfe")
 """The first bytes of executables and libraries: ELF, static libraries, Windows, macOS."""
 _LISTS = (".json", ".txt", ".md")
 _NO_PROGRAM = "; it is not a program or library either, and holds no code for NVIDIA GPUs"
+_SECONDS, _BYTES_PER_SECOND = 20.0, 10 << 20
+"""CPU time for any file, and for each byte that a file occupies."""
+_MEMORY = 1 << 30
+_LONGEST_PAGE = 256 << 20
 _ONLY_CHECKPOINTS = "; --against and --fail-on are for checkpoints"
 
 
@@ -57,9 +70,73 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
     for place in (file, against):
         if place is not None and place.is_dir():
             raise click.ClickException(_folder(place))
+    with contextlib.suppress(ImportError):
+        import harness.inspect.checkpoint  # noqa: F401  # here, so that its memory is not counted in the child
+    width = terminal_width()
+    columns = str(shutil.get_terminal_size().columns)  # the child has no terminal to ask
+    out, err = _Captured(sys.stdout), _Captured(sys.stderr)
+
+    def work() -> bytes:
+        os.environ["COLUMNS"] = columns
+        return _answered(lambda: _shown(file, against, fail_on, as_json, width), out, err)
+
+    (answer,) = isolated_all(
+        [work],
+        _limits([file, *([against] if against else [])]),
+        1,
+    )
+    if isinstance(answer, Stopped):
+        refused = Refused(f"reading it {answer}", None, file)
+        if as_json:
+            tell_json(_refusal(refused))
+        tell(f"harness: {refused}", err=True)
+        return ExitStatus.REFUSED
+    output, errors, status, problem = json.loads(answer)
+    if problem:
+        raise click.ClickException(problem)
+    click.echo(output, nl=False)
+    click.echo(errors, nl=False, err=True)
+    return ExitStatus(status)
+
+
+def _limits(files: Sequence[Path]) -> Limits:
+    """Return limits for reading these files. A mapped file counts as memory although it is none."""
+    size = occupied = 0
+    for file in files:
+        with contextlib.suppress(OSError, ValueError):
+            status = os.stat(file)
+            size, occupied = size + status.st_size, occupied + min(status.st_size, status.st_blocks * 512)
+    seconds = _SECONDS + occupied / _BYTES_PER_SECOND
+    return Limits(seconds, 10 * seconds, _MEMORY + size, _LONGEST_PAGE)
+
+
+class _Captured(io.StringIO):
+    """Text that is printed later, on the stream in whose place it is."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        super().__init__()
+        self._is_terminal = stream.isatty()
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+def _answered(show: Callable[[], ExitStatus], out: _Captured, err: _Captured) -> bytes:
+    """Return what a function prints and its exit status, or the problem that the caller reports, as JSON."""
+    with contextlib.redirect_stdout(out) as output, contextlib.redirect_stderr(err) as errors:
+        status, problem = ExitStatus.REFUSED, ""
+        try:
+            status = show()
+        except click.ClickException as error:
+            problem = error.format_message()
+    return json.dumps([output.getvalue(), errors.getvalue(), int(status), problem]).encode("ascii")
+
+
+def _shown(file: Path, against: Path | None, fail_on: Sequence[str], as_json: bool, width: int | None) -> ExitStatus:
+    """Print the inspection of a file, or why it is refused."""
     may_be_program = against is None and not fail_on
     try:
-        from harness.inspect.checkpoint import Packed, Refused, Unrecognized, compare, inspect
+        from harness.inspect.checkpoint import Packed, Unrecognized, compare, inspect
     except ImportError as error:  # device code can be shown without these packages
         if may_be_program and (told := _told_device_code(file, as_json)) is not None:
             return told
@@ -80,7 +157,7 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
         compared = {"comparison": comparison.to_json()} if comparison else {}
         tell_json({"version": 1, **inspection.to_json(), **compared})
     else:
-        tell_all(checkpoint_page(inspection, comparison, terminal_width()))
+        tell_all(checkpoint_page(inspection, comparison, width))
     return _status(inspection, comparison, fail_on)
 
 
@@ -102,10 +179,15 @@ def _told_device_code(file: Path, as_json: bool) -> ExitStatus | None:
         if not file.is_file():
             return None
         inspection = inspect(file)
-        with file.open("rb") as opened:
+        with regular_file.opened(file) as opened:
             program = opened.read(8).startswith(_PROGRAMS)
     except OSError:
         return None  # the refusal of the checkpoint's reader is clearer
+    except Refused as refused:
+        if as_json:
+            tell_json(_refusal(refused))
+        tell(f"harness: {refused}", err=True)
+        return ExitStatus.REFUSED
     if not (inspection.codes or inspection.notes or inspection.at_run_time or program):
         return None
     if as_json:

@@ -10,7 +10,6 @@ A *cell* is a test function with values of its parameters. What a run executed i
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 from collections import defaultdict
@@ -18,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Self, final
 
+from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 
 __all__ = ["DESELECTED", "NOT_RUN", "PASSED", "Cell", "Difference", "Expected", "Ledger", "lines_of", "stated"]
@@ -108,7 +108,7 @@ class Ledger:
         lines_of_tests: dict[str, frozenset[str]] = {}
         has_ended, imported = False, ()
         for line in lines:
-            told = json.loads(line)
+            told = strictjson.loads(line)
             match told:
                 case {"collected": identifier}:
                     named[identifier] = told

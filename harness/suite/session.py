@@ -14,13 +14,15 @@ from typing import final
 
 from harness.authoring.faults import NotMeasured
 from harness.authoring.setting import Setting
+from harness.base import regular_file
 from harness.base.strictjson import JsonObject
 from harness.suite.ledger import Ledger
 from harness.suite.plugin import SETTINGS
 
-__all__ = ["Suite", "of_project"]
+__all__ = ["Suite", "of_project", "read_ledger"]
 
 _HARNESS = Path(__file__).parents[2]
+_LARGEST_LEDGER = 64 << 20
 _ALWAYS = ("-p", "harness.suite.plugin", "-q", "--assert=rewrite", "--tb=line", "--maxfail=0")
 
 
@@ -65,8 +67,10 @@ class Suite:
         """
         command, ledger = self.session(self._arguments, {"forced": forced, "traced": traced})
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False)  # stdout can be --json's
-        with ledger.open(encoding="utf-8") as lines:
-            return Ledger.read(_whole(lines), done.returncode)
+        try:
+            return read_ledger(ledger, done.returncode)
+        except (OSError, ValueError) as error:
+            raise NotMeasured(f"what the tests wrote into {ledger} cannot be read: {error}") from error
 
     def only(self, tests: Iterable[str]) -> list[str]:
         """Return a command that runs tests by their ids, from any folder, and exits with 0 if all of them pass."""
@@ -118,6 +122,20 @@ class Suite:
         return [file for file in ledger.files if (self.root / file).is_file()]
 
 
+def read_ledger(file: Path, status: int) -> Ledger:
+    """Return what a session wrote.
+
+    Raises:
+        OSError: it is not a regular file, or has more than `_LARGEST_LEDGER` bytes.
+        ValueError: a line has another form than the plugin writes.
+    """
+    text = regular_file.read(file, _LARGEST_LEDGER).decode("utf-8")
+    try:
+        return Ledger.read(_whole(text.split("\n")), status)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"a line has another form than the plugin of pytest writes: {error!r}") from error
+
+
 def of_project(setting: Setting) -> Suite:
     """Return the tests at the setting's `paths`, with its `options` of pytest, in the root of the project."""
     given = setting.parameters
@@ -133,6 +151,6 @@ def _environment(further: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _whole(lines: Iterable[str]) -> Iterable[str]:
-    """Yield the lines that were written to their end."""
-    return (line for line in lines if line.endswith("\n"))
+def _whole(lines: Sequence[str]) -> Sequence[str]:
+    """Return the lines that were written to their end."""
+    return lines[:-1]

@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
-import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
-__all__ = ["CHUNK", "BoundedFile", "Cursor", "Packed", "Refused", "Unrecognized", "opened"]
+from harness.base import regular_file, strictjson
+from harness.inspect.budget import Budget, Refused
+
+__all__ = ["CHUNK", "BoundedFile", "Cursor", "Packed", "Refused", "Unrecognized", "opened", "read_json"]
 
 CHUNK = 1 << 22
 """How many bytes of a tensor are read at once."""
-
-
-class Refused(Exception):
-    """A file cannot be read, or not to its end.
-
-    Attributes:
-        reason: what is wrong, in one sentence without a full stop.
-        offset: the byte where the defect shows, from the start of the file; None if the file could not be opened.
-        path: the file.
-    """
-
-    def __init__(self, reason: str, offset: int | None = None, path: Path | None = None) -> None:
-        where = "" if path is None else f"{path}: "
-        super().__init__(f"{where}{reason}" if offset is None else f"{where}{reason} (at byte {offset})")
-        self.reason = reason
-        self.offset = offset
-        self.path = path
 
 
 class Unrecognized(Refused):
@@ -42,12 +28,13 @@ class Packed(Unrecognized):
 
 
 class BoundedFile:
-    """A file of known size, read by offset."""
+    """A file of known size, read by offset, and the budget of its inspection."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         """Read from the open `descriptor`. `path` is only for messages."""
         self.path = path
         self.size = os.fstat(descriptor).st_size
+        self.budget = Budget.of(descriptor)
         self._descriptor = descriptor
 
     def read(self, offset: int, count: int, what: str) -> bytes:
@@ -75,6 +62,16 @@ class BoundedFile:
                 f"{what} ends at byte {offset + count}, the file at byte {self.size}", min(max(offset, 0), self.size)
             )
 
+    def kept(self, offset: int, count: int, what: str, values: int = 1) -> bytes:
+        """Return bytes as `read` does, of a part that is kept as a whole. The budget pays for it."""
+        self.bound(offset, count, what)
+        self.budget.keep(count, values)
+        return self.read(offset, count, what)
+
+    def paid(self, times: int) -> BinaryIO:
+        """Open the file for a library that keeps `times` the bytes that it reads. The budget pays for them."""
+        return cast(BinaryIO, _Paid(self, self._descriptor, times))
+
     def unpack(self, form: str, offset: int, what: str) -> tuple[Any, ...]:
         """Return the fields of a `struct` format at `offset`."""
         return struct.unpack(form, self.read(offset, struct.calcsize(form), what))
@@ -85,6 +82,21 @@ class BoundedFile:
         step = max(CHUNK // multiple, 1) * multiple
         for start in range(offset, offset + count, step):
             yield self.read(start, min(step, offset + count - start), what)
+
+
+class _Paid(io.FileIO):
+    """The file, read by a library at the cost of the budget. The descriptor stays open."""
+
+    def __init__(self, source: BoundedFile, descriptor: int, times: int) -> None:
+        super().__init__(descriptor, "rb", closefd=False)
+        self._source, self._times = source, times
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return up to `size` bytes, or the rest."""
+        left = max(self._source.size - self.tell(), 0)
+        count = left if size is None or size < 0 else min(size, left)
+        self._source.budget.keep(count * self._times)
+        return super().read(count) or b""
 
 
 class Cursor:
@@ -103,6 +115,7 @@ class Cursor:
     def bytes(self, count: int) -> bytes:
         """Return the next `count` bytes."""
         self._within(count)
+        self._source.budget.keep(count)
         skipped = self.position - self._start
         if skipped + count > len(self._buffer):
             self._start, skipped = self.position, 0
@@ -129,6 +142,7 @@ class Cursor:
             raise Refused(f"a text in {self._what} is not UTF-8", start + error.start) from error
 
     def _within(self, count: int) -> None:
+        self._source.budget.work()
         if self.position + count > self._end:
             raise Refused(f"{self._what} ends at byte {self._end}, inside a field of {count} bytes", self.position)
 
@@ -141,13 +155,20 @@ def opened(path: Path) -> Iterator[BoundedFile]:
         Refused: the file cannot be opened, or is not a regular file.
     """
     try:
-        # Without O_NONBLOCK, opening a FIFO waits until another process writes to it.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = regular_file.opened(path)
     except (OSError, ValueError) as error:
         raise Refused(f"cannot be opened: {getattr(error, 'strerror', None) or error}") from error
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise Refused("is not a regular file; name a checkpoint file, not a folder or a device")
-        yield BoundedFile(path, descriptor)
-    finally:
-        os.close(descriptor)
+    with file:
+        yield BoundedFile(path, file.fileno())
+
+
+def read_json(source: BoundedFile, offset: int, count: int, what: str) -> Any:
+    """Return the strict JSON in a region.
+
+    Raises:
+        JsonError: it is not strict JSON.
+        Refused: it lies outside the file, or has more values than the budget allows.
+    """
+    text = source.kept(offset, count, what)
+    source.budget.keep(count, sum(map(text.count, b"[{,:")))  # no value without one of these but the outermost
+    return strictjson.loads(text)

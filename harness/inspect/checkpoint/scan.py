@@ -20,6 +20,9 @@ __all__ = ["Scan", "Statistics", "numbers", "refuse_endless_views", "scan"]
 _ELEMENTS_AT_ONCE = 1 << 20
 """How many numbers are decoded together. Decoded numbers of a quantised dtype take many times the stored bytes."""
 
+_STEPS_OF_A_SCAN = 50
+"""Steps for the calls into numpy that even an empty tensor needs."""
+
 _MOST_VIEWED = 16
 """The largest total size of all views, as a multiple of the file's size. Tied and sliced weights need little over 1."""
 
@@ -62,6 +65,7 @@ class Scan:
 
 def scan(source: BoundedFile, entry: Entry) -> Scan:
     """Read a tensor once, a few megabytes at a time."""
+    source.budget.work(_STEPS_OF_A_SCAN)
     digest, tally = hashlib.sha256(), _Tally()
     for blocks, decoded in _pieces(source, entry):
         digest.update(blocks)
@@ -123,6 +127,7 @@ def _stored(source: BoundedFile, entry: Entry) -> Iterator[bytes]:
 def _gathered(source: BoundedFile, entry: Entry) -> Iterator[bytes]:
     """Yield the elements of a tensor with strides in row-major order. The region is read whole."""
     assert entry.strides is not None
+    source.budget.make(entry.size)  # many tensors can view one region
     region = np.frombuffer(source.read(entry.offset, entry.size, entry.name), f"V{entry.dtype.block_bytes}")
     dimensions = [(size, stride) for size, stride in zip(entry.shape, entry.strides, strict=True) if size != 1]
     count = prod(entry.shape)

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from harness.inspect.budget import Budget
+
 __all__ = ["MAGIC", "Cubin", "Malformed", "claimed_size", "read_cubin"]
 
 MAGIC: Final = b"\x7fELF\x02\x01\x01"
@@ -61,11 +63,12 @@ class _Section:
     entry_size: int
 
 
-def read_cubin(data: memoryview) -> Cubin:
+def read_cubin(data: memoryview, budget: Budget) -> Cubin:
     """Read the image at the start of `data`. Other bytes may follow it.
 
     Raises:
         Malformed: it is no ELF image for CUDA, or its tables lie past the end.
+        Refused: its sections, notes and symbols exceed the budget.
     """
     if bytes(data[: len(MAGIC)]) != MAGIC:
         raise Malformed("no 64-bit little-endian ELF header")
@@ -77,6 +80,7 @@ def read_cubin(data: memoryview) -> Cubin:
     abi = data[8]
     if sections and section_size != 64:
         raise Malformed(f"section headers of {section_size} bytes instead of 64")
+    budget.work(4 * sections)
     table = [_section(data, section_table + 64 * index) for index in range(sections)]
     ends = [64, section_table + 64 * sections, program_table + program_size * programs]
     ends += [one.offset + one.size for one in table if one.kind != _NO_BITS]
@@ -87,6 +91,7 @@ def read_cubin(data: memoryview) -> Cubin:
     for one in {one.offset: one for one in table if one.kind == _NOTE}.values():
         if one.size <= _LONGEST_NOTES:
             for kind, content in _notes(data[one.offset : one.offset + one.size]):
+                budget.work(1 + len(content) // 512)
                 if kind == _CUINFO and len(content) >= 4:
                     noted = int(struct.unpack_from("<H", content, 2)[0])
                 elif kind == _TKINFO and (found := re.search(rb"-arch (sm_\d+[af]?)\b", content)):
@@ -95,7 +100,7 @@ def read_cubin(data: memoryview) -> Cubin:
         sm=flags >> 8 & 0xFF if abi >= 8 else flags & 0xFF,
         noted_sm=noted,
         target=target,
-        kernels=tuple(dict.fromkeys(_kernels(data, table))),
+        kernels=tuple(dict.fromkeys(_kernels(data, table, budget))),
         size=max(ends),
     )
 
@@ -147,7 +152,7 @@ def _section(data: memoryview, at: int) -> _Section:
     return _Section(kind, offset, size, link, entry)
 
 
-def _kernels(data: memoryview, table: list[_Section]) -> Iterator[str]:
+def _kernels(data: memoryview, table: list[_Section], budget: Budget) -> Iterator[str]:
     # An ELF file has at most one symbol table (gABI, "Sections").
     for one in [one for one in table if one.kind == _SYMBOL_TABLE][:1]:
         if one.entry_size != 24 or one.link >= len(table):
@@ -155,12 +160,15 @@ def _kernels(data: memoryview, table: list[_Section]) -> Iterator[str]:
         count = one.size // 24
         if count > _MOST_SYMBOLS:
             raise Malformed(f"{count} symbols")
+        budget.work(count)
         names = table[one.link]
         texts = data[names.offset : names.offset + names.size]
         for index in range(count):
             name, info, other = struct.unpack_from("<IBB", data, one.offset + 24 * index)
             if info & 0xF == _FUNCTION and other & _ENTRY:
-                yield bytes(texts[name : name + _LONGEST_NAME]).split(b"\0", 1)[0].decode("utf-8", "replace")
+                text = bytes(texts[name : name + _LONGEST_NAME]).split(b"\0", 1)[0].decode("utf-8", "replace")
+                budget.keep(len(text), 2)
+                yield text
 
 
 def _notes(data: memoryview) -> Iterator[tuple[int, memoryview]]:

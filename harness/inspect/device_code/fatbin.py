@@ -22,15 +22,17 @@ from enum import IntEnum
 from typing import Final
 
 from harness.base.extras import installation
+from harness.inspect.budget import Budget
 from harness.inspect.device_code.elf import Malformed
 
-__all__ = ["MAGIC", "Allowance", "Entry", "Kind", "claimed_size", "is_header", "read_fatbin"]
+__all__ = ["MAGIC", "Entry", "Kind", "claimed_size", "is_header", "read_fatbin"]
 
 MAGIC: Final = b"\x50\xed\x55\xba"
 
 _LZ4, _ZSTD = 0x2000, 0x8000
 _LARGEST: Final = 64 * 2**20
 _LZ4_COSTS: Final = 16  # our LZ4 decoder is written in Python, and about this many times slower than Zstandard
+_OBJECTS_OF_AN_ENTRY: Final = 16
 _MOST_ENTRIES: Final = 65536
 _LARGEST_VERSION, _LARGEST_HEADER = 255, 4096
 """Bounds for a plausible header. nvcc writes version 1 and 16 bytes."""
@@ -41,21 +43,6 @@ class Kind(IntEnum):
 
     PTX = 1
     ELF = 2
-
-
-class Allowance:
-    """How many bytes of one file may still be decompressed. It bounds the time that a small hostile file can take."""
-
-    def __init__(self, left: int = 4 * 2**30) -> None:
-        """Start with `left` bytes of decompressed Zstandard."""
-        self._left = left
-
-    def take(self, size: int) -> bool:
-        """Use up `size` bytes; False, and nothing used, if fewer are left."""
-        if size > self._left:
-            return False
-        self._left -= size
-        return True
 
 
 @dataclass(frozen=True)
@@ -99,26 +86,28 @@ def claimed_size(data: memoryview) -> int | None:
     return int(header + rest)
 
 
-def read_fatbin(data: memoryview, allowance: Allowance) -> tuple[int, Iterator[Entry]]:
+def read_fatbin(data: memoryview, budget: Budget) -> tuple[int, Iterator[Entry]]:
     """Return the size in bytes of the image at the start of `data`, and its entries.
 
     The iterator decodes one entry at a time and can raise `Malformed` too.
 
     Raises:
         Malformed: the header or an entry's header contradicts itself, or lies past the end of the file.
+        Refused: the entries exceed the budget.
     """
     if len(data) < 16 or bytes(data[:4]) != MAGIC:
         raise Malformed("no fatbin header")
     version, header, rest = struct.unpack_from("<HHQ", data, 4)
     if version != 1 or header < 16 or header + rest > len(data):
         raise Malformed(f"fatbin version {version} of {header} + {rest} bytes in a file with {len(data)} left")
-    return header + rest, _entries(data[: header + rest], header, allowance)
+    return header + rest, _entries(data[: header + rest], header, budget)
 
 
-def _entries(data: memoryview, at: int, allowance: Allowance) -> Iterator[Entry]:
+def _entries(data: memoryview, at: int, budget: Budget) -> Iterator[Entry]:
     for _ in range(_MOST_ENTRIES):
         if at == len(data):
             return
+        budget.keep(0, _OBJECTS_OF_AN_ENTRY)
         if at + 64 > len(data):
             raise Malformed(f"{len(data) - at} bytes behind the last entry of a fatbin")
         kind, _version, header, size = struct.unpack_from("<HHIQ", data, at)
@@ -129,18 +118,17 @@ def _entries(data: memoryview, at: int, allowance: Allowance) -> Iterator[Entry]
         content: memoryview | None = data[at + header : at + header + size]
         reason = None
         if flags & (_LZ4 | _ZSTD):
-            content, reason = _decompressed(data[at + header : at + header + compressed], flags, whole, allowance)
+            content, reason = _decompressed(data[at + header : at + header + compressed], flags, whole, budget)
         yield Entry(kind, sm, at, header + size, content, reason)
         at += header + size
     raise Malformed(f"more than {_MOST_ENTRIES} entries in a fatbin")
 
 
-def _decompressed(
-    data: memoryview, flags: int, size: int, allowance: Allowance
-) -> tuple[memoryview | None, str | None]:
+def _decompressed(data: memoryview, flags: int, size: int, budget: Budget) -> tuple[memoryview | None, str | None]:
     """Return the content, or None and the reason."""
-    if size > _LARGEST or not allowance.take(size * (_LZ4_COSTS if flags & _LZ4 else 1)):
+    if size > _LARGEST:
         return None, f"compressed: {size:,} bytes once decompressed, more than are read"
+    budget.make(size * (_LZ4_COSTS if flags & _LZ4 else 1))
     try:
         return memoryview(_lz4(data, size) if flags & _LZ4 else _zstandard(data, size)), None
     except ModuleNotFoundError:

@@ -10,6 +10,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+from harness.base import regular_file
+from harness.inspect.budget import Budget, Refused
 from harness.inspect.device_code import elf, fatbin, ptx
 from harness.inspect.device_code.elf import Malformed
 
@@ -87,13 +89,21 @@ class Inspection:
 
 
 def inspect(path: Path) -> Inspection:
-    """Search a whole file. Raises OSError if it cannot be read."""
-    with path.open("rb") as file:
+    """Search a whole file.
+
+    Raises:
+        OSError: it cannot be read, or is not a regular file.
+        Refused: its images need more work or memory than a file of its size may cause.
+    """
+    with regular_file.opened(path) as file:
         size = file.seek(0, 2)
         if size == 0:
             return Inspection(path, 0, (), ())
         with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
-            codes, notes, signs = scan(view)
+            try:
+                codes, notes, signs = _scan(view, Budget.of(file.fileno()))
+            except Refused as error:
+                raise Refused(error.reason, error.offset, path) from error
             missing = cut_short(view)
     if missing is not None:
         notes = (f"the file is {missing}", *notes)
@@ -103,7 +113,7 @@ def inspect(path: Path) -> Inspection:
 def scan(data: bytes | memoryview) -> tuple[tuple[DeviceCode, ...], tuple[str, ...], tuple[str, ...]]:
     """Return `codes`, `notes` and `at_run_time` of an `Inspection` of these bytes."""
     with memoryview(data) as view:
-        return _scan(view)
+        return _scan(view, Budget(len(view)))
 
 
 def cut_short(view: memoryview) -> str | None:
@@ -115,12 +125,12 @@ def cut_short(view: memoryview) -> str | None:
     return f"cut short: {len(view):,} of {size:,} bytes" if size is not None and size > len(view) else None
 
 
-def _scan(view: memoryview) -> tuple[tuple[DeviceCode, ...], tuple[str, ...], tuple[str, ...]]:
+def _scan(view: memoryview, budget: Budget) -> tuple[tuple[DeviceCode, ...], tuple[str, ...], tuple[str, ...]]:
     codes: list[DeviceCode] = []
     notes: list[str] = []
     pieces: list[int] = []
     rest = 0
-    for start, end, found in _images(view, notes):
+    for start, end, found in _images(view, notes, budget):
         _text(view, rest, start, codes, pieces)
         codes += found
         rest = end
@@ -138,11 +148,11 @@ def _text(view: memoryview, start: int, end: int, codes: list[DeviceCode], piece
     pieces += ptx.find_pieces(view, last, end)
 
 
-def _images(view: memoryview, notes: list[str]) -> Iterator[tuple[int, int, list[DeviceCode]]]:
+def _images(view: memoryview, notes: list[str], budget: Budget) -> Iterator[tuple[int, int, list[DeviceCode]]]:
     """Yield start, end and code of every ELF image for CUDA and every fatbin image, in order, none inside another."""
     at = broken = 0
-    allowance = fatbin.Allowance()
     for offset, magic in _places(view):
+        budget.work()
         if offset < at:
             continue
         if magic == fatbin.MAGIC and not fatbin.is_header(view[offset:]):
@@ -152,10 +162,10 @@ def _images(view: memoryview, notes: list[str]) -> Iterator[tuple[int, int, list
             return
         try:
             if magic == fatbin.MAGIC:
-                size, entries = fatbin.read_fatbin(view[offset:], allowance)
-                found = [_of_entry(entry, offset) for entry in entries]
+                size, entries = fatbin.read_fatbin(view[offset:], budget)
+                found = [_of_entry(entry, offset, budget) for entry in entries]
             else:
-                cubin = elf.read_cubin(view[offset:])
+                cubin = elf.read_cubin(view[offset:], budget)
                 size, found = cubin.size, [_of_cubin(cubin, offset)]
         except Malformed as error:
             if magic == fatbin.MAGIC or bytes(view[offset + 18 : offset + 20]) == b"\xbe\x00":
@@ -179,7 +189,7 @@ def _of_cubin(cubin: elf.Cubin, offset: int, **more: Any) -> DeviceCode:
     )
 
 
-def _of_entry(entry: fatbin.Entry, start: int) -> DeviceCode:
+def _of_entry(entry: fatbin.Entry, start: int, budget: Budget) -> DeviceCode:
     offset = start + entry.offset
     forms = {fatbin.Kind.PTX: Form.PTX, fatbin.Kind.ELF: Form.MACHINE_CODE}
     unread = DeviceCode(
@@ -195,12 +205,13 @@ def _of_entry(entry: fatbin.Entry, start: int) -> DeviceCode:
     if entry.content is None or unread.form is Form.UNKNOWN:
         return unread
     if unread.form is Form.PTX:
+        budget.make(4 * len(entry.content))  # for the patterns that are searched in it
         module = ptx.read_module(bytes(entry.content))
         if module is None:
             return DeviceCode(**vars(unread) | {"reason": "an entry of PTX without version and target"})
         return DeviceCode(Form.PTX, module.sm, module.target, module.kernels, offset, entry.size, "fatbin")
     try:
-        cubin = elf.read_cubin(entry.content)
+        cubin = elf.read_cubin(entry.content, budget)
     except Malformed as error:
         return DeviceCode(**vars(unread) | {"reason": str(error)})
     return _of_cubin(cubin, offset, size=entry.size, container="fatbin", listed_sm=entry.sm)

@@ -355,3 +355,71 @@ def test_safetensors_may_pad_its_header(tmp_path: Path) -> None:
     (length,) = struct.unpack_from("<Q", good)
     padded = struct.pack("<Q", length + 3) + good[8 : 8 + length] + b"   " + good[8 + length :]
     assert isinstance(looked_at(tmp_path / "file", padded), Inspection)
+
+
+# Work and memory that grow faster than the file. Each of these once took gigabytes, minutes, or another exception.
+
+TEXT = b"\x8c\xc8" + b"x" * 200
+
+
+def long_integer(bits: int) -> bytes:
+    """The opcode LONG4 with an integer of this many bits."""
+    number = (1 << bits - 1).to_bytes(bits // 8 + 1, "little")
+    return b"\x8b" + struct.pack("<i", len(number)) + number
+
+
+def joined(times: int) -> bytes:
+    """A text that is joined to itself by `torch.device`, again and again."""
+    start = b"\x80\x04ctorch\ndevice\n\x94" + TEXT + b"\x94"
+    twice = [b"h\0h" + bytes([one, ord("h"), one]) + b"\x86R\x94" for one in range(1, times)]
+    return start + b"".join(twice) + b"."
+
+
+def nested_names(times: int) -> bytes:
+    """A tuple that holds itself twice, as the name of a module: as a text it has 2**times parts."""
+    twice = [bytes([ord("h"), one, ord("h"), one]) + b"\x86\x94" for one in range(times)]
+    return b"\x80\x04" + TEXT + b"\x94" + b"".join(twice) + b"\x8c\1a\x93."
+
+
+def shared_list(count: int, uses: int) -> bytes:
+    """A list of small numbers that another list holds often."""
+    return b"\x80\x04](](" + b"K\1" * count + b"e\x94" + b"h\0" * uses + b"e."
+
+
+@pytest.mark.parametrize(
+    "pickled",
+    [
+        pytest.param(joined(40), id="a device joined to itself"),
+        pytest.param(b"\x80\x04" + long_integer(20_000) + b".", id="an integer of 20,000 bits"),
+        pytest.param(b"\x80\x04}" + long_integer(80) + b"K\1s.", id="a key of 80 bits"),
+        pytest.param(nested_names(60), id="a module named by nested tuples"),
+        pytest.param(shared_list(40_000, 60_000), id="a long list, often"),
+        pytest.param(
+            b"\x80\x04ctorch\nSize\n\x94](" + b"K\1" * 50_000 + b"e\x94](" + b"h\0h\1\x85R" * 20_000 + b"e.",
+            id="copies of a long list",
+        ),
+        pytest.param(b"\x80\x04}X" + struct.pack("<I", 5000) + b"k" * 5000 + b"K\1s.", id="a key of 5,000 characters"),
+        pytest.param(b"\x80\x04\x95" + struct.pack("<Q", 2**63) + b"cos\nsystem\n.", id="a frame of 2**63 bytes"),
+        pytest.param(b"\x80\x04\x8e" + struct.pack("<Q", 2**63) + b".", id="bytes of 2**63"),
+        pytest.param(b"\x80\x04\x8b" + struct.pack("<i", -1) + b".", id="an integer of -1 bytes"),
+        pytest.param(b"\x80\x04P0\n.", id="a persistent id in text"),
+        pytest.param(b"\x80\x04K\1Q.", id="a persistent id that is a number"),
+    ],
+)
+def test_no_pickle_makes_more_than_the_budget(pickled: bytes, tmp_path: Path) -> None:
+    """Values are paid for by their size, so that what is shared, copied or joined without end is refused."""
+    assert isinstance(looked_at(tmp_path / "file", zipped(pickled)), Refused)
+
+
+def test_many_empty_tensors_of_a_gguf_file_are_paid_for(tmp_path: Path) -> None:
+    """The counts of a file do not reserve anything."""
+    counts = struct.pack("<IQQ", 3, 2**63, 2**63)
+    assert isinstance(looked_at(tmp_path / "file", b"GGUF" + counts + bytes(200)), Refused)
+
+
+def test_a_zip_directory_of_many_entries_is_refused(tmp_path: Path) -> None:
+    """Each entry of 46 bytes would become an object of hundreds."""
+    record = struct.pack("<4s6H3I5H2I", b"PK\1\2", *[0] * 16)
+    directory = record * 600_000
+    end = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, len(directory), 4, 0)
+    assert isinstance(looked_at(tmp_path / "file", b"PK\3\4" + directory + end), Refused)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.inspect.budget import Refused
 from harness.inspect.device_code import DeviceCode, Form, fatbin, inspect, scan
 from harness.inspect.device_code.images import cut_short
 
@@ -203,15 +204,28 @@ def test_many_broken_images_end_the_search() -> None:
 
 
 def test_a_small_file_is_not_decompressed_without_end() -> None:
-    """A thousand entries declare 64 MiB each. None is decompressed to that size, and the file still has an answer."""
+    """A thousand entries declare 64 MiB each. All entries share one budget, so the file is refused."""
     payload = bytes([0x1F, 0, 1, 0]) + b"\xff" * 200
     entry = struct.pack(
         "<HHIQIIHHIIIQQQ", 1, 0x101, 64, len(payload), len(payload), 64, 0, 9, 90, 0, 0, 0x2011, 0, 1 << 26
     )
     body = (entry + payload) * 1000
-    codes, _, _ = scan(b"\x50\xed\x55\xba" + struct.pack("<HHQ", 1, 16, len(body)) + body)
-    assert len(codes) == 1000
-    assert all(code.reason for code in codes)
+    with pytest.raises(Refused):
+        scan(b"\x50\xed\x55\xba" + struct.pack("<HHQ", 1, 16, len(body)) + body)
+
+
+def test_sections_symbols_and_notes_share_one_budget() -> None:
+    """Many sections of notes overlap, each beginning at another byte, so that few bytes hold millions of notes."""
+    sections, notes = 20_000, 64 + 20_000 * 64
+    image = bytearray(notes + 70_000)
+    image[:7] = b"\x7fELF\2\1\1"
+    struct.pack_into("<H", image, 18, 190)
+    struct.pack_into("<QQI", image, 32, 0, 64, 90)
+    struct.pack_into("<HHHHH", image, 54, 0, 0, 64, sections, 0)
+    for index in range(sections):
+        struct.pack_into("<IIQQQQIIQQ", image, 64 + 64 * index, 0, 7, 0, 0, notes + index % 4000, 65_536, 0, 0, 0, 0)
+    with pytest.raises(Refused):
+        scan(bytes(image))
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")

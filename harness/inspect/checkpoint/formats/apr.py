@@ -15,7 +15,7 @@ from math import prod
 
 from harness.base import strictjson
 from harness.base.shortening import first
-from harness.inspect.checkpoint.bounded_file import BoundedFile, Cursor, Refused
+from harness.inspect.checkpoint.bounded_file import BoundedFile, Cursor, Refused, read_json
 from harness.inspect.checkpoint.dtypes import APR_Q4, APR_Q8, BY_NAME, DType, ggml
 from harness.inspect.checkpoint.entries import Contents, Entry, refuse_overlaps
 
@@ -69,9 +69,8 @@ def read(source: BoundedFile) -> Contents:
     for chunk in source.chunks(0, end, "the file"):
         checked = zlib.crc32(chunk, checked)
     _compare(checked, source.unpack("<I", end, "the footer")[0], "the file", end)
-    text = source.read(metadata_at, metadata_size, "the metadata")
     try:
-        metadata = strictjson.loads(text) if text else {}
+        metadata = read_json(source, metadata_at, metadata_size, "the metadata") if metadata_size else {}
     except strictjson.JsonError as error:
         raise Refused(f"the metadata is not strict JSON: {error}", metadata_at) from error
     if not isinstance(metadata, dict):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.base import strictjson
-from harness.inspect.checkpoint.bounded_file import BoundedFile, Refused
+from harness.inspect.checkpoint.bounded_file import BoundedFile, Refused, read_json
 from harness.inspect.checkpoint.dtypes import BY_NAME
 from harness.inspect.checkpoint.entries import Contents, Entry
 
@@ -25,7 +25,7 @@ def read(source: BoundedFile) -> Contents:
     if length > _LONGEST_HEADER:
         raise Refused(f"the header would be {length} bytes long, and the format allows {_LONGEST_HEADER}", 0)
     try:
-        header = strictjson.loads(source.read(8, length, "the header"))
+        header = read_json(source, 8, length, "the header")
     except strictjson.JsonError as error:
         raise Refused(f"the header is not strict JSON: {error}", 8) from error
     if not isinstance(header, dict):

@@ -6,6 +6,7 @@ compression, so a compressed one is refused. Storages are read by their offset i
 
 from __future__ import annotations
 
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,8 @@ _LONGEST_END = 22 + 0xFFFF
 _LOCAL_HEADER = "<4s5H3I2H"
 _LOCAL_HEADER_SIZE = 30
 _ENCRYPTED = 1
+_PER_RECORD = 16
+"""Bytes of memory for each byte of the directory. A record of 46 bytes becomes an object of up to 700."""
 _NO_CHECKSUMS = (
     "no CRC32 was written, as after torch.serialization.set_crc32_options(False): flipped bits cannot be detected"
 )
@@ -56,7 +59,7 @@ def read(source: BoundedFile) -> Contents:
         for name, member in members.items():
             _verify(source, name, member)
     pickled = members[f"{folder}/data.pkl"]
-    found = weights_pickle.read(source.read(pickled.offset, pickled.size, "data.pkl"), pickled.offset)
+    found = weights_pickle.read(source.kept(pickled.offset, pickled.size, "data.pkl"), pickled.offset, source.budget)
     entries = [_entry(view, members, folder, pickled.offset) for view in found.tensors]
     return Contents("PyTorch zip", entries, found.metadata, () if checked else (_NO_CHECKSUMS,))
 
@@ -64,14 +67,14 @@ def read(source: BoundedFile) -> Contents:
 def _members(source: BoundedFile) -> dict[str, _Member]:
     """Return the archive's members by name, each stored, unencrypted, and inside the file."""
     try:
-        with open(source.path, "rb") as file, zipfile.ZipFile(file) as archive:
+        with source.paid(_PER_RECORD) as file, zipfile.ZipFile(file) as archive:
             listed = archive.infolist()
     except zipfile.BadZipFile as error:
         tail = min(source.size, _LONGEST_END)
         if _END not in source.read(source.size - tail, tail, "the end of the file"):
             raise Refused("has no zip directory at its end: it is cut short", source.size) from error
         raise Refused(f"its zip directory cannot be read: {error}", source.size) from error
-    except (OSError, ValueError, NotImplementedError) as error:
+    except (OSError, ValueError, OverflowError, NotImplementedError, struct.error) as error:
         raise Refused(f"its zip directory cannot be read: {error}", source.size) from error
     if any(one.filename.endswith("/constants.pkl") for one in listed):
         raise Refused("is a TorchScript archive, which holds code; save its state_dict() instead", 0)
@@ -81,6 +84,7 @@ def _members(source: BoundedFile) -> dict[str, _Member]:
         raise Unrecognized("is a zip archive without FOLDER/data.pkl, which PyTorch writes", 0)
     members: dict[str, _Member] = {}
     for one in listed:
+        source.budget.work(8)
         header = source.unpack(_LOCAL_HEADER, one.header_offset, "a member's local header")
         if one.filename in members:
             raise Refused(f"two members are named {one.filename!r:.80}", one.header_offset)

@@ -8,11 +8,13 @@ is not safe enough: one opcode of five bytes makes its memo allocate gigabytes.
 from __future__ import annotations
 
 import pickletools
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.inspect.checkpoint.bounded_file import Refused
+from harness.base import strictjson
+from harness.inspect.budget import Budget, Refused
 from harness.inspect.checkpoint.dtypes import BY_NAME, DType
 from harness.inspect.checkpoint.entries import MOST_DIMENSIONS
 
@@ -76,13 +78,13 @@ _VALUES = {f"torch.{name}": BY_NAME[dtype] for name, dtype in _DTYPES.items()}
 
 
 def _tensor(storage: Any, first: Any, shape: Any, strides: Any, dtype: Any) -> TensorView:
+    if isinstance(shape, tuple) and len(shape) > MOST_DIMENSIONS:
+        raise _Odd(f"rebuilds a tensor of {len(shape)} dimensions, more than {MOST_DIMENSIONS}")
     counts = [first, *shape, *strides] if isinstance(shape, tuple) and isinstance(strides, tuple) else [None]
     if not (isinstance(storage, Storage) and isinstance(dtype, DType) and all(_is_count(one) for one in counts)):
         raise _Odd("rebuilds a tensor from something other than a storage, counts and a dtype")
     if len(shape) != len(strides):
         raise _Odd("rebuilds a tensor whose numbers of strides and dimensions differ")
-    if len(shape) > MOST_DIMENSIONS:
-        raise _Odd(f"rebuilds a tensor of {len(shape)} dimensions, more than {MOST_DIMENSIONS}")
     return TensorView(storage, dtype, first, shape, strides)
 
 
@@ -122,7 +124,12 @@ def _listed(values: Any = ()) -> Any:
 
 
 def _device(*described: Any) -> str:
-    return ":".join(str(one) for one in described if isinstance(one, (str, int)))
+    match described:
+        case (str(name),):
+            return name
+        case (str(name), int(index)) if _is_count(index):
+            return f"{name}:{index}"
+    raise _Odd("describes a device by something other than a name and an index")
 
 
 _CALLS: Mapping[str, Callable[..., Any]] = {
@@ -141,6 +148,9 @@ _CALLS: Mapping[str, Callable[..., Any]] = {
     "builtins.frozenset": _listed,
 }
 _DEEPEST = 100
+_LONGEST_KEY = 4096
+_PLAIN_PER_STEP = 4
+"""Values of a list that are looked at in the time of one step."""
 _SHOWN = 16
 """The longest list of numbers that is kept as metadata. A longer one is only counted."""
 _MARK = object()
@@ -167,14 +177,19 @@ _NOTHING_TO_DO = {"PROTO", "FRAME"}
 class _Stack:
     """The stack and the memo of a pickle, with the opcodes that change them."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
         self._values: list[Any] = []
         self._memo: dict[int, Any] = {}
+        self._budget = budget
 
     def apply(self, opcode: str, argument: Any) -> None:
         """Apply one opcode. Raises IndexError or KeyError if it takes a value that is not there."""
         values = self._values
+        self._budget.keep(0)
         if opcode in _PUSHES_ITS_ARGUMENT:
+            self._budget.keep(len(argument) if isinstance(argument, (str, bytes)) else 0)
+            if isinstance(argument, int) and not -strictjson.LARGEST <= argument <= strictjson.LARGEST:
+                raise _Odd(f"has an integer of {argument.bit_length()} bits, more than fit a double")
             values.append(argument)
         elif opcode in _PUSHES:
             values.append(_PUSHES[opcode]())
@@ -195,12 +210,15 @@ class _Stack:
             values.append(_named(argument.replace(" ", ".", 1)))
         elif opcode == "STACK_GLOBAL":
             attribute, module = values.pop(), values.pop()
+            if not isinstance(module, str) or not isinstance(attribute, str):
+                raise _Odd("names a class by something other than texts")
+            self._budget.keep(len(module) + len(attribute))
             values.append(_named(f"{module}.{attribute}"))
         elif opcode == "BINPERSID":
             values.append(_storage(values.pop()))
         elif opcode in ("REDUCE", "NEWOBJ"):
             arguments = values.pop()
-            values.append(_called(values.pop(), arguments))
+            values.append(_called(values.pop(), arguments, self._budget))
         elif opcode == "BUILD":
             # The attributes of a state_dict (`_metadata`) are no weights.
             if not isinstance(values[-2], dict):
@@ -240,10 +258,16 @@ def _named(name: str) -> Any:
     raise _Odd(f"names {name!r:.100}, which no weights need; nothing of it was run")
 
 
-def _called(function: Any, arguments: Any) -> Any:
+def _called(function: Any, arguments: Any, budget: Budget) -> Any:
     call = _CALLS.get(function.name) if isinstance(function, _Named) else None
     if call is None or not isinstance(arguments, tuple):
         raise _Odd("calls something that is not a function")
+    budget.keep(0, len(arguments))
+    for one in arguments:  # what a call makes is no larger
+        if isinstance(one, (list, tuple)):
+            budget.keep(0, len(one))
+        elif isinstance(one, str):
+            budget.keep(len(one))
     try:
         return call(*arguments)
     except (TypeError, UnicodeEncodeError) as error:
@@ -252,7 +276,7 @@ def _called(function: Any, arguments: Any) -> Any:
 
 def _storage(described: Any) -> Storage:
     match described:
-        case ("storage", _Named(name), str(key), _, size) if _is_count(size):
+        case ("storage", _Named(name), str(key), _, size) if _is_count(size) and len(key) <= _LONGEST_KEY:
             dtype = _TYPED_STORAGES.get(name)
             if dtype is not None:
                 return Storage(key, size * dtype.block_bytes, dtype)
@@ -266,6 +290,12 @@ def _key(value: Any) -> Any:
     parts = value if isinstance(value, tuple) else (value,)
     if len(parts) > _SHOWN or not all(part is None or isinstance(part, (str, int, float, bytes)) for part in parts):
         raise _Odd("has a dict whose keys are not only numbers and texts")
+    for part in parts:
+        if isinstance(part, (str, bytes)) and len(part) > _LONGEST_KEY:
+            raise _Odd(f"has a key of {len(part)} characters, more than {_LONGEST_KEY}")
+        # Python's hash of an integer is a remainder. Many large keys could have the same one.
+        if isinstance(part, int) and not -sys.hash_info.modulus < part < sys.hash_info.modulus:
+            raise _Odd(f"has an integer of {part.bit_length()} bits as a key")
     return value
 
 
@@ -273,37 +303,38 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 63
 
 
-def read(pickled: bytes, at: int) -> Pickled:
+def read(pickled: bytes, at: int, budget: Budget) -> Pickled:
     """Return the tensors and the plain values in a pickle that begins at byte `at` of its file.
 
     Raises:
-        Refused: the pickle does something that no checkpoint needs, or is malformed.
+        Refused: the pickle does something that no checkpoint needs, is malformed, or exceeds the budget.
     """
-    stack, position = _Stack(), 0
+    stack, position = _Stack(budget), 0
     try:
         for opcode, argument, where in pickletools.genops(pickled):
             position = where or 0
             if opcode.name == "STOP":
                 break
             stack.apply(opcode.name, argument)
-        return _collect(stack.result(), 100 * len(pickled) + 100_000)
+        return _collect(stack.result(), budget)
     except _Odd as odd:
         raise Refused(f"the pickle {odd}", at + position) from odd
     except (ValueError, LookupError, AttributeError) as error:
         raise Refused(f"the pickle is malformed: {error}", at + position) from error
 
 
-def _collect(root: Any, budget: int) -> Pickled:
+def _collect(root: Any, budget: Budget) -> Pickled:
     """Return the tensors and plain values below `root`.
 
-    `budget` bounds the characters of all names and texts together. A pickle of a few megabytes can refer to one long
-    text, or one container, more often than fits in memory.
+    The budget pays for each name and text that is found. A pickle of a few megabytes can refer to one long text, or one
+    container, more often than fits in memory.
     """
     found = Pickled([], {})
     names: set[str] = set()
     pending: list[tuple[str, Any, int]] = [("", root, 0)]
     while pending:
         path, value, depth = pending.pop()
+        budget.work(1 + len(value) // _PLAIN_PER_STEP if isinstance(value, (list, tuple)) else 1)
         if isinstance(value, TensorView):
             name = path or "."
             if name in names:
@@ -314,14 +345,15 @@ def _collect(root: Any, budget: int) -> Pickled:
             below = []
             for key, item in value.items() if isinstance(value, dict) else enumerate(value):
                 text = str(key)
-                budget -= len(path) + len(text) + 1
-                if budget < 0 or depth == _DEEPEST:
-                    raise _Odd("nests or shares containers without end")
+                budget.keep(len(path) + len(text) + 1, 4)
+                if depth == _DEEPEST:
+                    raise _Odd(f"nests containers deeper than {_DEEPEST}")
                 below.append((f"{path}.{text}" if path else text, item, depth + 1))
             pending.extend(reversed(below))
         else:
             shown = _shown(value)
-            budget -= len(shown) if isinstance(shown, str) else 0
+            for text in shown if isinstance(shown, list) else [shown]:
+                budget.keep(len(text) if isinstance(text, str) else 0)
             found.metadata[path or "."] = shown
     return found
 

@@ -1,0 +1,40 @@
+"""Ledgers that no session of pytest wrote are refused, and none is waited for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.suite.session import read_ledger
+
+
+def sparse(path: Path) -> None:
+    """Make a file of 10 GB that has no byte on the disk."""
+    with path.open("wb") as file:
+        file.truncate(10 << 30)
+
+
+HOSTILE: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a link to a device": lambda path: path.symlink_to("/dev/zero"),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "a folder": Path.mkdir,
+    "10 GB of holes": sparse,
+    "noise": lambda path: path.write_bytes(bytes(range(256)) + b"\n"),
+    "nested without end": lambda path: path.write_text("[" * 100_000 + "\n"),
+    "a key twice": lambda path: path.write_text('{"end": 1, "end": 1, "files": []}\n'),
+    "no function": lambda path: path.write_text('{"collected": "a"}\n'),
+    "a list as an id": lambda path: path.write_text('{"collected": ["a"]}\n'),
+    "an end without files": lambda path: path.write_text('{"end": 1}\n'),
+    "an object as an id": lambda path: path.write_text('{"test": {}}\n'),
+}
+
+
+@pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE)
+def test_a_ledger_that_no_session_wrote(make: Callable[[Path], object], tmp_path: Path) -> None:
+    make(tmp_path / "ledger")
+    with pytest.raises((OSError, ValueError)):
+        read_ledger(tmp_path / "ledger", 0)
