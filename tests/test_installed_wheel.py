@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.base.version import VERSION
 from harness.base.vocabulary import ExitStatus
 
 ROOT = Path(__file__).parents[1]
@@ -280,11 +281,11 @@ def test_installed_claims_run_in_a_repository_without_claims(
     held = {name for name in names if name.endswith(".json") and Path(name).stem in ours}
     assert len(held) == len(ours)
     assert any(name.endswith("falsifier_harness/trainers/transformers-trainer.toml") for name in names)
-    versions = [
+    needs, built = (
         tomllib.loads((ROOT / part).read_text())["project"] for part in ("pyproject.toml", "claims/pyproject.toml")
-    ]
-    assert versions[0]["optional-dependencies"]["claims"] == [f"{versions[1]['name']}=={versions[1]['version']}"]
-    assert versions[0]["version"] == versions[1]["version"]
+    )
+    assert needs["optional-dependencies"]["claims"] == [f"{built['name']}=={built['version']}"]
+    assert built["version"] == VERSION
 
     commands = _environment(tmp_path_factory.mktemp("with-claims"), wheel, claims_wheel)
     theirs = tmp_path / "theirs"
@@ -295,6 +296,9 @@ def test_installed_claims_run_in_a_repository_without_claims(
     done = run(commands, theirs, "harness", "run", "F-APR-V2-LAYOUT-001", "--profile", "reduced", "--no-mutants")
     assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
     (bundle,) = (theirs / "evidence").glob("*/F-APR-V2-LAYOUT-001/*")
-    assert "falsifiers/apr/layout.py" in json.loads((bundle / "record.json").read_text())["sources"]
+    assert (
+        "harness_claims/falsifier_harness/falsifiers/apr/layout.py"
+        in json.loads((bundle / "record.json").read_text())["sources"]
+    )
     verified = run(commands, theirs, "harness", "verify", "evidence")
     assert (verified.returncode, "STALE" in verified.stdout) == (ExitStatus.PASS, False), verified.stdout

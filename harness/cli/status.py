@@ -62,7 +62,7 @@ def command(
 
     \b
     DISCHARGED  a proven PASS in full on the claim's hardware
-    PARTIAL     one elsewhere, in the reduced profile, or of a stand-in
+    PARTIAL     one elsewhere, reduced, or of a stand-in
     FALSIFIED   a FAIL
     STALE       contract or code changed since the evidence
     UNRUN       nothing that counts

@@ -89,6 +89,7 @@ class Sources:
                     return
 
         sys.addaudithook(hook)
+        sys.dont_write_bytecode = True  # no loader could read it
 
     def news(self) -> dict[str, str]:
         """The sha256 of the sources that are new since the last call, by name."""

@@ -23,6 +23,7 @@ def _install(folders: str) -> None:
                 raise PermissionError(errno.EACCES, "the harness runs a project's code from its source", name)
 
     sys.addaudithook(hook)
+    sys.dont_write_bytecode = True
 
 
 def _run_the_next() -> None:
