@@ -67,7 +67,7 @@ class Turn:
                 pass
 
 
-Inbox = queue.SimpleQueue[Callable[[], None]]
+Inbox = queue.Queue[Callable[[], None]]
 Work = Callable[[Turn], Collection[Task]]
 """Does a task. Returns the tasks that come after it."""
 
@@ -78,8 +78,11 @@ class Crew:
 
     def __init__(self, schedule: Schedule, work: Work, interruption: Interruption) -> None:
         self._schedule, self._work, self._interruption = schedule, work, interruption
-        self._inbox: Inbox = queue.SimpleQueue()
-        """The requests of the threads. Only one thread uses the schedule."""
+        self._inbox: Inbox = queue.Queue()
+        """The requests of the threads. Only one thread uses the schedule.
+
+        A SimpleQueue of Python 3.11 can wait for ever if a signal interrupts `get` when its timeout is over.
+        """
         self._turns: dict[str, Turn] = {}
         self._defect: BaseException | None = None
 

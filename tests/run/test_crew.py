@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from harness.running import crew
 from harness.running.crew import Crew, Turn, TurnInterrupted
 from harness.running.interruption import Interruption
 from harness.running.scheduler import Schedule, Task
@@ -136,3 +138,38 @@ def test_no_thread_waits_for_resources_after_an_interruption() -> None:
 
     crew_of(work, asked, OTHER).run(lambda: None)
     await_threads()
+
+
+def test_a_signal_whose_handler_outlasts_the_look_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The crew looks again after it, in whatever part of a look the signal came."""
+    asked, begun, over = Asked(), threading.Event(), threading.Event()
+    monkeypatch.setattr(crew, "_LOOK_SECONDS", 0.05)
+
+    def handle(number: int, frame: object) -> None:
+        time.sleep(0.1)
+        asked.requested = True
+
+    def work(turn: Turn) -> Sequence[Task]:
+        begun.set()
+        with turn.idle():
+            over.wait(60)
+        return ()
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    main = threading.main_thread().ident
+    assert main is not None
+    send = threading.Thread(
+        target=lambda: (begun.wait(60), time.sleep(0.02), signal.pthread_kill(main, signal.SIGUSR1))
+    )
+    rescue = threading.Timer(30, over.set)
+    try:
+        send.start()
+        rescue.start()
+        started = time.monotonic()
+        crew_of(work, asked).run(lambda: None)
+        assert time.monotonic() - started < 30
+    finally:
+        rescue.cancel()
+        over.set()
+        signal.signal(signal.SIGUSR1, before)
+        await_threads()

@@ -46,7 +46,7 @@ class _Dispatch:
     """A claim on its way through Slurm."""
 
     contract: Contract
-    events: queue.SimpleQueue[events.Event | None] = field(default_factory=queue.SimpleQueue)
+    events: queue.Queue[events.Event | None] = field(default_factory=queue.Queue)
     job: Followed | None = None
     status: int = 0
     trouble: str = ""
