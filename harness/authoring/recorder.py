@@ -57,7 +57,10 @@ class Recorder:
         """Record whose code runs from now on; return whose code ran until now."""
         before, self._phase = self._phase, phase
         if not self._blames_nobody:
-            self.report(Entered(phase))
+            try:
+                self.report(Entered(phase))
+            except Exception as error:  # a defect of the harness, which the subject's call stack may surround
+                raise self._first(FalsifierFault(described(error)), error) from error
         return before
 
     @contextmanager

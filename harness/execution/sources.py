@@ -18,16 +18,18 @@ import errno
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, final
 
 from harness.base import regular_file
 from harness.contract.installed import claims_roots, source_file, source_name
 
 __all__ = ["Sources", "changed"]
 
+_T = TypeVar("_T")
 LARGEST: Final = 1 << 20
 """Bytes. A larger file, such as a checkpoint beside the code, is not a source. Code that is loaded may be larger."""
 _MOST: Final = 10_000
@@ -63,10 +65,10 @@ class Sources:
         self._heard: set[str] = set()
         self._written: set[str] = set()
         self._digests: dict[str, str] = {}
-        self._news: dict[str, str] = {}
-        self._data: dict[str, bool] = {}
-        """Other files that were opened for reading, and whether `data` has returned them."""
-        self._data_told = 0
+        self._news: deque[tuple[str, str]] = deque()
+        self._data: set[str] = set()
+        """Other files that were opened for reading."""
+        self._new_data: deque[str] = deque()  # any thread may open a file while another one reports
 
     def listen(self) -> None:
         """Record every file that is used from now on. Call this once: an audit hook cannot be removed."""
@@ -93,19 +95,11 @@ class Sources:
 
     def news(self) -> dict[str, str]:
         """The sha256 of the sources that are new since the last call, by name."""
-        if not self._news:  # called before every message of a trial
-            return {}
-        found, self._news = self._news, {}
-        return found
+        return dict(_taken(self._news))
 
     def data(self) -> list[str]:
         """The paths of the data files that were opened for reading since the last call: neither code nor libraries'."""
-        if len(self._data) == self._data_told:
-            return []
-        new = [name for name, told in self._data.items() if not told and os.path.isfile(name)]
-        self._data = dict.fromkeys(self._data, True)
-        self._data_told = len(self._data)
-        return new
+        return list(filter(os.path.isfile, _taken(self._new_data)))
 
     def add(self, names: Any) -> None:
         """Add the files that another process says it used. Their digests are made here.
@@ -150,7 +144,7 @@ class Sources:
         """Keep a digest. One that replaces another one shows that the file has changed, so it must be told, too."""
         if self._digests.get(file) != digest:
             name = source_name(Path(file), self._root)
-            self._news[name] = digest if file not in self._digests else _TWO_CONTENTS
+            self._news.append((name, digest if file not in self._digests else _TWO_CONTENTS))
             self._digests[file] = digest
 
     def _compiled(self, source: Any, file: Any) -> None:
@@ -179,8 +173,9 @@ class Sources:
         """A file is opened."""
         name = "" if isinstance(path, int) else os.path.abspath(os.fsdecode(path))
         reads = name and not flags & _WRITES and not name.startswith(_MACHINE) and not name.endswith((".py", ".pyc"))
-        if reads and len(self._data) < _MOST_DATA:
-            self._data.setdefault(name, False)
+        if reads and name not in self._data and len(self._data) < _MOST_DATA:
+            self._data.add(name)
+            self._new_data.append(name)
         if not name.startswith(self._beginnings):
             return
         if name.endswith(".pyc") and self._is_ours(name):
@@ -211,6 +206,12 @@ class Sources:
             with suppress(OSError):
                 if file.is_file() and file.stat().st_size <= LARGEST:
                     self._tell(name, regular_file.sha256(file))
+
+
+def _taken(news: deque[_T]) -> Iterator[_T]:
+    """Take what a deque has. Other threads may append meanwhile."""
+    while news:
+        yield news.popleft()
 
 
 def changed(sources: Mapping[str, str], root: Path) -> list[str]:

@@ -20,3 +20,18 @@ def test_the_first_fault_counts_and_keeps_its_cause(phase: str, kind: type[Excep
     with pytest.raises(kind, match="ValueError: first") as raised:
         recorder.raise_fault()
     assert raised.value.__cause__ is first
+
+
+def test_a_report_that_fails_is_not_the_subject_s_fault() -> None:
+    """The subject calls the falsifier, which reports the phase: the subject's frames surround the defect."""
+    told: list[object] = []
+
+    def report(message: object) -> None:
+        told.append(message)
+        if len(told) == 2:
+            raise RuntimeError("dictionary changed size during iteration")
+
+    recorder = Recorder(frozenset(), report)
+    raised = pytest.raises(FalsifierFault, match="dictionary changed size")
+    with raised, recorder.subject_fault(), recorder.falsifier_fault():
+        pass

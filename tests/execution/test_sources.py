@@ -191,3 +191,28 @@ def test_data_files_are_told_once_beside_the_sources(tmp_path: Path) -> None:
         cwd=PROJECT, env={"PYTHONPATH": str(PROJECT)}, capture_output=True, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout) == [[str(tmp_path / "a.bin")], []]
+
+
+def test_files_that_a_thread_opens_while_others_are_told(tmp_path: Path) -> None:
+    """Each of them is told of once."""
+    (tmp_path / "project").mkdir()
+    names = [str(tmp_path / str(number)) for number in range(150)]
+    for name in names:
+        Path(name).touch()
+    program = f"""
+import pathlib, sys, threading
+from harness.execution.sources import Sources
+
+sources = Sources(pathlib.Path({str(tmp_path / "project")!r}))
+sources.listen()
+sys.setswitchinterval(1e-6)
+thread = threading.Thread(target=lambda: [open(name).close() for name in {names!r}])
+thread.start()
+told = []
+while thread.is_alive():
+    told += sources.data()
+print(sorted(told + sources.data()) == sorted({names!r}))
+"""
+    command = [sys.executable, "-B", "-c", program]
+    done = subprocess.run(command, cwd=PROJECT, env={"PYTHONPATH": str(PROJECT)}, capture_output=True, check=True)
+    assert done.stdout == b"True\n", done.stderr.decode()
