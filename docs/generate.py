@@ -159,41 +159,33 @@ def _claims(folder: str, page: str) -> Iterator[str]:
 
 
 def _planting(folder: str) -> Iterator[str]:
-    """The kill tables of a family's campaigns, and their survivors with the reasons that authors give."""
+    """The totals of a family's campaigns, and their survivors with the reasons that authors give."""
     found = sorted((ROOT / "contracts" / folder).glob(f"*{SUFFIX}"))
-    if not found:
+    documents = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in found}
+    if not documents:
         yield "No campaign is recorded.\n"
-    for path in found:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        defects, claims = document["defects"], document["claims"]
-        profiles = " and ".join(sorted({one["profile"] for one in claims if not one["obstacle"]}))
-        yield (
-            f"`contracts/{folder}/{path.name}`: the {profiles} profile of {len(claims)} claims, which reach "
-            f"{document['found']} defects. {len(defects)} are in the sample of seed {document['seed']}.\n"
-        )
-        for one in (one for one in claims if one["obstacle"]):
-            yield f"`{one['id']}` did not run: {_escaped(one['obstacle'])}\n"
-        for head in ("operators", "files"):
-            rows = [_counts(row, head) for row in (*document[head], document["total"])]
-            yield from _table((head[:-1], *(name.replace("_", " ") for name in _COUNTS), "score"), rows)
+        return
+    head = ("campaign", "profile", "claims", *(name.replace("_", " ") for name in _COUNTS), "score")
+    yield from _table(head, [_totals(name, document) for name, document in documents.items()])
+    for name, document in documents.items():
         for fate in ("survived", "not measured"):
-            if ones := [one for one in defects if one["fate"] == fate]:
-                yield f"Defects that {'survived' if fate == 'survived' else 'no claim measured'}:\n"
+            if ones := [one for one in document["defects"] if one["fate"] == fate]:
+                yield f"Defects of `{name}` that {'survived' if fate == 'survived' else 'no claim measured'}:\n"
                 yield from _table(("where", "defect", "reason"), [_survivor(one) for one in ones])
-        if ones := [one for one in defects if one["fate"] == "equivalent"]:
-            yield "Defects that are equivalent:\n"
-            yield from _table(("where", "defect", "reason"), [_survivor(one) for one in ones])
 
 
-def _counts(row: dict[str, Any], head: str) -> tuple[str, ...]:
-    name = f"`{row['name']}`" if head == "files" and row["name"] != "all" else row["name"]
-    return (name, *(str(row.get(key, "")) for key in _COUNTS), "" if row["score"] is None else f"{row['score']:.1%}")
+def _totals(name: str, document: dict[str, Any]) -> tuple[object, ...]:
+    """A row for a campaign."""
+    total, ran = document["total"], [one for one in document["claims"] if not one["obstacle"]]
+    profiles = ", ".join(sorted({one["profile"] for one in ran}))
+    score = "" if total["score"] is None else f"{total['score']:.1%}"
+    return (f"`{name}`", profiles, len(ran), *(total.get(key, "") for key in _COUNTS), score)
 
 
 def _survivor(one: dict[str, Any]) -> tuple[str, ...]:
     before, after = (_code(one[key]) for key in ("before", "after"))
     where = f"`{one['file']}:{one['line']}` ({one['operator']})"
-    return where, f"{before} becomes {after}", _escaped(one["equivalent"] or one["missed"] or "")
+    return where, f"{before} becomes {after}", _escaped(one["missed"] or "")
 
 
 def _code(text: str) -> str:
