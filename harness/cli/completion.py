@@ -2,7 +2,7 @@
 
 The metavar of an argument says what it takes, so a new command is completed without a word about it.
 
-click writes the scripts: `_HARNESS_COMPLETE=bash_source harness` prints the one for bash (docs/running.md).
+click writes the scripts: `_HARNESS_COMPLETE=bash_source harness` prints the one for bash (docs/commands.md).
 """
 
 from __future__ import annotations
