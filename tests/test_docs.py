@@ -104,3 +104,9 @@ def test_paths_in_the_text_exist() -> None:
         ("trainers.md", "trainers/train.py"),
         ("trainers.md", "trainers/train.toml"),
     }
+
+
+def test_the_documentation_is_short() -> None:
+    """A reader finds a fact if it stands once. Results stand in evidence, and options in the help."""
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in (ROOT / "docs").glob("*.md")) <= 30_000
+    assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition("## 0.1.0")[2].splitlines()) <= 80
