@@ -161,11 +161,11 @@ def _claims(folder: str, page: str) -> Iterator[str]:
 def _planting(folder: str) -> Iterator[str]:
     """The totals of a family's campaigns, and their survivors with the reasons that authors give."""
     found = sorted((ROOT / "contracts" / folder).glob(f"*{SUFFIX}"))
-    documents = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in found}
+    documents = {_campaign(path): json.loads(path.read_text(encoding="utf-8")) for path in found}
     if not documents:
         yield "No campaign is recorded.\n"
         return
-    head = ("campaign", "profile", "claims", *(name.replace("_", " ") for name in _COUNTS), "score")
+    head = ("campaign", "profile", "score", *(name.replace("_", " ") for name in _COUNTS))
     yield from _table(head, [_totals(name, document) for name, document in documents.items()])
     for name, document in documents.items():
         for fate in ("survived", "not measured"):
@@ -174,17 +174,23 @@ def _planting(folder: str) -> Iterator[str]:
                 yield from _table(("where", "defect", "reason"), [_survivor(one) for one in ones])
 
 
+def _campaign(path: Path) -> str:
+    """What is before SUFFIX in the name of a result, or `planting`."""
+    return path.name.removesuffix(SUFFIX).rstrip(".-") or "planting"
+
+
 def _totals(name: str, document: dict[str, Any]) -> tuple[object, ...]:
     """A row for a campaign."""
-    total, ran = document["total"], [one for one in document["claims"] if not one["obstacle"]]
-    profiles = ", ".join(sorted({one["profile"] for one in ran}))
+    total = document["total"]
+    profiles = ", ".join(sorted({one["profile"] for one in document["claims"] if not one["obstacle"]}))
     score = "" if total["score"] is None else f"{total['score']:.1%}"
-    return (f"`{name}`", profiles, len(ran), *(total.get(key, "") for key in _COUNTS), score)
+    return (f"`{name}`", profiles, score, *(total.get(key, "") for key in _COUNTS))
 
 
 def _survivor(one: dict[str, Any]) -> tuple[str, ...]:
     before, after = (_code(one[key]) for key in ("before", "after"))
-    where = f"`{one['file']}:{one['line']}` ({one['operator']})"
+    place = "/".join(one["file"].split("/")[2:])  # without falsifiers/FAMILY/, which would widen the column
+    where = f"`{place}:{one['line']}` ({one['operator']})"
     return where, f"{before} becomes {after}", _escaped(one["missed"] or "")
 
 
@@ -194,7 +200,7 @@ def _code(text: str) -> str:
     return f"<code>{escaped.replace('|', '&#124;').replace('[', '&#91;')}</code>"  # neither a cell's end nor a link
 
 
-_COUNTS = ("killed", "crashed", "survived", "not_measured", "not_started", "equivalent", "untried")
+_COUNTS = ("killed", "crashed", "survived", "not_measured", "equivalent")
 
 
 def _hardware(target: dict[str, Any]) -> str:
