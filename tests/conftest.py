@@ -45,6 +45,7 @@ SLOWEST = (
     "falsifiers/blackwell/ptx/test_command_line.py",
     "cli/test_replay.py",
     "ci/test_run_script.py",
+    "ci/test_wheels_script.py",
     "falsifiers/param_decomp/test_claims.py",
     "execution/test_hostile.py",
     "falsifiers/apr/test_claims.py",
