@@ -79,7 +79,7 @@ def test_a_broken_link_stops_the_build(tmp_path: Path, link: str) -> None:
     project = tmp_path / "project"
     shutil.copytree(ROOT / "docs", project / "docs", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "contracts", project / "contracts")
-    for name in ("mkdocs.yml", "README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md"):
+    for name in ("mkdocs.yml", "README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md"):
         shutil.copy(ROOT / name, project)
     with (project / "docs" / "commands.md").open("a") as page:
         page.write(f"\n{link}\n")
@@ -90,7 +90,7 @@ def test_paths_in_the_text_exist() -> None:
     """Each path in backquotes is a file of the repository, except those that the reader of an example writes."""
     pages = [
         *(ROOT / "docs").glob("*.md"),
-        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md")),
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "SECURITY.md")),
     ]
     named = r"`((?:harness|falsifiers|contracts|tests|docs|benchmarks|trainers)/[a-z0-9_./-]+)`"
     missing = {

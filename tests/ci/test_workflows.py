@@ -53,15 +53,29 @@ def steps() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_the_files_are_of_the_published_schemas() -> None:
-    """The workflow files follow the published schemas that check-jsonschema has."""
-    assert WORKFLOWS
-    assert ACTIONS
-    dependabot = [ROOT / "dependabot.yml"]
-    published = {"github-workflows": WORKFLOWS, "github-actions": ACTIONS, "dependabot": dependabot}
+    """The files that GitHub reads follow the published schemas that check-jsonschema has."""
+    config = ROOT / "ISSUE_TEMPLATE" / "config.yml"
+    forms = [path for path in (ROOT / "ISSUE_TEMPLATE").iterdir() if path != config]
+    published = {
+        "github-workflows": WORKFLOWS,
+        "github-actions": ACTIONS,
+        "dependabot": [ROOT / "dependabot.yml"],
+        "github-issue-forms": forms,
+        "github-issue-config": [config],
+    }
+    assert all(published.values())
     for schema, files in published.items():
         command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *map(str, files)]
         checked = subprocess.run(command, capture_output=True, text=True)
         assert checked.returncode == 0, checked.stdout
+
+
+def test_every_owned_folder_is_there() -> None:
+    """A renamed folder would lose its owners without a word."""
+    lines = [line for line in (ROOT / "CODEOWNERS").read_text().splitlines() if line and not line.startswith("#")]
+    patterns = [line.split()[0] for line in lines]
+    assert patterns[0] == "*"
+    assert [pattern for pattern in patterns[1:] if not (ROOT.parent / pattern.strip("/")).is_dir()] == []
 
 
 def test_the_code_of_a_fork_never_reaches_a_machine_of_ours() -> None:
