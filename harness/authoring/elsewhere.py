@@ -17,8 +17,8 @@ class Elsewhere(ABC):
 
     @abstractmethod
     def ran(self) -> JsonObject:
-        """What ran, as far as the subject tells: `device`, `dtype`, `backend`, `steps`."""
+        """What ran, as far as the subject reports it: `device`, `dtype`, `backend`, `steps`."""
 
     def unheard(self) -> str:
-        """Why nothing of its output was understood; empty if something was. This is said before all else."""
+        """Why no part of its output was understood; empty if a part was. Reports show this reason first."""
         return ""

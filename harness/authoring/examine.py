@@ -22,7 +22,7 @@ def elsewhere(examine: Falsifier) -> Callable[[Falsifier], Falsifier]:
         def falsify(trial: Trial[Format]) -> None: ...
 
     Args:
-        examine: measures what can be seen of a subject outside the trial's process, in the place of the falsifier.
+        examine: runs instead of the falsifier, and measures what a subject outside the trial's process shows.
     """
 
     def decorated(falsify: Falsifier) -> Falsifier:
@@ -36,7 +36,7 @@ def elsewhere(examine: Falsifier) -> Callable[[Falsifier], Falsifier]:
 
 
 def not_shown(reason: str) -> Falsifier:
-    """For `elsewhere`: nothing of the claim can be seen from outside, for this reason; the subject is not run."""
+    """For `elsewhere`: nothing of the claim can be seen from outside. The text says why. The subject does not run."""
 
     def refuse(trial: Trial[Any]) -> NoReturn:
         raise NotShown(reason)

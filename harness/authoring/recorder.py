@@ -117,6 +117,6 @@ class Recorder:
             raise self.fault
 
     def raise_not_shown(self) -> None:
-        """Raise the first `NotShown`, if a look was denied: such a trial is NOT_MEASURED, however it ended."""
+        """Raise the first `NotShown`, if a value was not shown. The trial is then NOT_MEASURED, however it ended."""
         if self.not_shown is not None:
             raise self.not_shown

@@ -49,7 +49,7 @@ class Unseen(JsonDataclass):
 @final
 @dataclass(frozen=True)
 class Entered(JsonDataclass):
-    """From now on the code of this phase runs."""
+    """The phase whose code runs from now on."""
 
     phase: Phase
 

@@ -15,7 +15,7 @@ class Setting:
     """What a subject is built from."""
 
     parameters: JsonObject
-    """Those of the profile, with the overrides of the command line and of the mutant."""
+    """The profile's parameters, with the overrides of the command line and of the mutant."""
     device: str
     """"cpu" or "cuda:0"; the process sees no GPU but the leased ones."""
     seed: int

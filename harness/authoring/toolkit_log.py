@@ -14,7 +14,7 @@ __all__ = ["HYPOTHESIS", "LONGEST", "log", "log_to"]
 HYPOTHESIS = ".hypothesis"
 """The folder in the workspace for what hypothesis keeps. The log does not list its files."""
 LONGEST = 2_000
-"""Characters of a line that are sent."""
+"""The most characters of a line that are sent."""
 _reports: list[Report] = []
 
 

@@ -32,7 +32,7 @@ Case = JsonObject
 
 
 class SearchResult(Protocol):
-    """What came of one case."""
+    """The result of one case."""
 
     @property
     def case(self) -> Case:
@@ -41,7 +41,7 @@ class SearchResult(Protocol):
 
     @property
     def measured(self) -> JsonObject:
-        """What `check` measured, by name; empty where the subject raised."""
+        """What `check` measured, by name; empty if the subject raised."""
         ...
 
     @property
@@ -51,7 +51,7 @@ class SearchResult(Protocol):
 
     @property
     def repeats(self) -> bool | None:
-        """Whether it violated the same clauses when it was run once more; None if it was not."""
+        """Whether it violated the same clauses when it ran again; None if it did not run again."""
         ...
 
 
@@ -67,7 +67,7 @@ class Search(Protocol[R]):
         ...
 
     def explore(self, cases: SearchStrategy[Any], first: Iterable[Case], examples: int) -> R | None:
-        """Try cases; the one that violates most clauses, None where none does."""
+        """Try cases. Returns the one that violates most clauses; None if none does."""
         ...
 
     def shrink(self, cases: SearchStrategy[Any], found: R, examples: int) -> R:
@@ -80,7 +80,7 @@ NewSearch = Callable[[Callable[[Case], JsonObject | SubjectFault]], Search[Any]]
 
 
 class Trial(Generic[S]):
-    """One execution of a falsifier against one subject. It records; the verdict is not its business."""
+    """One execution of a falsifier against one subject. It records measurements and decides no verdict."""
 
     def __init__(
         self,

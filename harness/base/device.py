@@ -22,7 +22,7 @@ class Target(TypedDict, total=False):
     type: str
     """"cpu" or "cuda"."""
     device: str
-    """A part of the name of the GPU."""
+    """A part of the GPU's name."""
     compute_capability: str
 
 
@@ -40,7 +40,7 @@ class Device(JsonDataclass):
     compute_capability: str | None = None
     """Such as "9.0"; None for a CPU."""
     memory_bytes: int | None = None
-    """Of the GPU; of a CPU the memory of the system."""
+    """The GPU's memory; for a CPU, the system's."""
     memory_source: str | None = None
     """Where `memory_bytes` was read, or why it could not be."""
     unified: bool | None = None
@@ -72,13 +72,13 @@ class DeviceClass:
         return cls(device.type, device.name, device.compute_capability or "")
 
     def __str__(self) -> str:
-        """As people read it: CPU x86_64, or NVIDIA H200 (9.0)."""
+        """The name in reports: CPU x86_64, or NVIDIA H200 (9.0)."""
         if self.type == "cpu":
             return f"CPU {self.name}"
         return f"{self.name} ({self.compute_capability})" if self.compute_capability else self.name
 
     def meets(self, target: Target) -> bool:
-        """Whether it is hardware that a contract's `target` speaks of. A claim that names none is met nowhere."""
+        """Whether it is hardware that a contract's `target` names. If the target names none, no device meets it."""
         met = (
             target.get("type", self.type) == self.type,
             target.get("device", self.name) in self.name,

@@ -6,7 +6,7 @@ __all__ = ["described"]
 
 
 def described(error: BaseException) -> str:
-    """The type and text of an exception; the type alone if it has no text. If its text raises, the type and that."""
+    """The type and text of an exception; only the type if it has no text. A `str` that raises is named."""
     try:
         text = str(error)
     except Exception as another:

@@ -15,7 +15,7 @@ from pathlib import Path
 __all__ = ["CHUNK", "LARGEST", "opened", "read", "sha256"]
 
 CHUNK = 1 << 20
-"""Bytes that are read at a time of a file that is not kept as a whole. Any number gives the same result."""
+"""Bytes per read, for a file that is not kept as a whole. The number does not change the result."""
 
 LARGEST = 16 << 20
 """Bytes of a contract, a source file or another document."""

@@ -25,7 +25,7 @@ _MOST_REMARKS = 3
 _GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
 """FS_IOC_GETFLAGS and FS_IOC_SETFLAGS of <linux/fs.h>."""
 _KEPT_FLAGS = 0xFFFFFFFF & ~(0x10 | 0x20)
-"""All but FS_IMMUTABLE_FL and FS_APPEND_FL, with which nothing can be removed."""
+"""Every flag except FS_IMMUTABLE_FL and FS_APPEND_FL, which prevent removal."""
 _LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -136,7 +136,7 @@ def _emptiable(above: int, name: str) -> Iterator[int]:
 
 
 def _insist(call: Callable[[], None], above: int, name: str) -> None:
-    """Do it; if that is not permitted, again without the flags of the entry and of its folder."""
+    """Call a function. If it is not permitted, remove the flags of entry and folder, and call it again."""
     try:
         call()
     except PermissionError:

@@ -41,7 +41,7 @@ class Problem:
     remedy: str = ""
 
     def __post_init__(self) -> None:
-        """Shorten what a document of any size can put in here."""
+        """Shorten the texts, because a document can have any size."""
         for name in ("pointer", "message", "remedy"):
             text = getattr(self, name)
             if len(text) > _LONGEST:
@@ -91,7 +91,7 @@ def problems(name: str, document: Any) -> list[Problem]:
 
 
 def _is_valid(name: str, document: Any) -> bool:
-    """Whether a document is valid, a hundred times as fast as one learns why it is not.
+    """Whether a document is valid. This is a hundred times faster than finding out why it is not.
 
     What this validator has no form for, such as NaN or half a surrogate pair, is not called valid here: the other one,
     which explains itself, decides.

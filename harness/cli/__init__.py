@@ -56,7 +56,7 @@ _COMMANDS = {
 _LONGEST_MESSAGE = 10_000
 """Characters of a message: a name that a user or a file gave can be of any length."""
 _OF_CLICK = ("Invalid value", "Missing ", "No such ", "Got unexpected ", "Option ", "Could not open ")
-"""How the sentences begin that click writes itself."""
+"""The beginnings of click's own sentences."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _EPILOG = (
     "Exit status: 0 all PASS, 1 some FAIL, 2 refused (usage, invalid contract, unsound bundle), "
@@ -195,7 +195,7 @@ def _refusal(error: click.ClickException) -> str:
 
 
 def _say(text: str) -> None:
-    """Print a message to stderr, as every refusal is printed. If that is full, the exit status has to do."""
+    """Print a message to stderr, as every refusal is printed. If stderr is full, only the exit status remains."""
     with suppress(OSError):
         for line in f"harness: {_shortened(text)}".split("\n"):
             tell(line, err=True)

@@ -29,7 +29,7 @@ from harness.running.request import RunRequest
 __all__ = ["command"]
 
 Line = tuple[str, str]
-"""A name and a text."""
+"""A name, and the text beside it."""
 
 
 @click.command("doctor")

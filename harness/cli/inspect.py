@@ -111,7 +111,7 @@ def _limits(files: Sequence[Path]) -> Limits:
 
 
 class _Captured(io.StringIO):
-    """Text that is printed later, on the stream in whose place it is."""
+    """Text that is printed later, on the stream that this object replaces."""
 
     def __init__(self, stream: IO[str]) -> None:
         super().__init__()

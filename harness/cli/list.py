@@ -84,7 +84,7 @@ def _show(rows: list[dict[str, str]]) -> None:
 
 
 def _explain(words: set[str]) -> None:
-    """Print what the statuses mean that occur."""
+    """Print the meaning of each status that occurs."""
     for word, meaning in _MEANINGS.items():
         if word in words:
             start = f"  {word:<{WIDEST}}  "

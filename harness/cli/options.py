@@ -26,7 +26,7 @@ def duration(text: str) -> float:
 
 
 def named_texts(settings: Iterable[str], option: str, form: str = "KEY=VALUE") -> dict[str, str]:
-    """Return the texts after the equals signs by the names before them. The last one of a name counts.
+    """Return the text after each equals sign, by the name before it. If a name occurs twice, the last text counts.
 
     Raises:
         click.BadParameter: a setting has another form.

@@ -246,7 +246,7 @@ class _Expected:
 def _is_missing(failures: Iterable[tuple[Handler, Exception]], shown: Handler | None) -> bool:
     """Return whether a report is missing, and print why it is missing or cut short.
 
-    A closed output is no failure, because its reader knows. Nor is a terminal that takes no more lines.
+    An output that its reader closed is no failure, and neither is a full terminal.
     """
     missing = False
     for handler, error in failures:

@@ -30,7 +30,7 @@ _FOLDER = "trainers"
 _MOST_FILES = 2000
 """More files of a folder are refused: the record names each with its digest."""
 _OF_RECORDED = ("dir", "device")
-"""Parameters of a run that has ended: its folder, and what it was asked to run on."""
+"""Parameters of a finished run: its folder, and the device that was requested."""
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ def _takes(contract: Contract, external: External, project: Project) -> bool:
 
 
 def _no_adapter(contract: Contract, external: External, project: Project) -> str:
-    """Return that a claim takes no such subject, which it takes, and which claims take this one."""
+    """Return the refusal of a subject: what the claim takes instead, and which claims take this subject."""
     said = [f"{contract.id} takes no {external.kind} as its subject"]
     said += [
         f"it takes {kind}:{kind.value_named if {Kind.HF, Kind.FILE} & {kind, external.kind} else external.trainer}"

@@ -17,7 +17,7 @@ from harness.base.vocabulary import Verdict
 __all__ = ["ANNOTATIONS", "Refutation", "Result", "counted", "judging_part", "refutation_of"]
 
 ANNOTATIONS: Final = ("stands_in_for", "refuted")
-"""The keys of a contract that decide nothing of a verdict."""
+"""The keys of a contract that no verdict depends on."""
 
 _SPACE = " \t\r\n"
 
@@ -58,7 +58,7 @@ def refutation_of(refuted: Iterable[Refutation], device: str, profile: str) -> R
 
 
 def counted(refutation: Refutation | None, result: Result) -> Verdict:
-    """Return the verdict that counts for an exit status: PASS for what is known, FAIL for a PASS against it."""
+    """Return the verdict for an exit status: PASS for a known refutation, FAIL for a PASS despite one."""
     if refutation is None:
         return result.verdict
     if refutation.expects(result):

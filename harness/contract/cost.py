@@ -59,7 +59,7 @@ _ITERATION = 3
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large a value is or can be."""
+    """The size of a value, measured or at most."""
 
     length: int = 0
     """Items of a list, or entries of a map."""
@@ -178,7 +178,7 @@ class Allowance:
         self.left = min(share, QUICK) if quick else share
 
     def pays(self, cost: int) -> bool:
-        """Whether the allowance pays for a clause. It is less afterwards if it does."""
+        """Whether enough is left for a clause. If so, the clause's cost is subtracted."""
         if cost > self.left:
             return False
         self.left -= cost
@@ -317,7 +317,7 @@ def _compiling(text: str) -> int:
 
 
 def _class(text: str, at: int) -> tuple[int, int]:
-    """The end of a class of characters whose first bracket is behind us, and the steps of what it holds."""
+    """The end of a class of characters, read from after its first bracket, and the steps that its content takes."""
     depth, steps = 1, 0
     while depth and at < len(text):
         if text[at] == "\\":

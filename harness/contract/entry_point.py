@@ -75,7 +75,7 @@ def _resolved(entry_point: str, import_module: Callable[[str], ModuleType]) -> A
 
 @lru_cache(maxsize=512)
 def _defined(path: Path, modified: int) -> frozenset[str]:
-    """The names that a module defines, assigns or imports at its top level."""
+    """Every name that a module defines, assigns or imports at its top level."""
     try:
         tree = ast.parse(regular_file.read(path), str(path))
     except (SyntaxError, ValueError) as error:

@@ -31,7 +31,7 @@ class Equivalent:
     """False for a defect that survives although it changes something that the claim speaks of."""
 
     def names(self, file: str, within: str, before: str, after: str) -> bool:
-        """Whether the entry is about a defect that makes lines of a file other lines."""
+        """Whether the entry names the defect that replaces these lines of a file."""
         return (self.file, self.before, self.after) == (file, before, after) and self.within in (None, within)
 
 

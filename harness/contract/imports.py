@@ -24,7 +24,7 @@ __all__ = ["imported_files", "imported_libraries"]
 _Statement = tuple[int | None, str | None, list[str]]
 """An import: the dots before the module of `from … import`, None for `import`; that module; and the names."""
 _LONGEST = 1000
-"""Characters of a module's name that are read, because a record can come from a stranger."""
+"""The most characters of a module's name that are read, because a record can come from a stranger."""
 
 
 def imported_files(entry_point: str, search: tuple[Path, ...], memory: FileMemory | None = None) -> frozenset[Path]:

@@ -54,7 +54,7 @@ def identity(value: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a JSON value is a number: true is none."""
+    """Whether a JSON value is a number. True is not one."""
     kind = type(value)
     return kind is float or kind is int or (kind is not bool and isinstance(value, (int, float)))
 

@@ -21,7 +21,7 @@ _WITHIN = {"[]": ("items",), "{}": ("additionalProperties",)}
 
 @final
 class Lines:
-    """The lines of one file. What it does not state has the line of the part that would state it, or line 1."""
+    """The lines of one file. If it does not state a part, the line is that of the enclosing part, or line 1."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -123,7 +123,7 @@ class _Finder:
         return spec
 
     def _loader(self, name: str, beginning: str) -> SourceFileLoader | ExtensionFileLoader | None:
-        """What loads the first file with this beginning, in Python's order of suffixes; None if there is no file."""
+        """The loader of the first file with this beginning, in Python's order of suffixes; None if there is no file."""
         for suffix in EXTENSION_SUFFIXES:
             if os.path.isfile(beginning + suffix):
                 return ExtensionFileLoader(name, beginning + suffix)
@@ -161,7 +161,7 @@ class _OtherFinder(_Finder):
         return self.spec(f"{OTHER}.{name}", last, places, name.partition(".")[0] in self.packages) is not None
 
     def loader(self, name: str, file: str) -> SourceFileLoader:
-        """What loads a source file, so that its absolute imports find its own project first."""
+        """The loader of a source file. The file's absolute imports find its own project first."""
         return _OtherLoader(name, file, self)
 
 

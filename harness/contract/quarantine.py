@@ -35,7 +35,7 @@ class Quarantine:
     """The last day."""
 
     def covers(self, claim: str, device: str) -> bool:
-        """Whether a run of a claim on a class of device is meant, also after the last day."""
+        """Whether the entry names this claim and class of device. The last day does not matter here."""
         return claim == self.claim and self.device in device
 
     def excuses(self, verdict: Verdict, today: date) -> bool:

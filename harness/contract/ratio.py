@@ -64,7 +64,7 @@ def ratios(contract: Contract, measurements: JsonObject, parameters: JsonObject,
 
 
 def _over(small: Any, large: Any) -> float:
-    """The factor by which `small` exceeds `large`."""
+    """`small` divided by `large`. If `large` is not positive: infinite, 1 or 0, by which of the two is larger."""
     if not (is_finite(small) and is_finite(large)):
         return math.inf
     if large <= 0.0:

@@ -52,7 +52,7 @@ class ReasonCode(StrEnum):
     NOT_TRIED = "not tried"
     """In a replay, the falsifier did not try the case."""
     PROVISIONAL = "provisional"
-    """The clause failed for the reason `cause`, but the trial was interrupted, or `place` says what befell it."""
+    """The clause failed for the reason `cause`, but the trial was interrupted, or ended as `place` says."""
     # how a trial ended (`harness.judging.observation.EndingKind`): in the code of `place`, for the reason `text`
     NOT_MEASURED = "not measured"
     SUBJECT_FAULT = "subject fault"
@@ -69,7 +69,7 @@ class ReasonCode(StrEnum):
     """The clause in `clauses` decided it, for the reason `cause`."""
     # of a mutant
     PASSED = "passed"
-    """It passed every clause."""
+    """The mutant passed every clause."""
     OTHER_CLAUSES = "other clauses"
     """It failed on `clauses`, but not on `missed`, which the contract names."""
     CUT_SHORT = "cut short"

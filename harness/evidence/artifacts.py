@@ -124,7 +124,7 @@ def _artifact(
 
     Args:
         obstacle: why it cannot be opened; empty if it can.
-        unwelcome: a reason not to copy it that does not depend on its content; empty if there is none.
+        unwelcome: a reason not to copy it, whatever its content is; empty if there is none.
     """
     if obstacle:
         return Artifact(redactor.mask(name), False, None, None, obstacle), b""

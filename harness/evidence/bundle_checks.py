@@ -52,7 +52,7 @@ def prepare() -> None:
 
 
 def check(path: Path, trusted: Mapping[str, SSlibKey]) -> tuple[Verification, Origin | None]:
-    """Check a bundle without its project. Return what is known of it, and the origin that its record states.
+    """Check a bundle without its project. Return the findings, and the origin that its record states.
 
     Args:
         path: the bundle's folder, resolved: no part of it is a link.

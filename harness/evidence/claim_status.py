@@ -167,7 +167,7 @@ class ClaimStatus:
 
     @property
     def is_news(self) -> bool:
-        """Whether it is FALSIFIED and the contract does not know that, or holds where the contract says FAIL."""
+        """Whether the status contradicts the contract: FALSIFIED without a known refutation, or holding despite one."""
         return any(cell.is_news for cell in self.cells.values())
 
     @property

@@ -31,7 +31,7 @@ T = TypeVar("T")
 _ABOUT = ("verdict", "reason", "proven", "profile", "device", "overrides", "seed", "resolved", "harness", "commit")
 """Fields of the record about the run as a whole."""
 _ALWAYS_OTHERWISE = ("/host/disk_free_bytes", "/device/uuid")
-"""Places that differ between any two runs, also on machines of the same kind."""
+"""Places that always differ between two runs, even on machines of the same kind."""
 
 
 class DifferenceError(ValueError):

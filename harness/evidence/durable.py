@@ -65,7 +65,7 @@ def sync_folder(folder: Beneath) -> None:
 
 
 UNKNOWN_SECONDS = 3600.0
-"""Age from which a folder counts as abandoned if its writer is on another machine. Sealing takes seconds."""
+"""The age at which a folder of another machine counts as abandoned. Sealing takes seconds."""
 _NAME = re.compile(re.escape(UNFINISHED) + r".+~(?P<pid>[0-9]{1,10})-(?P<started>[0-9]{1,20})-(?P<where>[0-9a-f]{8})")
 
 

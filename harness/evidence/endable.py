@@ -27,7 +27,7 @@ def judged(contract: Contract, observation: Observation, ended: Callable[[], boo
     """Judge an observation as `judge` does.
 
     Args:
-        ended: asked ten times a second; true ends the judging. A KeyboardInterrupt ends it too.
+        ended: called ten times a second; if it returns true, the judging ends. A KeyboardInterrupt ends it too.
 
     Raises:
         Unjudged: there is no judgment.

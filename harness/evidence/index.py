@@ -42,7 +42,7 @@ _FIELDS = (
     "id", "issue", "spec", "title", "run", "proven", "profile", "mutants_skipped", "falsifier", "subject", "seed",
     "started", "seconds", "trial_seconds", "contract_digest", "command", "lived",
 )  # fmt: skip
-"""The fields of the record that an entry takes unchanged, and that are no objects."""
+"""Fields of the record that an entry takes unchanged, and that are no JSON objects."""
 _OBJECTS: Mapping[str, Callable[[Any], Any]] = {
     "overrides": dict, "subject_parameters": dict, "target": dict, "harness": dict, "commit": dict, "killed": tuple,
     "failed": tuple, "device": Device.from_json, "verdict": Verdict,

@@ -55,7 +55,7 @@ def remember(
 
 
 def _key(project: Project, known: Iterable[Path], sources: Iterable[str], evidence: str) -> str:
-    """A digest of the state of each file on which a status depends, and of the day: clocks that are ahead matter."""
+    """A digest of the state of each file on which a status depends, and of the day, because runs may be dated ahead."""
     lines = [f"{datetime.now(UTC):%Y-%m-%d} {project.root} {evidence}"]
     files = [*(Path(__file__).with_name(name) for name in _CODE), project.root / "pyproject.toml", *known]
     for name in (*files, *sources):

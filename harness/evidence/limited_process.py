@@ -90,7 +90,7 @@ def isolated_all(
 
     Args:
         side_by_side: how many run at the same time.
-        ended: asked ten times a second; while it is true, running works are stopped.
+        ended: called ten times a second; while it returns true, running works are stopped.
     """
     waiting = iter(works)
     begun: deque[_Child] = deque()  # in order; a later one may be done before an earlier one

@@ -79,7 +79,7 @@ class MergedBefore:
 def state_of_files(folder: str) -> str:
     """Return a digest of the names, inodes, sizes and times of all files below a folder; empty if it has others.
 
-    It can differ if nothing changed but the order in which the filesystem lists files. Then the bundle is read again.
+    It can also differ if the filesystem lists the files in another order. Then the bundle is read again.
     """
     found: list[object] = []
     pending = [folder]

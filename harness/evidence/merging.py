@@ -123,7 +123,7 @@ def _sealed(bundle: Verification) -> dict[str, str]:
 
 
 def _content(into: Path, place: Place) -> dict[str, str]:
-    """Return the digest of every file at a place; of anything but a folder of files, no digest that a bundle has."""
+    """Return the digest of every file at a place. If it is no folder of files, the result equals that of no bundle."""
     status = at(into, place).status()
     if status is None or not S_ISDIR(status.st_mode):
         return {_WHOLE: ""}

@@ -137,7 +137,7 @@ def _reasons(where: str, then: Reason | None, now: Reason | None) -> Iterator[Fi
 
 
 def _derived(reason: Reason | None) -> JsonObject | None:
-    """Return what contract and observation say about a reason: all but the CEL engine's own words."""
+    """Return the part of a reason that follows from contract and observation: all but the CEL engine's own words."""
     if reason is None:
         return None
     document = replace(reason, text="" if reason.code in _ENGINE else reason.text, cause=None).to_json()

@@ -50,7 +50,7 @@ class Repeats:
 
 
 def wilson(count: int, total: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share, after Wilson (1927). Without any case it is everything."""
+    """Return the 95 % interval of a share, after Wilson (1927). Without any case it is 0 to 1."""
     if total == 0:
         return 0.0, 1.0
     share, square = count / total, _QUANTILE**2 / total

@@ -50,7 +50,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def _folder_of_user() -> Path:
-    """The folder with all scratch folders of this user. Others can make one of its name, which is refused."""
+    """The folder with all scratch folders of this user. If another user made a folder of this name, it is refused."""
     folder = Path(tempfile.gettempdir()) / f"harness-scratch-{os.getuid()}"
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)

@@ -110,7 +110,7 @@ class Survey:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Look for no unused cycles meanwhile: of a hundred thousand entries there are none, but each search takes long."""
+    """Pause the garbage collector: a hundred thousand entries have no cycles, and each search for cycles takes long."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

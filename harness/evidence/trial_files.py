@@ -223,7 +223,7 @@ class Stream:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the text shows no sign that it was masked, cut, or not UTF-8: then it has the size and the digest."""
+        """Whether the text shows no mask, no cut and no bytes outside UTF-8. Then it has the stated size and digest."""
         return not any(sign in self.text for sign in (MASK, CUT, NUL, "\N{REPLACEMENT CHARACTER}", "\\ud"))
 
 

@@ -17,7 +17,7 @@ _BROKEN_GPU = {
     "driver version is insufficient": "the GPU's driver is too old for this CUDA",
     "system not yet initialized": "the GPUs' fabric was not initialised",
 }
-"""By a part of the texts (cudaGetErrorString) of CUDA errors 46, 214, 35 and 802. No program causes these."""
+"""What the machine lacks, by a part of the text of CUDA errors 46, 214, 35 and 802, which no program causes."""
 
 
 class MachineObstacle(Exception):

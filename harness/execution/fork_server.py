@@ -87,7 +87,7 @@ class _Process(Protocol):
 
 
 class ForkServer:
-    """One fork server and its scratch folder. It and its descendants end when it is closed or this process dies."""
+    """One fork server and its scratch folder. The server and its descendants end by `close`, or with this process."""
 
     def __init__(self, root: Path, place: Beneath, control: socket.socket, process: _Process) -> None:
         self.folder = place.path

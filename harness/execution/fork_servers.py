@@ -66,7 +66,7 @@ class ForkServers:
         return [left for _, server in reversed(servers) for left in server.close()]
 
     def _at(self, path: _Path, forks: Sequence[int]) -> ForkServer:
-        """The server that has imported this."""
+        """The server that has imported these libraries."""
         with self._turns.setdefault(path, threading.Lock()):
             if path not in self._servers:
                 if not path:

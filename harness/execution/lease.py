@@ -185,7 +185,7 @@ class _Wait:
                 raise _unusable(self._folder, error) from error
 
     def record(self, held: contextlib.ExitStack, holder: str, mode: Mode, memory: Memory) -> None:
-        """Name the holder, as soon as the others leave it its memory. The first holder has as much as it needs."""
+        """Register the holder once the others leave enough memory. The first holder always gets its memory."""
         while True:
             with _ledger(self._folder):
                 others = [one for one in list_holders(self._folder) if one.memory_gib > 0] if memory.gib > 0 else []

@@ -186,7 +186,7 @@ class LocalExecutor:
         )
 
     def _introduce(self, request: TrialRequest, log: TrialLog) -> None:
-        """Write what the trial is asked to do."""
+        """Write the request of the trial into its log."""
         contract = request.contract
         where = request.device.name if request.gpu is None else f"{request.device.name} ({request.gpu.key})"
         log.write(f"{contract.id}: {contract.falsifier} examines {request.subject}, profile {request.profile}")

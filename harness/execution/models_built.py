@@ -18,7 +18,7 @@ from typing import Any, Final, final
 __all__ = ["ModelsBuilt", "tensors_of"]
 
 _MOST: Final = 100_000
-"""Most modules of one look."""
+"""The most modules that one call describes."""
 _MOST_TENSORS: Final = 12
 
 
@@ -32,7 +32,7 @@ class ModelsBuilt:
         self._parts: set[int] = set()
 
     def listen(self) -> None:
-        """Hear of every module that is built from now on. Without torch there is none."""
+        """Record every module that is built from now on. Without torch, nothing is recorded."""
         if "torch" in sys.modules:
             from torch.nn.modules import module as built
 
@@ -40,7 +40,7 @@ class ModelsBuilt:
             built.register_module_module_registration_hook(self._got_part)
 
     def news(self) -> list[tuple[str, str]]:
-        """The description and the class of each model that was built since the last look. A part of one is none."""
+        """The description and class of each model that was built since the last call, without parts of models."""
         if not self._new:
             return []
         new, parts = self._new, self._parts

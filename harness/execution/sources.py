@@ -45,7 +45,7 @@ _TWO_CONTENTS: Final = "0" * 64
 
 
 class _NoBytecode(PermissionError):
-    """Python's loaders go on with the source then, as for a folder that nobody may read or write."""
+    """Raised for bytecode. Python's loaders then take the source, as if the folder were unreadable."""
 
 
 @final
@@ -141,14 +141,14 @@ class Sources:
         return not is_library and "site-packages" not in file[len(root) :].split(os.sep)
 
     def _tell(self, file: str, digest: str) -> None:
-        """Keep a digest. One that replaces another one shows that the file has changed, so it must be told, too."""
+        """Keep a digest. If it replaces another one, the file has changed, so it is reported again."""
         if self._digests.get(file) != digest:
             name = source_name(Path(file), self._root)
             self._news.append((name, digest if file not in self._digests else _TWO_CONTENTS))
             self._digests[file] = digest
 
     def _compiled(self, source: Any, file: Any) -> None:
-        """Python compiles this source, which is of this file."""
+        """Python compiles the source of this file."""
         name = os.path.abspath(os.fsdecode(file))
         if self._is_ours(name) and os.path.isfile(name):  # and not "<string>"
             is_whole = isinstance(source, bytes | bytearray | memoryview)
@@ -215,7 +215,7 @@ def _taken(news: deque[_T]) -> Iterator[_T]:
 
 
 def changed(sources: Mapping[str, str], root: Path) -> list[str]:
-    """The sources whose files have no longer the digests with which they were used, sorted."""
+    """The sources whose files differ from the digests with which they were used, sorted."""
     return sorted(name for name, digest in sources.items() if _digest(name, root) != digest)
 
 

@@ -44,7 +44,7 @@ class SubjectEnded(Exception):
 
 
 class SubjectProcess:
-    """The trial's side: it starts the process, and asks it."""
+    """The trial's side: it starts the subject's process and calls it."""
 
     def __init__(self, start: Start, setting: Setting, sources: Sources, ours: Iterable[int]) -> None:
         """Fork the process.
@@ -116,7 +116,7 @@ class SubjectProcess:
             self._fail(f"the subject's process returned no result of {protocol.name}.{name}: {error}")
 
     def end(self) -> int | None:
-        """End the process; the peak of its GPU allocator in bytes, None if it does not say."""
+        """End the process. Returns the peak of its GPU allocator in bytes; None if it is unknown."""
         with suppress(Exception):
             self._carrier.seconds = _END_SECONDS
             peak = self._ask(["end"], [], None)[0]

@@ -48,7 +48,7 @@ class Codec:
     pack: Callable[[Any, Blobs], Any]
     """The JSON of a value, whose bytes go into the blobs. Raises TypeError if it is not of the type."""
     unpack: Callable[[Any, Sequence[Any]], Any]
-    """The inverse. Raises TypeError, ValueError or LookupError if nothing of this type was packed so."""
+    """The inverse of `pack`. Raises TypeError, ValueError or LookupError if this is no packed value of the type."""
 
 
 def codec_of(hint: Any, *, is_field: bool = False) -> Codec:

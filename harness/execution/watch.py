@@ -73,7 +73,7 @@ class Watch:
     is_timed: bool = False
     """Whether the claim measures time. Then nothing looks at the workspace while the trial runs."""
     on_doing: Callable[[str], None] = lambda text: None
-    """Takes what the trial says that it does."""
+    """Takes the trial's present work, as the trial reports it."""
     keys: tuple[bytes, bytes] = field(default_factory=lambda: (new_key(), new_key()))
     """The key of the trial's messages, and that of its supervisor's."""
     measurements: dict[str, Any] = field(default_factory=dict)

@@ -157,7 +157,7 @@ def _serve(control: socket.socket, first: Beneath, place: Beneath, split: Split 
 
 
 def _at_hangup(control: socket.socket, leave: Callable[[], None]) -> None:
-    """Leave when the harness has died, also during an import that never ends."""
+    """Exit when the harness has died, even during an import that never ends."""
     state = select.poll()
     state.register(control, 0)  # a hang-up is always reported
 

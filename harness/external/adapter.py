@@ -39,7 +39,7 @@ class Outside(Elsewhere):
     """A trainer that is observed only from outside."""
 
     shows_device: bool
-    """Whether it is known from elsewhere than its output what it ran on."""
+    """Whether the device is known from another source than the output."""
 
     directory: Path
     """The folder of its files."""
@@ -126,7 +126,7 @@ class Outside(Elsewhere):
         return self.trainer.filled(text, self.values)
 
     def _begin(self, on_step: Callable[..., None]) -> Telling:
-        """Where the output's events go; weights are those of the step that is being told."""
+        """Return what takes the output's events. Weights are those of the step that is being reported."""
 
         def hand_on(step: int, values: Any) -> None:
             self.step = step
@@ -200,7 +200,7 @@ class RecordedRun(Outside):
         raise NotShown("a run that has ended cannot be made again with other parameters")
 
     def unheard(self) -> str:
-        """See `Elsewhere`; a run without a log has nothing to be heard."""
+        """See `Elsewhere`. A run without a log has no output."""
         return super().unheard() if self.logs() else ""
 
     def no_logs(self) -> str:

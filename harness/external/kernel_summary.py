@@ -9,7 +9,7 @@ from harness.external.output_events import Event, EventKind
 __all__ = ["KernelTelling"]
 
 _MOST = 10_000
-"""Most lines of a kind that are kept. Further lines are only counted."""
+"""The most lines of a kind that are kept. Further lines are only counted."""
 _LONGEST_LINE = 500
 
 

@@ -35,7 +35,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:[,_][0-9]{3})+(?:\.[0-9]*)?\Z")
 _ABSENT = object()
 _LOSSES = ("loss", "initial_loss", "final_loss")
-"""A null among these may be what the writer made of NaN, as JavaScript's and Rust's do: told, it is no number."""
+"""JavaScript and Rust write NaN as null. So a null among these values counts as a value that is no number."""
 _NOT_FINITE = {"nan": float("nan"), "inf": float("inf"), "infinity": float("inf")}
 
 

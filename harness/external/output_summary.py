@@ -16,7 +16,7 @@ MOST_STEPS = 1_000_000
 
 _FROM_ZERO = "the output tells of a step 0: add first_step = 0 under [log] if this is the first optimizer step"
 _FEWEST_COUNTED = 2
-"""Steps from which on a log counts each. A single line may be all that a trainer prints of its steps."""
+"""The number of printed steps from which on a log is taken to print each step. A trainer may print a single one."""
 _LONGEST_LINE = 500
 _LONGEST_VALUE = 60
 
@@ -40,7 +40,7 @@ class Telling:
     first: int = 1
     """The number that the trainer gives to its first step; `on_step` counts from 1."""
     every: int = 1
-    """How many steps a line without a step's number stands for."""
+    """The number of steps for which a line without a step's number stands."""
     steps: int = 0
     """How many different steps the output has."""
     newest: int = 0
@@ -68,7 +68,7 @@ class Telling:
     """Whether the output has had no event yet."""
     _is_numbered: bool = True
     _is_over: bool = False
-    """Whether the output has told how many steps or seconds the whole run took."""
+    """Whether the output has stated the steps or seconds of the whole run."""
     _pending: tuple[int, dict[str, float]] | None = None
 
     def hear(self, event: Event) -> None:

@@ -30,7 +30,7 @@ GIVEN = ("output", "seed", "device", "here", "python")
 """Placeholders that every command has: the output folder, the trial's seed, "cpu" or "cuda", the folder of the TOML
 file, and the Python interpreter of the trial."""
 _TAKEN = frozenset({*GIVEN, "trainer", "dir", "steps", "dtype", "backend"})
-"""What no trainer's own parameter is called: the harness sets some of these, and asks of others whether they ran."""
+"""Names that no parameter of a trainer may have. The harness sets some of them, and compares others with what ran."""
 _LARGEST = 1 << 20
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _DEEPEST = 4

@@ -153,7 +153,7 @@ class Record(JsonDataclass):
 
     @property
     def left_out(self) -> str:
-        """`unjudged` for a reader: the clauses by id, and the number of those that only check a type."""
+        """`unjudged` for reports: the ids of the clauses, and the number of those that only check a type."""
         telling = [clause for clause in self.unjudged if not clause.endswith((".type", ".closed"))]
         mere = len(self.unjudged) - len(telling)
         if not telling or not mere:

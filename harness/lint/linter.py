@@ -33,7 +33,7 @@ from harness.lint.witnesses import Search, Undecided, without_traces
 __all__ = ["UNDECIDED", "Finding", "Severity", "lint", "undecided"]
 
 UNDECIDED = "undecided"
-"""The kind of the finding that says that lint found nothing out."""
+"""The kind of the finding that lint could not decide."""
 
 _SIZES = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "const", "enum", *_SIZES)
@@ -85,7 +85,7 @@ def lint(contract: Contract, search: Sequence[Path] = ()) -> list[Finding]:
 
 
 def undecided(why: str) -> Finding:
-    """The finding that lint could not find out whether a contract can hold and can fail."""
+    """The finding that lint could not decide whether a contract can hold and can fail."""
     message = f"whether the contract can hold and can fail is undecided: {why}"
     return _warning(
         UNDECIDED, "", message, "make lists shorter and rules simpler, or add 'examples' that satisfy the contract"
@@ -273,7 +273,7 @@ def _about_both_ways(contract: Contract) -> Iterator[Finding]:
 
 
 def _different_profiles(contract: Contract) -> list[Profile]:
-    """The profiles that differ in what a clause reads; the first of those that do not."""
+    """One profile for each different set of the values that clauses read."""
     read = sorted({path[0] for rule in contract.rules for path in rule.names["parameters"]})
     different: dict[str, Profile] = {}
     for profile in contract.profiles.values():

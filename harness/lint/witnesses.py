@@ -55,7 +55,7 @@ class Violation:
 
     @property
     def is_clean(self) -> bool:
-        """Whether the clause was violated, and it alone."""
+        """Whether this clause, and no other, was violated."""
         return self.example is not None and not self.companions and self.reason is None
 
 
@@ -201,7 +201,7 @@ class Search:
         return Violation(measurements, frozenset(companions), own.reason if broken else None)
 
     def _goes_with(self, clause: Clause, other: str) -> bool:
-        """Whether another clause reads the same values as `clause`, so that both may have to fail together."""
+        """Whether another clause reads the same values as `clause`. Then it may be impossible to violate only one."""
         if isinstance(clause, Rule):
             return other in self._rules and self._looked_at(other) == self._looked_at(clause.id)
         return self._looked_at(clause.id) <= self._looked_at(other)

@@ -9,7 +9,7 @@ __all__ = ["NoCacheFolderError", "cache_folder", "made_cache_folder"]
 
 
 class NoCacheFolderError(Exception):
-    """The cache folder is unknown, as in a container that does not know the user, or it cannot be created."""
+    """The cache folder is unknown or cannot be created. It is unknown, for example, in a container without the user."""
 
 
 def cache_folder() -> Path:

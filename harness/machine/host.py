@@ -25,7 +25,7 @@ __all__ = ["Gpu", "Host", "probe", "promised_gpu"]
 _MEMINFO = Path("/proc/meminfo")
 _CGROUPS = Path("/sys/fs/cgroup")
 _SECONDS = 20.0
-"""How long the driver may take to answer. After that the machine counts as one without a GPU."""
+"""How long the driver may take to answer. Then the machine counts as having no GPU."""
 _GIVEN_BY_SLURM = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE")
 _ATS = 2
 """NVML_DEVICE_ADDRESSING_MODE_ATS: the GPU walks the CPU's page tables, as on Grace Hopper and Grace Blackwell."""
@@ -55,7 +55,7 @@ class Gpu(JsonDataclass):
 
     @property
     def key(self) -> str:
-        """What names it on this machine: the uuid, else the index."""
+        """The name of the GPU on this machine: its uuid, or else its index."""
         return self.uuid or str(self.index)
 
 

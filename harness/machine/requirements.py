@@ -137,7 +137,7 @@ def _capability(requires: Requirements, host: Host) -> list[str]:
 
 
 def _of_one_gpu(lacks: Callable[[Requirements, Gpu], str], requires: Requirements, host: Host) -> list[str]:
-    """Why no GPU meets a requirement, said of the first one."""
+    """Why the first GPU does not meet a requirement, which no GPU meets."""
     if not host.gpus:
         # The requirement `device` reports the missing GPU already.
         return [] if requires.get("device") == "cuda" else _device({"device": "cuda"}, host)

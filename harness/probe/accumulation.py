@@ -12,9 +12,9 @@ __all__ = ["accumulated"]
 
 _ENGINE = "_engine_run_backward"
 _WRAPPERS = ("_fn", "inner")
-"""Of `torch._disable_dynamo`, around `__torch_dispatch__`."""
+"""The code of `torch._disable_dynamo`, which wraps `__torch_dispatch__`."""
 _TENSOR_REFERENCES, _STORAGE_REFERENCES = 4, 2
-"""Those to a tensor that only the engine holds, as seen from `__torch_dispatch__`: the rest are of this call."""
+"""The references to a tensor that only the engine holds, as `__torch_dispatch__` counts them."""
 _use_count: Callable[[int], int] = torch._C._storage_Use_Count
 
 

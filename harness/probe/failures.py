@@ -52,7 +52,7 @@ def named_failures() -> Iterator[None]:
 
 
 def _refused() -> Iterator[tuple[Any, str, str]]:
-    """What would run but allocate unseen: where it is, its name, and the remedy."""
+    """Functions that would run and allocate memory that the probe does not see: their place, name and remedy."""
     if torch.distributed.is_available():
         hook = "its buckets are made in C++; probe the model without the hook"
         for name in ("_register_comm_hook", "_register_builtin_comm_hook"):
@@ -71,7 +71,7 @@ def _refused() -> Iterator[tuple[Any, str, str]]:
 
 
 def _refusal(owner: Any, name: str, remedy: str) -> Any:
-    """What stands for the named thing: a class if that is one, so that annotations can name it."""
+    """The replacement of the named function or class. That of a class is a class, so annotations can name it."""
     operator = owner.__name__ if isinstance(owner, type) else f"{owner.__name__}.{name}"
 
     def refuse(*arguments: Any, **_keywords: Any) -> None:

@@ -14,7 +14,7 @@ __all__ = ["Fit", "Verdict", "verdict"]
 
 
 class Fit(StrEnum):
-    """What a prediction says of a device."""
+    """Whether a step fits on a device."""
 
     FITS = "fits"
     DOES_NOT_FIT = "does not fit"
@@ -29,7 +29,7 @@ class Verdict:
         fit: `unknown` if the margin is smaller than the probe's error, or if the step fits but runs operators whose
             memory was never measured (`Trace.unmeasured`).
         capacity: the memory of the device.
-        context: what of it the allocator cannot have.
+        context: the part of it that the allocator cannot use.
         error: the probe's relative error on what is reserved.
         retries: how often the allocator would have to give segments back in order to fit.
     """

@@ -53,14 +53,14 @@ class HostIntegers:
                     self._changed.add(known.untyped_storage()._cdata)
 
     def computed_anew(self, operator: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """What an operator whose result depends on values returns; None if these are not known."""
+        """The result of an operator that depends on values; None if the values are not known."""
         if operator is torch.ops.aten.index.Tensor:
             return self._indexed(*arguments)
         found = self._computed(operator, arguments, keywords)
         return _on_device(found) if isinstance(found, torch.Tensor) else found
 
     def _indexed(self, tensor: torch.Tensor, indices: list[torch.Tensor | None]) -> Any:
-        """What masks that are known leave of a tensor."""
+        """The part of a tensor that known masks select."""
         places: list[torch.Tensor | None] = []
         for each in indices:
             if each is None or each.dtype is not torch.bool:

@@ -43,13 +43,13 @@ def hidden_temporaries(packet: Any, arguments: tuple[Any, ...], result: Any, dev
 
 
 _FEW = 3072
-"""Up to so many indices, a kernel of another kind sums the gradients of an embedding."""
+"""The number of indices up to which another kernel sums the gradients of an embedding."""
 _MAX_OF_BAG = 2
 _SUMS = frozenset({_aten.sum, _aten.mean})
 
 
 def _sum(summed: torch.Tensor, result: torch.Tensor, multiprocessors: int) -> tuple[int, ...]:
-    """What blocks of threads that share an output hand to each other, in float32 (`setReduceConfig` in Reduce.cuh)."""
+    """The partial sums of thread blocks that share an output, in float32 (`setReduceConfig` in Reduce.cuh)."""
     outputs = result.numel()
     if not outputs or not summed.is_contiguous() or summed.dtype not in _SUMMED:
         return ()

@@ -154,7 +154,7 @@ def examined(trace: Trace, device: Device, settings: AllocatorSettings) -> Predi
 
 
 def _composition(trace: Trace, settings: AllocatorSettings, until: int) -> tuple[dict[str, int], dict[str, int], Place]:
-    """What is allocated after an event, by owner and by module, and the place of that event."""
+    """The memory that is allocated after an event, by owner and by module, and the place of the event."""
     allocator = CachingAllocator(settings)
     held: dict[int, Any] = {}
     for event in trace.events[: until + 1]:

@@ -77,7 +77,7 @@ def _nothing(*_arguments: Any, **_keywords: Any) -> None:
 
 
 def _statistics(meter: Meter) -> dict[str, int]:
-    """Those of the allocator that are known; 0 for the others."""
+    """The allocator's statistics that are known; 0 for the others."""
     held = {"current": meter.live, "peak": meter.peak}
     names = itertools.product(("allocated_bytes", "active_bytes", "reserved_bytes"), held)
     return defaultdict(int, {f"{name}.all.{which}": held[which] for name, which in names})

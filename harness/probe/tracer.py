@@ -300,7 +300,7 @@ class Tracer:
                 self._own(parameter.grad, Owner.GRADIENTS, name)
 
     def claim_build(self) -> None:
-        """Name what the build left, and that no module or optimizer is known to hold, inputs."""
+        """Name the build's storages `inputs` if no module or optimizer holds them."""
         self._own_all(Owner.INPUTS)
 
     def _own(self, tensor: Any, owner: Owner, module: str) -> None:
@@ -326,7 +326,7 @@ class Tracer:
 
 
 class Fakes(FakeTensorMode):  # type: ignore[no-untyped-call]
-    """Makes no real tensor on the device on the way, such as for `torch.tensor(…, device="cuda")`."""
+    """Fake tensors only: `torch.tensor(…, device="cuda")` would make a real one on the device first."""
 
     avoid_device_init = True
 

@@ -15,7 +15,7 @@ __all__ = ["UnknownValue", "reading_values"]
 
 
 class UnknownValue:
-    """A number that only the device knows. Using it as one raises the `Unseeable` that names where it was read."""
+    """A number that only the device knows. Deciding on it raises an `Unseeable` with the place where it was read."""
 
     def __init__(self, error: Unseeable) -> None:
         self._error = error

@@ -61,7 +61,7 @@ def bundle_results(verifications: Iterable[Verification], project: Project | Non
     """Return the bundles by claim, the newest first within a claim.
 
     Args:
-        project: whose contract files are named. Without it, and for claims of others, each bundle's copy is.
+        project: its contract files are named. Without it, and for claims of other projects, the bundle's copy is named.
     """
     verifications = list(verifications)
     named = {one.id for one in verifications}

@@ -25,9 +25,9 @@ _DTYPES = {
     "c10::Float8_e5m2": torch.float8_e5m2,
 }  # fmt: skip
 _ONLY_WRITE = {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_"}
-"""They write their first argument without reading it."""
+"""Operators that write their first argument without reading it."""
 _GATHER = {"embedding", "index_select", "gather", "index", "take", "nll_loss_forward", "nll_loss2d_forward"}
-"""They read as much of their first argument as they write, and not all of it."""
+"""Operators that read only as much of their first argument as they write."""
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ class ClaimRun:
         return self._next(name, turn)
 
     def results(self) -> Trials:
-        """The results. Mutants that have not run were kept from it by an interruption."""
+        """The results. Mutants without a result were interrupted before they ran."""
         if self._subject is None or self.plan.obstacle:
             found = unmeasured(self.plan)
         else:
@@ -169,7 +169,7 @@ class ClaimRun:
         return not_run(mutant, Reason(ReasonCode.NEEDLESS)) if self._needless else interrupted(mutant)
 
     def _predict(self, turn: Turn) -> None:
-        """Take the GPUs that the turn has, and predict the memory of a step there."""
+        """Take the turn's GPUs, and predict the memory of a step on them."""
         shared = self._shared
         self._began = datetime.now(UTC)
         gpus = shared.demand.gpus(turn.amounts)
@@ -180,7 +180,7 @@ class ClaimRun:
         self.plan = replace(plan, obstacle=foresight.obstacle(self._predicted))
 
     def _moves(self, failure: Failure | None) -> bool:
-        """Take a GPU that failed out of the pool. Returns whether the claim begins again on others."""
+        """Remove a failed GPU from the pool. Returns whether the claim begins again on other GPUs."""
         if failure is None:
             return False
         (gpu, reason), demand, claim = failure, self._shared.demand, self.plan.contract.id
@@ -285,7 +285,7 @@ class ClaimRun:
         self._emit(events.TrialFinished(self.plan.contract.id, name, judgment, outcome, result.seconds, traceback))
 
     def _unavailable(self, name: str, text: str) -> None:
-        """The machine could not run a trial. For the subject's, that is why the claim does not run."""
+        """Note that the machine could not run a trial. If it is the subject's trial, the claim does not run."""
         if (mutant := self._mutant(name)) is None:
             self.plan = replace(self.plan, obstacle=text)
         else:

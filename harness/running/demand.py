@@ -77,7 +77,7 @@ class Demand:
         return {**amounts, _memory_of(amounts): min(predicted["reserved"] / _GIB, self.memory(amounts).room_gib)}
 
     def has_enough(self, plan: Plan) -> bool:
-        """Whether so many of a claim's GPUs work as it needs."""
+        """Whether enough of a claim's GPUs work."""
         working = sum(_key(gpu) not in self._withdrawn for gpu in plan.gpus)
         return working >= plan.profile.requires.get("gpus", 1)
 

@@ -32,9 +32,9 @@ class Because:
 
     device: DeviceClass
     cell: Cell | None
-    """What the evidence says there; None if the claim was never run there."""
+    """The status there; None if the claim never ran there."""
     only_reduced: bool = False
-    """Whether the evidence covers the claim, but in the reduced profile, and full runs here."""
+    """Whether the evidence covers only the reduced profile, while the full profile can run here."""
     cannot: str = ""
     """Why the profile that is asked for cannot run here; empty if it can."""
 

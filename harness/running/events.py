@@ -56,7 +56,7 @@ class ClaimPassedOver:
 
     id: str
     verdict: Verdict
-    """The verdict without a run: that of the evidence that covers the claim, or NOT_MEASURED if it cannot run here."""
+    """The verdict of the evidence that covers the claim; NOT_MEASURED if the claim cannot run here."""
     reason: str
 
 
@@ -112,7 +112,7 @@ class TrialStarted(JsonDataclass):
 
 @dataclass(frozen=True)
 class TrialPhase(JsonDataclass):
-    """A trial does something else than before."""
+    """The present work of a trial has changed."""
 
     id: str
     trial: str

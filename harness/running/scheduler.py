@@ -26,7 +26,7 @@ _ROUNDING = 1e-9
 @final
 @dataclass(frozen=True)
 class Task:
-    """Something to do, which needs resources while it is done."""
+    """A piece of work that needs resources while it runs."""
 
     name: str
     ways: tuple[Amounts, ...]
@@ -61,7 +61,7 @@ class Schedule:
         return not self._waiting and not self._running
 
     def add(self, task: Task) -> None:
-        """Let a task wait. A task that needs more of a resource than exists needs all of it.
+        """Add a waiting task. If it needs more of a resource than exists, it gets all of it.
 
         Raises:
             ValueError: no way names only resources that exist.
@@ -113,7 +113,7 @@ class Schedule:
             self._waiting.pop(name, None)
 
     def _load(self) -> dict[str, float]:
-        """Seconds that running tasks, and waiting tasks with one way, take each resource, one after another."""
+        """The seconds for which each resource is taken by running tasks, and by waiting tasks with only one way."""
         load = dict.fromkeys(self._capacity, 0.0)
         settled = [(amounts, self._work[name]) for name, amounts in self._running.items()]
         settled += [(task.ways[0], task.work) for task in self._waiting.values() if len(task.ways) == 1]
@@ -123,7 +123,7 @@ class Schedule:
         return load
 
     def _distance(self, way: Amounts, work: float, load: Amounts, free: Amounts) -> tuple[float, ...]:
-        """The order of a task's ways: is a device taken elsewhere, the work on the way, the resources that lack."""
+        """The sort key of a way: whether another process has a device, the work ahead, the missing resources."""
         whole = sum(load[name] + share for name, share in self._taken(way, work).items())
         return (not self._closed.isdisjoint(way), whole, len(_lacking(way, free)))
 

@@ -66,7 +66,7 @@ class Result:
 
 
 class _Stop(BaseException):
-    """Ends a pass, with an error if there is one. A `BaseException`, because hypothesis handles an `Exception`."""
+    """Ends a round, with an error if there is one. A `BaseException`, because hypothesis handles an `Exception`."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         super().__init__(error)

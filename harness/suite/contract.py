@@ -129,7 +129,7 @@ def _mutant(kind: str, function: str, asked: Asked) -> dict[str, Any]:
 
 
 def _hidden(asked: Asked) -> list[dict[str, Any]]:
-    """Return the mutant that no mutant of the code dies in, if a share of survivors is refused. Three show it."""
+    """Return the mutant suite that kills no mutant of the code, if the contract limits the share of survivors."""
     if asked.most_survivors is None:
         return []
     fault = weakened.FAULTS[weakened.HIDDEN]

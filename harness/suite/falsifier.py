@@ -92,7 +92,7 @@ def deaf_tests(suite: Suite, ledger: Ledger, rounds: int, seed: int) -> dict[str
 
 
 def _place(cell: Cell, number: int, seed: int) -> str | None:
-    """Return the assertion of a cell that fails in a round. The rounds take all of them, in an order by the seed."""
+    """Return the assertion of a cell that is made to fail in a round. The seed decides the order of the assertions."""
     if number >= len(cell.forcible):
         return None
     start = int.from_bytes(hashlib.sha256(f"{seed} {cell.identifier}".encode()).digest()[:8])

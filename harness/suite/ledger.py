@@ -66,7 +66,7 @@ class Difference:
     """The differences between a run and what is expected. Each list has a sentence for each cell."""
 
     missing: list[str] = field(default_factory=list)
-    """Cells that no test of the suite has any more."""
+    """Expected cells that no test of the suite has."""
     skipped: list[str] = field(default_factory=list)
     expected_to_fail: list[str] = field(default_factory=list)
     deselected: list[str] = field(default_factory=list)
@@ -144,7 +144,7 @@ class Ledger:
                     yield name, text, cell
 
     def no_more_than(self, expected: Mapping[str, Expected]) -> Ledger:
-        """Return this ledger, with assertions that hold no more often than was expected of as many places."""
+        """Return this ledger, with counts limited to the expected ones where as many places assert."""
         functions = {}
         for name, cells in self.functions.items():
             wanted = expected[name].cells if name in expected else {}

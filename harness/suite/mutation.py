@@ -94,14 +94,14 @@ class Copies:
 
 
 def attempt(copy: Path, item: WorkItem, command: Sequence[str], limit: float) -> WorkResult:
-    """Change a copy, run a command that fails if it notices, and take the change back. More seconds kill the mutant."""
+    """Change a copy, run the tests by a command, and undo the change. The mutant dies if they exceed the limit."""
     (mutation,) = item.mutations
     there = attrs.evolve(mutation, module_path=copy / mutation.module_path)
     return mutate_and_test([there], shlex.join(command), limit)
 
 
 def fate(result: WorkResult) -> str | None:
-    """Return what came of a mutant; None if the operator could not change the place."""
+    """Return the fate of a mutant; None if the operator could not change the place."""
     match result.test_outcome:
         case TestOutcome.SURVIVED:
             return SURVIVED

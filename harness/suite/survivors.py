@@ -83,7 +83,7 @@ class Score:
 
 
 def missing() -> str:
-    """Return what to do if Cosmic Ray is missing."""
+    """Return that Cosmic Ray is missing, with the remedy."""
     return f"cosmic-ray is not installed; {installation('mutation')}"
 
 

@@ -115,7 +115,7 @@ def circumstances(record: Record) -> dict[str, str | bool]:
 
 
 def bounded(seconds: float) -> float:
-    """Return at most some thirty years: a foreign bundle may state any number, and a schema takes no exponent."""
+    """Return seconds, limited to about thirty years: a foreign bundle may state any, and schemas allow no exponent."""
     return min(seconds, _LONGEST_SECONDS)
 
 

@@ -157,7 +157,7 @@ def _uri(case: Case, bundle: BundleResult | None) -> str:
 
 
 def _notifications(bundles: Sequence[BundleResult]) -> Iterator[tuple[str, str]]:
-    """Yield why the whole run is no success, whatever its results: level and text."""
+    """Yield the reasons why the run as a whole did not succeed: level and text."""
     if not bundles:
         yield "error", ci_cases.NOTHING.message
     for bundle in bundles:

@@ -83,7 +83,7 @@ class Field:
     """A cell of the matrix: one claim on one class of device."""
 
     word: str
-    """A status, or for a claim that no run decides the verdict of the run that comes nearest."""
+    """A status. If no run decides about the claim: the verdict of the run that comes nearest."""
     note: str
     page: str | None
     """The page of the bundle that the word is about; None if there is none."""

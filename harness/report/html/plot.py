@@ -117,11 +117,11 @@ class Form(StrEnum):
     """How the values of a series belong together."""
 
     LINE = "line"
-    """They follow one another."""
+    """The values follow one another."""
     POINTS = "points"
-    """They are independent cases."""
+    """The values are independent cases."""
     BOUND = "bound"
-    """They are a bound. One that is the same everywhere reaches across the plot."""
+    """The values are a bound. A constant bound is drawn across the plot."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def planting_lines(planting: Planting) -> Iterator[Block]:
 
 
 def told(one: Planted, left: int) -> str:
-    """Return one line about a defect whose fate is known."""
+    """Return a line about a defect with a known fate."""
     by = one.decisive
     detail = ""
     if by is not None:

@@ -36,7 +36,7 @@ def violations(clauses: Iterable[ClauseResult]) -> list[tuple[ClauseResult, tupl
 def wrong(clauses: Sequence[ClauseResult]) -> tuple[list[ClauseResult], str]:
     """Return the clauses that decide, and a text that sums up the others that did not pass; empty if there are none.
 
-    One for each violation decides. Without a violation, those that were not measured do.
+    For each violation, one clause decides. Without a violation, the clauses that were not measured decide.
     """
     violated = [clause for clause, _ in violations(clauses)]
     unmeasured = [clause for clause in clauses if clause.outcome is Outcome.NOT_MEASURED]

@@ -86,7 +86,7 @@ def caveats(record: Record, remarks: Iterable[Finding]) -> Iterator[Caveat]:
     """Yield everything that narrows a verdict, the most important first.
 
     Args:
-        remarks: what verifying the bundle remarked; of one that is just being sealed, what its record says itself
+        remarks: the remarks of verifying the bundle; while it is sealed, those that follow from its record
             (`harness.evidence.staleness.coverage`).
     """
     if not record.proven and not record.mutants_skipped:

@@ -44,7 +44,7 @@ _LEAST_SECONDS, _TIMES_AS_LONG = 20.0, 4.0
 
 
 _ELSEWHERE = frozenset({"cli", "evidence", "lint", "pytest_plugin", "report", "running"})
-"""The rooms of the harness that neither run in a trial nor judge it, so that no fate depends on them."""
+"""The packages of the harness that neither run in a trial nor judge it. No fate depends on them."""
 
 
 class ClaimTrials:
@@ -140,7 +140,7 @@ class ClaimTrials:
         self.reach = Reach(self.claim, self.plan.profile.name, found, round(seconds, 3), obstacle, unmatched)
 
     def _hindered(self, healthy: TrialResult, subjects: Subjects) -> None:
-        """The claim does not pass without a defect, so its falsifier would kill every defect."""
+        """The reach of a claim that does not pass without a defect: its falsifier would kill every defect."""
         ending, judgment = healthy.observation.ending, judge(self.plan.contract, healthy.observation)
         why = ending.reason or ", ".join(one.id for one in judgment.clauses if one.outcome is not Outcome.PASS)
         self._reached((), healthy.seconds, f"without a defect the claim is {judgment.outcome}: {why}", subjects)
@@ -172,7 +172,7 @@ class ClaimTrials:
         return is_beside and defect.within.partition(".")[0] == name
 
     def _decides(self, healthy: TrialResult) -> JsonObject:
-        """The values on which the fates of the defects depend."""
+        """Every value on which the fates of defects depend."""
         return {
             "contract": self.plan.contract.digest,
             "sources": dict(healthy.sources),

@@ -113,7 +113,7 @@ def _values(site: Site, table: Sequence[tuple[str, Sequence[str]]]) -> Iterator[
 
 
 def _operator(group: str) -> Operator:
-    """What the tables say of a group, and what is its own."""
+    """The edits of a group: those of the tables, and those of its own function."""
     names, own = _RENAMED.get(group, {}), _OWN.get(group)
 
     def operator(site: Site) -> Iterator[Edit]:

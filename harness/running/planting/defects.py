@@ -34,7 +34,7 @@ _OPERATORS = {**general.OPERATORS, **deep_learning.OPERATORS}
 
 @dataclass(frozen=True)
 class Defect:
-    """One defect: where it is planted, and what stands there then."""
+    """One defect: its place, and the text that it puts there."""
 
     file: str
     """The path from the project's root."""

@@ -40,7 +40,7 @@ _COMPARISONS: Final[Mapping[type[ast.cmpop], tuple[str, str]]] = {
 }
 _SYMMETRIC: Final = frozenset({"isinstance", "issubclass", "max", "min", "hasattr", "getattr", "cast", "allclose"})
 _SAYING: Final = frozenset({"print", "debug", "info", "warning", "warn", "error", "exception", "log", "echo"})
-"""Calls whose loss changes only what is said."""
+"""Calls that only print or log. Dropping them changes no result."""
 _REDUCTIONS: Final = {
     "mean": "sum", "sum": "mean", "max": "min", "min": "max", "amax": "amin", "amin": "amax", "argmax": "argmin",
     "argmin": "argmax", "any": "all", "all": "any",
@@ -116,7 +116,7 @@ def _condition(site: Site) -> Iterator[Edit]:
 
 
 def _dropped_statement(site: Site) -> Iterator[Edit]:
-    """Nothing in the place of a statement that has an effect."""
+    """A statement with an effect is left out."""
     node = site.node
     effect = isinstance(node, (ast.AugAssign, ast.Raise, ast.Continue, ast.Break, ast.Delete, ast.Assert))
     if isinstance(node, ast.Expr):

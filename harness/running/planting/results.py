@@ -57,12 +57,12 @@ class Attempt(JsonDataclass):
 
 @dataclass(frozen=True)
 class Planted:
-    """A defect, and what came of it."""
+    """A defect with its attempts."""
 
     defect: Defect
     patch: str
     claims: tuple[str, ...]
-    """Those that reach it and do not mark it as equivalent."""
+    """The claims that reach the defect and do not mark it as equivalent."""
     attempts: tuple[Attempt, ...] = ()
     equivalent: str = ""
     """The reason of an author who marks it as equivalent."""
@@ -104,7 +104,7 @@ class Reach:
 
     @cached_property
     def ids(self) -> frozenset[str]:
-        """Of the defects."""
+        """The ids of the defects."""
         return frozenset(one.id for one in self.defects)
 
 
@@ -120,7 +120,7 @@ class Row:
     equivalent: int
     untried: int
     crashed: int
-    """Of the killed, those whose subject only ended in another way than it should: any test would see them."""
+    """The killed defects that only made the subject raise, crash or hang. Any test would detect them."""
 
     @property
     def score(self) -> float | None:

@@ -43,7 +43,7 @@ _VISIBLE_SECONDS = 10.0
 
 @dataclass
 class _Dispatch:
-    """A claim on its way through Slurm."""
+    """A claim and its job."""
 
     contract: Contract
     events: queue.Queue[events.Event | None] = field(default_factory=queue.Queue)
@@ -56,7 +56,7 @@ class _Dispatch:
 
 
 class Dispatcher:
-    """Has every claim run by a job of its own."""
+    """Runs every claim as a job of its own."""
 
     def __init__(
         self,

@@ -130,7 +130,7 @@ class Job:
 
 
 def ask(command: Sequence[str]) -> str | None:
-    """Return the output of a client of Slurm; None if it fails. To know no such job is no failure."""
+    """Return the output of a client of Slurm; None if it fails. An unknown job is no failure."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
