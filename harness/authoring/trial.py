@@ -266,7 +266,7 @@ class Trial(Generic[S]):
             # The claim is refuted already. Without a fault so far, what ends the process now is not the subject's.
             with self._recorder.blaming_nobody() if refuting.fault is None else nullcontext():
                 simplest = search.shrink(cases, refuting, examples)
-            again = "; it does not repeat: run once more, it spared a clause" if simplest.repeats is False else ""
+            again = "; it does not repeat: run again, it violated fewer clauses" if simplest.repeats is False else ""
             self._write(f"the simplest refuting case: {_shown(simplest.case)}{again}")
         for one in (simplest, *search.results):
             if one is not None and one.fault is not None:

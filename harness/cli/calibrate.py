@@ -161,7 +161,7 @@ def _worst(margins: Sequence[calibration_results.Margin]) -> Iterator[str]:
     if mutants:
         one = min(mutants, key=lambda margin: margin.worst)
         told = f"{one.worst:.3g} of the bound of {one.clause}, {one.trial} with seed {one.worst_seed}"
-        yield f"worst of the mutants: {told}; at most 1 lets it live"
+        yield f"worst of the mutants: {told}; at most 1: it survives"
     if not margins:
         yield "no clause with a threshold was measured, so there is no margin"
 

@@ -104,7 +104,7 @@ def command(
     if most_survivors is not None and not mutate:
         raise click.UsageError("--most-survivors is about the mutants of --mutate; say which code to change")
     if contract_file is not None and (paths or against or write or mutate):
-        raise click.UsageError("a contract says which paths it is about, and what is expected; say --contract alone")
+        raise click.UsageError("a contract says which paths it is about, and what is expected; use --contract alone")
     if not paths and contract_file is None and against is None:
         raise click.UsageError("say which tests: harness falsify-tests tests/")
     project = Project.around() or _here()

@@ -179,7 +179,7 @@ def _handlers_of(given: RunOptions, project: Project) -> list[Handler]:
     if junit is not None:
         if junit == Path("-"):
             raise click.BadParameter(
-                "a file is needed, for until its end a run is an error there; standard output is for --json -",
+                "name a file: it reports an error until the run ends; standard output is for --json -",
                 param_hint="--junit",
             )
         from harness.report.ci import junit as junit_report

@@ -197,7 +197,7 @@ class RecordedRun(Outside):
         """Raises:
         NotShown: always.
         """
-        raise NotShown("a run that has ended cannot be made again with other parameters")
+        raise NotShown("a finished run cannot be repeated with other parameters")
 
     def unheard(self) -> str:
         """See `Elsewhere`. A run without a log has no output."""

@@ -130,7 +130,7 @@ def _judge(trainer: Trainer, status: int, telling: Telling, last_words: str) -> 
         raise CommandFailed(f"{trainer.name} died of {name} {after}{saying}")
     said = f"{trainer.name} exited with status {status} {after}"
     if meaning is Exit.MACHINE:
-        raise NotMeasured(f"{said}{saying}: the machine was in the way")
+        raise NotMeasured(f"{said}{saying}: the machine prevented the run")
     if meaning is Exit.USAGE:
         raise RequestRefused(f"{said}{saying}: it refused its command line; see {trainer.path}")
     if meaning is Exit.OUT_OF_MEMORY or telling.out_of_memory:

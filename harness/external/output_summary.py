@@ -14,7 +14,7 @@ __all__ = ["MOST_STEPS", "StepListener", "Telling", "TooManySteps"]
 MOST_STEPS = 1_000_000
 """Most steps of an output. More are a fault."""
 
-_FROM_ZERO = "the output tells of a step 0: add first_step = 0 under [log] if this is the first optimizer step"
+_FROM_ZERO = "the output has a step 0: add first_step = 0 under [log] if this is the first optimizer step"
 _FEWEST_COUNTED = 2
 """The number of printed steps from which on a log is taken to print each step. A trainer may print a single one."""
 _LONGEST_LINE = 500
@@ -113,19 +113,19 @@ class Telling:
             return None
         if self.told_steps in (self.steps, self.steps + 1):
             return ""
-        return f"it tells of steps 1 to {self.steps} one by one, and of {self.told_steps} in all"
+        return f"it has a line for each step from 1 to {self.steps}, and says that {self.told_steps} were made"
 
     @property
     def unseen(self) -> str:
         """Why the output does not show every step; empty if it does."""
         if self.unread:
-            return f"the output tells of {self.unread}, which is no number; see the trainer's pattern"
+            return f"the output has {self.unread}, which is no number; see the trainer's pattern"
         if self.disorder:
             return self.disorder
         if self.steps == 0:
-            return "the output tells of no step"
+            return "the output has no step"
         if self.told_steps is not None and self.told_steps > self.steps:
-            return f"the output tells of {self.steps} steps one by one, and of {self.told_steps} in all"
+            return f"the output has lines for {self.steps} steps, and says that {self.told_steps} were made"
         return ""
 
     def _summary(self, event: Event) -> None:
@@ -167,7 +167,7 @@ class Telling:
             )
         self.steps, self.newest = self.steps + 1, step
         if self.steps > MOST_STEPS:
-            raise TooManySteps(f"the output tells of more than {MOST_STEPS} steps")
+            raise TooManySteps(f"the output has more than {MOST_STEPS} steps")
         self._pending = (step, values)
 
     def _hand_on(self) -> None:

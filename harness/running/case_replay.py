@@ -154,14 +154,14 @@ def _recognised(sealed: Sealed, contract: Contract) -> Mutant | None:
     record, then = sealed.record, sealed.contract
     if contract.falsifier != then.falsifier:
         raise ReplayRefused(
-            f"{record.id} is attacked by {contract.falsifier} now and was by {then.falsifier}: the case says nothing "
-            "to it; run the claim anew"
+            f"{record.id} has the falsifier {contract.falsifier} now, and {then.falsifier} found the case; "
+            "run the claim again"
         )
     gone = [name for name in sealed.counterexample.clauses if name not in contract.clause_ids]
     if gone:
-        raise ReplayRefused(f"{record.id} has no clause {gone[0]} any more; run the claim anew")
+        raise ReplayRefused(f"{record.id} has no clause {gone[0]} any more; run the claim again")
     if record.profile not in contract.profiles:
-        raise ReplayRefused(f"{record.id} has no {record.profile} profile any more; run the claim anew")
+        raise ReplayRefused(f"{record.id} has no {record.profile} profile any more; run the claim again")
     if sealed.mutant is None:
         return None
     for mutant in contract.mutants:
@@ -176,7 +176,7 @@ def _accused(sealed: Sealed, contract: Contract, project: Project) -> str:
     if record.subject_parameters:
         raise ReplayRefused(
             f"the case refuted {record.subject_parameters.get('trainer', record.subject)}, and a replay runs no "
-            "trainer: run the claim anew, or name a subject with --subject"
+            "trainer: run the claim again, or name a subject with --subject"
         )
     if record.subject == sealed.contract.subject:
         return contract.subject

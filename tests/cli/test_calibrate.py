@@ -43,7 +43,7 @@ def test_runs_are_counted(folder: Path) -> None:
     assert "inversions 0 0 0" in lines
     assert lines[-2:] == [
         "worst of the subject: 0 of the bound of inversions.maximum, with seed 0; above 1 violates it",
-        "worst of the mutants: 2 of the bound of inversions.maximum, identity with seed 0; at most 1 lets it live",
+        "worst of the mutants: 2 of the bound of inversions.maximum, identity with seed 0; at most 1: it survives",
     ]
     assert not (folder / "evidence").exists()
 

@@ -245,8 +245,8 @@ def test_a_loss_that_only_the_summary_calls_not_finite(line: bytes, losses: list
 @pytest.mark.parametrize(
     ("rule", "line", "why"),
     [
-        (LineRule(EventKind.STEP, compiled(r"at (?P<step>\S+) (?P<loss>\S+)")), b"at 1 -", "tells of loss '-', which"),
-        (LineRule(EventKind.STEP, compiled(r"at (?P<step>\S+) (?P<loss>\S+)")), b"at 1.5 3", "tells of step '1.5'"),
+        (LineRule(EventKind.STEP, compiled(r"at (?P<step>\S+) (?P<loss>\S+)")), b"at 1 -", "has loss '-', which"),
+        (LineRule(EventKind.STEP, compiled(r"at (?P<step>\S+) (?P<loss>\S+)")), b"at 1.5 3", "has step '1.5'"),
         (
             LineRule(EventKind.SUMMARY, compiled(r"end (?P<final_loss>\S+)")),
             b"end 7.2.",
