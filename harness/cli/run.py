@@ -21,7 +21,7 @@ from harness.base.exceptions import described
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
 from harness.cli.run_options import RunOptions, on_gpus, refuse_without_gpu, request_of, run_options, with_scratch
-from harness.contract.contract_annotations import Refutation, counted, refutation_of
+from harness.contract.contract_annotations import counted
 from harness.contract.project import Project
 from harness.report.terminal.printing import tell, tell_all
 from harness.report.words.refutation_text import refutation_text
@@ -30,7 +30,6 @@ from harness.running.request import RunRequest
 if TYPE_CHECKING:
     from harness.evidence.index import Entry
     from harness.evidence.seal import Sealer
-    from harness.judging.record import Record
     from harness.machine.host import Host
     from harness.running.due import Due
     from harness.running.events import Event, Handler
@@ -226,7 +225,8 @@ class _Expected:
         record, today = event.record, datetime.now(UTC).date()
         device = str(DeviceClass.of(record.device))
         covering = [one for one in self._quarantine if one.covers(record.id, device)]
-        refutation = self._refutation_of(record, device)
+        contract = self._contracts.get(record.id)
+        refutation = None if contract is None else record.refutation(contract)
         if not any(one.excuses(record.verdict, today) for one in covering):
             self.verdicts.append(counted(refutation, record.result))
         remarks = [one.text(today) for one in covering]
@@ -234,13 +234,6 @@ class _Expected:
             remarks.append(refutation_text(refutation, record.result))
         for remark in remarks:
             self._emit(Remarked(record.id, remark))
-
-    def _refutation_of(self, record: Record, device: str) -> Refutation | None:
-        """Return the known refutation that speaks of a run, if the run speaks for the claim."""
-        contract = self._contracts.get(record.id)
-        if contract is None or record.overrides or record.subject != contract.document["subject"]:
-            return None
-        return refutation_of(contract.refuted, device, record.profile)
 
 
 def _is_missing(failures: Iterable[tuple[Handler, Exception]], shown: Handler | None) -> bool:

@@ -11,8 +11,9 @@ from harness.base.device import Device, DeviceClass, Target
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.contract import Contract
 from harness.contract.clauses import ClauseResult
-from harness.contract.contract_annotations import Result
+from harness.contract.contract_annotations import Refutation, Result, refutation_of
 from harness.contract.reasons import Reason
 from harness.judging.verdict import MutantOutcome
 
@@ -144,6 +145,15 @@ class Record(JsonDataclass):
         """The part of the result that a known refutation states."""
         failed = tuple(clause.id for clause in self.clauses if clause.outcome is Outcome.FAIL)
         return Result(self.verdict, failed, self.lived)
+
+    def refutation(self, contract: Contract) -> Refutation | None:
+        """The refutation of a contract that speaks of this run.
+
+        None if there is none, and for a run of another subject than the contract's or with other parameters.
+        """
+        if self.overrides or self.subject != contract.document["subject"]:
+            return None
+        return refutation_of(contract.refuted, str(DeviceClass.of(self.device)), self.profile)
 
     @property
     def fates(self) -> Counter[Fate]:

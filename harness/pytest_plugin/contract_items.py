@@ -20,12 +20,14 @@ from harness.contract.project import Project, ProjectError
 from harness.machine.host import Host, probe
 from harness.pytest_plugin.tied_tests import CLAIM
 from harness.report.ci import ci_cases
+from harness.report.ci.ci_cases import Status
 from harness.report.ci.junit import properties_of
 from harness.report.contract_file import ContractFile
 from harness.report.escaping import printable
 from harness.report.terminal.printing import lines_of
 from harness.report.terminal.run_lines import Lines
 from harness.report.terminal.run_text import claim_lines, qualities, short_reason
+from harness.report.words.refutation_text import refutation_text
 from harness.running.events import SUBJECT, ClaimFinished, Event, TrialFinished
 from harness.running.in_process import perform
 from harness.running.plan import Plan, make_plan
@@ -210,17 +212,21 @@ class _Claim(pytest.Item):
         (done,) = claims
         self.user_properties += _properties(done)
         self.seconds = done.record.seconds
-        case, *_ = ci_cases.of_record(done.record, self._place)
+        refutation = done.record.refutation(self._contract)
+        case, *_ = ci_cases.of_record(done.record, self._place, refutation)
         if finished.interrupted:
             pytest.exit(
                 f"interrupted; what {self.name} measured is in {_near(str(done.bundle))}", pytest.ExitCode.INTERRUPTED
             )
         shown = [text for text, _ in lines_of(claim_lines(done, verbose=self.config.get_verbosity() > 0))]
         verdict = done.record.verdict
-        reason = printable(": ".join(filter(None, (verdict, short_reason(done.record)))))
+        known = refutation_text(refutation, done.record.result) if refutation is not None else ""
+        reason = printable(": ".join(filter(None, (verdict, known, short_reason(done.record)))))
+        if case.status is Status.KNOWN:
+            pytest.xfail(reason)
         if verdict is Verdict.NOT_MEASURED and not self._claims.strict:
             pytest.skip(reason)
-        if verdict is not Verdict.PASS:
+        if case.status is not Status.PASS:
             told = [done.record.claim, "", *shown, *(f"  {line}" for line in tracebacks)]
             raise (_VoidError if verdict is Verdict.VOID else _FailedError)(reason, case.line, told)
 

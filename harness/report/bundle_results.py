@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.base.device import DeviceClass
 from harness.contract import Contract, ContractError
-from harness.contract.contract_annotations import Refutation, refutation_of
+from harness.contract.contract_annotations import Refutation
 from harness.contract.project import Project
 from harness.evidence.bundle import Bundle
 from harness.evidence.bundle_layout import CONTRACT
@@ -75,10 +74,7 @@ def bundle_results(verifications: Iterable[Verification], project: Project | Non
         if own is not None and own not in contracts:
             contracts[own] = ContractFile.at(own)
         contract = stated.get(one.id or "")
-        refutation = None
-        if contract is not None and record is not None and not record.overrides and record.subject == contract.subject:
-            device = str(DeviceClass.of(record.device))
-            refutation = refutation_of(contract.refuted, device, record.profile)
+        refutation = None if contract is None or record is None else record.refutation(contract)
         stands_in_for = "" if contract is None else contract.stands_in_for
         file = UNKNOWN if own is None else contracts[own]
         results.append(BundleResult(one, record, file, stands_in_for, refutation))

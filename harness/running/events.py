@@ -58,6 +58,8 @@ class ClaimPassedOver:
     verdict: Verdict
     """The verdict of the evidence that covers the claim; NOT_MEASURED if the claim cannot run here."""
     reason: str
+    is_news: bool = False
+    """Whether the evidence is not as the contract says: a FAIL that it does not know, or a PASS where it states one."""
 
 
 @dataclass(frozen=True)

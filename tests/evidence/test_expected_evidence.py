@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from harness.base.device import DeviceClass
-from harness.base.vocabulary import ExitStatus, Status, Verdict
+from harness.base.vocabulary import ExitStatus, Status, Verdict, exit_status
+from harness.contract.contract_annotations import Result, counted, refutation_of
 from harness.contract.project import Project
 from harness.evidence.claim_status import Cell, ClaimStatus, Stale, statuses
 from harness.evidence.index import Entry
@@ -46,6 +47,13 @@ def changed(one: Entry) -> Iterator[Entry]:
     yield replace(one, failed=one.failed[1:] or ("another",))
     yield replace(one, failed=(*one.failed, "another"))
     yield replace(one, lived=True)
+
+
+def outcomes(one: Entry) -> Iterator[Result]:
+    """Every other result that a run of the claim could have."""
+    yield Result(Verdict.NOT_MEASURED, (), one.lived)
+    yield Result(Verdict.VOID, (), lived=True)
+    yield from (other.result for other in changed(one))
 
 
 def decided(claims: tuple[ClaimStatus, ...]) -> Iterator[tuple[str, DeviceClass, Entry]]:
@@ -86,6 +94,23 @@ def test_any_changed_verdict_is_news(survey: Survey) -> None:
             assert verdict_of(claim.cells[device], contracts[name]) == [Verdict.FAIL]
             tried += 1
     assert tried > len(contracts) // 2
+
+
+def test_a_night_in_which_every_claim_runs(survey: Survey) -> None:
+    """The exit status is green if every run gives what its evidence says, and red if any one gives anything else."""
+    stated = {one.id: one.refuted for one in survey.contracts}
+    night = [
+        (refutation_of(stated[name], str(device), entry.profile), entry)
+        for name, device, entry in decided(survey.claims)
+    ]
+    counts = [counted(refutation, entry.result) for refutation, entry in night]
+    assert exit_status(counts) is ExitStatus.PASS
+    tried = {
+        exit_status([*counts[:index], counted(refutation, result), *counts[index + 1 :]])
+        for index, (refutation, entry) in enumerate(night)
+        for result in outcomes(entry)
+    }
+    assert tried == {ExitStatus.FAIL, ExitStatus.NOT_MEASURED, ExitStatus.VOID}
 
 
 def test_the_gate_is_red_once_a_known_clause_holds(tmp_path: Path) -> None:

@@ -79,6 +79,15 @@ def test_verdicts_become_outcomes(run: Run, folder: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("name", "outcome"), [(FAILS, "xfailed"), (PASSES, "failed")])
+def test_a_known_refutation_is_an_expected_failure(run: Run, folder: Path, name: str, outcome: str) -> None:
+    """A claim that holds although its contract states a refutation fails."""
+    path = folder / "contracts" / "demo" / f"{name}.json"
+    known = {"since": "2026-11-23", "device": "CPU", "profile": "full", "explanation": "The source is wrong."}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "refuted": [{**known, "clauses": ["nothing-lost"]}]}))
+    run("--claims", name).assert_outcomes(**{outcome: 1})
+
+
 def test_strict_fails_what_was_not_measured(run: Run) -> None:
     """The table of clauses shows the reason."""
     result = run("--claims", "--claims-strict", NEEDS_CUDA)

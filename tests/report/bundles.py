@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
+from harness.contract.contract_annotations import Refutation
 from harness.evidence.findings import Code, Detail, Finding, Verification
 from harness.evidence.verification import verify_all
 from harness.judging.record import Record
@@ -12,7 +14,7 @@ from harness.report.bundle_results import BundleResult, bundle_results
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, sealed, tamper
 
-__all__ = ["every_verdict", "examined", "unsound"]
+__all__ = ["every_verdict", "examined", "refuted", "unsound"]
 
 
 def every_verdict(folder: Path) -> list[BundleResult]:
@@ -27,6 +29,19 @@ def every_verdict(folder: Path) -> list[BundleResult]:
     ]
     tamper(paths[-1])
     return bundle_results(verify_all(paths))
+
+
+def refuted(folder: Path) -> dict[str, BundleResult]:
+    """Runs of a claim whose contract states a refutation, by what is the case."""
+    paths = [sealed(folder, run="b-fail", measurements=healthy(returned=2)), sealed(folder, run="a-pass")]
+    failed, holds = bundle_results(verify_all(paths))
+    known = Refutation("2026-11-23", "CPU", "reduced", ("nothing-lost",), "The source is wrong.")
+    other = replace(known, clauses=("nothing-lost", "another"))
+    return {
+        "known": replace(failed, refutation=known),
+        "other": replace(failed, refutation=other),
+        "holds": replace(holds, refutation=known),
+    }
 
 
 def examined(record: Record) -> BundleResult:

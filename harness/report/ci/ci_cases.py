@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 from harness.base.vocabulary import Fate, Verdict
 from harness.contract.clauses import ClauseResult
+from harness.contract.contract_annotations import Refutation
 from harness.judging.record import MutantRecord, Record
 from harness.report.contract_file import UNKNOWN, ContractFile
 from harness.report.escaping import printable
 from harness.report.words import bound_text, number_text, reason_text
 from harness.report.words.not_finite import decisive, violations, wrong
+from harness.report.words.refutation_text import refutation_text
 
 if TYPE_CHECKING:
     from harness.report.bundle_results import BundleResult
@@ -45,6 +47,10 @@ class Status(StrEnum):
     """A claim that holds, or a mutant that was killed."""
     FAIL = "FAIL"
     """A claim or a clause that is violated."""
+    KNOWN = "KNOWN"
+    """A FAIL that the contract states as a known refutation."""
+    HOLDS = "HOLDS"
+    """A claim that holds, where the contract states a refutation."""
     VOID = "VOID"
     """A mutant survived, or failed on other clauses only. The PASS of the subject means nothing."""
     UNSOUND = "UNSOUND"
@@ -80,14 +86,21 @@ NOTHING = Case("harness report", "nothing ran", Kind.BUNDLE, Status.UNSOUND, "th
 """The only case of a report without bundles."""
 
 
-def of_record(record: Record, contract: ContractFile = UNKNOWN) -> list[Case]:
-    """Return the cases of a sound record: the claim, then its mutants."""
-    return [_claim(record, contract), *(_mutant(record, mutant, contract) for mutant in record.mutants)]
+def of_record(record: Record, contract: ContractFile = UNKNOWN, refutation: Refutation | None = None) -> list[Case]:
+    """Return the cases of a sound record: the claim, then its mutants.
+
+    Args:
+        refutation: the known refutation that speaks of the run.
+    """
+    claim = _claim(record, contract, refutation)
+    return [claim, *(_mutant(record, mutant, contract) for mutant in record.mutants)]
 
 
 def of_bundle(bundle: BundleResult) -> list[Case]:
     """Return the cases of a bundle. An unsound or refused bundle is a single case."""
-    return [_refused(bundle)] if bundle.record is None else of_record(bundle.record, bundle.contract)
+    if bundle.record is None:
+        return [_refused(bundle)]
+    return of_record(bundle.record, bundle.contract, bundle.refutation)
 
 
 def findings(bundle: BundleResult) -> list[Case]:
@@ -95,11 +108,12 @@ def findings(bundle: BundleResult) -> list[Case]:
     record, contract = bundle.record, bundle.contract
     if record is None:
         return [_refused(bundle)]
-    if record.verdict not in (Verdict.FAIL, Verdict.VOID):
-        return []
+    claim = _claim(record, contract, bundle.refutation)
+    if claim.status not in (Status.FAIL, Status.KNOWN, Status.VOID):
+        return [claim] if claim.status is Status.HOLDS else []
     clauses = [_clause(record, clause, contract) for clause, _ in violations(record.clauses)]
     mutants = [_mutant(record, mutant, contract) for mutant in record.mutants if _FATES[mutant.fate] is Status.VOID]
-    return [*clauses, *mutants] or [_claim(record, contract)]
+    return [*clauses, *mutants] or [claim]
 
 
 def circumstances(record: Record) -> dict[str, str | bool]:
@@ -125,20 +139,29 @@ def _refused(bundle: BundleResult) -> Case:
     return Case(bundle.name, "bundle", Kind.BUNDLE, status, bundle.problem, file=contract.name, line=line)
 
 
-def _claim(record: Record, contract: ContractFile) -> Case:
+def _claim(record: Record, contract: ContractFile, refutation: Refutation | None) -> Case:
     clauses, _ = wrong(record.clauses)
+    message = reason_text.marked(decisive(record))
+    if refutation is not None:
+        message = "; ".join(filter(None, (refutation_text(refutation, record.result), message)))
     line = contract.lines.clause(clauses[0].id) if clauses else contract.lines.claim()
     return Case(
         claim=record.id,
         name=record.id,
         kind=Kind.CLAIM,
-        status=Status(record.verdict),
-        message=printable(reason_text.marked(decisive(record))),
+        status=_standing(record, refutation),
+        message=printable(message),
         seconds=record.trial_seconds,
         file=contract.name,
         line=line,
         details=tuple(map(printable, _details(record))),
     )
+
+
+def _standing(record: Record, refutation: Refutation | None) -> Status:
+    if refutation is not None and refutation.expects(record.result):
+        return Status.KNOWN
+    return Status.HOLDS if refutation is not None and record.verdict is Verdict.PASS else Status(record.verdict)
 
 
 def _details(record: Record) -> Iterator[str]:

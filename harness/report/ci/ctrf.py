@@ -1,9 +1,11 @@
 """CTRF: test results as one JSON document, which many CI services and bots read (https://ctrf.io).
 
     passed   a claim that holds, a mutant that was killed
-    failed   a claim that FAILed or is VOID, a mutant that survived, an unsound or refused bundle, no bundle
+    failed   a claim that FAILed or is VOID, a mutant that survived, an unsound or refused bundle, no bundle; a claim
+             that holds where its contract states a refutation
     skipped  a mutant that cannot run on this machine or was skipped
-    other    a claim or mutant that was not measured; "pending" would promise a later result
+    other    a claim or mutant that was not measured; "pending" would promise a later result; a refutation that the
+             contract knows
 
 rawStatus has the harness's own word.
 """
@@ -32,6 +34,8 @@ SPEC_VERSION = "0.0.0"
 _STATUS = {
     Status.PASS: "passed",
     Status.FAIL: "failed",
+    Status.KNOWN: "other",
+    Status.HOLDS: "failed",
     Status.VOID: "failed",
     Status.UNSOUND: "failed",
     Status.NOT_ACCEPTED: "failed",

@@ -1,8 +1,10 @@
 """JUnit XML for CI: one suite for each claim, with a case for the claim and one for each mutant.
 
-    failure  a claim that FAILed, with the clauses that are violated
+    failure  a claim that FAILed, with the clauses that are violated; one that holds where its contract states a
+             refutation
     error    a mutant that survived or failed on other clauses only, and a claim that is VOID; an unsound bundle
-    skipped  a claim or mutant that was not measured or not run, or a claim that was not due; with the reason
+    skipped  a claim or mutant that was not measured or not run, or a claim that was not due; with the reason. A
+             refutation that the contract knows too, of the type KNOWN, as pytest writes expected failures
 
 The document has the form of junit-10.xsd of Jenkins' xUnit plugin, in which a suite has a `file` and a case has none.
 GitLab shows no file of a suite, so the text of a failure begins with the place in the contract. Times are those of the
@@ -24,6 +26,8 @@ from junitparser import Attr, Error, Failure, JUnitXml, Skipped, TestCase, TestS
 
 from harness.base import strictjson
 from harness.base.vocabulary import Verdict
+from harness.contract import Contract
+from harness.contract.contract_annotations import Refutation
 from harness.judging.record import Record
 from harness.report.atomic_file import write_file
 from harness.report.ci import ci_cases
@@ -41,6 +45,8 @@ __all__ = ["handler", "properties_of", "render", "write"]
 _HARNESS = "harness"
 _RESULTS = {
     Status.FAIL: Failure,
+    Status.KNOWN: Skipped,
+    Status.HOLDS: Failure,
     Status.VOID: Error,
     Status.UNSOUND: Error,
     Status.NOT_ACCEPTED: Error,
@@ -53,22 +59,25 @@ def write(
     records: Iterable[Record],
     path: Path,
     *,
-    contracts: Mapping[str, ContractFile] | None = None,
+    contracts: Mapping[str, Contract] | None = None,
     missing: Sequence[tuple[str, str]] = (),
     passed_over: Sequence[ClaimPassedOver] = (),
 ) -> None:
     """Write the records of many claims into one file, in one step.
 
     Args:
-        contracts: the files of the contracts, by the id of the claim.
+        contracts: by the id of the claim.
         missing: claims without a record, with the reasons. Each is an error.
-        passed_over: claims that were not due. One whose evidence is a FAIL is a failure.
+        passed_over: claims that were not due. One whose evidence is news is a failure.
 
     Raises:
         OSError: the file cannot be written.
     """
-    known = contracts or {}
-    suites = [_suite(record, known.get(record.id, UNKNOWN)) for record in records]
+    suites = []
+    for record in records:
+        contract = (contracts or {}).get(record.id)
+        file = UNKNOWN if contract is None else ContractFile.of(contract)
+        suites.append(_suite(record, file, None if contract is None else record.refutation(contract)))
     write_file(path, _document(suites, missing, passed_over))
 
 
@@ -76,7 +85,9 @@ def render(bundles: Sequence[BundleResult]) -> str:
     """Return many bundles as one document. An unsound or refused bundle is an error."""
     refused = [(bundle.name, bundle.problem) for bundle in bundles if bundle.record is None]
     nothing = [] if bundles else [(ci_cases.NOTHING.name, ci_cases.NOTHING.message)]
-    suites = [_suite(bundle.record, bundle.contract) for bundle in bundles if bundle.record is not None]
+    suites = [
+        _suite(bundle.record, bundle.contract, bundle.refutation) for bundle in bundles if bundle.record is not None
+    ]
     return _document(suites, [*refused, *nothing])
 
 
@@ -89,7 +100,7 @@ def handler(path: Path) -> Handler:
     declared: list[str] = []
     records: list[Record] = []
     passed_over: list[ClaimPassedOver] = []
-    contracts: dict[str, ContractFile] = {}
+    contracts: dict[str, Contract] = {}
 
     def save(why_missing: str) -> None:
         ended = {record.id for record in records}
@@ -108,7 +119,7 @@ def handler(path: Path) -> Handler:
         elif isinstance(event, RunStarted):
             declared.extend(event.claims)
         elif isinstance(event, ClaimPlanned):
-            contracts[event.contract.id] = ContractFile.of(event.contract)
+            contracts[event.contract.id] = event.contract
         elif isinstance(event, ClaimFinished):
             records.append(event.record)
         if isinstance(event, RunFinished):
@@ -154,17 +165,19 @@ def _other(name: str, status: Status, why: str) -> TestCase:
 
 
 def _not_due(claim: ClaimPassedOver) -> TestCase:
-    return _other(claim.id, Status.FAIL if claim.verdict is Verdict.FAIL else Status.NOT_RUN, claim.reason)
+    is_known = claim.verdict is Verdict.FAIL and not claim.is_news
+    status = Status.HOLDS if claim.is_news and claim.verdict is Verdict.PASS else Status(claim.verdict)
+    return _other(claim.id, status if claim.is_news else Status.KNOWN if is_known else Status.NOT_RUN, claim.reason)
 
 
-def _suite(record: Record, contract: ContractFile) -> _Suite:
+def _suite(record: Record, contract: ContractFile, refutation: Refutation | None = None) -> _Suite:
     suite = _Suite(printable(f"{record.id} {record.title}"))
     if contract.name:
         suite.file = contract.name
     suite.timestamp = record.started.removesuffix("+00:00").removesuffix("Z")
     for name, value in properties_of(record).items():
         suite.add_property(name, printable(value))
-    suite.add_testcases([_case(case) for case in ci_cases.of_record(record, contract)])
+    suite.add_testcases([_case(case) for case in ci_cases.of_record(record, contract, refutation)])
     return suite
 
 

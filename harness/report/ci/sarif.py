@@ -2,7 +2,9 @@
 
 A finding is a clause that FAILed, a mutant that survived (VOID), an unsound or refused bundle, or that there is no
 bundle. Its place is the line of the contract that states the clause or the mutant. All are of the kind "fail" and the
-level "error", because services raise an alert for each result, whatever its kind.
+level "error", because services raise an alert for each result, whatever its kind. The findings of a refutation that the
+contract knows are of the level "note", and have an accepted suppression with the explanation. A claim that holds
+although its contract states a refutation is a finding too.
 
 A finding is open until a later run answers it. Of the runs of one subject on one class of device, the newest FAIL,
 proven PASS or VOID of each profile counts. A proven PASS of the full profile also answers an older run of the reduced
@@ -27,6 +29,7 @@ from harness.base import strictjson
 from harness.base.device import DeviceClass
 from harness.base.version import VERSION
 from harness.base.vocabulary import Verdict
+from harness.contract.contract_annotations import Refutation
 from harness.evidence.findings import STALE
 from harness.judging.record import Record
 from harness.report.bundle_results import BundleResult
@@ -127,18 +130,25 @@ def _result(case: Case, bundle: BundleResult | None, positions: dict[str, int]) 
     record = bundle.record if bundle is not None else None
     where = str(DeviceClass.of(record.device)) if record else ""
     fingerprint = hashlib.sha256(f"{rule}\0{where}".encode(errors="replace")).hexdigest()
+    known = bundle.refutation if bundle is not None and bundle.is_known else None
     location = {"artifactLocation": {"uri": _uri(case, bundle)}, "region": {"startLine": case.line}}
     return {
         "ruleId": rule,
         "ruleIndex": positions[rule],
         "kind": "fail",
-        "level": "error",
+        "level": "error" if known is None else "note",
         "message": {"text": f"{case.status}: {case.message or rule}"},
         "locations": [{"physicalLocation": location}],
         # Equal findings on a class of device are one alert. GitHub compares only the first fingerprint.
         "partialFingerprints": {"primaryLocationLineHash": f"{fingerprint}:1", "claimClauseDevice/v2": fingerprint},
         "properties": {"status": str(case.status), **(_about(record) if record else {})},
+        **({} if known is None else {"suppressions": [_suppression(known)]}),
     }
+
+
+def _suppression(known: Refutation) -> dict[str, str]:
+    text = printable(f"known since {known.since}: {known.explanation}")
+    return {"kind": "external", "status": "accepted", "justification": text}
 
 
 def _about(record: Record) -> dict[str, Any]:

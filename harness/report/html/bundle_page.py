@@ -13,6 +13,7 @@ from harness.base import strictjson
 from harness.base.device import hardware
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome
+from harness.contract.contract_annotations import Refutation
 from harness.evidence.findings import Code, Verification
 from harness.evidence.trial_files import SUBJECT
 from harness.judging.observation import EndingKind
@@ -23,6 +24,7 @@ from harness.report.html.clause_rows import Clauses, Kind, Row, kills
 from harness.report.html.contents import Contents
 from harness.report.html.templating import marked, page
 from harness.report.words import number_text, qualities
+from harness.report.words.refutation_text import refutation_text, standing
 from harness.report.words.verdict_text import DOES_NOT_REPEAT, Caveat, caveats, signature, signed, statement, why
 
 __all__ = ["Site", "render", "unreadable"]
@@ -68,6 +70,7 @@ def render(
     site: Site | None = None,
     asked: Sequence[Sequence[str]] = (),
     notes: str = "",
+    refutation: Refutation | None = None,
 ) -> str:
     """Return the page of a bundle.
 
@@ -76,6 +79,7 @@ def render(
         site: where the page stands; None if it stands alone.
         asked: what the bundle was checked against (see `harness.report.words.verdict_text.asked`).
         notes: the notes next to the contract in the project. They are not part of the bundle.
+        refutation: that of the project's contract that speaks of the run. It is not part of the bundle either.
     """
     record = contents.record
     narrowing = list(caveats(record, verification.remarks))
@@ -122,6 +126,8 @@ def render(
         site=site,
         why=why(record),
         notes=notes,
+        news=standing(refutation, record.result),
+        refutation=refutation and refutation_text(refutation, record.result),
     )  # fmt: skip
 
 

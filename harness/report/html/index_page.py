@@ -24,6 +24,7 @@ from harness.report.html.templating import marked, page
 from harness.report.status_table import set_aside
 from harness.report.words import due_text
 from harness.report.words.qualities import UNPROVEN
+from harness.report.words.refutation_text import KNOWN, NEW
 from harness.report.words.verdict_text import signed
 
 __all__ = ["Entry", "Field", "Matrix", "Row", "matrix_of_project", "matrix_of_verdicts", "render"]
@@ -55,6 +56,8 @@ class Entry(JsonDataclass):
     claim: str = ""
     """What the bundle's contract claims."""
     proven: bool = False
+    news: str = ""
+    """`known` or `new` if a refutation of the project's contract speaks of the run."""
     circumstances: tuple[str, ...] = ()
     """The profile and the overridden parameters, in words."""
     device: str = ""
@@ -104,6 +107,8 @@ class Row:
     fields: tuple[Field | None, ...]
     claim: str = ""
     """What the project's contract claims; empty if it has none."""
+    news: str = ""
+    """`known` or `new` if a refutation of the contract speaks of the claim, or it is FALSIFIED without one."""
 
     @property
     def page(self) -> str | None:
@@ -124,6 +129,11 @@ class Matrix:
         """Return the number of claims with each word, the gravest first."""
         return _counted([row.word for row in self.rows])
 
+    def refutations(self) -> list[tuple[str, int]]:
+        """Return the number of claims with a refutation that the contract knows, and with a new one."""
+        news = [row.news for row in self.rows]
+        return [(word, news.count(word)) for word in (KNOWN, NEW)] if any(news) else []
+
     def fleet(self) -> list[list[tuple[str, int]]]:
         """Return the same for each class of device, of the claims that have a bundle there."""
         columns = zip(*(row.fields for row in self.rows), strict=True)
@@ -142,7 +152,7 @@ def render(name: str, entries: Sequence[Entry], matrix: Matrix, asked: Sequence[
     return page(
         "index.html.j2",
         name=name,
-        entries=sorted(entries, key=lambda entry: _ORDER.index(entry.verification.standing)),
+        entries=sorted(entries, key=lambda one: (one.news != NEW, _ORDER.index(one.verification.standing))),
         matrix=matrix,
         pages={row.id: row.page for row in matrix.rows},
         counts=_counted([entry.verification.standing for entry in entries]),
@@ -179,7 +189,8 @@ def matrix_of_project(
             for device in devices
         )
         word = _word(claim, fields)
-        rows.append(Row(claim.id, claim.title, claim.issue, claim.target, word, fields, texts[claim.id]))
+        news = NEW if claim.is_news else KNOWN if claim.is_known else ""
+        rows.append(Row(claim.id, claim.title, claim.issue, claim.target, word, fields, texts[claim.id], news))
     strangers = matrix_of_verdicts([entry for entry in evidence if entry.id not in texts], pages, devices)
     words = {one.word for row in rows for one in (row, *row.fields) if one}
     legend = [(str(word), _MEANINGS[word]) for word in _ORDER if word in words & _MEANINGS.keys()]
@@ -214,8 +225,8 @@ def _counted(words: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def _sorted(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return the gravest rows first, and claims without a bundle last."""
-    return tuple(sorted(rows, key=lambda row: (not any(row.fields), _ORDER.index(row.word))))
+    """Return the gravest rows first, of refutations the new ones, and claims without a bundle last."""
+    return tuple(sorted(rows, key=lambda row: (not any(row.fields), row.news != NEW, _ORDER.index(row.word))))
 
 
 def _word(claim: ClaimStatus, fields: Sequence[Field | None]) -> str:

@@ -19,6 +19,8 @@ from pathlib import Path
 
 from harness.base import regular_file
 from harness.base.device import DeviceClass
+from harness.contract import Contract
+from harness.contract.contract_annotations import Refutation
 from harness.contract.project import Project
 from harness.evidence.bundle_layout import is_folder_name
 from harness.evidence.findings import Verification
@@ -32,6 +34,7 @@ from harness.report.html.contents import Contents, ContentsError
 from harness.report.html.index_page import Entry
 from harness.report.html.templating import GENERATOR, compiled
 from harness.report.words import qualities
+from harness.report.words.refutation_text import standing
 from harness.report.words.verdict_text import asked, why
 
 __all__ = ["INDEX", "SiteError", "prepare", "write"]
@@ -94,8 +97,8 @@ def write(
         pages: dict[Path, Entry] = {}
         taken: set[str] = set()
         held = list(asked(against))
-        name, notes = _name(project) if project else "", {one.id: one.notes for one in contracts}
-        for done, (page, shown) in enumerate(_shown(verifications, name, held, notes, limits or Limits()), 1):
+        name, stated = _name(project) if project else "", {one.id: one for one in contracts}
+        for done, (page, shown) in enumerate(_shown(verifications, name, held, stated, limits or Limits()), 1):
             entry = replace(shown, page=_free(shown.page, taken))
             write_file(folder / entry.page, page)
             entries.append(entry)
@@ -137,13 +140,13 @@ def _shown(
     verifications: Sequence[Verification],
     name: str,
     held: Sequence[Sequence[str]],
-    notes: Mapping[str, str],
+    stated: Mapping[str, Contract],
     limits: Limits,
 ) -> Iterator[tuple[str, Entry]]:
     """Yield the page of each bundle and its entry in the index. Several are made at a time, each in its own process."""
     for template in ("base.html.j2", "parts.html.j2", "bundle.html.j2"):
         compiled(template)  # before the forks, which would each compile it anew
-    works = [partial(_page, verification, name, held, notes) for verification in verifications]
+    works = [partial(_page, verification, name, held, stated) for verification in verifications]
     outcomes = isolated_all(works, limits, len(os.sched_getaffinity(0)))
     for verification, outcome in zip(verifications, outcomes, strict=True):
         if not isinstance(outcome, Stopped):
@@ -154,16 +157,19 @@ def _shown(
         yield bundle_page.unreadable(folder, reason, verification), Entry("unreadable/bundle", "", folder, verification)
 
 
-def _page(verification: Verification, name: str, held: Sequence[Sequence[str]], notes: Mapping[str, str]) -> bytes:
+def _page(
+    verification: Verification, name: str, held: Sequence[Sequence[str]], stated: Mapping[str, Contract]
+) -> bytes:
     """Return the page of one bundle and its entry in the index as JSON."""
     contents = Contents.read(Path(os.path.realpath(verification.path)))
-    text = notes.get(contents.record.id)
-    place = bundle_page.Site(name, text is not None or verification.accepted)
-    page = bundle_page.render(contents, verification, place, held, text or "")
-    return json.dumps([page, _entry(contents, verification).to_json()]).encode("ascii")
+    own = stated.get(contents.record.id)
+    place = bundle_page.Site(name, own is not None or verification.accepted)
+    refutation = None if own is None or not verification.accepted else contents.record.refutation(own)
+    page = bundle_page.render(contents, verification, place, held, own.notes if own else "", refutation)
+    return json.dumps([page, _entry(contents, verification, refutation).to_json()]).encode("ascii")
 
 
-def _entry(contents: Contents, verification: Verification) -> Entry:
+def _entry(contents: Contents, verification: Verification, refutation: Refutation | None) -> Entry:
     """Return what the index and the claim's page show of a bundle."""
     record, contract = contents.record, contents.contract
     clauses = Clauses.of(contract)
@@ -180,6 +186,7 @@ def _entry(contents: Contents, verification: Verification) -> Entry:
         reason=why(record),
         claim=contract.claim if contract else "",
         proven=record.proven,
+        news=standing(refutation, record.result),
         device=str(device),
         series=", ".join(of),
         started=record.started,

@@ -57,9 +57,10 @@ def lines(found: Due) -> Iterator[str]:
 def passed_over(found: Due) -> Iterator[ClaimPassedOver]:
     """Yield the claims that are not due, as events for reports."""
     for contract, cell in found.falsified:
-        yield ClaimPassedOver(contract.id, Verdict.FAIL, f"FALSIFIED by {_place(cell)}: {of_cell(cell)}")
+        yield ClaimPassedOver(contract.id, Verdict.FAIL, f"FALSIFIED by {_place(cell)}: {of_cell(cell)}", cell.is_news)
     for contract, cell in found.covered:
-        yield ClaimPassedOver(contract.id, Verdict.PASS, f"not due: {cell.status} by {_place(cell)}")
+        why = f": {of_cell(cell)}" if cell.is_news else ""
+        yield ClaimPassedOver(contract.id, Verdict.PASS, f"not due: {cell.status} by {_place(cell)}{why}", cell.is_news)
     for contract, why in found.elsewhere:
         yield ClaimPassedOver(contract.id, Verdict.NOT_MEASURED, f"not for this machine: {why}")
 

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from harness.base.vocabulary import Verdict
 from harness.contract.contract_annotations import Refutation, Result
 
-__all__ = ["refutation_text"]
+__all__ = ["KNOWN", "NEW", "refutation_text", "standing"]
+
+KNOWN: Final = "known"
+NEW: Final = "new"
+"""What a report says beside the verdict, of a run of which a contract's refutation speaks."""
+
+
+def standing(refutation: Refutation | None, result: Result) -> str:
+    """Return KNOWN, or NEW if the run differs from the refutation; empty without one."""
+    return "" if refutation is None else KNOWN if refutation.expects(result) else NEW
 
 
 def refutation_text(refutation: Refutation, result: Result) -> str:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from harness.base.vocabulary import Verdict
 from harness.contract.reasons import Reason, ReasonCode
-from harness.report.ci import ci_cases
+from harness.report.ci import annotations, ci_cases, ctrf, junit, sarif
 from harness.report.ci.ci_cases import Status
+from harness.running.events import ClaimFinished, ClaimPassedOver, ClaimPlanned
 from tests.contracts import healthy
-from tests.evidence.factory import DEFECTIVE, claim_result
-from tests.report.bundles import every_verdict, examined, unsound
+from tests.evidence.factory import DEFECTIVE, claim_result, contract_in
+from tests.report.bundles import every_verdict, examined, refuted, unsound
 
 
 @pytest.mark.parametrize(
@@ -92,3 +95,39 @@ def test_an_unsound_bundle_says_what_is_wrong(tmp_path: Path) -> None:
     """The case has the finding, and no texts of the record."""
     (case,) = ci_cases.of_bundle(unsound("summary.md"))
     assert case.message == "unsound: TAMPERED summary.md: summary.md"
+
+
+def test_known_refutations_are_apart_from_new_ones(tmp_path: Path) -> None:
+    """Each report has them: JUnit skips what is known, CTRF calls it other, and SARIF suppresses its findings."""
+    told = {}
+    for name, bundle in refuted(tmp_path).items():
+        claim, *_ = ci_cases.of_bundle(bundle)
+        case = ElementTree.fromstring(junit.render([bundle])).find(f".//testcase[@name='{bundle.name}']")
+        assert case is not None
+        (test,) = [one for one in json.loads(ctrf.render([bundle]))["results"]["tests"] if one["name"] == bundle.name]
+        (finding,) = json.loads(sarif.render([bundle]))["runs"][0]["results"]
+        suppressed = [one["status"] for one in finding.get("suppressions", ())]
+        told[name] = (str(claim.status), case[0].tag, test["status"], finding["level"], suppressed)
+        assert all(text.startswith(("known since ", "new: ")) for text in (claim.message, case[0].attrib["message"]))
+    assert told == {
+        "known": ("KNOWN", "skipped", "other", "note", ["accepted"]),
+        "other": ("FAIL", "failure", "failed", "error", []),
+        "holds": ("HOLDS", "failure", "failed", "error", []),
+    }
+
+
+@pytest.mark.parametrize(("clauses", "level"), [(["nothing-lost"], "notice"), (["subject.completes"], "error")])
+def test_a_known_refutation_is_a_notice_in_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clauses: list[str], level: str
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    levels: list[str] = []
+    monkeypatch.setattr(annotations, "annotate", lambda level, *rest: levels.append(level))
+    stated = {"since": "2026-11-23", "device": "CPU", "profile": "reduced", "explanation": "The source is wrong."}
+    contract = contract_in(tmp_path, refuted=[{**stated, "clauses": clauses}])
+    record = claim_result(tmp_path, contract=contract, measurements=healthy(returned=2)).record
+    (handle,) = annotations.handlers()
+    handle(ClaimPlanned(contract, "reduced", "", record.device, ()))
+    handle(ClaimFinished(record, None))
+    handle(ClaimPassedOver(record.id, Verdict.FAIL, "FALSIFIED", is_news=level == "error"))
+    assert levels == [level, level]

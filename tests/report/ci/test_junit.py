@@ -172,7 +172,9 @@ def test_claims_that_are_not_due_are_no_error_and_no_pass(tmp_path: Path) -> Non
     handle(RunStarted(()))
     handle(RunFinished(0, (), 0.0, interrupted=False))
     assert results_of(path.read_text()) == {"F-DEMO-COVERED-001": "skipped", "F-DEMO-HUGE-001": "skipped"}
-    handle(ClaimPassedOver("F-DEMO-OTHER-001", Verdict.FAIL, "FALSIFIED by evidence/two: items were lost"))
+    handle(
+        ClaimPassedOver("F-DEMO-OTHER-001", Verdict.FAIL, "FALSIFIED by evidence/two: items were lost", is_news=True)
+    )
     record = record_of(tmp_path)
     handle(RunStarted((record.id,)))
     handle(ClaimFinished(record, None))

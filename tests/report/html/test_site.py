@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 from pathlib import Path
@@ -204,6 +205,30 @@ def test_a_quarantine_stands_beside_the_status(tmp_path: Path) -> None:
             settings.write("[[tool.harness.quarantine]]\nclaim = 'F-DEMO-SORT-001'\ndevice = 'CPU'\n")
             settings.write("reason = 'no room'\nuntil = 2999-12-31\n")
     assert words[0] == words[1]
+
+
+def test_known_refutations_and_new_ones_stand_apart(tmp_path: Path) -> None:
+    """Index, claim page and bundle page say which a run is. A claim that holds against its contract is new too."""
+    for name, clauses, measurements, news in (
+        ("known", ["nothing-lost"], healthy(returned=2), "known"),
+        ("other", ["subject.completes"], healthy(returned=2), "new"),
+        ("holds", ["nothing-lost"], healthy(), "new"),
+    ):
+        stated = {"since": "2026-11-23", "device": "CPU", "profile": "reduced", "explanation": "The source is wrong."}
+        refuted = [{**stated, "clauses": clauses}]
+        project = Project.find(write_project(tmp_path / name, document(refuted=refuted)))
+        contract = load(next(project.contracts.rglob("F-*.json")), project.search)
+        code = "falsifiers/demo/sorting.py"
+        sources = {code: hashlib.sha256((project.root / code).read_bytes()).hexdigest()}
+        result = claim_result(tmp_path / name / "run", contract=contract, measurements=measurements, sources=sources)
+        (entry,) = write([sealer(tmp_path / name).seal(result)], tmp_path / name / "site", project)
+        pages = [tmp_path / name / "site" / path for path in ("index.html", f"{entry.id}/index.html", entry.page)]
+        index, claim, bundle = (path.read_text(encoding="utf-8") for path in pages)
+        assert (entry.news, entry.verification.standing) == (news, "PASS" if name == "holds" else "FAIL")
+        assert f"Refutations: {int(news == 'known')} known, {int(news == 'new')} new." in index
+        assert f'class="chip" href="#devices">{news}</a>' in claim
+        assert f'class="chip" href="#refutation">{news}</a>' in bundle
+        assert ("The source is wrong." in bundle) is (news == "known")
 
 
 def test_the_fleet_is_counted_by_class_of_device() -> None:
