@@ -118,6 +118,7 @@ def _profile(name: str, document: JsonObject, lease: str | None) -> Profile:
         frozenset(document.get("omits", ())),
         document.get("step"),
         document.get("lease", lease) == "exclusive",
+        limits.get("claimed", False),
     )
 
 

@@ -56,6 +56,8 @@ class Profile:
     """The entry point of a training step whose memory is predicted before a trial gets a GPU."""
     exclusive: bool = False
     """Whether a trial needs the device for itself, as when it measures time."""
+    limit_is_claimed: bool = False
+    """Whether the limit is part of the claim, so that it refutes a subject that is only slow."""
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ class ReasonCode(StrEnum):
     SUBJECT_FAULT = "subject fault"
     FALSIFIER_FAULT = "falsifier fault"
     TIMED_OUT = "timed out"
+    SLOW = "slow"
     DIED = "died"
     KILLED = "killed"
     INTERRUPTED = "interrupted"

@@ -28,6 +28,7 @@ from harness.execution.fork_server import ForkServer, ForkServerError
 from harness.execution.fork_servers import ForkServers
 from harness.execution.messages import Imports, Start
 from harness.execution.process_control import end_adopted, strangers
+from harness.execution.progress import Progress
 from harness.execution.sources import changed
 from harness.execution.trial_log import TrialLog, WorkspaceFiles, short
 from harness.execution.watch import Watch
@@ -125,15 +126,14 @@ class LocalExecutor:
         sampler, heard = Sampler(request.gpu), request.on_doing
         started = time.monotonic()
         log, files = TrialLog(started, masked), WorkspaceFiles(folder / "workspace")
-        is_timed = request.contract.profiles[request.profile].exclusive
-        watch = Watch(
-            started, request.seconds, sampler, on_step, self._interrupted, masked, log, files, is_timed, heard
-        )
+        profile = request.contract.profiles[request.profile]
+        progress = Progress(started, request.seconds, profile.limit_is_claimed)
+        watch = Watch(progress, sampler, on_step, self._interrupted, masked, log, files, profile.exclusive, heard)
         self._introduce(request, log)
         try:
             for made in (place / "workspace", place / "artifacts", Beneath(request.cache or self._cache)):
                 made.make_folder()
-            strictjson.dump(_claim(request, watch.started + watch.limit), folder / "claim.json")
+            strictjson.dump(_claim(request, started + request.seconds), folder / "claim.json")
             if self._lost is not None:
                 raise self._lost
             with _pipes(watch.keys) as (ours, theirs):

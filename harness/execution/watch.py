@@ -31,6 +31,7 @@ from harness.execution.messages import (
     decode,
 )
 from harness.execution.process_control import end_tree
+from harness.execution.progress import Progress
 from harness.execution.steps import StepSeries
 from harness.execution.supervisor import FINISH, STOP
 from harness.execution.trial_log import TrialLog, WorkspaceFiles
@@ -61,8 +62,7 @@ _COLUMNS = frozenset({"step", "seconds"})
 class Watch:
     """The state of one trial as its messages report it, and the loop that reads them."""
 
-    started: float
-    limit: float
+    progress: Progress
     sampler: Sampler
     on_step: StepListener
     interrupted: threading.Event
@@ -124,7 +124,7 @@ class Watch:
                         (self.stdout if key.fd == stdout else self.stderr).feed(chunk)
                 if not self._keep_waiting(leash):
                     break
-        self.seconds = self.seconds or time.monotonic() - self.started
+        self.seconds = self.seconds or time.monotonic() - self.progress.started
         if not self._confirmed:
             self._end_unconfirmed()
         for descriptor, log in ((stdout, self.stdout), (stderr, self.stderr)):
@@ -155,14 +155,14 @@ class Watch:
             self._give_up = now + TEARDOWN_SECONDS
         elif self.interrupted.is_set():
             self._stop(Ending(EndingKind.INTERRUPTED, self.phase, "the run was interrupted"), leash)
-        elif now - self.started > self.limit:
-            reason = f"no end within its limit of {self.limit:g} s; trials.log ends with the stack"
-            self._stop(Ending(EndingKind.TIMED_OUT, self.phase, reason), leash)
+        elif kind := self.progress.over(now):
+            reason = f"{self.progress.reason(kind, now)}; trials.log ends with the stack"
+            self._stop(Ending(kind, self.phase, reason), leash)
         return True
 
     def _stop(self, ending: Ending, leash: int) -> None:
         self.ending = ending
-        self.seconds = time.monotonic() - self.started
+        self.seconds = time.monotonic() - self.progress.started
         self._give_up = time.monotonic() + TEARDOWN_SECONDS
         with suppress(BrokenPipeError):
             os.write(leash, STOP)
@@ -197,6 +197,7 @@ class Watch:
         if self._garbled and not isinstance(message, Exited):
             self._is_lost = True  # its writer lives, so that it was not cut short by the end of the trial
         self.log.hear(message)
+        self.progress.hear(message, time.monotonic())
         match message:
             case Stepped(step, values):
                 self._step(step, values)
@@ -229,7 +230,7 @@ class Watch:
             self._garble(f"more than {MOST_COLUMNS} names of step values".encode())
             return
         self._columns = columns
-        self.steps.add({"step": step, "seconds": round(time.monotonic() - self.started, 6), **named})
+        self.steps.add({"step": step, "seconds": round(time.monotonic() - self.progress.started, 6), **named})
         self.on_step(step, named, self._memory())
 
     def _column(self, name: str) -> str:
@@ -245,7 +246,7 @@ class Watch:
     def _end(self, message: Ended, leash: int) -> None:
         self._ended = True
         if self.ending is None:
-            self.seconds = time.monotonic() - self.started
+            self.seconds = time.monotonic() - self.progress.started
             self.ending = Ending(message.kind, self.phase, message.reason, traceback=message.traceback)
             self.allocator_peak_bytes = message.allocator_peak_bytes
             self.sampler.sample()

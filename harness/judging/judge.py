@@ -70,10 +70,10 @@ def judge(contract: Contract, observation: Observation, *, quick: bool = False) 
 
     `harness.evidence.endable.judged` gives the same judgment, and can be ended.
 
-    A later measurement can replace an earlier one. So the measurements of a trial that was interrupted, or that lost a
-    message, are provisional: a clause that they violate is NOT_MEASURED. A clause that costs more than the trial's
-    allowance has left is NOT_MEASURED too; that depends on sizes, not on time. The allowance of a trial that was
-    interrupted or lost is small, because its run must end soon.
+    A later measurement can replace an earlier one. So the measurements of a trial that was interrupted or too slow, or
+    that lost a message, are provisional: a clause that they violate is NOT_MEASURED. A clause that costs more than the
+    trial's allowance has left is NOT_MEASURED too; that depends on sizes, not on time. The allowance of a trial that
+    was interrupted or lost is small, because its run must end soon.
 
     Args:
         quick: whether each trial has a small allowance.
@@ -178,6 +178,7 @@ _PROVISIONAL = {
     EndingKind.INTERRUPTED: "",
     EndingKind.GARBLED: str(EndingKind.GARBLED),
     EndingKind.CHANGED: str(EndingKind.CHANGED),
+    EndingKind.SLOW: str(EndingKind.SLOW),
 }
 """The endings after which measurements can be incomplete or of other code, and the places of the reasons for that."""
 

@@ -129,6 +129,10 @@ class Record(JsonDataclass):
     """The memory of the profile's step, predicted before the run and measured; empty if the profile names no step."""
     unjudged: tuple[str, ...] = ()
     """Ids of the contract's clauses without an outcome: the profile omits a measurement that they read."""
+    limit_seconds: float = 0.0
+    """The wall-clock limit of the subject's trial; 0 in a record of an earlier version."""
+    pace: float = 1.0
+    """By how much the contract's limit was multiplied, because the device is slower than an H200."""
 
     @property
     def judged(self) -> str:

@@ -32,7 +32,7 @@ class Durations:
     def expected(self, plan: Plan, trial: str) -> float:
         """The seconds that a trial probably takes. A trial that never ran counts with its time limit."""
         seconds = self._seconds.get(_key(plan, trial))
-        return plan.profile.seconds if seconds is None else seconds
+        return plan.seconds if seconds is None else seconds
 
     def add(self, plan: Plan, seconds: Mapping[str, float]) -> None:
         """Remember how long the trials of a claim took, by name."""

@@ -82,12 +82,25 @@ class ClaimPlanned:
     """The ids of the mutants that will run."""
     obstacle: str = ""
     """Why no trial runs; empty if one does."""
+    limit_seconds: float = 0.0
+    """The time limit of a trial."""
+    pace: float = 1.0
+    """By how much the contract's limit is multiplied for this device."""
 
     @classmethod
     def of(cls, plan: Plan) -> ClaimPlanned:
         """Return the event that tells of a plan."""
         runnable = tuple(mutant.id for mutant, obstacle in plan.mutants if not obstacle)
-        return cls(plan.contract, plan.profile.name, plan.reason, plan.device, runnable, plan.obstacle)
+        return cls(
+            plan.contract,
+            plan.profile.name,
+            plan.reason,
+            plan.device,
+            runnable,
+            plan.obstacle,
+            plan.trial().seconds,
+            plan.pace,
+        )
 
 
 @dataclass(frozen=True)
@@ -277,6 +290,8 @@ class _Plan(JsonDataclass):
     device: Device
     mutants: tuple[str, ...]
     obstacle: str
+    limit_seconds: float
+    pace: float
 
 
 def lines_to(stream: IO[str]) -> Handler:

@@ -37,7 +37,7 @@ def foreseen(plan: Plan, root: Path, interrupted: Callable[[], bool]) -> JsonObj
         command += ["--set", f"{name}={json.dumps(value)}"]
     with TemporaryDirectory(prefix="falsifier-probe-") as folder:
         told = Path(folder, "probe.json")  # whatever the step prints
-        complaint = _complaint([*command, "--json", str(told)], root, plan.profile.seconds, interrupted)
+        complaint = _complaint([*command, "--json", str(told)], root, plan.seconds, interrupted)
         try:
             (case,) = strictjson.load(told)["cases"]
         except (OSError, strictjson.JsonError):  # there is none, or only its beginning

@@ -14,6 +14,7 @@ from harness.execution.executor import TrialRequest
 from harness.execution.lease import CPU
 from harness.machine.host import Gpu, Host
 from harness.machine.requirements import Fit, fit, shortfalls
+from harness.roofline.pace import pace
 from harness.running.request import RunRequest
 
 __all__ = ["Plan", "device_of", "make_plan", "option_for_target", "with_subject"]
@@ -40,6 +41,13 @@ class Plan:
     """Every mutant with the reason why it cannot run; None if it can."""
     obstacle: str = ""
     """Why the claim cannot run at all; empty if it can."""
+    pace: float = 1.0
+    """How many times longer than the contract says a trial may take, because this GPU is slower than the reference."""
+
+    @property
+    def seconds(self) -> float:
+        """The time limit of a trial: never shorter than the contract says."""
+        return self.profile.seconds * self.pace
 
     @property
     def devices(self) -> dict[str, Gpu | str]:
@@ -62,7 +70,7 @@ class Plan:
             parameters={**self.parameters, **(external.parameters if external is not None else {})},
             device=self.device,
             seed=self.request.seed,
-            seconds=(external and external.seconds) or self.profile.seconds,
+            seconds=(external and external.seconds) or self.seconds,
             threads=threads,
             gpu=self.gpu,
             others=self.others,
@@ -74,7 +82,7 @@ class Plan:
             self.trial(threads),
             subject=mutant.subject,
             parameters={**self.parameters, **mutant.parameters},
-            seconds=self.profile.seconds,
+            seconds=self.seconds,
             search_end=SearchEnd.TRIED,
         )
 
@@ -175,7 +183,18 @@ def _plan(
         gpus = aimed
     gpu, others = (gpus[0] if gpus else None), gpus[1 : profile.requires.get("gpus", 1)]
     obstacles = [(one, _mutant_obstacle(one, contract, profile, gpu, host, request)) for one in contract.mutants]
-    return Plan(request, contract, profile, passed_over, gpu, gpus, others, device_of(gpu, host), tuple(obstacles))
+    return Plan(
+        request,
+        contract,
+        profile,
+        passed_over,
+        gpu,
+        gpus,
+        others,
+        device_of(gpu, host),
+        tuple(obstacles),
+        pace=1.0 if gpu is None or profile.limit_is_claimed else pace(gpu.name),
+    )
 
 
 def _mutant_obstacle(

@@ -108,6 +108,8 @@ class Recorder:
             proven=decided.proven,
             profile=plan.profile.name,
             profile_reason=plan.reason,
+            limit_seconds=plan.trial().seconds,
+            pace=plan.pace,
             overrides=dict(request.parameters),
             subject_parameters={} if request.external is None else dict(request.external.parameters),
             mutants_skipped=not request.mutants,

@@ -73,6 +73,15 @@ class Sorter:
         if self.how == "cannot be built":
             raise ValueError("no")
 
+    def train(self, report):
+        step = 0
+        while True:
+            if "hangs" in self.how and step == 3:
+                time.sleep(600)
+            report(step)
+            step += 1
+            time.sleep(0.05)
+
     def sort(self, items):
         match self.how:
             case "well":
@@ -316,6 +325,10 @@ def falsify(trial):
         trial.step(0, seconds=-7.0)
     if trial.parameters["how"] == "leaks in a name":
         trial.step(0, **{"hf_" + "a" * 30: 1.0})
+    if trial.parameters["how"].startswith("trains"):
+        trial.measure(inversions=9)
+        with trial.subject_fault():
+            trial.subject.train(trial.step)
     trial.step(1, loss=2.0)
     trial.measure(inversions=0)
     trial.resolve(device="cpu")

@@ -17,12 +17,14 @@ from harness.machine.host import Gpu
 from tests.execution.misbehaving import CONTRACT, MODULE
 
 
-def write_project(root: Path, requires: Mapping[str, Any] | None = None) -> Project:
+def write_project(root: Path, requires: Mapping[str, Any] | None = None, claimed: bool = False) -> Project:
     """A project with one healthy claim, and one whose falsifier cannot be imported.
 
     Args:
         requires: what the profile requires; by default, any device.
+        claimed: whether the time limit is part of the claim.
     """
+    root.mkdir(exist_ok=True)
     (root / "pyproject.toml").write_text("[tool.harness]\n")
     (root / "toy").mkdir()
     (root / "toy" / "__init__.py").touch()
@@ -32,6 +34,7 @@ def write_project(root: Path, requires: Mapping[str, Any] | None = None) -> Proj
     (root / "contracts").mkdir()
     healthy: dict[str, Any] = copy.deepcopy(CONTRACT)
     healthy["profiles"]["reduced"]["requires"] = requires or {"device": "any"}
+    healthy["profiles"]["reduced"]["limits"]["claimed"] = claimed
     broken = {**healthy, "id": "F-TOY-BROKEN-001", "falsifier": "toy.broken:falsify"}
     for contract in (healthy, broken):
         (root / "contracts" / f"{contract['id']}.json").write_text(json.dumps(contract))

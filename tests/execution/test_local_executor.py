@@ -104,6 +104,37 @@ def test_a_hang_is_ended_at_its_limit(executor: LocalExecutor, how: str) -> None
     assert judge(executor._contract, observation).outcome is Outcome.FAIL
 
 
+def test_a_subject_that_makes_progress_is_slow_and_not_refuted(executor: LocalExecutor) -> None:
+    """It ends at its limit, also if it reports steps for ever. Its measurements are provisional."""
+    result = run(executor, "trains for ever", seconds=3.0)
+    assert result.observation.ending.kind is EndingKind.SLOW
+    assert "3 s" in result.observation.ending.reason
+    assert result.seconds < 2 * 3.0
+    judgment = judge(executor._contract, result.observation)
+    assert {clause.id: clause.outcome for clause in judgment.clauses if clause.outcome is not Outcome.PASS} == {
+        "subject.completes": Outcome.NOT_MEASURED,
+        "inversions.maximum": Outcome.NOT_MEASURED,
+        "resolved.device": Outcome.NOT_MEASURED,
+    }
+
+
+def test_a_subject_that_stands_still_after_some_steps_is_refuted(executor: LocalExecutor) -> None:
+    result = run(executor, "trains, then hangs", seconds=3.0)
+    assert (result.observation.ending.kind, result.steps.count) == (EndingKind.TIMED_OUT, 3)
+    assert 3.0 < result.seconds < 2 * 3.0 + 1
+    assert judge(executor._contract, result.observation).clauses[0].outcome is Outcome.FAIL
+
+
+def test_a_limit_that_is_claimed_refutes_what_is_slow(tmp_path: Path) -> None:
+    """The contract says that the limit is part of the claim."""
+    project = write_project(tmp_path / "toy", claimed=True)
+    contract = project.contract("F-TOY-SORT-001")
+    with LocalExecutor(project, contract, tmp_path / "cache") as executor:
+        observation = run(executor, "trains for ever", seconds=3.0).observation
+    assert observation.ending.kind is EndingKind.TIMED_OUT
+    assert judge(contract, observation).clauses[0].outcome is Outcome.FAIL
+
+
 def test_the_stack_of_a_hang_is_in_the_log(executor: LocalExecutor) -> None:
     """stderr ends with the stack of the hung trial."""
     assert "in sort" in run_to_limit(executor, "hangs").stderr.text

@@ -19,6 +19,7 @@ NAMES = {
     EndingKind.SUBJECT_FAULT: "subject fault",
     EndingKind.FALSIFIER_FAULT: "falsifier fault",
     EndingKind.TIMED_OUT: "timed out",
+    EndingKind.SLOW: "slow",
     EndingKind.DIED: "died",
     EndingKind.KILLED: "killed",
     EndingKind.INTERRUPTED: "interrupted",
@@ -26,7 +27,12 @@ NAMES = {
     EndingKind.GARBLED: "garbled",
     EndingKind.CHANGED: "changed",
 }
-PROVISIONAL = {EndingKind.INTERRUPTED: "", EndingKind.GARBLED: "garbled", EndingKind.CHANGED: "changed"}
+PROVISIONAL = {
+    EndingKind.INTERRUPTED: "",
+    EndingKind.GARBLED: "garbled",
+    EndingKind.CHANGED: "changed",
+    EndingKind.SLOW: "slow",
+}
 """The endings after which measurements can be missing or of other code, with the place of the reason."""
 HURRIED = {EndingKind.INTERRUPTED, EndingKind.LOST}
 NOBODYS = {EndingKind.INTERRUPTED, EndingKind.NOT_MEASURED}

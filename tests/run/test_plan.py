@@ -12,6 +12,8 @@ from harness.contract import Contract, Profile
 from harness.external.choice import External, Kind
 from harness.machine import requirements, toolchain
 from harness.machine.toolchain import Tool
+from harness.report.terminal.run_text import limit_text
+from harness.running.events import ClaimPlanned
 from harness.running.plan import device_of, make_plan, option_for_target
 from harness.running.request import RunRequest
 from tests.contracts import contract_of, document
@@ -187,6 +189,21 @@ def test_overrides_reach_the_trial() -> None:
     """A parameter of the command line replaces the profile's, also if nothing can run."""
     assert make_plan(contract(ANY), a_host(), RunRequest(parameters={"steps": 5})).parameters == {"steps": 5}
     assert make_plan(contract(CUDA), a_host(), RunRequest(parameters={"steps": 5})).parameters == {"steps": 5}
+
+
+@pytest.mark.parametrize(("gpus", "claimed", "expected"), [(1, False, 17.0), (1, True, 1.0), (0, False, 1.0)])
+def test_a_slower_gpu_gets_more_time(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, claimed: bool, expected: float
+) -> None:
+    """Subject, mutants and the line of the plan have the same limit. One that is claimed stays, and so does a CPU's."""
+    monkeypatch.setattr("harness.running.plan.pace", lambda name: 17.0)
+    asked = contract(ANY if not gpus else CUDA)
+    asked = replace(asked, profiles={"full": replace(asked.profiles["full"], limit_is_claimed=claimed)})
+    plan = make_plan(asked, a_host(*[a_gpu()] * gpus), RunRequest())
+    event = ClaimPlanned.of(plan)
+    limits = [plan.seconds, plan.trial().seconds, plan.mutant_trial(plan.mutants[0][0]).seconds, event.limit_seconds]
+    assert limits == [60.0 * expected] * 4
+    assert (event.pace, "slower than an H200" in limit_text(event)) == (expected, expected > 1)
 
 
 def test_arguments_ask_for_the_same_again() -> None:

@@ -16,6 +16,7 @@ from harness.report.terminal.run_summary import interrupted_text, summary_lines,
 from harness.report.terminal.run_text import (
     COLOURS,
     claim_lines,
+    limit_text,
     nothing_ran,
     plan_text,
     step_text,
@@ -85,6 +86,8 @@ class Lines:
                     self.write((f"{event.contract.id}  {event.contract.title}", ""))
                 if not event.obstacle:
                     self._line(event.contract.id, plan_text(event), "dim")
+                    if self.shown.verbose:
+                        self._line(event.contract.id, limit_text(event), "dim")
             case events.ClaimWaiting() if not self.is_live:
                 if event.id not in {claim for claim, _ in self._waiting}:  # the holders of a long wait change
                     self._line(event.id, waiting_text(event.holders))

@@ -35,6 +35,7 @@ __all__ = [
     "claim_lines",
     "clause_cells",
     "idle_text",
+    "limit_text",
     "nothing_ran",
     "plan_text",
     "qualities",
@@ -73,6 +74,14 @@ def plan_text(event: ClaimPlanned) -> str:
     where = device.name if device.is_cuda else f"CPU ({device.name})"
     mutants = f"{len(event.mutants)} of {len(event.contract.mutants)} mutants"
     return f"profile {event.profile} on {where}: {event.reason}; {mutants}"
+
+
+def limit_text(event: ClaimPlanned) -> str:
+    """Return how long a trial may take, and why that is longer than the contract says."""
+    limit = f"a trial may take {number_text.duration(event.limit_seconds)}"
+    if event.pace == 1.0:
+        return limit
+    return f"{limit}, {event.pace:g} times as long as the contract says: its roofs make this GPU slower than an H200"
 
 
 def waiting_text(holders: Sequence[str]) -> str:

@@ -66,6 +66,7 @@ _STATED = {
     **dict.fromkeys(
         (
             ReasonCode.TIMED_OUT,
+            ReasonCode.SLOW,
             ReasonCode.DIED,
             ReasonCode.KILLED,
             ReasonCode.INTERRUPTED,
@@ -83,7 +84,7 @@ _STATED = {
     ),
 }
 """Who stated the text of a reason. The text of every other code is the contract's, or there is none."""
-_BEFALLEN = {"": "interrupted", str(ReasonCode.CHANGED): "a source changed"}
+_BEFALLEN = {"": "interrupted", str(ReasonCode.CHANGED): "a source changed", str(ReasonCode.SLOW): "it was too slow"}
 _SENTENCES: dict[ReasonCode, Callable[[Reason], str]] = {
     ReasonCode.VIOLATED: _violated,
     ReasonCode.NOT_FINITE: lambda one: f"{one.place} is not finite",
@@ -116,6 +117,7 @@ _SENTENCES: dict[ReasonCode, Callable[[Reason], str]] = {
     ReasonCode.SUBJECT_FAULT: _ended,
     ReasonCode.FALSIFIER_FAULT: _ended,
     ReasonCode.TIMED_OUT: _ended,
+    ReasonCode.SLOW: lambda one: f"slow, and not refuted: {one.text}",
     ReasonCode.DIED: _ended,
     ReasonCode.KILLED: _ended,
     ReasonCode.INTERRUPTED: lambda one: one.text or "the run was interrupted",

@@ -73,7 +73,7 @@ class ClaimTrials:
         self.plan, self.marked, self.executor = plan, marked, executor
         self.reach = Reach(plan.contract.id, plan.profile.name, obstacle="the time ended before its subject had run")
         self._project, self._threads, self._attempts = project, threads, attempts
-        self._seconds = plan.profile.seconds
+        self._seconds = plan.seconds
         self._folder, self._cache = folder, folder / "cache"
         self._cache.mkdir(parents=True)
         self._fills: frozenset[str] = frozenset()

@@ -53,7 +53,7 @@ def story(record: Record, steps: int = 50) -> list[Event]:
     made = [events.TrialStep(CONTRACT.id, SUBJECT, step, {"loss": 1.5}, 3 << 20) for step in range(1, steps + 1)]
     return [
         events.RunStarted((CONTRACT.id,)),
-        events.ClaimPlanned(CONTRACT, "reduced", "not full: no GPU", CPU, ("forgets-one",)),
+        events.ClaimPlanned(CONTRACT, "reduced", "not full: no GPU", CPU, ("forgets-one",), limit_seconds=60.0),
         events.ClaimWaiting(CONTRACT.id, ("F-OTHER-001 (process 7)", "F-B-001 (process 8)", "F-C-001 (process 9)")),
         events.ClaimWaiting(CONTRACT.id, ("F-B-001 (process 8)",)),
         events.TrialStarted(CONTRACT.id, SUBJECT, steps),
