@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 
 from harness.base.exceptions import described
 from harness.execution import frameworks
+from harness.machine import triton_interpreter
 
 __all__ = ["MachineObstacle", "machine_fault"]
 
@@ -19,6 +21,8 @@ _BROKEN_GPU = {
 }
 """What the machine lacks, by a part of the text of CUDA errors 46, 214, 35 and 802, which no program causes."""
 
+_INTERPRETER = os.path.join("triton", "runtime", "interpreter.py")
+
 
 class MachineObstacle(Exception):
     """A lack of the machine that the subject's process found. It is a cause of the subject's exception."""
@@ -27,8 +31,9 @@ class MachineObstacle(Exception):
 def machine_fault(error: BaseException | None, memory_gib: float) -> str:
     """Return what the machine lacks; empty if the exception is the subject's fault.
 
-    A full disk and a broken GPU are the machine's fault. Exhausted GPU memory is the machine's fault if other processes
-    left less than the profile's `memory_gib`. Otherwise the subject uses too much.
+    A full disk and a broken GPU are the machine's fault. So is an exception that passed through Triton's interpreter,
+    if this does not work on its own. Exhausted GPU memory is the machine's fault if other processes left less than the
+    profile's `memory_gib`. Otherwise the subject uses too much.
     """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -45,5 +50,17 @@ def machine_fault(error: BaseException | None, memory_gib: float) -> str:
             left = frameworks.gpu_bytes_left()
             if left is not None and left < memory_gib * _GIB:
                 return f"others left {left / _GIB:.1f} of the {memory_gib:g} GiB of GPU memory that the profile needs"
+        if _is_of_the_interpreter(error) and (why := triton_interpreter.misfit()):
+            return why
         error = error.__cause__ or error.__context__
     return ""
+
+
+def _is_of_the_interpreter(error: BaseException) -> bool:
+    """Whether an exception passed through Triton's interpreter."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename.endswith(_INTERPRETER):
+            return True
+        trace = trace.tb_next
+    return False

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from falsifiers.recsys import smoke
 from falsifiers.recsys.mutants import smoke_tests
 from falsifiers.recsys.reference.smoke_tests import OwnSmokeTests
 from falsifiers.recsys.smoke import _line_of_backward
-from harness import Setting
+from harness import NotMeasured, Setting
 from harness.suite.assertions import HELD, mark
+from harness.suite.ledger import Ledger
 
 FILE = "test_hstu_smoke.py"
 SETTING = Setting({}, "cpu", 0, Path(), Path())
@@ -45,3 +49,18 @@ def test_a_defect(name: str) -> None:
 def test_no_gradient_is_asserted(name: str) -> None:
     """Only the assertion on the output remains."""
     assert len(places(getattr(smoke_tests, name)(SETTING).files()[FILE])) == 1
+
+
+@pytest.mark.parametrize(("why", "broken"), [("", ("a.py",)), ("it does not fit", ()), ("it does not fit", ("a.py",))])
+def test_a_test_that_fails_where_the_interpreter_does_not_work(
+    monkeypatch: pytest.MonkeyPatch, why: str, broken: tuple[str, ...]
+) -> None:
+    """Then nothing is measured. A suite that fails although the interpreter works, or that does not fail, is judged."""
+    monkeypatch.setattr(smoke, "misfit", lambda: why)
+    ledger = Ledger({}, broken)
+    suite: Any = SimpleNamespace(run=lambda: ledger)
+    if why and broken:
+        with pytest.raises(NotMeasured, match=why):
+            smoke._run(suite)
+    else:
+        assert smoke._run(suite) is ledger
