@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 import torch
@@ -13,9 +14,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from falsifiers.nanochat.oracle.text_rows import right_rows, tokens_of_sources
 from falsifiers.nanochat.step_inputs import StepInputs
 from falsifiers.nanochat.subject import Batch, Paths, read_back
-from harness import Trial
+from harness import NotMeasured, Trial
+from harness.authoring.timing import Interval, Timing
 
-__all__ = ["falsify"]
+__all__ = ["falsify", "forward_share"]
 
 _PATH: Final = "current"
 _WARMUP: Final = 2
@@ -28,6 +30,9 @@ def falsify(trial: Trial[Paths]) -> None:
     """Look at what steps of the subject read, and compare what it says of a step with what is measured here.
 
     Without a GPU, time is the number of floating-point operations done, so that no load on the machine matters.
+
+    Raises:
+        NotMeasured: a limit lies within what the shares differ by.
     """
     steps = trial.parameters["laps"]
     with trial.subject_fault():
@@ -37,23 +42,52 @@ def falsify(trial: Trial[Paths]) -> None:
         if trial.device == "cpu":
             with _Operations() as clock, sdpa_kernel(SDPBackend.MATH):
                 said = dict(trial.subject.parts(_PATH, given, steps, clock.synchronize, clock))
-                right = _parts(trial, given, steps, clock.synchronize, clock)
+                first, second = (_forward_shares(trial, given, steps, clock.synchronize, clock) for _ in range(2))
         else:
+            first = _forward_shares(trial, given, steps, torch.cuda.synchronize, time.perf_counter)
             said = dict(trial.subject.parts(_PATH, given, steps, torch.cuda.synchronize, time.perf_counter))
-            right = _parts(trial, given, steps, torch.cuda.synchronize, time.perf_counter)
-    forward, backward = right
-    whole = forward + backward
-    trial.measure(
-        percent_sum=sum(said.values()),
-        data_percent=said.get("data", float("nan")),
-        forward_percent=said.get("forward", float("nan")),
-        backward_percent=said.get("backward", float("nan")),
-        forward_error=abs(said.get("forward", float("nan")) - 100.0 * forward / whole),
-        backward_error=abs(said.get("backward", float("nan")) - 100.0 * backward / whole),
-        backward_over_forward=backward / forward,
-    )
+            second = _forward_shares(trial, given, steps, torch.cuda.synchronize, time.perf_counter)
     _measure_inputs(trial, given, inputs)
     read_back(trial, trial.subject.model(_PATH))
+    right = forward_share(first, second, trial.seed)
+    forward, backward = (said.get(name, math.nan) for name in ("forward", "backward"))
+    trial.measure(
+        percent_sum=sum(said.values()),
+        data_percent=said.get("data", math.nan),
+        forward_error=abs(forward - right.estimate),
+        backward_error=abs(backward - (100.0 - right.estimate)),
+    )
+    found = {
+        "forward_percent": _about(forward, right),
+        "backward_percent": _about(backward, right),
+        "backward_over_forward": Interval(*(100.0 / one - 1.0 for one in (right.estimate, right.high, right.low))),
+    }
+    for name, interval in found.items():
+        if open_at := [limit for limit in trial.parameters[name] if interval.low <= limit <= interval.high]:
+            raise NotMeasured(
+                f"this machine cannot decide: {name} is {interval.low:.2f} to {interval.high:.2f}, and the limit of "
+                f"{open_at[0]:g} is in that interval"
+            )
+    trial.measure(**{name: interval.estimate for name, interval in found.items()})
+
+
+def forward_share(first: Sequence[float], second: Sequence[float], seed: int) -> Interval:
+    """Return the forward pass's share of a step, in percent, with all that two measurements of it differ by.
+
+    Args:
+        first: of each step that was timed before the subject's.
+        second: of as many steps that were timed after them.
+    """
+    timing = Timing({"first": tuple(first), "second": tuple(second), "nothing": (0.0,) * len(first)}, (), seed)
+    share, noise = timing.difference("first", "nothing"), timing.difference("second", "first")
+    most = max(noise.high, -noise.low)
+    return Interval(share.estimate, share.low - most, share.high + most)
+
+
+def _about(said: float, measured: Interval) -> Interval:
+    """Return a stated share with what the measured one leaves open. Beside NaN, no limit is left open."""
+    open_by = max(measured.high - measured.estimate, measured.estimate - measured.low)
+    return Interval(said, said - open_by, said + open_by)
 
 
 def _measure_inputs(trial: Trial[Paths], given: Batch, inputs: StepInputs) -> None:
@@ -72,12 +106,12 @@ def _measure_inputs(trial: Trial[Paths], given: Batch, inputs: StepInputs) -> No
     )
 
 
-def _parts(
+def _forward_shares(
     trial: Trial[Paths], given: Batch, steps: int, synchronize: Callable[[], object], clock: Callable[[], float]
-) -> tuple[float, float]:
-    """Return what forward and backward pass of the subject's model take, after warming up."""
+) -> list[float]:
+    """Return what the forward pass of the subject's model takes of each step, in percent, after warming up."""
     model = trial.subject.model(_PATH)
-    forward = backward = 0.0
+    shares = []
     for step in range(_WARMUP + steps):
         synchronize()
         started = clock()
@@ -87,10 +121,9 @@ def _parts(
         loss.backward()
         synchronize()
         if step >= _WARMUP:
-            forward += between - started
-            backward += clock() - between
+            shares.append(100.0 * (between - started) / (clock() - started))
         model.zero_grad()
-    return forward, backward
+    return shares
 
 
 @final
