@@ -51,6 +51,8 @@ def command(**options: Any) -> ExitStatus:
     it has, and that needs no more memory or GPUs than are here. If nothing is left to run, the exit status is 0, or 1
     if a claim that was left out is FALSIFIED and not known to be.
 
+    --all with --profile leaves out a claim whose profile needs more memory or GPUs than this machine has.
+
     A FAIL that the contract states as a known refutation counts as expected: exit status 0. If such a claim holds, if
     other clauses fail, or if a mutant lives, the exit status is not 0.
     """
@@ -85,6 +87,7 @@ def perform(
     from harness.machine.host import probe
     from harness.report.words import due_text
     from harness.running.compose import compose
+    from harness.running.due import never_here
     from harness.running.events import Relay
 
     handlers = _handlers_of(given, project)
@@ -94,13 +97,18 @@ def perform(
     selection = (
         _due(project, machine, request, err=given.json_file == "-" or given.event_lines) if given.stale else None
     )
+    elsewhere = never_here(machine, request) if given.everything and selection is None else []
+    if elsewhere:
+        tell_all(due_text.elsewhere_lines(elsewhere), err=given.json_file == "-" or given.event_lines)
+        left_out = {contract.id for contract, _ in elsewhere}
+        request = replace(request, contracts=[one for one in request.contracts if one.id not in left_out])
     if selection is not None:
         request = replace(request, contracts=[contract for contract, _ in selection.due])
     relay = Relay([*handlers, watch] if watch else handlers)
     expected = _Expected(project, request, relay)
     adopt_orphans()  # a subject can kill every other process that would end what it leaves
     runner = compose(project, machine, request, sealer.seal, expected, lambda line: tell(line, err=True), attached)
-    for claim in () if selection is None else due_text.passed_over(selection):
+    for claim in due_text.not_here(elsewhere) if selection is None else due_text.passed_over(selection):
         relay(claim)
     try:
         finished = runner.run(request)

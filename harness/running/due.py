@@ -22,7 +22,7 @@ from harness.machine.requirements import out_of_reach
 from harness.running.plan import make_plan
 from harness.running.request import RunRequest
 
-__all__ = ["Because", "Due", "due", "why_due"]
+__all__ = ["Because", "Due", "due", "never_here", "why_due"]
 
 
 @final
@@ -80,9 +80,7 @@ def due(
     falsified: list[tuple[Contract, Cell]] = []
     for contract in request.contracts:
         plan = make_plan(contract, host, request)
-        if plan.obstacle and (
-            request.profile not in contract.profiles or out_of_reach(contract.profiles[request.profile].requires, host)
-        ):
+        if plan.obstacle and (request.profile not in contract.profiles or _is_out_of_reach(contract, host, request)):
             elsewhere.append((contract, plan.obstacle))
             continue
         device = DeviceClass.of(plan.device)
@@ -97,6 +95,18 @@ def due(
             cell = claim.cells[device]
             (falsified if cell.status is Status.FALSIFIED else covered).append((contract, cell))
     return Due(tuple(pending), tuple(covered), tuple(falsified), tuple(elsewhere), survey.contents.unreadable)
+
+
+def never_here(host: Host, request: RunRequest) -> list[tuple[Contract, str]]:
+    """The claims of a request that this machine can never run in the profile that is asked for, with reasons."""
+    plans = ((contract, make_plan(contract, host, request)) for contract in request.contracts)
+    return [(one, plan.obstacle) for one, plan in plans if plan.obstacle and _is_out_of_reach(one, host, request)]
+
+
+def _is_out_of_reach(contract: Contract, host: Host, request: RunRequest) -> bool:
+    """Whether the profile that is asked for by name needs more memory or GPUs than this machine has."""
+    profile = contract.profiles.get(request.profile)
+    return profile is not None and bool(out_of_reach(profile.requires, host))
 
 
 def why_due(claim: ClaimStatus, device: DeviceClass, profile: str) -> Because | None:

@@ -13,12 +13,14 @@ from harness.base.vocabulary import ExitStatus
 from harness.cli.run_options import RunOptions, refuse_without_gpu
 from harness.contract.project import Project
 from harness.machine.host import promised_gpu
-from harness.running.due import due
+from harness.running.due import due, never_here
+from harness.running.plan import make_plan
 from harness.running.request import RunRequest
 from tests.cli.harness_command import harness
 from tests.contracts import document, write_project
 from tests.machine.invented_hosts import a_gpu, a_host
 
+ROOT = Path(__file__).parents[2]
 GIVEN = RunOptions()
 NO_GPU = a_host(gpu_reason="the driver answers: NVML_ERROR_DRIVER_NOT_LOADED")
 
@@ -92,6 +94,32 @@ def test_a_profile_that_is_asked_for_by_name_is_due_although_it_cannot_run(
 def test_a_claim_without_the_profile_is_not_for_this_machine(tmp_path: Path) -> None:
     """A claim that has only a reduced profile is not due in full."""
     assert not found(tmp_path, "full", {"device": "any"}, "reduced")
+
+
+def test_all_claims_in_full_on_a_machine_that_can_never_run_one(tmp_path: Path) -> None:
+    """The claim is named and left out, so that the run does not end red. Named by its id, it is NOT_MEASURED."""
+    profile = document()["profiles"]["full"]
+    huge = document(
+        id="F-DEMO-HUGE-001", profiles={"full": {**profile, "requires": {"device": "any", "memory_gib": 1e6}}}
+    )
+    root = write_project(tmp_path, document(), huge)
+    done = harness(root, "run", "--all", "--profile", "full", "--junit", "junit.xml")
+    assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
+    assert "not for this machine: F-DEMO-HUGE-001: full: needs" in done.stdout
+    assert "2 claims declared, 1 evaluated: 1 PASS" in done.stdout
+    assert 'name="F-DEMO-HUGE-001"' in (root / "junit.xml").read_text()
+    assert harness(root, "run", "F-DEMO-HUGE-001", "--profile", "full").returncode == ExitStatus.NOT_MEASURED
+
+
+def test_a_gb10_is_not_asked_for_what_only_two_gpus_can_run() -> None:
+    """In full, LOOKUP and GLOBALSUM are left out there; without a named profile, they run in the reduced one."""
+    contracts, _ = Project.find(ROOT).load_all()
+    gb10 = a_host(replace(a_gpu(), name="NVIDIA GB10", compute_capability="12.1", memory_bytes=121 << 30, unified=True))
+    two = {"F-DYNEMB-LOOKUP-001", "F-PD-GLOBALSUM-001"}
+    assert {one.id for one, _ in never_here(gb10, RunRequest(contracts=contracts, profile="full"))} == two
+    assert never_here(gb10, RunRequest(contracts=contracts)) == []
+    plans = [make_plan(one, gb10, RunRequest()) for one in contracts if one.id in two]
+    assert [(plan.profile.name, plan.obstacle) for plan in plans] == [("reduced", "")] * 2
 
 
 def found(folder: Path, profile: str, requires: dict[str, str], only: str) -> bool:

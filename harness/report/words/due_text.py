@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from harness.base.vocabulary import Verdict
+from harness.contract import Contract
 from harness.evidence.claim_status import Cell, Note, Why
 from harness.evidence.findings import Finding
 from harness.report.words import finding_text, reason_text
@@ -13,7 +14,7 @@ from harness.report.words.number_text import counted
 from harness.running.due import Because, Due
 from harness.running.events import ClaimPassedOver
 
-__all__ = ["WORDS", "lines", "of_cell", "passed_over"]
+__all__ = ["WORDS", "elsewhere_lines", "lines", "not_here", "of_cell", "passed_over"]
 
 WORDS: dict[Why, str] = {
     Why.REDUCED: "in the reduced profile",
@@ -45,13 +46,18 @@ def lines(found: Due) -> Iterator[str]:
         yield f"due: {contract.id}: {_because(because)}"
     for contract, cell in found.falsified:
         yield f"not due: {contract.id} is FALSIFIED by {_place(cell)}: {of_cell(cell)}"
-    for contract, why in found.elsewhere:
-        yield f"not for this machine: {contract.id}: {why}"
+    yield from elsewhere_lines(found.elsewhere)
     total = len(found.due) + len(found.covered) + len(found.falsified) + len(found.elsewhere)
     counts = f"{len(found.covered) + len(found.falsified)} covered, {len(found.elsewhere)} not for this machine"
     claims = counted(total, "claim")
     nothing = "" if found.due else "nothing is stale: "
     yield f"{nothing}{claims}: {len(found.due)} due, {counts}"
+
+
+def elsewhere_lines(elsewhere: Iterable[tuple[Contract, str]]) -> Iterator[str]:
+    """Yield a line for each claim that this machine cannot run."""
+    for contract, why in elsewhere:
+        yield f"not for this machine: {contract.id}: {why}"
 
 
 def passed_over(found: Due) -> Iterator[ClaimPassedOver]:
@@ -61,7 +67,12 @@ def passed_over(found: Due) -> Iterator[ClaimPassedOver]:
     for contract, cell in found.covered:
         why = f": {of_cell(cell)}" if cell.is_news else ""
         yield ClaimPassedOver(contract.id, Verdict.PASS, f"not due: {cell.status} by {_place(cell)}{why}", cell.is_news)
-    for contract, why in found.elsewhere:
+    yield from not_here(found.elsewhere)
+
+
+def not_here(elsewhere: Iterable[tuple[Contract, str]]) -> Iterator[ClaimPassedOver]:
+    """Yield the claims that this machine cannot run, each with the reason, as events for reports."""
+    for contract, why in elsewhere:
         yield ClaimPassedOver(contract.id, Verdict.NOT_MEASURED, f"not for this machine: {why}")
 
 

@@ -18,7 +18,7 @@ from falsifiers.blackwell.measuring.device_memory import Arena
 from falsifiers.blackwell.mutants.root_cause import AlwaysBlamesModules, KeepsGradients, ScoresAsModules
 from falsifiers.blackwell.reference.attribution import Ledger, LedgerAttribution
 from falsifiers.blackwell.reference.shapes import BlockShape
-from falsifiers.blackwell.root_cause import falsify
+from falsifiers.blackwell.root_cause import _block_bytes, _loads, falsify
 from falsifiers.blackwell.subjects.root_cause import DeviceMemory, Load, OutOfDeviceMemory, Owner, Report
 from falsifiers.blackwell.watching.memory import WatchedMemory
 from harness import NotMeasured, Setting, Trial
@@ -257,3 +257,26 @@ def test_a_device_on_which_the_loads_do_something_else_is_no_verdict(tmp_path: P
     given_setting = setting(tmp_path, arena_bytes=mebibytes * _MIB)
     with pytest.raises(NotMeasured, match="MiB"):
         falsify(trial_of(given_setting, LedgerAttribution, lambda message: None))
+
+
+@pytest.mark.parametrize(("free_gib", "uncapped"), [(88.0, 1), (96.0, 1), (113.0, 1), (121.0, 1), (138.0, 2)])
+def test_the_full_profile_follows_the_memory_of_the_device(free_gib: float, uncapped: int) -> None:
+    """A block of the longest sequence fits beside the modules of each load, and the modules have less than half."""
+    profile = _CONTRACT.profiles["full"]
+    room = int(free_gib * 2**30)
+    loads = _loads(profile.parameters, room)
+    held = {name: load.modules * load.module_bytes for name, load in loads.items()}
+    block = _block_bytes(loads["uncapped"])
+    assert (room - held["uncapped"]) // block == uncapped
+    assert (room - held["both"]) // block >= 1
+    assert held["both"] / (held["both"] + block) < 0.5
+    assert held["modules"] / room >= 0.5
+    assert _block_bytes(loads["refused"]) > room - held["refused"]
+    assert loads["uncapped"].sequence == 32768
+    assert profile.requires["memory_gib"] >= 88.0
+
+
+def test_a_device_on_which_the_stated_block_does_not_fit_measures_nothing() -> None:
+    """The sequence is not cut for it."""
+    with pytest.raises(NotMeasured, match="MiB are free"):
+        _loads(_CONTRACT.profiles["full"].parameters, 80 * 2**30)
