@@ -148,7 +148,8 @@ class Recorder:
         revision, reason = self._commit.revision, self._commit.reason
         if revision is None:
             return {"revision": None, "dirty": None, "reason": reason}
-        digests = {self._project.name_of(contract.path): contract.digest, **sources}
+        whole = sha256(contract.content).hexdigest()  # the contract's digest leaves out its annotations
+        digests = {self._project.name_of(contract.path): whole, **sources}
         own = {name: digest for name, digest in digests.items() if is_own(name)}
         differing = git.differing(self._project.root, revision, own)
         dirty = None if differing.value is None else bool(differing.value)

@@ -166,6 +166,15 @@ def test_a_change_that_git_is_told_not_to_see_is_seen(root: Path) -> None:
     assert record(root)["commit"]["dirty"] is True  # type: ignore[index]
 
 
+def test_an_annotation_of_the_contract_is_no_change(root: Path) -> None:
+    """Annotations are not in the contract's digest. The committed file has them, and a change of them is one."""
+    file = next(root.glob(f"contracts/**/{CLAIM}.json"))
+    file.write_text(json.dumps({**json.loads(file.read_text()), "stands_in_for": "Another machine."}))
+    git(root, "commit", "-qam", "Say what it stands in for")
+    harness(root, "run", CLAIM)
+    assert record(root)["commit"]["dirty"] is False  # type: ignore[index]
+
+
 REWRITES = "import pathlib\npathlib.Path(__file__).write_text({text!r})\n"
 
 
