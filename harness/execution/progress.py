@@ -72,5 +72,5 @@ class Progress:
         made = f"{self.steps} steps, {self.measurements} measurements and {self.returns} returns of the subject"
         if kind is EndingKind.SLOW:
             return f"{made} in {now - self.started:.3g} s, and still at work; its limit is {self.limit:g} s"
-        still = now - self.latest
-        return f"no end within its limit of {self.limit:g} s, after {made}; the last {still:.3g} s before it was ended"
+        still = f"; it stood still for {now - self.latest:.3g} s" if self.phase is Phase.SUBJECT else ""
+        return f"no end within its limit of {self.limit:g} s, after {made}{still}"

@@ -56,6 +56,7 @@ def test_a_claim_that_holds(folder: Path) -> None:
     assert "identity  killed" in done.stdout
     assert "1 claim declared, 1 evaluated: 1 PASS, 0 FAIL, 0 NOT_MEASURED, 0 VOID" in done.stdout
     assert (record(folder)["verdict"], record(folder)["proven"]) == ("PASS", True)
+    assert (record(folder)["limit_seconds"], record(folder)["pace"]) == (90.0, 1.0)
     assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
 
 

@@ -27,6 +27,7 @@ def working(limit: float = LIMIT, is_claimed: bool = False) -> Progress:
 def test_a_subject_that_stands_still_is_ended_at_its_limit() -> None:
     progress = working()
     assert [progress.over(now) for now in (LIMIT, LIMIT + 0.1)] == [None, EndingKind.TIMED_OUT]
+    assert "stood still for 100 s" in progress.reason(EndingKind.TIMED_OUT, LIMIT + 0.1)
 
 
 def test_a_slow_step_may_end_after_the_limit() -> None:
