@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["NAMES", "DocumentError", "Problem", "check", "problems", "schema_folder"]
 
 NAMES = (
-    "contract", "calibration", "equivalent", "planting", "observation", "record", "environment", "mutant", "artifacts",
-    "counterexample", "attestation", "trainer", "probe", "roofline",
+    "contract", "calibration", "equivalent", "figures", "planting", "observation", "record", "environment", "mutant",
+    "artifacts", "counterexample", "attestation", "trainer", "probe", "roofline",
 )  # fmt: skip
 
 

@@ -21,7 +21,9 @@ from harness.contract import Contract, ContractError
 from harness.contract.equivalent import SUFFIX, equivalents
 from harness.contract.project import Project
 from harness.evidence.limited_process import Limits, Stopped, isolated_all
+from harness.lint.figure_folders import FigureFolders
 from harness.lint.linter import UNDECIDED, Finding, Severity, lint, undecided
+from harness.lint.source_documents import TextsError
 from harness.report.terminal.printing import tell, tell_json
 from harness.report.words.number_text import counted
 
@@ -43,33 +45,52 @@ class _Report(JsonDataclass):
 
 @click.command("lint")
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--sources",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Compare figures and quotes with the documents in this folder.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(paths: tuple[Path, ...], as_json: bool) -> ExitStatus:
+def command(paths: tuple[Path, ...], sources: Path | None, as_json: bool) -> ExitStatus:
     """Check contracts: files, or folders of them; all of the project's if no PATH is given.
 
     lint makes the checks that every command makes. It also searches for an observation that satisfies the contract and,
-    for each clause, for one that violates this clause. It checks ID.equivalent.json next to a contract, too. The exit
-    status is 2 if there is an error, and 3 if a contract needs more time or memory than lint spends on one: it is
-    undecided then.
+    for each clause, for one that violates this clause. It checks ID.equivalent.json next to a contract, too, and it
+    compares bounds with figures.json beside them. The exit status is 2 if there is an error, and 3 if a contract needs
+    more time or memory than lint spends on one: it is undecided then.
     """
     project = Project.find()
     within = [project.files(path) if path.is_dir() else [path] for path in paths] if paths else [project.files()]
     # A file itself can be a link, also one to itself.
     files = dict.fromkeys(file.parent.resolve() / file.name for some in within for file in some)
-    reports = list(_reports(project, list(files)))
+    try:
+        folders = FigureFolders([file.parent for file in files], sources)
+    except TextsError as error:
+        raise click.UsageError(str(error)) from error
+    reports = list(_reports(project, list(files), folders))
+    whole = {file.parent for file in files if all(one in files for one in project.files(file.parent))}
+    figures = [
+        _Report(str(path), _state(findings), findings)
+        for path, findings in folders.findings(whole)
+        if findings or sources
+    ]
     if as_json:
-        tell_json({"format": 1, "contracts": [report.to_json() for report in reports]})
+        shown = {"figures": [report.to_json() for report in figures]} if figures else {}
+        tell_json({"format": 1, "contracts": [report.to_json() for report in reports], **shown})
     else:
-        for report in reports:
+        for report in [*reports, *figures]:
             _print(report)
         tell(_summary(reports))
-    if any(report.state in ("refused", "unsound") for report in reports):
+        if sources is not None:
+            tell(folders.summary())
+    if any(report.state in ("refused", "unsound") for report in [*reports, *figures]):
         return ExitStatus.REFUSED
     decided = reports and not any(report.state == "undecided" for report in reports)
     return ExitStatus.PASS if decided else ExitStatus.NOT_MEASURED
 
 
-def _reports(project: Project, files: list[Path]) -> Iterator[_Report]:
+def _reports(project: Project, files: list[Path], folders: FigureFolders) -> Iterator[_Report]:
     """Yield a report on each file. What the loader refuses is a finding too."""
     contracts, refused = project.load_all(files)
     loaded = {contract.path: contract for contract in contracts}
@@ -77,7 +98,8 @@ def _reports(project: Project, files: list[Path]) -> Iterator[_Report]:
         error.path: tuple(Finding("refused", Severity.ERROR, *astuple(problem)) for problem in error.problems)
         for error in refused
     }
-    linted = _linted(project, [loaded[file] for file in files if file not in refusals])
+    folders.contracts = contracts
+    linted = _linted(project, [loaded[file] for file in files if file not in refusals], folders)
     for file in files:
         if file in refusals:
             yield _Report(str(file), "refused", refusals[file])
@@ -86,12 +108,12 @@ def _reports(project: Project, files: list[Path]) -> Iterator[_Report]:
             yield _Report(str(file), _state(findings), findings)
 
 
-def _linted(project: Project, contracts: list[Contract]) -> Iterator[tuple[Finding, ...]]:
+def _linted(project: Project, contracts: list[Contract], folders: FigureFolders) -> Iterator[tuple[Finding, ...]]:
     """Yield the findings on each contract, each found in a process of its own within LIMITS."""
 
     def work(contract: Contract) -> bytes:
         tempfile.tempdir = folder  # a process that is stopped cannot remove its own files
-        findings = [*_about_equivalents(contract, project), *lint(contract, project.search)]
+        findings = [*_about_equivalents(contract, project), *lint(contract, project.search), *folders.about(contract)]
         found = [finding.to_json() for finding in findings]
         return strictjson.dumps(found).encode("utf-8", "backslashreplace")
 

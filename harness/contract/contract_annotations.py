@@ -1,23 +1,37 @@
 """What a contract says about its claim's standing, which decides nothing of a verdict.
 
 `stands_in_for` says what the source speaks of, and what the falsifier does instead. `refuted` lists the refutations
-that are known. A contract's digest leaves both out (`judging_part`), so writing them makes no evidence stale.
+that are known. `figures` names the figures that bounds come from. A contract's digest leaves them out (`judging_part`),
+so writing them makes no evidence stale.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from json import JSONDecoder
-from typing import Final, final
+from typing import Any, Final, final
 
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.vocabulary import Verdict
 
-__all__ = ["ANNOTATIONS", "Refutation", "Result", "counted", "judging_part", "refutation_of"]
+__all__ = [
+    "ANNOTATIONS",
+    "FIGURES",
+    "FigureUse",
+    "Refutation",
+    "Result",
+    "counted",
+    "judging_part",
+    "refutation_of",
+    "uses_of",
+]
 
-ANNOTATIONS: Final = ("stands_in_for", "refuted")
+ANNOTATIONS: Final = ("stands_in_for", "refuted", "figures")
 """The keys of a contract that no verdict depends on."""
+
+FIGURES: Final = "figures.json"
+"""The file in a folder of contracts that `figures` speaks of."""
 
 _SPACE = " \t\r\n"
 
@@ -42,6 +56,18 @@ class Refutation(JsonDataclass):
 
 @final
 @dataclass(frozen=True, slots=True)
+class FigureUse:
+    """The figure that a bound comes from, or several whose sum it is."""
+
+    names: tuple[str, ...]
+    derivation: str = ""
+    """How the bound follows: `complement`, `increase`, `tolerance` or `side`; empty if it is the figure itself."""
+    unit: str = ""
+    """The unit of the bound, if the contract does not state it elsewhere."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Result:
     """The part of a run's result that a refutation states."""
 
@@ -50,6 +76,21 @@ class Result:
     """The ids of the subject's clauses that failed."""
     lived: bool
     """Whether a mutant survived, or failed on other clauses than the contract names."""
+
+
+def uses_of(document: Mapping[str, Any]) -> dict[str, tuple[FigureUse, ...]]:
+    """Return the figures that a contract names, by the places of its bounds."""
+    return {
+        key: tuple(map(_use, uses if isinstance(uses, list) else [uses]))
+        for key, uses in document.get("figures", {}).items()
+    }
+
+
+def _use(use: Any) -> FigureUse:
+    if isinstance(use, str):
+        return FigureUse((use,))
+    names = use.get("sum", [use["figure"]] if "figure" in use else [])
+    return FigureUse(tuple(names), use.get("as", ""), use.get("unit", ""))
 
 
 def refutation_of(refuted: Iterable[Refutation], device: str, profile: str) -> Refutation | None:

@@ -16,7 +16,7 @@ __all__ = ["WIDTH", "laid_out"]
 WIDTH = 120
 """Columns of a line."""
 
-_BLOCKS = frozenset({"properties", "$defs", "rules", "mutants", "sources", "profiles"})
+_BLOCKS = frozenset({"properties", "$defs", "rules", "mutants", "sources", "profiles", "figures"})
 """Keys whose members each begin a line."""
 
 

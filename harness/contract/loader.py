@@ -19,7 +19,7 @@ from harness.base.strictjson import JsonObject, pointer
 from harness.contract.calibration import calibration_of
 from harness.contract.clauses import ITEM, VALUE, SchemaClause, clauses_of
 from harness.contract.consistency import contradictions, miscalibrated
-from harness.contract.contract_annotations import Refutation, judging_part
+from harness.contract.contract_annotations import Refutation, judging_part, uses_of
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.keywords import PatternError
 from harness.contract.model import Contract, ContractError, Mutant, Profile
@@ -92,6 +92,7 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
         mutants=tuple(_mutant(mutant) for mutant in document["mutants"]),
         stands_in_for=document.get("stands_in_for", ""),
         refuted=tuple(Refutation.from_json(one) for one in document.get("refuted", ())),
+        figures=uses_of(document),
     )
     found = list(contradictions(contract))
     if found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from harness.base.strictjson import JsonObject
 from harness.contract.builtin import builtin_clauses
 from harness.contract.calibration import Calibration
 from harness.contract.clauses import SchemaClause
-from harness.contract.contract_annotations import Refutation
+from harness.contract.contract_annotations import FigureUse, Refutation
 from harness.contract.parameters import Parameters
 from harness.contract.rules import Rule
 
@@ -106,6 +106,8 @@ class Contract:
     """What the source speaks of, and what is done instead; empty if the falsifier does what the source speaks of."""
     refuted: tuple[Refutation, ...] = ()
     """The refutations that are known."""
+    figures: Mapping[str, tuple[FigureUse, ...]] = field(default_factory=dict)
+    """By place of a bound, the figures of figures.json that it comes from."""
     calibration: Calibration | None = None
     """The calibration beside the file; None if there is none, and for a bundle's copy."""
     notes: str = ""

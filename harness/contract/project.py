@@ -15,6 +15,7 @@ from harness.base import regular_file
 from harness.base.schemas import Problem
 from harness.contract import Contract, ContractError, load
 from harness.contract.calibration import SUFFIX
+from harness.contract.contract_annotations import FIGURES
 from harness.contract.equivalent import SUFFIX as EQUIVALENT_SUFFIX
 from harness.contract.installed import claims_roots, root_of, source_file, source_name
 from harness.contract.planting import SUFFIX as PLANTING_SUFFIX
@@ -114,7 +115,9 @@ class Project:
         found = [
             path
             for path in _below(within or self.contracts)
-            if path.parent.name != _SCHEMAS and not path.name.endswith((SUFFIX, EQUIVALENT_SUFFIX, PLANTING_SUFFIX))
+            if path.parent.name != _SCHEMAS
+            and path.name != FIGURES
+            and not path.name.endswith((SUFFIX, EQUIVALENT_SUFFIX, PLANTING_SUFFIX))
         ]
         return sorted(found, key=lambda path: (path.stem, path))
 

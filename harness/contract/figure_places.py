@@ -1,0 +1,190 @@
+"""The numbers that a contract states, by the places that its `figures` name.
+
+place_of(contract, "steps_executed.const").stated  # (Stated(Relation.EQUAL, 50, 50),)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, final
+
+from harness.base.strictjson import JsonObject
+from harness.contract.clauses import ITEM, VALUE, SchemaClause
+from harness.contract.expression import Kind, Node
+from harness.contract.figures import Relation
+from harness.contract.model import Contract
+from harness.contract.quantity import numbers_in
+from harness.contract.rules import Rule
+
+__all__ = ["Place", "Stated", "place_of"]
+
+_ROUNDING: Final = Fraction(1, 10**9)
+"""A part of a number. Bounds that are no farther apart demand equality in floating point."""
+
+_KEYWORDS: Final[Mapping[str, Relation]] = {
+    "const": Relation.EQUAL,
+    **dict.fromkeys(("minimum", "minItems", "minLength", "minProperties"), Relation.AT_LEAST),
+    **dict.fromkeys(("maximum", "maxItems", "maxLength", "maxProperties"), Relation.AT_MOST),
+    "exclusiveMinimum": Relation.MORE,
+    "exclusiveMaximum": Relation.LESS,
+}
+_NUMERIC: Final = frozenset({"const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
+_OPPOSITE: Final[Mapping[str, str]] = {
+    **{f"min{size}": f"max{size}" for size in ("imum", "Items", "Length", "Properties")},
+    **{f"max{size}": f"min{size}" for size in ("imum", "Items", "Length", "Properties")},
+}
+_OPERATORS: Final[Mapping[str, Relation]] = {
+    "<=": Relation.AT_MOST,
+    ">=": Relation.AT_LEAST,
+    "<": Relation.LESS,
+    ">": Relation.MORE,
+    "==": Relation.EQUAL,
+}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A number with what the contract demands: any value from `low` to `high` is the number, up to rounding."""
+
+    relation: Relation | None
+    """None for a parameter, which demands nothing by itself."""
+    low: Fraction
+    high: Fraction
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place of a contract that states numbers."""
+
+    words: str
+    """What the contract says there: names, description, rule, message."""
+    stated: tuple[Stated, ...]
+    unit: str = ""
+    """The unit that the contract states; empty if it states none."""
+    source: str = ""
+    """What the contract says of where its numbers come from."""
+    is_text: bool = False
+    """Whether the place is a text, whose numbers have the units of the text."""
+
+
+def place_of(contract: Contract, key: str) -> Place | None:
+    """Return the place that a key of `figures` names; None if the contract has no such place."""
+    for clause in contract.clauses:
+        if clause.id == key:
+            return _of_clause(contract.observation, clause)
+    for rule in contract.rules:
+        if rule.id == key:
+            return _of_rule(contract, rule)
+    if key == "claim":
+        return _of_text(contract.claim, contract.claim)
+    if key.startswith("mutants."):
+        found = [one for one in contract.document["mutants"] if one["id"] == key.removeprefix("mutants.")]
+        text = " ".join([found[0]["defect"], found[0].get("source", "")]) if found else ""
+        return _of_text(f"{found[0]['id']} {text}", text) if found else None
+    return _of_parameter(contract, key)
+
+
+def _of_clause(observation: JsonObject, clause: SchemaClause) -> Place:
+    node: Any = observation
+    described: list[str] = []
+    for step in clause.path:
+        node = (
+            {ITEM: "items", VALUE: "additionalProperties"}.get(step)
+            and node.get("items" if step == ITEM else "additionalProperties")
+        ) or node["properties"][step]
+        described += [node.get("title", ""), node.get("description", "")]
+    words = " ".join([*clause.path, *described])
+    if isinstance(clause.argument, str):
+        return _of_text(f"{words} {clause.argument}", clause.argument)
+    if clause.keyword not in _KEYWORDS or not _is_number(clause.argument):
+        return Place(words, (), clause.unit, clause.source)
+    value = _exact(clause.argument)
+    stated = [Stated(_KEYWORDS[clause.keyword], value, value)]
+    other = node.get(_OPPOSITE.get(clause.keyword, ""))
+    if _is_number(other) and abs(_exact(other) - value) <= 2 * _ROUNDING * abs(value):
+        stated.append(Stated(Relation.EQUAL, min(value, _exact(other)), max(value, _exact(other))))
+    # The unit of a list is that of its items, not of its length.
+    return Place(words, tuple(stated), clause.unit if clause.keyword in _NUMERIC else "", clause.source)
+
+
+def _of_rule(contract: Contract, rule: Rule) -> Place:
+    parameters = _parameters(contract)
+    stated = [Stated(relation, value, value) for relation, value in _compared(rule.tree, parameters)]
+    return Place(f"{rule.id} {rule.text} {rule.message}", tuple(stated), source=rule.source)
+
+
+def _of_text(words: str, text: str) -> Place:
+    return Place(words, tuple(Stated(None, value, value) for value in numbers_in(text)), is_text=True)
+
+
+def _of_parameter(contract: Contract, key: str) -> Place | None:
+    found = re.fullmatch(r"parameters\.([a-z][a-z0-9_]*)(?:\[(\d{1,4})\])?", key)
+    parameters = _parameters(contract)
+    if found is None or found[1] not in parameters:
+        return None
+    value, words = parameters[found[1]], [found[1]]
+    declared = {} if contract.parameters is None else contract.parameters.schema["properties"].get(found[1], {})
+    words += [declared.get("title", ""), declared.get("description", "")]
+    unit = declared.get("x-unit", "")
+    if found[2] is not None:
+        index = int(found[2])
+        if not isinstance(value, list) or index >= len(value):
+            return None
+        # Lists of one length are columns of one table: the items at the same place say what an item is of.
+        columns = [one for one in parameters.values() if isinstance(one, list) and len(one) == len(value)]
+        words += [str(one[index]) for one in columns if one is not value]
+        value, unit = value[index], declared.get("items", {}).get("x-unit", unit)
+    if isinstance(value, str):
+        return _of_text(" ".join([*words, value]), value)
+    stated = (Stated(None, _exact(value), _exact(value)),) if _is_number(value) else ()
+    return Place(" ".join(words), stated, unit)
+
+
+def _parameters(contract: Contract) -> JsonObject:
+    """The parameters of the profile that does the claim's work."""
+    profiles = contract.profiles
+    return profiles.get("full", next(iter(profiles.values()))).parameters
+
+
+def _compared(tree: Node, parameters: JsonObject) -> Iterator[tuple[Relation, Fraction]]:
+    """Yield the numbers that a rule compares something with, and how."""
+    for node in tree.walk():
+        if node.kind is not Kind.OPERATOR or node.text not in _OPERATORS or len(node.children) != 2:
+            continue
+        relation = _OPERATORS[node.text]
+        left, right = node.children
+        yield from ((relation, value) for value in _constants(right, parameters))
+        yield from ((relation.flipped, value) for value in _constants(left, parameters))
+
+
+def _constants(node: Node, parameters: JsonObject) -> Iterator[Fraction]:
+    """Yield the numbers and parameters in a side of a comparison, except divisors."""
+    if node.kind is Kind.NUMBER:
+        yield (
+            Fraction(int(node.text.rstrip("uU"), 16))
+            if node.text[:2].lower() == "0x"
+            else Fraction(node.text.rstrip("uU"))
+        )
+    elif node.kind is Kind.SELECT and node.children[0].text == "parameters":
+        if _is_number(parameters.get(node.text)):
+            yield _exact(parameters[node.text])
+    elif node.kind is Kind.OPERATOR and node.text in ("+", "-", "*", "/"):
+        for child in node.children[: 1 if node.text == "/" else None]:
+            yield from _constants(child, parameters)
+    elif node.kind is Kind.INDEX and node.children[0].kind is Kind.MAP:
+        for child in node.children[0].children:
+            yield from _constants(child, parameters)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _exact(number: float) -> Fraction:
+    """The number as the contract writes it."""
+    return Fraction(repr(number))
