@@ -5,6 +5,7 @@ place_of(contract, "steps_executed.const").stated  # (Stated(Relation.EQUAL, 50,
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from harness.contract.expression import Kind, Node
 from harness.contract.figures import Relation
 from harness.contract.model import Contract
 from harness.contract.quantity import numbers_in
-from harness.contract.rules import Rule
+from harness.contract.rules import Rule, literals
 
 __all__ = ["Place", "Stated", "place_of"]
 
@@ -93,10 +94,8 @@ def _of_clause(observation: JsonObject, clause: SchemaClause) -> Place:
     node: Any = observation
     described: list[str] = []
     for step in clause.path:
-        node = (
-            {ITEM: "items", VALUE: "additionalProperties"}.get(step)
-            and node.get("items" if step == ITEM else "additionalProperties")
-        ) or node["properties"][step]
+        within = {ITEM: "items", VALUE: "additionalProperties"}.get(step)
+        node = node[within] if within else node["properties"][step]
         described += [node.get("title", ""), node.get("description", "")]
     words = " ".join([*clause.path, *described])
     if isinstance(clause.argument, str):
@@ -165,11 +164,7 @@ def _compared(tree: Node, parameters: JsonObject) -> Iterator[tuple[Relation, Fr
 def _constants(node: Node, parameters: JsonObject) -> Iterator[Fraction]:
     """Yield the numbers and parameters in a side of a comparison, except divisors."""
     if node.kind is Kind.NUMBER:
-        yield (
-            Fraction(int(node.text.rstrip("uU"), 16))
-            if node.text[:2].lower() == "0x"
-            else Fraction(node.text.rstrip("uU"))
-        )
+        yield from (_exact(number) for number in literals(node) if math.isfinite(number))
     elif node.kind is Kind.SELECT and node.children[0].text == "parameters":
         if _is_number(parameters.get(node.text)):
             yield _exact(parameters[node.text])

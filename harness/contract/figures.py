@@ -21,7 +21,7 @@ from harness.base.schemas import Problem
 from harness.base.strictjson import JsonObject, pointer
 from harness.contract.contract_annotations import FIGURES
 from harness.contract.model import ContractError
-from harness.contract.quantity import Printed, converted, printed
+from harness.contract.quantity import Printed, converted, numbers_in, printed
 
 __all__ = ["Document", "Figure", "Figures", "Relation", "figures_of", "has_words", "is_printed_in"]
 
@@ -114,7 +114,7 @@ class Figure:
 
     def __str__(self) -> str:
         within = f" within {float(self.within):g}" if self.relation is Relation.ABOUT else ""
-        return f"{self.name} is {self.relation} {self.printed}{within} of {self.label}"
+        return f"{self.name} is {self.relation} {self.printed}{within} ({self.label})"
 
 
 @final
@@ -158,9 +158,13 @@ def has_words(text: str, words: str) -> bool:
 
 def is_printed_in(text: str, quantity: str) -> bool:
     """Whether a text prints exactly this quantity: no digit, sign or letter of another one stands beside it."""
+    return _pattern(quantity).search(f" {text}") is not None
+
+
+def _pattern(quantity: str) -> re.Pattern[str]:
     before = r"(?<![\w.~≈<>≤≥±])(?<!\d,)(?<!\W-)"
     after = r"(?![\w%+]|[.,]\d)" if quantity[-1].isalnum() or quantity[-1] == "%" else ""
-    return re.search(before + re.escape(quantity) + after, f" {text}") is not None
+    return re.compile(before + re.escape(quantity) + after)
 
 
 def _words(text: str) -> list[str]:
@@ -240,6 +244,17 @@ def _unlocated(where: str, figure: JsonObject, document: Document) -> Iterator[P
         at = figure.get("anchor", f"{figure.get('row')} {figure.get('column')}")
         if not has_words(at, figure["label"]):
             yield Problem(f"{where}/label", f"{figure['label']!r} is not at the locator", "use its words")
-        if "anchor" in figure and not is_printed_in(at, figure["printed"]):
-            message = f"does not print {figure['printed']!r}"
-            yield Problem(f"{where}/anchor", message, "quote the words of the document with the number")
+        if "anchor" in figure:
+            yield from _unanchored(f"{where}/anchor", figure)
+
+
+def _unanchored(where: str, figure: JsonObject) -> Iterator[Problem]:
+    """Yield why the words of an anchor do not tie the number to its label: another number could be meant."""
+    if not is_printed_in(figure["anchor"], figure["printed"]):
+        message = f"does not print {figure['printed']!r}"
+        yield Problem(where, message, "quote the words of the document with the number")
+    rest = _pattern(figure["printed"]).sub(" ", f" {figure['anchor']}")
+    others = set(numbers_in(rest, alone=True)) - set(numbers_in(figure["label"]))
+    if others:
+        message = f"prints other numbers too, such as {float(min(others)):g}"
+        yield Problem(where, message, "quote fewer words, or add the other numbers to the label")

@@ -14,12 +14,15 @@ from typing import Final, final
 
 __all__ = ["UNITS", "Printed", "converted", "numbers_in", "printed"]
 
-_NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+# Longer numbers cannot be meant, and take long to compute.
+_NUMBER = r"\d{1,3}(?:,\d{3}){1,9}(?:\.\d{1,30})?|\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3}(?!\d))?"
 _PRINTED = re.compile(
     rf"(?P<before>[~≈<>≤≥]?)\s*(?P<minus>-?)(?P<number>{_NUMBER})(?P<thousands>k\b)?(?P<after>\+?)(?P<unit>.*)",
     re.DOTALL,
 )
 _IN_TEXT = re.compile(rf"(?<![\d.])(?:(?<!\w)-)?(?:{_NUMBER})")
+
+_WORD = re.compile(r"\w")
 
 UNITS: Final[Mapping[str, tuple[str, Fraction]]] = {
     **{name: ("part", Fraction(1)) for name in ("ratio", "share", "x")},
@@ -76,6 +79,11 @@ def converted(value: Fraction, unit: str, to: str) -> Fraction | None:
     return value * size / part if kind and kind == other else None
 
 
-def numbers_in(text: str) -> list[Fraction]:
-    """Return the numbers in a text. A hyphen behind a letter or digit, as in `18-26`, is no sign."""
-    return [Fraction(found[0].replace(",", "")) for found in _IN_TEXT.finditer(text)]
+def numbers_in(text: str, *, alone: bool = False) -> list[Fraction]:
+    """Return the numbers in a text. A hyphen behind a letter or digit, as in `18-26`, is no sign.
+
+    Args:
+        alone: without those of a word, such as `GB10`.
+    """
+    found = [one for one in _IN_TEXT.finditer(text) if not (alone and _WORD.match(text[: one.start()][-1:]))]
+    return [Fraction(one[0].replace(",", "")) for one in found]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Final
 
-from harness.base.strictjson import pointer
+from harness.base.strictjson import LARGEST, pointer
 from harness.contract import Contract
 from harness.contract.contract_annotations import FIGURES, FigureUse
 from harness.contract.figure_places import Place, Stated, place_of
@@ -108,8 +108,8 @@ def _about_value(key: str, place: Place, use: FigureUse, chosen: list[Figure], f
         message = f"the bound has the number and another direction than its figure: {told}"
         yield _error("figure-direction", key, message, "write the keyword or comparison that the figure states")
         return
-    stated = ", ".join(dict.fromkeys(f"{float(one.low):.17g}" for one in place.stated)) or "no number"
-    meant = ", ".join(f"{relation} {float(number):.17g}" for relation, number in wanted)
+    stated = ", ".join(dict.fromkeys(_told(one.low) for one in place.stated)) or "no number"
+    meant = ", ".join(f"{relation} {_told(number)}" for relation, number in wanted)
     message = f"the bound is {stated}, and by its figure it would be {meant}: {told}"
     yield _error("figure-value", key, message, "correct the bound, or name the right figure")
 
@@ -119,7 +119,7 @@ def _wanted(
 ) -> Iterator[tuple[Relation, Fraction]]:
     """Yield the bounds that follow from a figure: one of them is enough."""
     if derivation == "tolerance":
-        yield Relation.AT_MOST, within / value
+        yield Relation.AT_MOST, within / value if value else within
         return
     if derivation == "complement":
         value, relation = 1 - value, relation.flipped
@@ -137,6 +137,10 @@ def _is(stated: Stated, relation: Relation, number: Fraction) -> bool:
     if not stated.low <= number <= stated.high:
         return False
     return stated.relation in (None, relation)
+
+
+def _told(number: Fraction) -> str:
+    return f"{float(number):.17g}" if abs(number) <= LARGEST else "too large"
 
 
 def _about_unnamed(contract: Contract, figures: Figures) -> Iterator[Finding]:

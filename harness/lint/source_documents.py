@@ -3,7 +3,7 @@
     texts = Texts.in_folder(Path("sources"))
     for finding in misplaced_figures(figures, texts): ...
 
-A document is compared as text, without its spaces and line ends. A table is one of Markdown.
+A document is compared as text. Spaces and line ends do not count in quotes. A table is one of Markdown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ _MOST_FILES: Final = 1_000
 _MOST_BYTES: Final = 64 << 20
 """Of all files together."""
 
-_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*")
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”')
 
 
@@ -129,7 +128,8 @@ def _fault(figure: Figure, text: str) -> str:
     if region is None:
         return f"there is no heading {figure.section!r}"
     if figure.anchor:
-        return "" if _flat(figure.anchor) in _flat(region) else f"there is no {figure.anchor!r}"
+        found = is_printed_in(" ".join(region.split()), " ".join(figure.anchor.split()))
+        return "" if found else f"there is no {figure.anchor!r}"
     cells = [cell for table in _tables(region) for cell in _cells(table, figure.row, figure.column)]
     if len(cells) != 1:
         return f"there are {len(cells)} cells in row {figure.row!r}, column {figure.column!r}"
@@ -140,17 +140,24 @@ def _under(text: str, heading: str) -> str | None:
     """The lines under a Markdown heading, up to the next one of its level; the whole text without a heading."""
     if not heading:
         return text
-    level, lines, fenced = 0, [], False
+    wanted, lines, fenced = 0, [], False
     for line in text.splitlines():
         fenced ^= line.lstrip().startswith("```")
-        found = None if fenced else _HEADING.fullmatch(line)
-        if found and level and len(found[1]) <= level:
+        level, title = (0, "") if fenced else _titled(line)
+        if level and wanted and level <= wanted:
             break
-        if found and not level and found[2] == heading:
-            level = len(found[1])
-        elif level:
+        if level and not wanted and title == heading:
+            wanted = level
+        elif wanted:
             lines.append(line)
-    return "\n".join(lines) if level else None
+    return "\n".join(lines) if wanted else None
+
+
+def _titled(line: str) -> tuple[int, str]:
+    """The level and the text of a Markdown heading; level 0 for any other line."""
+    text = line.lstrip("#")
+    level = len(line) - len(text)
+    return (level, text.strip().rstrip("#").rstrip()) if 1 <= level <= 6 and text[:1].isspace() else (0, "")
 
 
 def _tables(text: str) -> Iterator[list[list[str]]]:

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from harness.base.vocabulary import Verdict
 from harness.contract import ContractError
-from harness.contract.contract_annotations import Refutation, Result, counted, judging_part, refutation_of
+from harness.contract.contract_annotations import (
+    FigureUse,
+    Refutation,
+    Result,
+    counted,
+    judging_part,
+    refutation_of,
+    uses_of,
+)
 from harness.contract.layout import laid_out
 from harness.contract.project import Project
 from harness.evidence.staleness import ProjectState
@@ -25,7 +33,11 @@ KNOWN = {
     "clauses": ["nothing-lost"],
     "explanation": "The source is wrong.",
 }
-ANNOTATED = {"stands_in_for": 'a GB10, "quoted" {and [nested], x}', "refuted": [KNOWN]}
+ANNOTATED = {
+    "stands_in_for": 'a GB10, "quoted" {and [nested], x}',
+    "refuted": [KNOWN],
+    "figures": {"given.const": ["items", {"figure": "more-items", "unit": "items"}]},
+}
 ONE = Refutation("2026-11-23", "CPU", "full", ("a", "b"), "why")
 
 
@@ -71,6 +83,25 @@ def test_a_refutation_of_what_the_contract_lacks_is_refused(key: str, value: Any
     with pytest.raises(ContractError) as refused:
         project.load(project.files()[0])
     assert refused.value.problems[0].pointer.startswith(f"/refuted/0/{key}")
+
+
+def test_figures_are_named_by_a_text_or_an_object() -> None:
+    """One figure, several, or the sum of some; a contract need not name any."""
+    named = {"a": "one", "b": ["one", {"figure": "two", "as": "side", "unit": "s"}], "c": {"sum": ["one", "two"]}}
+    assert uses_of({"figures": named}) == {
+        "a": (FigureUse(("one",)),),
+        "b": (FigureUse(("one",)), FigureUse(("two",), "side", "s")),
+        "c": (FigureUse(("one", "two")),),
+    }
+    assert uses_of({}) == {}
+
+
+@pytest.mark.parametrize("value", [{}, {"a": []}, {"a": 1}, {"a": ""}, {"a": {"as": "half"}}, {"a": [["x"]]}])
+def test_other_forms_of_figures_are_refused(value: Any, tmp_path: Path) -> None:
+    write_project(tmp_path, document(figures=value))
+    project = Project.find(tmp_path)
+    with pytest.raises(ContractError):
+        project.load(project.files()[0])
 
 
 @pytest.mark.parametrize(
