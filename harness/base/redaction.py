@@ -1,20 +1,22 @@
 """Keeps secrets out of bundles: an allowlist for environment variables, and a mask for text.
 
-The mask covers two kinds of text: the values of this process's variables whose names look secret, also encoded or split
-(see `known_values`), and the published shapes of credentials. Issuers document the shapes of their tokens. RFC 7519
-(JWT), RFC 7468 (PEM) and RFC 3986 (credentials in a URL) define the others.
+The mask covers three kinds of text: the values of this process's variables whose names look secret, also encoded or
+split (see `known_values`); the published shapes of credentials; and what stands in the place of a credential, such as
+after `password=`. Issuers document the shapes of their tokens. RFC 7519 (JWT), RFC 7468 (PEM) and RFC 3986 (credentials
+in a URL) define the others.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from harness.base.known_values import KnownValues
 
-__all__ = ["Redactor", "allowed_environment", "looks_secret"]
+__all__ = ["Redactor", "allowed_environment", "looks_secret", "redactor"]
 
 _ALLOWED = re.compile(
     r"(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TEMP|TMP|SHELL|TERM|HOSTNAME|VIRTUAL_ENV|LD_LIBRARY_PATH|LD_PRELOAD"
@@ -23,35 +25,44 @@ _ALLOWED = re.compile(
 )
 _SECRET_NAME = re.compile(
     r"(TOKEN(?!IZ)|JWT|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SIGNING_?KEY|_KEY$|_PAT$"
-    r"|_PWD$|COOKIE|WEBHOOK|_DSN$|AUTH)",
+    r"|_PWD$|COOKIE|WEBHOOK|_DSN$|AUTH(?!OR(?!IZ)))",  # not GIT_AUTHOR_NAME and XAUTHORITY
     re.I,
 )
-_SHAPES = re.compile(
-    r"""(?x)
+_ISSUED = r"""
       (?:AKIA|ASIA)[0-9A-Z]{16}
-    | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_[A-Za-z0-9_]{20,} | glpat-[A-Za-z0-9_-]{16,}
-    | hf_[A-Za-z0-9]{20,} | nvapi-[A-Za-z0-9_-]{20,} | r8_[A-Za-z0-9]{30,}
+    | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_[A-Za-z0-9_]{20,} | gl(?:pat|dt|rt)-[A-Za-z0-9_-]{16,}
+    | (?:hf|api_org)_[A-Za-z0-9]{20,} | nvapi-[A-Za-z0-9_-]{20,} | r8_[A-Za-z0-9]{30,}
     | (?<![A-Za-z]{2})sk-[A-Za-z0-9_-]{16,}  # not the end of "disk-" or "mask-"
     | [sr]k_(?:live|test)_[A-Za-z0-9]{16,} | whsec_[A-Za-z0-9]{16,} | SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}
-    | xox[abeoprs]-[A-Za-z0-9-]{10,} | (?<=hooks\.slack\.com/services/)[A-Za-z0-9/]{16,}
+    | xox[abeoprs]-[A-Za-z0-9-]{10,} | xapp-[0-9]-[A-Z0-9]+-[0-9]+-[0-9a-f]{32,}
+    | (?<=hooks\.slack\.com/services/)[A-Za-z0-9/]{16,} | (?<=discord\.com/api/webhooks/)[0-9]+/[A-Za-z0-9_-]{32,}
     | AIza[0-9A-Za-z_-]{30,} | ya29\.[A-Za-z0-9_-]{20,} | GOCSPX-[A-Za-z0-9_-]{20,}
     | npm_[A-Za-z0-9]{30,} | pypi-[A-Za-z0-9_-]{16,} | dckr_pat_[A-Za-z0-9_-]{20,} | dapi[0-9a-f]{32}
-    | do[opr]_v1_[0-9a-f]{64} | hvs\.[A-Za-z0-9_-]{20,}
+    | do[opr]_v1_[0-9a-f]{64} | hvs\.[A-Za-z0-9_-]{20,} | (?<=\.atlasv1\.)[A-Za-z0-9_-]{32,}
+    | (?:shp(?:at|ca|pa|ss)|sbp|pul|rubygems|lsv2_[ps][tk])[_-][0-9a-f]{32,} | ATATT3[A-Za-z0-9_=-]{50,}
+    | (?<![A-Za-z0-9_-])(?!sha[0-9])[a-z][a-z0-9]{1,9}(?:[_-][a-z0-9]{1,5}){0,2}[_-]  # as most issuers build theirs
+      (?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{32,}
     | (?<![A-Za-z_-]{2})eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*
     | AGE-SECRET-KEY-(?:PQ-)?1[0-9A-Z]{40,} | (?<![0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])  # Telegram
-    | (?i:\b(?:wandb\s+login|password)\s+(?:--[a-z-]+\s+)*)(?P<netrc>[0-9a-f]{40})(?![0-9a-f])
     | -----BEGIN\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----(?:.|\n)*?
       (?:-----END\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----|\Z)
     | \A(?:[A-Za-z0-9+/=]+\s+)+-----END\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----  # a key without its beginning
+"""
+_PLACED = r"""
+      (?i:\b(?:wandb\s+login|password)\s+(?:--[a-z-]+\s+)*)(?P<netrc>[0-9a-f]{40})(?![0-9a-f])
     | (?<=://)(?:[^\s/:@]*:[^\s/]+|[^\s/:@]{16,})(?=@)
     | (?i:authorization\\*["']?\s*[:=]\s*\\*["']?(?:(?:bearer|basic|token|digest)\s+)?) (?P<header>[^\s"'\\]+)
     | (?i:\bbearer\s+)(?P<bearer>[A-Za-z0-9._~+/=-]{16,})
-    | (?i:(?:password|passwd|passphrase|secret|token|(?:api|access|account|private)[_-]?key|signature|\bsig|\bpwd)
+    | (?i:(?:password|passwd|passphrase|secret|(?:api|access|account|private)[_-]?key|signature|\bsig|\bpwd
+      # not "loss_per_token: 4.0312" or "pad_token=<|end|>"
+      |token(?!\\*["']?\s*[=:]\s*\\*["']?(?:-?[0-9.,]+(?:e[+-]?[0-9]+)?(?![\w.])|<\|)))
       \\*["']?\s*[=:]\s*)
       (?P<assigned>\\*"[^"\n]+"|\\*'[^'\n]+'|[^\s"',;&]{6,})
-    | (?i:--(?:[a-z]+-)*(?:password|passwd|passphrase|secret|token|key)\s+) (?P<option>[^\s"'-][^\s"']{5,})
-    """
-)
+    | (?i:--(?:[a-z]+-)*(?:password|passwd|passphrase|secret|token|key)\s+)
+      (?P<option>(?!\S*\.(?:key|pub|pem)\b)[^\s"'-][^\s"']{5,})  # not the name of a file
+"""
+_CREDENTIAL = re.compile(_ISSUED, re.X)
+_SHAPES = re.compile(f"{_ISSUED}|{_PLACED}", re.X)
 MASK = "[masked]"
 
 
@@ -86,6 +97,22 @@ class Redactor:
                 done = min(last, end)
         return _SHAPES.sub(_masked, "".join([*pieces, text[done:end]]))
 
+    def credentials(self, value: Any, place: str = "") -> Iterator[str]:
+        """Yield the places (JSON pointers) of a JSON value whose texts hold a known value or a published shape.
+
+        What only stands where a credential may stand does not count: prose has "one token: greedy", too.
+        """
+        if isinstance(value, str):
+            if self._known.spans(value) or _CREDENTIAL.search(value):
+                yield place
+        elif isinstance(value, Mapping):
+            for key, item in value.items():
+                yield from self.credentials(key, f"{place}, a key")
+                yield from self.credentials(item, f"{place}/{self.mask(str(key))}")
+        elif isinstance(value, (list, tuple)):
+            for index, item in enumerate(value):
+                yield from self.credentials(item, f"{place}/{index}")
+
     def mask_json(self, value: Any) -> Any:
         """Return a JSON value with every text masked, including keys."""
         if isinstance(value, str):
@@ -95,6 +122,12 @@ class Redactor:
         if isinstance(value, (list, tuple)):
             return [self.mask_json(item) for item in value]
         return value
+
+
+@cache
+def redactor() -> Redactor:
+    """Return what masks the secrets of this process's environment, as it was at the first call."""
+    return Redactor()
 
 
 def _masked(match: re.Match[str]) -> str:

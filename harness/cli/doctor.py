@@ -22,7 +22,7 @@ from harness.machine import host, timebox, toolchain
 from harness.machine.host import Host
 from harness.machine.requirements import out_of_reach
 from harness.machine.toolchain import Tool, Toolchain
-from harness.report.terminal.printing import tell, terminal_width
+from harness.report.terminal.printing import tell, tell_json, terminal_width
 from harness.running.plan import make_plan, option_for_target
 from harness.running.request import RunRequest
 
@@ -51,7 +51,7 @@ def command(as_json: bool) -> None:
             "disks": disks,
             "claims": claims,
         }
-        click.echo(json.dumps(report, indent=2, default=str))
+        tell_json(json.loads(json.dumps(report, default=str)))
         return
     sections = {
         "Machine": [*_machine_lines(machine), *_disk_lines(disks)],

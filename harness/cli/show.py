@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from harness.base import strictjson
 from harness.base.device import hardware
 from harness.cli.parameter_options import allowed
 from harness.contract import Contract, Profile
@@ -20,7 +19,7 @@ from harness.evidence.past_runs import whole_runs
 from harness.external.choice import External, Kind
 from harness.machine.host import Host, probe
 from harness.machine.requirements import Requirements, shortfalls
-from harness.report.terminal.printing import tell_all
+from harness.report.terminal.printing import tell_all, tell_json
 from harness.report.words import bound_text, number_text
 from harness.running.plan import make_plan, option_for_target
 from harness.running.request import RunRequest
@@ -36,7 +35,7 @@ def command(identifier: str, as_json: bool) -> None:
     project = Project.find()
     contract = project.contract(identifier)
     if as_json:
-        click.echo(strictjson.dumps(contract.document, indent=2))
+        tell_json(contract.document)
     else:
         tell_all(_page(contract, probe(project.root), project))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.base import strictjson
+from harness.base.redaction import redactor
 from harness.base.schemas import Problem
 from harness.base.strictjson import pointer
 from harness.contract.cost import ITEMS, Allowance, Shape, of_schema, of_values
@@ -13,7 +14,7 @@ from harness.contract.model import DEVICE_FIELDS, Contract
 from harness.contract.ratio import has_ratio
 from harness.contract.references import pointer_of
 
-__all__ = ["contradictions", "largest_shapes", "miscalibrated"]
+__all__ = ["contradictions", "credentials", "largest_shapes", "miscalibrated"]
 
 _MOST_COSTLY = 5
 """How many clauses that cost too much are named."""
@@ -30,6 +31,12 @@ def contradictions(contract: Contract) -> Iterator[Problem]:
     yield from _mutant_problems(contract)
     yield from _refutation_problems(contract)
     yield from _cost_problems(contract)
+
+
+def credentials(contract: Contract) -> Iterator[Problem]:
+    """Every text of a contract that holds a secret. A bundle has a copy of the contract, which no mask may change."""
+    for place in redactor().credentials(contract.document):
+        yield Problem(place, "holds what looks like a secret", "remove it; each bundle has a copy of the contract")
 
 
 def _repeated_ids(contract: Contract) -> Iterator[Problem]:

@@ -21,7 +21,7 @@ from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject, pointer
 from harness.contract import Contract, Profile
 from harness.contract.clauses import ITEM, VALUE, Clause, SchemaClause
-from harness.contract.consistency import largest_shapes
+from harness.contract.consistency import credentials, largest_shapes
 from harness.contract.cost import Allowance
 from harness.contract.expression import Kind, Node
 from harness.contract.reasons import Reason, ReasonCode
@@ -93,6 +93,8 @@ def undecided(why: str) -> Finding:
 
 
 def _about_the_whole(contract: Contract) -> Iterator[Finding]:
+    for problem in credentials(contract):
+        yield _error("secret", problem.pointer, problem.message, problem.remedy)
     if "full" not in contract.profiles:
         yield _warning("full-profile-missing", "/profiles", "no profile does the claim's whole work", "add 'full'")
     if not contract.target:

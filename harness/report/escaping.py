@@ -1,4 +1,4 @@
-"""Makes foreign texts harmless for terminals, XML and Markdown.
+"""Makes foreign texts harmless for terminals, XML and Markdown, and masks secrets in them.
 
 Foreign texts are claim titles, exceptions of subjects, file names, and everything else that a trial can write.
 """
@@ -8,12 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from harness.base.shortening import printable
+from harness.base import shortening
+from harness.base.redaction import redactor
 
 __all__ = ["code_block", "code_span", "markdown", "printable", "table"]
 
 _MARKDOWN = re.compile(r"[\\`*_\[\]|~]")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"}
+
+
+def printable(text: str) -> str:
+    """Return one line: secrets are masked, and characters that control terminals, reorder text or break XML escaped."""
+    return shortening.printable(redactor().mask(text))
 
 
 def markdown(text: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from harness.contract import Contract
+from harness.contract import Contract, ContractError
+from harness.contract.consistency import credentials
 from harness.contract.project import Project
 from harness.evidence.seal import Seal
 from harness.execution.local_executor import LocalExecutors
@@ -44,7 +45,11 @@ def compose(
 
     Raises:
         NoCacheFolderError: there is no folder for the caches of trials.
+        ContractError: a contract holds a secret.
     """
+    for contract in request.contracts:
+        if found := list(credentials(contract)):
+            raise ContractError(contract.path, found)
     cache = made_cache_folder()
     admits = () if request.external is None else request.external.admits
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.base.device import Device, DeviceClass
+from harness.base.redaction import redactor
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import SearchEnd
 from harness.contract import Contract, Mutant, Profile
@@ -209,6 +210,6 @@ def _mutant_obstacle(
     if mutant.requires.get("device") == "cuda" and gpu is None and not lacks:
         lacks = ["needs a CUDA GPU; this run is on the CPU"]
     if lacks:
-        return Reason(ReasonCode.REQUIREMENT, text="; ".join(lacks))
+        return Reason(ReasonCode.REQUIREMENT, text=redactor().mask("; ".join(lacks)))
     unseen = tuple(clause for clause in mutant.violates if clause in contract.unjudged(profile.name))
     return Reason(ReasonCode.NOT_JUDGED, profile.name, clauses=unseen) if unseen else None

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import final
 
 from harness.base.device import Device
-from harness.base.redaction import Redactor, allowed_environment
+from harness.base.redaction import allowed_environment, redactor
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase, Verdict
 from harness.contract import Contract, Mutant
@@ -92,6 +92,7 @@ class Recorder:
 
     def _record(self, plan: Plan, trials: Trials) -> Record:
         contract, request, observation = plan.contract, plan.request, trials.subject.observation
+        mask = redactor().mask_json
         decided = claim_verdict(trials.judgment, trials.outcomes, skipped=not request.mutants)
         return Record(
             id=contract.id,
@@ -107,7 +108,7 @@ class Recorder:
             reason=decided.reason,
             proven=decided.proven,
             profile=plan.profile.name,
-            profile_reason=plan.reason,
+            profile_reason=mask(plan.reason),
             limit_seconds=plan.trial().seconds,
             pace=plan.pace,
             overrides=dict(request.parameters),
@@ -127,20 +128,21 @@ class Recorder:
             started=trials.began.isoformat(timespec="seconds"),
             seconds=round(trials.seconds, 3),
             waited_seconds=round(trials.waited_seconds, 3),
-            withdrawn=trials.withdrawn,
-            predicted=trials.predicted and {**trials.predicted, "measured": observation.residency.allocator_peak_bytes},
+            withdrawn=mask(trials.withdrawn),
+            predicted=trials.predicted
+            and {**mask(trials.predicted), "measured": observation.residency.allocator_peak_bytes},
             trial_seconds=round(trials.subject.seconds, 3),
             contract_digest=contract.digest,
-            sources=trials.sources,
+            sources=mask(trials.sources),
             harness={**provenance.harness_identity(), **provenance.harness_commit()},
-            commit=self._commit_of(contract, trials.sources),
+            commit=mask(self._commit_of(contract, trials.sources)),
             logs={
                 "log": _log_identity(trials.subject.log),
                 "stdout": _log_identity(trials.subject.stdout),
                 "stderr": _log_identity(trials.subject.stderr),
             },
             series=series_of(trials.subject),
-            command=request.command or f"{self._command} {contract.id}",
+            command=mask(request.command or f"{self._command} {contract.id}"),
         )
 
     def _commit_of(self, contract: Contract, sources: Mapping[str, str]) -> RecordedCommit:
@@ -156,17 +158,21 @@ class Recorder:
         return {"revision": revision, "dirty": dirty, "reason": differing.reason}
 
     def _environment(self) -> Environment:
-        return {
-            "host": self._host.to_json(),
-            "software": provenance.software(self._host),
-            "variables": Redactor().mask_json(allowed_environment()),
-        }
+        environment: Environment = redactor().mask_json(
+            {
+                "host": self._host.to_json(),
+                "software": provenance.software(self._host),
+                "variables": allowed_environment(),
+            }
+        )
+        return environment
 
 
 def unmeasured(plan: Plan) -> Trials:
     """The results of a claim with an obstacle: judged like any others, without measurements."""
-    result = silent(plan.trial(), Ending(EndingKind.NOT_MEASURED, Phase.START, plan.obstacle))
-    obstacle = Reason(ReasonCode.NOTHING_RAN, text=plan.obstacle)
+    why = redactor().mask(plan.obstacle)
+    result = silent(plan.trial(), Ending(EndingKind.NOT_MEASURED, Phase.START, why))
+    obstacle = Reason(ReasonCode.NOTHING_RAN, text=why)
     outcomes = [not_run(mutant, obstacle) for mutant in plan.contract.mutants]
     return Trials(result, judge(plan.contract, result.observation), {}, outcomes)
 
@@ -185,10 +191,10 @@ def silent(request: TrialRequest, ending: Ending) -> TrialResult:
     )
     telemetry = Telemetry((), {"seconds": "no trial ran"}, DriverResidency(None, None, "no trial ran"))
     empty = Log("", 0, sha256(b"").hexdigest())
-    log = TrialLog(time.monotonic(), Redactor().mask)
+    log = TrialLog(time.monotonic(), redactor().mask)
     log.write(f"no trial of {request.subject} ran")
     log.end(ending)
-    return TrialResult(observation, Steps(), telemetry, log.close(Redactor()), empty, empty, None, 0.0)
+    return TrialResult(observation, Steps(), telemetry, log.close(redactor()), empty, empty, None, 0.0)
 
 
 def _unwritten(contract: Contract, project: Project) -> str:

@@ -54,6 +54,15 @@ SHAPES = {
     "telegram": f"https://api.telegram.org/bot123456789:AA{BODY[:33]}/getMe",
     "wandb login": f"wandb login --relogin {BODY.encode().hex()[:40]}",
     "wandb in netrc": f"machine api.wandb.ai\n  login user\n  password {BODY.encode().hex()[:40]}",
+    "wandb, new": f"wandb_v1_{BODY}",
+    "groq": f"gsk_{BODY}",
+    "tgp": f"tgp_v1_{BODY}",
+    "shopify": f"shpat_{BODY.encode().hex()[:40]}",
+    "langsmith": f"lsv2_pt_{BODY.encode().hex()[:40]}",
+    "slack app": f"xapp-1-A0B1-123-{BODY.encode().hex()[:40]}",
+    "discord webhook": f"https://discord.com/api/webhooks/123456789/{BODY}",
+    "terraform": f"abcdefghijklmn.atlasv1.{BODY}",
+    "a token of letters": f"token={'geheim' * 3}{BODY}",
     "pgp": f"-----BEGIN PGP PRIVATE KEY BLOCK-----\n{BODY}\n-----END PGP PRIVATE KEY BLOCK-----",
 }
 
@@ -73,8 +82,14 @@ UPPER = "ABCDEFGH12345678"
 TOKENS = [
     *((prefix, UPPER, 16) for prefix in ("AKIA", "ASIA")),
     *((f"gh{kind}_", BODY, 20) for kind in "pousr"),
-    *((prefix, BODY, 20) for prefix in ("github_pat_", "hf_", "nvapi-", "ya29.", "GOCSPX-", "dckr_pat_", "hvs.")),
-    *((prefix, BODY, 16) for prefix in ("glpat-", "sk-", "sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_")),
+    *(
+        (prefix, BODY, 20)
+        for prefix in ("github_pat_", "hf_", "api_org_", "nvapi-", "ya29.", "GOCSPX-", "dckr_pat_", "hvs.")
+    ),
+    *(
+        (prefix, BODY, 16)
+        for prefix in ("glpat-", "gldt-", "glrt-", "sk-", "sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_")
+    ),
     *((prefix, BODY, 16) for prefix in ("pypi-", "hooks.slack.com/services/", f"SG.{BODY}.", "bearer ", "Bearer  ")),
     *((prefix, BODY, 30) for prefix in ("r8_", "AIza", "npm_")),
     *((f"xox{kind}-", BODY, 10) for kind in "abeoprs"),
@@ -136,6 +151,12 @@ HARMLESS = [
     "key: value, --steps 50000 --keep latest",
     "https://github.com/owner/repository",
     "2026-11-20T20:15:03 step 50/50 loss=4.1",
+    "measured loss_per_token = 5.16042, flops_per_token: 3491758080, error_per_token=1.5e-07",
+    "pad_token='<|endoftext|>', bos_token: <|startoftext|>, 'tiktoken': '0.14.0'",
+    "harness verify evidence --trusted-key /home/user/ci.key.pub; harness attest --key ~/ci.key",
+    f"sha256-{'Ab1' * 14} cache-{'0a' * 32} model.layers.31.mlp.gate_up_proj.lora_A.default.weight",
+    "_ZN7cutlass13device_kernelINS_4gemm6kernel13GemmUniversalIN4cute5tupleIJiiiiEEENS1_10collective",
+    "nvjet_sm90_tst_128x256_64x4_1x2_h_bz_coopA_NTT triton_poi_fused__to_copy_add_mul_silu_0",
 ]
 
 
@@ -208,7 +229,7 @@ def test_the_environment_of_trials() -> None:
 SECRET = """
     HF_TOKEN TOKEN_OF JWT_OF A_SECRET_OF DB_PASSWORD_OF PASSWD PASSPHRASE_OF AWS_CREDENTIALS APIKEY_OF API_KEY_OF
     ACCESSKEY_OF ACCESS_KEY_ID PRIVATEKEY_OF PRIVATE_KEY_OF SIGNINGKEY_OF SIGNING_KEY_OF WANDB_KEY GITHUB_PAT DB_PWD
-    COOKIES SLACK_WEBHOOK_URL SENTRY_DSN AUTH_HEADER hf_token
+    COOKIES SLACK_WEBHOOK_URL SENTRY_DSN AUTH_HEADER PROXY_AUTHORIZATION hf_token
 """
 ALLOWED = """
     PATH HOME USER LOGNAME LANG LANGUAGE LC_ALL TZ TMPDIR TEMP TMP SHELL TERM HOSTNAME VIRTUAL_ENV LD_LIBRARY_PATH
@@ -226,7 +247,18 @@ def test_names_of_secrets(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["TOKENIZERS_PARALLELISM", "PATH", "PWD", "KEYBOARD", "HF_KEY_SIZE", "PAT", "CUDA_PATH"]
+    "name",
+    [
+        "TOKENIZERS_PARALLELISM",
+        "PATH",
+        "PWD",
+        "KEYBOARD",
+        "HF_KEY_SIZE",
+        "PAT",
+        "CUDA_PATH",
+        "XAUTHORITY",
+        "GIT_AUTHOR_NAME",
+    ],
 )
 def test_names_that_are_none(name: str) -> None:
     """A part of each of these names resembles a secret's, but none is masked."""

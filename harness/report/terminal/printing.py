@@ -17,6 +17,7 @@ from typing import IO, Any
 import click
 
 from harness.base import strictjson
+from harness.base.redaction import redactor
 from harness.report.escaping import printable
 
 __all__ = [
@@ -174,5 +175,8 @@ def tell_all(blocks: Iterable[Block], *, err: bool = False) -> None:
 
 
 def tell_json(document: Any) -> None:
-    """Print a JSON document: in ASCII, because file names may not be UTF-8, and with names for what is not finite."""
-    click.echo(json.dumps(strictjson.tag_nonfinite(document), indent=2, allow_nan=False))
+    """Print a JSON document without secrets, in ASCII, because file names may not be UTF-8.
+
+    What is not finite has a name.
+    """
+    click.echo(json.dumps(strictjson.tag_nonfinite(redactor().mask_json(document)), indent=2, allow_nan=False))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from harness.base import strictjson
+from harness.base.redaction import redactor
 from harness.base.vocabulary import Outcome, Verdict
 from harness.evidence.index import Entry
 from harness.judging.record import Record
@@ -63,11 +64,9 @@ def json_handler(target: str) -> Handler:
         elif isinstance(event, Remarked):
             remarks.append(asdict(event))
         elif isinstance(event, RunFinished):
-            document = {
-                **_document(event, bundles, len(passed_over)),
-                "passed_over": passed_over,
-                "remarks": remarks,
-            }
+            document = redactor().mask_json(
+                {**_document(event, bundles, len(passed_over)), "passed_over": passed_over, "remarks": remarks}
+            )
             if target == "-":
                 # ASCII, because the terminal's encoding may lack other letters.
                 sys.stdout.write(json.dumps(document, allow_nan=False, indent=2) + "\n")
