@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import click
 
@@ -101,9 +100,8 @@ def _runs(project: Project, request: RunRequest, seeds: Iterable[int]) -> Iterat
     """
     kept: list[ClaimResult] = []
 
-    def keep(result: ClaimResult) -> Path:
+    def keep(result: ClaimResult) -> None:
         kept.append(result)
-        return project.evidence  # never written
 
     def hear(event: Event) -> None:
         if isinstance(event, ClaimWaiting):

@@ -91,7 +91,8 @@ def perform(
     from harness.running.events import Relay
 
     handlers = _handlers_of(given, project)
-    sealer = _sealer(request, project)
+    # To follow a run seals nothing: each time, a job without a bundle would leave one more NOT_MEASURED.
+    seal = _sealer(request, project).seal if attached is None else lambda result: None
     machine = on_gpus(probe(project.root), given.gpus)
     refuse_without_gpu(given, machine)
     selection = (
@@ -107,7 +108,7 @@ def perform(
     relay = Relay([*handlers, watch] if watch else handlers)
     expected = _Expected(project, request, relay)
     adopt_orphans()  # a subject can kill every other process that would end what it leaves
-    runner = compose(project, machine, request, sealer.seal, expected, lambda line: tell(line, err=True), attached)
+    runner = compose(project, machine, request, seal, expected, lambda line: tell(line, err=True), attached)
     for claim in due_text.not_here(elsewhere) if selection is None else due_text.passed_over(selection):
         relay(claim)
     try:

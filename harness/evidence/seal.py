@@ -248,5 +248,5 @@ class ClaimResult:
     environment: Environment
 
 
-Seal = Callable[[ClaimResult], Path]
-"""Writes a bundle and returns its folder; raises OSError if it cannot."""
+Seal = Callable[[ClaimResult], Path | None]
+"""Writes a bundle and returns its folder; raises OSError if it cannot. None: the command writes no bundles."""

@@ -82,7 +82,8 @@ class Recorder:
         if to_write := _unwritten(plan.contract, self._project):
             return events.ClaimFinished(record, None, close, f"not written yet: {to_write}")
         try:
-            return events.ClaimFinished(record, self._seal(result), close)
+            place = self._seal(result)
+            return events.ClaimFinished(record, place, close, "" if place is not None else "this command writes none")
         except OSError as error:
             verdict = Verdict.FAIL if record.verdict is Verdict.FAIL else Verdict.NOT_MEASURED
             elsewhere = error.elsewhere if isinstance(error, SealError) else None

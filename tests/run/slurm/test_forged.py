@@ -53,6 +53,10 @@ class Forgery:
     def bundles(self) -> list[Path]:
         return sorted((self.folder / PLACE).iterdir())
 
+    def sealed(self) -> list[str]:
+        """The names of all folders below the evidence."""
+        return sorted(str(one) for one in (self.folder / "evidence" / "TOY-1").rglob("*") if one.is_dir())
+
     def tell(self, *lines: str | dict[str, Any]) -> None:
         """Write events."""
         told = [line if isinstance(line, str) else json.dumps(line) for line in lines]
@@ -97,6 +101,20 @@ def test_a_run_is_followed_and_not_run_again(forgery: Forgery, executor: str) ->
     assert "1 evaluated: 1 PASS" in done.stdout
     assert forgery.bundles() == before
     assert "1 PASS" in harness(forgery.folder, "runs").stdout
+
+
+@pytest.mark.parametrize("has_slurm", [True, False])
+def test_a_run_without_an_end_is_never_sealed(forgery: Forgery, has_slurm: bool) -> None:
+    """Each time, the claim is NOT_MEASURED without a bundle: Slurm has forgotten the job, or there is no Slurm."""
+    if not has_slurm:
+        for client in (forgery.folder.parent / "bin").glob("s*"):
+            client.unlink()
+    before = forgery.sealed()
+    for _ in range(2):
+        done = forgery.attached()
+        assert done.returncode == ExitStatus.NOT_MEASURED, done.stdout + done.stderr
+        assert "no bundle was written" in done.stdout
+        assert forgery.sealed() == before
 
 
 def unlinked(forgery: Forgery, make: Callable[[Path], object], name: str = "record.json") -> None:
@@ -240,12 +258,14 @@ def test_no_forgery_passes(forgery: Forgery, forge: Callable[[Forgery], Any]) ->
     if not (os.path.lexists(forgery.file)):
         lines = told if isinstance(told, list) else [told if isinstance(told, dict) else forgery.ended()]
         forgery.tell(*lines)
+    before = forgery.sealed()
     done = forgery.attached()
     shown = done.stdout + done.stderr
     assert done.returncode in (ExitStatus.NOT_MEASURED, ExitStatus.REFUSED), shown
     assert "PASS  F-TOY" not in shown
     assert "0 PASS" in done.stdout or done.returncode == ExitStatus.REFUSED
     assert "Traceback" not in shown
+    assert forgery.sealed() == before
     listed = harness(forgery.folder, "runs", seconds=60)
     assert "PASS" not in listed.stdout
     assert "Traceback" not in listed.stderr
