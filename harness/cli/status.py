@@ -71,7 +71,7 @@ def command(
 
     Quarantine changes no status: a FAIL is FALSIFIED. A claim in quarantine has a note behind its status.
 
-    status trusts every record that its bundle's manifest seals. Only `harness verify` judges again. A gate needs both.
+    Each bundle that decides a status is judged again. `harness verify` judges all bundles; a gate needs both.
 
     --only and --fail-on take the statuses in lower case, and: unclaimed (ids named in sources, without a contract),
     never-full (falsifiers that never ran in full), never-killed (mutants) and orphaned (evidence). --only hides the

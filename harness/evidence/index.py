@@ -17,7 +17,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -33,10 +33,20 @@ from harness.contract.reasons import Reason
 from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.bundle_layout import MANIFEST, RECORD
 from harness.evidence.index_cache import Cache, Kept, Row, Watch
-from harness.evidence.walk import state_of, walk
+from harness.evidence.walk import walk
 from harness.judging.record import Record, RecordedCommit, judged
 
-__all__ = ["Contents", "Entry", "Measurement", "Unreadable", "Watch", "measurements", "measurements_of", "read"]
+__all__ = [
+    "Contents",
+    "Entry",
+    "Measurement",
+    "Unreadable",
+    "Watch",
+    "entry_of",
+    "measurements",
+    "measurements_of",
+    "read",
+]
 
 _FIELDS = (
     "id", "issue", "spec", "title", "run", "proven", "profile", "mutants_skipped", "falsifier", "subject", "seed",
@@ -129,8 +139,6 @@ class Contents:
 
     entries: tuple[Entry, ...]
     unreadable: tuple[Unreadable, ...]
-    state: str = field(default="", compare=False)
-    """The state of the files of all bundles: see `harness.evidence.walk.state_of`."""
 
 
 @final
@@ -158,25 +166,38 @@ def read(evidence: Path, claim: str | None = None, cache: Path | None = None, wa
     """
     evidence = evidence.absolute()
 
-    shared = lru_cache(maxsize=None)(lambda name, text: _OBJECTS[name](_parsed(text)))
+    shared = lru_cache(maxsize=None)(_object)
 
     def made(name: bytes, kept: Kept) -> Entry | Unreadable:
         path = Path(f"{evidence}/{os.fsdecode(name)}")
         if kept.problem:
             return Unreadable(path, kept.problem)
-        plain, objects = json.loads(kept.text)
-        told = dict(zip(_FIELDS, plain, strict=True))
-        for one, text in zip(_OBJECTS, objects, strict=True):
-            told[one] = shared(one, text)
-        return Entry(path=path, sources=kept.sources, **told)
+        return _entry(path, kept.text, kept.sources, shared)
 
-    there = dict(walk(evidence))
-    found = Cache(evidence, cache, _VERSION, _row).rows(there, claim, "document", made, watch)
+    found = Cache(evidence, cache, _VERSION, _row).rows(dict(walk(evidence)), claim, "document", made, watch)
     return Contents(
         tuple(one for one in found if isinstance(one, Entry)),
         tuple(one for one in found if isinstance(one, Unreadable)),
-        state_of(there),
     )
+
+
+def entry_of(folder: Path) -> Entry | Unreadable:
+    """Read one bundle, without the cache."""
+    row = _row(folder, "")
+    return Unreadable(folder, row.problem) if row.problem else _entry(folder, row.document, row.sources, _object)
+
+
+def _entry(path: Path, document: str, sources: Mapping[str, str], read: Callable[[str, str], Any]) -> Entry:
+    plain, objects = json.loads(document)
+    told = dict(zip(_FIELDS, plain, strict=True))
+    for name, text in zip(_OBJECTS, objects, strict=True):
+        told[name] = read(name, text)
+    return Entry(path=path, sources=sources, **told)
+
+
+def _object(name: str, text: str) -> Any:
+    """Return a field of an entry that is an object, from the cache's text."""
+    return _OBJECTS[name](_parsed(text))
 
 
 def measurements(evidence: Path, claim: str, cache: Path | None = None) -> dict[Path, dict[str, Measurement]]:

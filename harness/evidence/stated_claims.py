@@ -1,10 +1,11 @@
-"""Remembers the part of each contract that a status needs, until a file changes.
+"""Reads the part of each contract that a status needs, and remembers which contracts are accepted.
 
     claims, refused = stated_claims(project, project.known())
 
 To load a contract takes milliseconds, most of it to check that it can hold. A contract that was accepted once is
 accepted again while it, its calibration, the modules of its entry points and the harness's loader are the same files:
-of the same size, time and inode. A refused contract is loaded each time.
+of the same size, time and inode. A refused contract is loaded each time. What a contract says is read each time, too,
+so that no status follows from the memory.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from pathlib import Path
 from typing import Any, final
 
 import harness.contract
-from harness.base import strictjson
+from harness.base import regular_file, strictjson
 from harness.base.device import Target
-from harness.base.json_dataclass import JsonDataclass
 from harness.base.schemas import Problem, schema_folder
+from harness.base.strictjson import JsonObject
 from harness.contract import Contract, ContractError
 from harness.contract.calibration import calibration_path
-from harness.contract.contract_annotations import Refutation
+from harness.contract.contract_annotations import Refutation, judging_part
 from harness.contract.entry_point import locate
 from harness.contract.project import Project
 from harness.machine.file_memory import identity, keep, recall
@@ -34,7 +35,7 @@ __all__ = ["Stated", "stated_claims"]
 
 @final
 @dataclass(frozen=True, slots=True)
-class Stated(JsonDataclass):
+class Stated:
     """The part of a contract on which its claim's status depends."""
 
     id: str
@@ -52,11 +53,24 @@ class Stated(JsonDataclass):
     @classmethod
     def of(cls, contract: Contract) -> Stated:
         """The part of a contract that a status needs."""
-        return cls(
-            contract.id, contract.issue, contract.spec, contract.title, contract.target,
-            contract.document["subject"], contract.digest, tuple(mutant.id for mutant in contract.mutants),
-            contract.stands_in_for, contract.refuted,
-        )  # fmt: skip
+        return cls._read(contract.document, contract.digest)
+
+    @classmethod
+    def at(cls, path: Path) -> Stated | None:
+        """The same of a file that was accepted before; None if it is no contract."""
+        try:
+            content = regular_file.read(path)
+            return cls._read(strictjson.loads(content), hashlib.sha256(judging_part(content)).hexdigest())
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return None
+
+    @classmethod
+    def _read(cls, document: JsonObject, digest: str) -> Stated:
+        mutants = tuple(mutant["id"] for mutant in document["mutants"])
+        refuted = tuple(map(Refutation.from_json, document.get("refuted", ())))
+        named = {name: document[name] for name in ("id", "issue", "spec", "title", "subject")}
+        target, stands_in_for = document.get("target", {}), document.get("stands_in_for", "")
+        return cls(**named, target=target, digest=digest, mutants=mutants, stands_in_for=stands_in_for, refuted=refuted)
 
 
 def stated_claims(project: Project, paths: Iterable[Path]) -> tuple[list[Stated], list[ContractError]]:
@@ -68,7 +82,10 @@ def stated_claims(project: Project, paths: Iterable[Path]) -> tuple[list[Stated]
     for path in paths:
         row = known.get(str(path))
         state(str(path))  # before it is read
-        if row is None or row["states"] != [state(name) for name in row["files"]]:
+        one = None
+        if row is not None and row["states"] == [state(name) for name in row["files"]]:
+            one = Stated.at(path)
+        if one is None:
             try:
                 contract = project.load(path)
             except ContractError as error:
@@ -77,9 +94,9 @@ def stated_claims(project: Project, paths: Iterable[Path]) -> tuple[list[Stated]
             entries = {contract.falsifier, contract.subject, *(mutant.subject for mutant in contract.mutants)}
             modules = {str(locate(entry, project.search_of(path))) for entry in entries}
             files = [str(path), str(calibration_path(path)), *sorted(modules)]
-            row = {"files": files, "states": [state(name) for name in files], "stated": Stated.of(contract).to_json()}
+            row = {"files": files, "states": [state(name) for name in files]}
+            one = Stated.of(contract)
         fresh[str(path)] = row
-        one = Stated.from_json(row["stated"])
         if one.id in found:
             problem = Problem("/id", f"{one.id} is also in {found[one.id][1]}", "give each claim one contract")
             refused.append(ContractError(path, [problem]))

@@ -21,8 +21,8 @@ from harness.contract.project import Project
 from harness.contract.quarantine import Quarantine
 from harness.evidence.claim_status import ClaimStatus, statuses
 from harness.evidence.findings import Finding
-from harness.evidence.index import Contents, Entry, Watch, read
-from harness.evidence.known_statuses import remember
+from harness.evidence.index import Contents, Entry, Unreadable, Watch, read
+from harness.evidence.judged_entries import unsound
 from harness.evidence.staleness import ProjectState, changes
 from harness.evidence.stated_claims import Stated, stated_claims
 from harness.machine.cache_folder import cache_folder
@@ -33,6 +33,8 @@ __all__ = [
     "Survey",
     "gaps",
 ]
+
+_DECIDED = frozenset({Status.DISCHARGED, Status.PARTIAL, Status.FALSIFIED})
 
 
 @final
@@ -72,8 +74,6 @@ class Survey:
     claims: tuple[ClaimStatus, ...]
     """The status of every claim whose contract was loaded, by id."""
     stale: Staleness
-    by_id: Mapping[str, str]
-    """The status of every known claim, in words: also of installed claims without evidence, which are not loaded."""
 
     @classmethod
     def of(cls, project: Project, evidence: Path | None = None, device: str = "", watch: Watch | None = None) -> Survey:
@@ -89,23 +89,46 @@ class Survey:
 
     @classmethod
     def _of(cls, project: Project, evidence: Path | None, device: str, watch: Watch | None) -> Survey:
-        contents = read(evidence or project.evidence, cache=cache_folder(), watch=watch)
+        place = evidence or project.evidence
+        contents = read(place, cache=cache_folder(), watch=watch)
         ran, own = {entry.id for entry in contents.entries}, set(project.files())
         known = project.known(own)
         contracts, refused = stated_claims(project, [path for path in known if path in own or path.stem in ran])
-        if device:
-            here = tuple(entry for entry in contents.entries if device in str(entry.device_class))
-            contents = replace(contents, entries=here)
+        contents = _of_devices(contents, device)
         stale = Staleness(project, () if refused else contracts, known)  # a refused one can have the id of another
-        claims = statuses(contracts, contents.entries, stale, datetime.now(UTC))
+        judged: set[Path] = set()
+        is_indexed = True
+        while True:
+            claims = statuses(contracts, contents.entries, stale, datetime.now(UTC))
+            cells = (cell for claim in claims for cell in claim.cells.values() if cell.status in _DECIDED)
+            deciding = {one.path: one for cell in cells if (one := cell.decided_by) and one.path not in judged}
+            if not deciding:
+                break
+            wrong = unsound([*deciding.values()])
+            if wrong and is_indexed:  # a bundle is forged, or the index: without the index, it shows which
+                contents, is_indexed = _of_devices(read(place, watch=watch), device), False
+                judged.clear()
+            else:
+                contents = _without(contents, wrong)
+                judged |= deciding.keys()
         stale.remember()
-        by_id = {path.stem: str(Status.UNRUN) for path in known if path not in own and path.stem not in ran}
-        by_id |= {claim.id: str(claim.status) for claim in claims}
-        found = cls(tuple(contracts), tuple(refused), contents, claims, stale, by_id)
-        if not device and evidence in (None, project.evidence):
-            sources = {name for entry in contents.entries for name in entry.sources}
-            remember(project, known, sources, by_id, contents.state)
-        return found
+        return cls(tuple(contracts), tuple(refused), contents, claims, stale)
+
+
+def _of_devices(contents: Contents, name: str) -> Contents:
+    """Return the evidence from classes of device whose name contains this text."""
+    return replace(contents, entries=tuple(one for one in contents.entries if name in str(one.device_class)))
+
+
+def _without(contents: Contents, refused: Mapping[Path, str]) -> Contents:
+    """Return the evidence with refused bundles among the unreadable ones."""
+    if not refused:
+        return contents
+    more = (Unreadable(path, why) for path, why in refused.items())
+    return Contents(
+        tuple(entry for entry in contents.entries if entry.path not in refused),
+        tuple(sorted((*contents.unreadable, *more), key=lambda one: one.path)),
+    )
 
 
 @contextmanager

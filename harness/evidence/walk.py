@@ -1,19 +1,15 @@
-"""The bundles below a folder, and whether their files have changed.
-
-state = state_of(dict(walk(project.evidence)))
-"""
+"""The bundles below a folder, each with the state of its files."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from harness.evidence.bundle_layout import DEEPEST, MANIFEST, OBSERVATION, RECORD, UNFINISHED
 from harness.machine.file_memory import identity
 
-__all__ = ["state_of", "walk"]
+__all__ = ["walk"]
 
 
 def walk(root: Path) -> Iterator[tuple[bytes, str]]:
@@ -48,9 +44,3 @@ def walk(root: Path) -> Iterator[tuple[bytes, str]]:
         elif depth < DEEPEST:
             folders = [entry.name for entry in inside if entry.is_dir(follow_symlinks=False)]
             pending += [(f"{name}/{one}", depth + 1) for one in folders if not one.startswith(UNFINISHED)]
-
-
-def state_of(found: Mapping[bytes, str]) -> str:
-    """Return a digest of what `walk` found."""
-    lines = (name + b" " + os.fsencode(fingerprint) for name, fingerprint in sorted(found.items()))
-    return hashlib.sha256(b"\n".join(lines)).hexdigest()

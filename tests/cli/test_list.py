@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.base.vocabulary import ExitStatus, Status
+from harness.base.vocabulary import ExitStatus
 from harness.cli.list import command
 from harness.contract.project import Project
-from harness.evidence.known_statuses import known_statuses
 from harness.evidence.survey import Survey
 from tests.cli.harness_command import harness
 from tests.contracts import document, write_contract, write_project
@@ -26,16 +25,15 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_a_line_a_claim_in_columns(project: Path) -> None:
-    """Claims are listed by spec and issue, with their status and number, from any folder of the project."""
+    """Claims are listed by spec and issue, with their number, from any folder of the project."""
     done = harness(project / "falsifiers" / "demo", "list")
     assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
     assert done.stdout.splitlines() == [
         "SPEC-DEMO-001, DEMO-1",
-        "  UNRUN       F-DEMO-SORT-001           Sorting keeps every item",
+        "  F-DEMO-SORT-001           Sorting keeps every item",
         "SPEC-DEMO-001, DEMO-20",
-        "  UNRUN       F-DEMO-A-LONGER-NAME-002  Another",
+        "  F-DEMO-A-LONGER-NAME-002  Another",
         f"2 claims under {project / 'contracts'}",
-        f"  UNRUN       {Status.UNRUN.meaning}",
     ]
 
 
@@ -49,25 +47,22 @@ def test_json_for_machines(project: Path) -> None:
         "spec": "SPEC-DEMO-001",
         "title": "Sorting keeps every item",
         "from": str(project / "contracts"),
-        "status": "UNRUN",
     }
 
 
 def test_installed_claims_that_never_ran(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Installed claims that never ran are UNRUN, also if the statuses are remembered."""
+    """Installed claims are listed in their own part. A survey leaves out those that never ran."""
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
     write_project(tmp_path / "site" / "harness_claims" / "theirs", document(id="F-THEIRS-ONE-001"))
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     found = Project.find(project)
     survey = Survey.of(found)
     assert [claim.id for claim in survey.claims] == ["F-DEMO-A-LONGER-NAME-002", "F-DEMO-SORT-001"]
-    assert survey.by_id == dict.fromkeys(["F-DEMO-A-LONGER-NAME-002", "F-DEMO-SORT-001", "F-THEIRS-ONE-001"], "UNRUN")
-    assert known_statuses(found, dict) == survey.by_id
     monkeypatch.chdir(project)
     told = CliRunner().invoke(command, standalone_mode=False).output.splitlines()
     theirs = tmp_path / "site" / "harness_claims" / "theirs" / "contracts"
     assert ["F-THEIRS-ONE-001" in line for line in told[1:3]] == [True, False]
-    assert (told[2], told[-2]) == (f"1 claim installed in {theirs}", f"2 claims under {project / 'contracts'}")
+    assert (told[2], told[-1]) == (f"1 claim installed in {theirs}", f"2 claims under {project / 'contracts'}")
 
 
 @pytest.mark.parametrize("text", ["{}", "no JSON", "[]", '{"id": NaN}'])
