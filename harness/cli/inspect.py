@@ -17,8 +17,8 @@ import click
 
 from harness.base import regular_file
 from harness.base.vocabulary import ExitStatus
-from harness.evidence.limited_process import Limits, Stopped, isolated_all
 from harness.inspect.budget import Refused
+from harness.machine.limited_process import Limits, Stopped, isolated_all
 from harness.report.escaping import printable
 from harness.report.terminal.inspection_text import KINDS, checkpoint_page, device_code_page
 from harness.report.terminal.printing import tell, tell_all, tell_json, terminal_width

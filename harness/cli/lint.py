@@ -20,10 +20,10 @@ from harness.base.vocabulary import ExitStatus
 from harness.contract import Contract, ContractError
 from harness.contract.equivalent import SUFFIX, equivalents
 from harness.contract.project import Project
-from harness.evidence.limited_process import Limits, Stopped, isolated_all
 from harness.lint.figure_folders import FigureFolders
 from harness.lint.linter import UNDECIDED, Finding, Severity, lint, undecided
 from harness.lint.source_documents import TextsError
+from harness.machine.limited_process import Limits, Stopped, isolated_all
 from harness.report.terminal.printing import tell, tell_json
 from harness.report.words.number_text import counted
 

@@ -83,8 +83,8 @@ def perform(
         if isinstance(output, io.TextIOWrapper):
             output.reconfigure(errors="backslashreplace")  # so that a locale without "…" does not end a run
 
-    from harness.execution.process_control import adopt_orphans
     from harness.machine.host import probe
+    from harness.machine.process_control import adopt_orphans
     from harness.report.words import due_text
     from harness.running.compose import compose
     from harness.running.due import never_here

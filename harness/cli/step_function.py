@@ -17,7 +17,7 @@ import click
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.cli.options import named_texts, value_of
-from harness.evidence.limited_process import Limits, Stopped, isolated
+from harness.machine.limited_process import Limits, Stopped, isolated
 from harness.report.terminal.printing import Block, tell_all
 
 __all__ = ["arguments", "document_of", "found", "refuse_unknown", "refuse_unwritable", "show", "time_limit"]

@@ -12,9 +12,9 @@ import json
 from collections.abc import Callable
 
 from harness.contract import Contract
-from harness.evidence.limited_process import Limits, Stopped, isolated_all
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Observation
+from harness.machine.limited_process import Limits, Stopped, isolated_all
 
 __all__ = ["Unjudged", "judged"]
 

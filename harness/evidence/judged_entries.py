@@ -19,7 +19,7 @@ from pathlib import Path
 from harness.evidence.bundle import Bundle
 from harness.evidence.bundle_layout import MANIFEST
 from harness.evidence.index import Entry, Unreadable, entry_of
-from harness.evidence.limited_process import Limits, Stopped, isolated_all
+from harness.machine.limited_process import Limits, Stopped, isolated_all
 
 __all__ = ["unsound"]
 

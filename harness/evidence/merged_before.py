@@ -21,8 +21,8 @@ from stat import S_ISDIR, S_ISREG
 from typing import final
 
 from harness.evidence.bundle_layout import MOST_ENTRIES
-from harness.evidence.limited_process import Limits, Stopped, isolated_all
 from harness.machine.file_memory import keep, recall
+from harness.machine.limited_process import Limits, Stopped, isolated_all
 from harness.machine.provenance import harness_identity
 
 __all__ = ["MergedBefore", "state_of_files"]

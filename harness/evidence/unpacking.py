@@ -30,7 +30,6 @@ from harness.base import regular_file
 from harness.base.beneath import Beneath
 from harness.evidence import untrusted
 from harness.evidence.durable import sync_tree
-from harness.evidence.limited_process import Limits, Stopped, isolated_all
 from harness.evidence.packing import (
     LARGEST_ARCHIVE,
     MOST_ENTRIES,
@@ -41,6 +40,7 @@ from harness.evidence.packing import (
 )
 from harness.evidence.placing import at, hidden_folder, made, move
 from harness.evidence.verification import Verification, verify_all
+from harness.machine.limited_process import Limits, Stopped, isolated_all
 
 __all__ = ["Unpacked", "unpack"]
 

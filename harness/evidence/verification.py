@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from harness.evidence.bundle_layout import MANIFEST, OBSERVATION, RECORD, UNFINISHED, UNPACKING
 from harness.evidence.findings import Code, Detail, Verification, finding
-from harness.evidence.limited_process import Limits, Stopped, isolated_all
+from harness.machine.limited_process import Limits, Stopped, isolated_all
 
 if TYPE_CHECKING:
     from securesystemslib.signer import SSlibKey

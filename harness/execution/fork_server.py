@@ -32,8 +32,8 @@ from harness.execution.messages import (
     decode,
     encode,
 )
-from harness.execution.process_control import end_tree
 from harness.execution.worker import IMPORTING
+from harness.machine.process_control import end_tree
 from harness.machine.process_tree import started, stat_fields
 
 __all__ = ["IMPORT_SECONDS", "PYTHON", "ForkServer", "ForkServerError", "server_environment"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.execution.fork_server import IMPORT_SECONDS, PYTHON, server_environment
+from harness.machine.limited_process import Stopped, completed
 
 __all__ = ["obstacles"]
 
@@ -40,16 +40,12 @@ def _obstacles(project: Project, contracts: Sequence[Contract], search: Sequence
         for contract in contracts
     ]
     command = [*PYTHON, "harness.execution.carried_protocol", json.dumps(asked), *map(str, search)]
+    environment = server_environment(project.root)
     try:
-        done = subprocess.run(
-            command,
-            cwd=project.root,
-            env=server_environment(project.root),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=IMPORT_SECONDS,
-        )
-        return list(json.loads(done.stdout.splitlines()[-1]))
-    except (subprocess.TimeoutExpired, ValueError, IndexError):
-        return ["the falsifier cannot be imported"] * len(contracts)
+        done = completed(command, IMPORT_SECONDS, cwd=project.root, environment=environment)
+        told = json.loads(done.stdout.splitlines()[-1])
+        if done.returncode == 0 and len(told) == len(contracts):
+            return [str(one) for one in told]
+    except (Stopped, ValueError, IndexError, TypeError):
+        pass
+    return ["the falsifier cannot be imported"] * len(contracts)

@@ -27,12 +27,12 @@ from harness.execution.executor import StepListener, TrialRequest, TrialResult
 from harness.execution.fork_server import ForkServer, ForkServerError
 from harness.execution.fork_servers import ForkServers
 from harness.execution.messages import Imports, Start
-from harness.execution.process_control import end_adopted, strangers
 from harness.execution.progress import Progress
 from harness.execution.sources import changed
 from harness.execution.trial_log import TrialLog, WorkspaceFiles, short
 from harness.execution.watch import Watch
 from harness.judging.observation import Ending, EndingKind, Observation
+from harness.machine.process_control import end_adopted, strangers
 from harness.machine.telemetry import Sampler
 
 __all__ = ["LocalExecutor", "LocalExecutors"]

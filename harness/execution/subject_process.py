@@ -28,10 +28,10 @@ from harness.execution.blame import MachineObstacle, machine_fault
 from harness.execution.carried_protocol import CarriedMethod, CarriedProtocol, carried_protocol
 from harness.execution.carrier import Carrier, CarrierClosed
 from harness.execution.messages import Start
-from harness.execution.process_control import die_with_parent
 from harness.execution.raised_at import placed, raised_at, set_place
 from harness.execution.sources import Sources
 from harness.execution.value_codec import Blobs
+from harness.machine.process_control import die_with_parent
 
 __all__ = ["SubjectEnded", "SubjectProcess"]
 

@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from harness.execution.authentication import signer
 from harness.execution.messages import Exited, Message, Started, encode
-from harness.execution.process_control import adopt_orphans, die_with_parent, end_descendants
+from harness.machine.process_control import adopt_orphans, die_with_parent, end_descendants
 
 __all__ = ["FINISH", "STOP", "supervise"]
 

@@ -30,7 +30,6 @@ from harness.execution.messages import (
     Started,
     decode,
 )
-from harness.execution.process_control import end_tree
 from harness.execution.progress import Progress
 from harness.execution.steps import StepSeries
 from harness.execution.supervisor import FINISH, STOP
@@ -38,6 +37,7 @@ from harness.execution.trial_log import TrialLog, WorkspaceFiles
 from harness.judging.observation import Ending, EndingKind, Residency
 from harness.machine import process_tree
 from harness.machine.host import Gpu
+from harness.machine.process_control import end_tree
 from harness.machine.telemetry import Sampler, Telemetry
 
 __all__ = ["TEARDOWN_SECONDS", "Watch"]

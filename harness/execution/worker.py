@@ -62,7 +62,6 @@ from harness.execution.messages import (
     encode,
 )
 from harness.execution.models_built import ModelsBuilt
-from harness.execution.process_control import adopt_orphans, die_with_parent, end_descendants
 from harness.execution.raised_at import placed
 from harness.execution.reached import Reached
 from harness.execution.sources import Sources
@@ -71,6 +70,7 @@ from harness.execution.supervisor import supervise
 from harness.execution.whereabouts import watch_doing
 from harness.execution.worker_trial import WorkerTrial
 from harness.judging.observation import EndingKind
+from harness.machine.process_control import adopt_orphans, die_with_parent, end_descendants
 
 if TYPE_CHECKING:
     from harness.search.explorer import CaseSearch

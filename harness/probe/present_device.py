@@ -6,7 +6,6 @@ import ctypes
 import hashlib
 import os
 import shutil
-import subprocess
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,11 +14,13 @@ from pathlib import Path
 import torch
 
 from harness.machine.cache_folder import made_cache_folder
+from harness.machine.limited_process import Stopped, completed
 from harness.probe.errors import ProbeError
 
 __all__ = ["present_device"]
 
 _SOURCE = Path(__file__).with_name("present_device.cpp")
+_COMPILE_SECONDS = 600.0
 
 
 @contextmanager
@@ -52,7 +53,10 @@ def _compiled() -> Path:
     folder = Path(torch.__file__).parent
     command = [compiler, "-std=c++20", "-O1", "-shared", "-fPIC", f"-I{folder / 'include'}", str(_SOURCE)]
     command += ["-o", str(unfinished), f"-L{folder / 'lib'}", "-lc10", "-ltorch_cpu"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = completed(command, _COMPILE_SECONDS)
+    except Stopped as error:
+        raise ProbeError(f"{compiler} {error}") from error
     if done.returncode:
         raise ProbeError(
             f"{compiler} cannot compile {_SOURCE.name} for torch {torch.__version__}: {done.stderr[-400:]}"

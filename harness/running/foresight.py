@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
+from harness.machine.limited_process import Stopped, completed
 from harness.running.plan import Plan
 
 __all__ = ["foreseen", "obstacle"]
@@ -47,21 +45,12 @@ def foreseen(plan: Plan, root: Path, interrupted: Callable[[], bool]) -> JsonObj
 
 def _complaint(command: list[str], root: Path, seconds: float, interrupted: Callable[[], bool]) -> str:
     """Run the probe, and return the end of what it writes to standard error, or how it ended."""
-    until = time.monotonic() + seconds
-    with subprocess.Popen(
-        command, cwd=root, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, text=True, start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
-        while True:
-            is_late = time.monotonic() > until
-            if is_late or interrupted():
-                os.killpg(process.pid, signal.SIGKILL)
-            try:
-                _, written = process.communicate(timeout=0.2)
-            except subprocess.TimeoutExpired:
-                continue
-            late = f"it took longer than {seconds:g} s" if is_late else ""
-            return late or written.strip()[-400:] or f"it ended with {process.returncode}"
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    try:
+        done = completed(command, seconds, cwd=root, environment=environment, ended=interrupted)
+    except Stopped as error:
+        return str(error)
+    return done.stderr.strip()[-400:] or f"it ended with {done.returncode}"
 
 
 def obstacle(predicted: JsonObject) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from harness.authoring.faults import NotMeasured
 from harness.authoring.setting import Setting
 from harness.base import regular_file
 from harness.base.strictjson import JsonObject
+from harness.machine.limited_process import Stopped, completed
 from harness.suite.ledger import Ledger
 from harness.suite.plugin import SETTINGS
 
@@ -66,9 +66,10 @@ class Suite:
             NotMeasured: there is no pytest.
         """
         command, ledger = self.session(self._arguments, {"forced": forced, "traced": traced})
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False)  # stdout can be --json's
         try:
-            return read_ledger(ledger, done.returncode)
+            return read_ledger(ledger, completed(command, speaks=True).returncode)  # the time limit is the trial's
+        except Stopped as error:
+            raise NotMeasured(f"the session of pytest {error}") from error
         except (OSError, ValueError) as error:
             raise NotMeasured(f"what the tests wrote into {ledger} cannot be read: {error}") from error
 

@@ -103,6 +103,8 @@ def test_other_reasons_against_it(folder: Path) -> None:
         (FALSIFIER.replace("trial: Trial[Sorting]", "trial"), "Trial["),
         (FALSIFIER.replace("Trial[Sorting]", "Trial[int]"), "int"),
         (f"{FALSIFIER}\nraise ValueError('broken')", "broken"),
+        (f"{FALSIFIER}\nimport os\nos._exit(0)", "cannot be imported"),
+        (f"{FALSIFIER}\nimport os\nprint('[]', flush=True)\nos._exit(0)", "cannot be imported"),
     ):
         falsifier.write_text(text)
         done = harness(folder, "run", CLAIM, "--isolate")

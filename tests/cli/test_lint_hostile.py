@@ -17,7 +17,7 @@ from harness.base.beneath import Beneath
 from harness.base.removal import remove
 from harness.base.vocabulary import ExitStatus
 from harness.contract.project import Project
-from harness.evidence.limited_process import Limits
+from harness.machine.limited_process import Limits
 from tests.cli.harness_command import COMMAND, environment, harness
 from tests.cli.test_lint import inside as inside
 from tests.cli.test_lint import reports

@@ -14,8 +14,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.evidence.findings import Code, Detail, Verification
-from harness.evidence.limited_process import Limits
 from harness.evidence.verification import verify
+from harness.machine.limited_process import Limits
 from harness.report.words import finding_text
 from tests.evidence.factory import found, reseal, rewrite, set_at
 

@@ -9,8 +9,8 @@ import pytest
 from harness.base.vocabulary import Fate, Verdict
 from harness.contract.reasons import ReasonCode
 from harness.evidence.bundle import Bundle
-from harness.evidence.limited_process import Limits
 from harness.evidence.verification import verify
+from harness.machine.limited_process import Limits
 from tests.contracts import document, healthy
 from tests.evidence.factory import MUTANTS, claim_result, contract_in, mutant_lines, sealer
 

@@ -12,9 +12,9 @@ from harness.base.vocabulary import Outcome
 from harness.contract.project import Project
 from harness.execution import watch
 from harness.execution.local_executor import LocalExecutors
-from harness.execution.process_control import adopt_orphans
 from harness.judging.judge import judge
 from harness.judging.observation import EndingKind
+from harness.machine.process_control import adopt_orphans
 from tests.execution.projects import run
 
 SETUP = """

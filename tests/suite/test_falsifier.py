@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from harness import Setting
@@ -58,6 +59,19 @@ def healthy(suites: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -
     """The measurements of the healthy suite, with an assertion of each test made to fail; and its ledger."""
     place = tmp_path_factory.mktemp("place")
     return measured(suites["healthy"], place), place / EXECUTED
+
+
+@pytest.mark.parametrize("ends", ["", "import os\n    os._exit(0)\n"])
+def test_what_a_session_leaves_ends_with_it(tmp_path: Path, ends: str) -> None:
+    """A session that ends before it said how, with status 0 even, is broken."""
+    (tmp_path / "test_leaving.py").write_text(
+        "import subprocess\n\ndef test_it():\n"
+        f"    child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        f"    open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))\n    {ends}"
+    )
+    ledger = Suite(tmp_path, ["test_leaving.py"], tmp_path / "sessions").run()
+    assert bool(ledger.broken) is bool(ends)
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
 def test_a_healthy_suite(healthy: tuple[dict[str, Any], Path]) -> None:

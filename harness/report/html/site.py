@@ -25,8 +25,8 @@ from harness.contract.project import Project
 from harness.evidence.bundle_layout import is_folder_name
 from harness.evidence.findings import Verification
 from harness.evidence.index import read
-from harness.evidence.limited_process import Limits, Stopped, isolated_all
 from harness.evidence.verification import Against
+from harness.machine.limited_process import Limits, Stopped, isolated_all
 from harness.report.atomic_file import write_file
 from harness.report.html import bundle_page, claim_page, index_page
 from harness.report.html.clause_rows import Clauses

@@ -20,9 +20,9 @@ from harness.contract.ratio import ratios
 from harness.evidence import bundle_checks
 from harness.evidence import bundle_layout as layout
 from harness.evidence.bundle import Bundle
-from harness.evidence.limited_process import Limits, Stopped, isolated
 from harness.judging.judge import judge
 from harness.judging.verdict import fate_of
+from harness.machine.limited_process import Limits, Stopped, isolated
 from harness.running.events import SUBJECT, ClaimFinished, TrialFinished
 
 __all__ = ["NAME", "BundleRefused", "JudgedBundle", "judged_bundle"]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from harness.contract.project import Project
 from harness.contract.reasons import Reason, ReasonCode
-from harness.evidence.limited_process import Limits
 from harness.evidence.seal import ClaimResult
 from harness.evidence.staleness import ProjectState
 from harness.evidence.verification import Against, verify_all
+from harness.machine.limited_process import Limits
 from harness.report.html import site
 from harness.report.html.index_page import Entry
 from tests.contracts import document, healthy

@@ -10,8 +10,8 @@ from typing import Any
 
 from harness.contract import load
 from harness.contract.project import Project
-from harness.evidence.limited_process import Limits
 from harness.evidence.verification import find_bundles
+from harness.machine.limited_process import Limits
 from harness.report.html import index_page
 from harness.report.words import finding_text
 from tests.contracts import document, healthy, write_project

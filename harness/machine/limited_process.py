@@ -2,6 +2,8 @@
 
     answer = isolated(lambda: strictjson.dumps(work()).encode(), Limits(seconds=60))
 
+    done = completed(["g++", "step.cpp"], 600)     # a command, in the same way
+
 The work returns bytes. They count only if the work wrote all of them: a process that ends in any other way, even with
 status 0, is `Stopped`. Each process ends with this one, also if this one is killed. Work that may start processes of
 its own says so (`Limits.descendants`); they end with it.
@@ -16,23 +18,26 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import json
 import math
 import os
 import resource
 import select
 import signal
+import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 from harness.base.exceptions import described
 from harness.base.regular_file import CHUNK
-from harness.execution.process_control import adopt_orphans, die_with_parent, end_descendants
+from harness.machine.process_control import adopt_orphans, die_with_parent, end_descendants
 
-__all__ = ["Limits", "Stopped", "isolated", "isolated_all"]
+__all__ = ["Limits", "Stopped", "completed", "isolated", "isolated_all"]
 
 _GRACE_SECONDS = 1.0
 """How long a process may take to end after it closed its pipe. The other processes wait meanwhile."""
@@ -41,6 +46,8 @@ _END_SECONDS = 10.0
 """How long a process may take to end its descendants."""
 _WHOLE = b"\n+"
 """The end of an answer. Without it, the process ended before it had written everything."""
+_END_OF_OUTPUT = 256 << 10
+"""Bytes that are kept of what a command writes."""
 _AHEAD = 8
 """How many works may be started before the first is done, per running process. Their answers stay in memory."""
 
@@ -76,6 +83,42 @@ def isolated(work: Callable[[], bytes], limits: Limits) -> bytes:
     if isinstance(answer, Stopped):
         raise answer
     return answer
+
+
+def completed(
+    command: Sequence[str],
+    seconds: float = math.inf,
+    *,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    speaks: bool = False,
+    ended: Callable[[], bool] = lambda: False,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command. It and all that it starts end after `seconds`, or with this process.
+
+    Args:
+        environment: all of its variables; None for those of this process.
+        speaks: its output goes to this process's stderr, and not into the result.
+        ended: asked ten times a second; while it is true, the command is stopped.
+
+    Returns:
+        Its exit status, and the ends of its output and errors. Its standard input is empty.
+
+    Raises:
+        Stopped: it did not start, or did not end in time.
+    """
+    pipe = None if speaks else subprocess.PIPE
+
+    def work() -> bytes:
+        done = subprocess.run(command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
+        told = [(text or b"")[-_END_OF_OUTPUT:].decode("utf-8", "replace") for text in (done.stdout, done.stderr)]
+        return json.dumps([done.returncode, *told]).encode("ascii")
+
+    limits = Limits(math.inf, seconds, None, descendants=True, speaks=speaks)
+    (outcome,) = isolated_all([work], limits, 1, ended)
+    if isinstance(outcome, Stopped):
+        raise outcome
+    return subprocess.CompletedProcess(command, *json.loads(outcome))
 
 
 def isolated_all(
