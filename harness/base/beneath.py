@@ -123,7 +123,7 @@ class Beneath:
             except OSError as error:
                 raise OSError(error.errno, error.strerror, str(self)) from error
 
-    def open(self) -> BinaryIO:
+    def opened(self) -> BinaryIO:
         """Open a regular file for reading. A pipe or a device is refused, and never blocks."""
         with self.parent.passage() as above:
             descriptor = self._opened(above, os.O_RDONLY | os.O_NONBLOCK)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import Any
 from urllib.request import url2pathname
+
+from harness.base import strictjson
 
 __all__ = ["installation"]
 
@@ -38,4 +39,4 @@ def _origin() -> dict[str, Any]:
         text = distribution(_NAME).read_text("direct_url.json")
     except PackageNotFoundError:
         text = None
-    return json.loads(text) if text else {}
+    return dict(strictjson.loads(text)) if text else {}

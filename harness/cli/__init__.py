@@ -227,7 +227,7 @@ def _open_what_was_closed() -> None:
                 os.dup2(nowhere, number)
                 os.close(nowhere)
             os.set_inheritable(number, True)
-            stream = open(number, "w" if number else "r", encoding="utf-8", closefd=False)  # noqa: SIM115 (kept open)
+            stream = os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False)
             setattr(sys, name, stream)
 
 

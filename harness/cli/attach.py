@@ -9,9 +9,9 @@ import click
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli.run import carry_out
-from harness.cli.run_options import RunOptions
+from harness.cli.run_options import saved_options
 from harness.contract.project import Project
-from harness.running.slurm.detached import UnknownRunError, saved
+from harness.running.slurm.detached import RunFileError, UnknownRunError, saved
 
 __all__ = ["command"]
 
@@ -31,10 +31,15 @@ def command(run: str | None, evidence: Path | None) -> ExitStatus:
     try:
         place = evidence or project.evidence
         found = saved(place, run)
+        options = saved_options(found.options, project.root)
     except UnknownRunError as error:
         raise click.UsageError(str(error)) from error
+    except RunFileError as error:
+        raise click.ClickException(f"{error}; move it away") from error
+    except ValueError as error:
+        raise click.ClickException(f"the file of the run {found.name} has other options than a run: {error}") from error
     given = replace(
-        RunOptions.from_json(found.options),
+        options,
         ids=tuple(found.tasks()),
         evidence=place,
         everything=False,

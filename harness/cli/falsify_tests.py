@@ -6,7 +6,6 @@ import re
 import shlex
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import find_spec
@@ -17,7 +16,7 @@ import click
 
 from harness.authoring.faults import NotMeasured
 from harness.authoring.setting import Setting
-from harness.base import strictjson
+from harness.base import regular_file, strictjson, toml
 from harness.base.vocabulary import ExitStatus, Verdict
 from harness.cli import run
 from harness.cli.options import duration
@@ -169,7 +168,7 @@ def _entries(bundle: Path) -> Iterator[str]:
 def _survivors(bundle: Path) -> Iterator[str]:
     """Yield the place of each survivor, the line there, and what it becomes."""
     file = bundle / "artifacts" / MUTANTS
-    diffs = file.read_text(encoding="utf-8").partition("\n\n")[2] if file.exists() else ""
+    diffs = regular_file.read(file).decode("utf-8").partition("\n\n")[2] if file.exists() else ""
     lines = [line for line in diffs.splitlines() if line and not line.startswith((" ", "---", "+++", "@@"))]
     if lines:
         yield "mutants of the code under test that survive:"
@@ -198,7 +197,7 @@ def _asked(
     if paths and paths != before:
         raise _refused(f"{bundle.path} is about {' '.join(before)}; name these paths, or none")
     try:
-        kept = (bundle.path / "artifacts" / EXECUTED).read_text(encoding="utf-8").splitlines()
+        kept = regular_file.read(bundle.path / "artifacts" / EXECUTED).decode("utf-8").splitlines()
     except OSError as error:
         raise _refused(f"{bundle.path} does not say what ran: {error.strerror}") from error
     options = [*earlier["options"], *options]
@@ -208,7 +207,7 @@ def _asked(
 def _name(root: Path) -> str:
     """Return the name of the distribution in a folder, or that of the folder, as part of a claim's id."""
     try:
-        named = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
+        named = toml.load(root / "pyproject.toml")["project"]["name"]
     except (OSError, ValueError, LookupError, TypeError):
         named = root.name
     return re.sub("[^A-Z0-9]+", "-", str(named).upper()).strip("-")[:60] or "SUITE"

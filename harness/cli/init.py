@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 
 import click
 
-from harness.base import regular_file
+from harness.base import regular_file, toml
 from harness.base.schemas import schema_folder
 from harness.base.vocabulary import ExitStatus
 from harness.cli.scaffold import render, write_all
@@ -35,7 +34,7 @@ def command(folder: Path) -> ExitStatus:
     contents = {
         # Copies for editors. The harness reads its own.
         **{
-            root / "contracts" / "schema" / path.name: path.read_text("utf-8")
+            root / "contracts" / "schema" / path.name: regular_file.read(path).decode("utf-8")
             for path in sorted(schema_folder().glob("*.schema.json"))
         },
         root / "falsifiers" / "__init__.py": render("falsifiers.py.template"),
@@ -70,7 +69,7 @@ def _addition(pyproject: Path, table: str) -> str:
     """Return the text to append to a pyproject.toml, with its line ends: the table, and no other change."""
     try:
         before = _text(pyproject)
-        document = tomllib.loads(before)
+        document = toml.loads(before)
     except ValueError as error:
         raise click.ClickException(f"{pyproject} cannot be read: {error}") from error
     tool = document.get("tool", {})
@@ -78,7 +77,7 @@ def _addition(pyproject: Path, table: str) -> str:
         raise click.ClickException(f"{pyproject} already has [tool.harness]: this is a project")
     addition = _appended(before, table)
     try:
-        after = tomllib.loads(before + addition)
+        after = toml.loads(before + addition)
         grown = {**document, "tool": {**tool, "harness": after["tool"]["harness"]}} == after
     except (ValueError, TypeError):
         grown = False

@@ -18,7 +18,7 @@ import click
 from harness.base import regular_file
 from harness.base.vocabulary import ExitStatus
 from harness.inspect.budget import Refused
-from harness.machine.limited_process import Limits, Stopped, isolated_all
+from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 from harness.report.escaping import printable
 from harness.report.terminal.inspection_text import KINDS, checkpoint_page, device_code_page
 from harness.report.terminal.printing import tell, tell_all, tell_json, terminal_width
@@ -91,7 +91,7 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
             tell_json(_refusal(refused))
         tell(f"harness: {refused}", err=True)
         return ExitStatus.REFUSED
-    output, errors, status, problem = json.loads(answer)
+    output, errors, status, problem = decoded(answer)
     if problem:
         raise click.ClickException(problem)
     click.echo(output, nl=False)

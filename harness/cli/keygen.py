@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from harness.base import regular_file
 from harness.base.vocabulary import ExitStatus
 from harness.evidence.keys import KeyRefused, generate
 from harness.machine.git import is_untracked
@@ -29,7 +30,7 @@ def command(path: Path) -> ExitStatus:
     tell(f"private key: {path} (keep it secret and out of every repository)")
     tell(f"public key:  {public}")
     tell(f"key id:      {key.keyid}")
-    click.echo(public.read_text(encoding="ascii"), nl=False)
+    click.echo(regular_file.read(public).decode("ascii"), nl=False)
     if is_untracked(path):
         tell(
             f"move both files out of this git checkout: a commit could include {path.name}. Until then bundles that "

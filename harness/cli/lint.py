@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections import Counter
@@ -23,7 +22,7 @@ from harness.contract.project import Project
 from harness.lint.figure_folders import FigureFolders
 from harness.lint.linter import UNDECIDED, Finding, Severity, lint, undecided
 from harness.lint.source_documents import TextsError
-from harness.machine.limited_process import Limits, Stopped, isolated_all
+from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 from harness.report.terminal.printing import tell, tell_json
 from harness.report.words.number_text import counted
 
@@ -123,7 +122,7 @@ def _linted(project: Project, contracts: list[Contract], folders: FigureFolders)
             if isinstance(answer, Stopped):
                 found = [undecided(f"its check {answer}")]
             else:
-                found = [Finding.from_json(one) for one in json.loads(answer)]
+                found = [Finding.from_json(one) for one in decoded(answer)]
             yield tuple(one for one in found if not _is_ignored(project, contract, one))
 
 

@@ -20,7 +20,15 @@ from harness.base.device import DeviceClass
 from harness.base.exceptions import described
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
-from harness.cli.run_options import RunOptions, on_gpus, refuse_without_gpu, request_of, run_options, with_scratch
+from harness.cli.run_options import (
+    RunOptions,
+    on_gpus,
+    refuse_without_gpu,
+    request_of,
+    run_options,
+    saved_options,
+    with_scratch,
+)  # fmt: skip
 from harness.contract.contract_annotations import counted
 from harness.contract.project import Project
 from harness.report.terminal.printing import tell, tell_all
@@ -130,6 +138,10 @@ def _detached(given: RunOptions, project: Project, request: RunRequest) -> ExitS
     from harness.running.compose import submission_of
     from harness.running.slurm.detached import detach
 
+    try:
+        saved_options(given.to_json(), project.root)
+    except ValueError as error:
+        raise click.UsageError(f"harness attach could not follow this run: {error}") from error
     try:
         run = detach(submission_of(project, request), given.to_json(), given.shards)
     except OSError as error:

@@ -27,7 +27,9 @@ from harness.running.request import RunRequest
 if TYPE_CHECKING:
     from harness.machine.host import Host
 
-__all__ = ["RunOptions", "on_gpus", "refuse_without_gpu", "request_of", "run_options", "with_scratch"]
+__all__ = [
+    "RunOptions", "on_gpus", "refuse_without_gpu", "request_of", "run_options", "saved_options", "with_scratch",
+]  # fmt: skip
 
 _PATH = click.Path(path_type=Path)
 
@@ -146,6 +148,29 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(fields(RunOptions)):
         command = option.metadata["declaration"](command)
     return command
+
+
+def saved_options(document: Any, root: Path) -> RunOptions:
+    """Return the options that the file of a run states, checked as those of a command line are.
+
+    Args:
+        root: the project's. A file that may have come from elsewhere must not say that others are written.
+
+    Raises:
+        ValueError: they are no options of a run, or a report would be written outside the root.
+    """
+    given = RunOptions.from_json(document)
+    run_options(command := click.Command("run"))
+    context = click.Context(command)
+    try:
+        for param in command.params:
+            param.process_value(context, getattr(given, str(param.name)))
+    except click.UsageError as error:
+        raise ValueError(error.format_message()) from error
+    for report in (given.junit, given.json_file):
+        if report not in (None, "-") and not Path(report).resolve().is_relative_to(root.resolve()):
+            raise ValueError(f"it would write the report {report!s:.200}, which is outside {root}")
+    return given
 
 
 def request_of(given: RunOptions, project: Project) -> RunRequest:

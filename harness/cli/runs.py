@@ -12,7 +12,7 @@ from harness.base.vocabulary import ExitStatus
 from harness.contract import ContractError
 from harness.contract.project import Project, ProjectError
 from harness.report.terminal.printing import tell
-from harness.running.slurm.detached import Task, saved_runs
+from harness.running.slurm.detached import RunFileError, Task, load_run, run_files
 
 __all__ = ["command"]
 
@@ -25,17 +25,23 @@ def command(evidence: Path | None) -> ExitStatus:
     """List the runs that `harness run --executor slurm --detach` submitted, the newest last.
 
     Each line counts the claims by the verdict of their bundle, and those without a sound bundle by the state of their
-    job.
+    job. A file in .runs/ that is not that of a run is named, and the exit status is 2.
     """
     project = Project.find()
     place = evidence or project.evidence
-    runs = list(saved_runs(place))
-    if not runs:
+    files, status = run_files(place), ExitStatus.PASS
+    if not files:
         tell(f"no detached runs in {place}")
-    for run in runs:
+    for path in files.values():
+        try:
+            run = load_run(path)
+        except RunFileError as error:
+            tell(f"harness: {error}; move it away", err=True)
+            status = ExitStatus.REFUSED
+            continue
         counts = Counter(_result(project, place, run.name, task) for task in run.tasks().values())
         tell(f"{run.name}  {', '.join(f'{count} {what}' for what, count in sorted(counts.items()))}")
-    return ExitStatus.PASS
+    return status
 
 
 def _result(project: Project, evidence: Path, name: str, task: Task) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from harness.base import regular_file
+from harness.base import toml
 from harness.base.schemas import Problem
 from harness.contract import Contract, ContractError, load
 from harness.contract.calibration import SUFFIX
@@ -228,7 +227,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 def _settings(path: Path) -> dict[str, Any] | None:
     try:
-        document = tomllib.loads(regular_file.read(path).decode("utf-8"))
+        document = toml.load(path)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

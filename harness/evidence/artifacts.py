@@ -132,7 +132,7 @@ def _artifact(
     if redactor.mask(name) != name:
         name, obstacle = redactor.mask(name), "its name holds what looks like a secret"
     try:
-        with place.open() as file:
+        with place.opened() as file:
             declared = os.fstat(file.fileno()).st_size
             if declared > limits.read:
                 reason = f"larger than the {limits.read} bytes that are still read for digests"

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from harness.base import regular_file
 from harness.base.beneath import Beneath
 from harness.base.removal import remove
 from harness.evidence.bundle_layout import UNFINISHED
@@ -53,7 +54,7 @@ def sync_tree(folder: Beneath) -> None:
             if is_folder:
                 sync_tree(folder / name)
             else:
-                with (folder / name).open() as file:
+                with (folder / name).opened() as file:
                     os.fsync(file.fileno())
         os.fsync(descriptor)
 
@@ -111,5 +112,5 @@ def _where() -> str:
     """Return eight hex digits for the machine, its boot and the PID namespace: process ids are unique within these."""
     parts = [platform.node()]
     with suppress(OSError):
-        parts += [Path("/proc/sys/kernel/random/boot_id").read_text(), os.readlink("/proc/self/ns/pid")]
+        parts += [regular_file.read(Path("/proc/sys/kernel/random/boot_id")).decode(), os.readlink("/proc/self/ns/pid")]
     return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:8]

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from harness.contract import Contract
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Observation
-from harness.machine.limited_process import Limits, Stopped, isolated_all
+from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 
 __all__ = ["Unjudged", "judged"]
 
@@ -42,4 +42,4 @@ def judged(contract: Contract, observation: Observation, ended: Callable[[], boo
     (answer,) = isolated_all([work], Limits(), 1, ended)
     if isinstance(answer, Stopped):
         raise Unjudged(str(answer))
-    return Judgment.from_json(json.loads(answer))
+    return Judgment.from_json(decoded(answer))

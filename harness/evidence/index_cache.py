@@ -109,7 +109,7 @@ class Cache:
                     with suppress(FileExistsError):
                         self._file.parent.mkdir(parents=True)
                     return rows(str(self._file))
-                except (sqlite3.DatabaseError, OSError, ValueError, KeyError, TypeError) as error:
+                except (sqlite3.DatabaseError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
                     if isinstance(error, OSError) or _primary_code(error) in _UNUSABLE:
                         break
                     with suppress(OSError):  # it is damaged; processes that have it open keep the old file

@@ -22,7 +22,7 @@ from typing import final
 
 from harness.evidence.bundle_layout import MOST_ENTRIES
 from harness.machine.file_memory import keep, recall
-from harness.machine.limited_process import Limits, Stopped, isolated_all
+from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 from harness.machine.provenance import harness_identity
 
 __all__ = ["MergedBefore", "state_of_files"]
@@ -52,7 +52,7 @@ class MergedBefore:
         parts = [tuple(rows)[first : first + size] for first in range(0, len(rows), size)]
         same: list[str] = []
         for told in isolated_all([partial(self._unchanged, part) for part in parts], Limits(), processors):
-            same += [] if isinstance(told, Stopped) else json.loads(told)
+            same += [] if isinstance(told, Stopped) else decoded(told)
         return {rows[name]: self._into / self._rows[name][1] for name in same}
 
     def _unchanged(self, names: Sequence[str]) -> bytes:

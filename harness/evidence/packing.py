@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
+from harness.base import regular_file
 from harness.base.beneath import Beneath
 from harness.evidence import manifest, untrusted
 from harness.evidence.bundle_layout import DEEPEST, LARGEST_BUNDLE, MANIFEST, MOST_FILES, is_folder_name
@@ -199,7 +200,7 @@ def pack(paths: Sequence[Path], target: Path) -> Packed:
             _write(output, files)
             output.flush()
             os.fsync(output.fileno())
-        with temporary.open("rb") as written:
+        with regular_file.opened(temporary) as written:
             digest = hashlib.file_digest(written, "sha256").hexdigest()
             size = os.fstat(written.fileno()).st_size
         _publish(temporary, target)

@@ -87,7 +87,7 @@ def read(root: Path, name: str) -> tuple[bytes, str]:
         OSError: the file cannot be read or is not a regular file.
         TooLarge: it has more than `bundle_layout.LARGEST_DOCUMENT` bytes.
     """
-    with Beneath(root, name).open() as file:
+    with Beneath(root, name).opened() as file:
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST_DOCUMENT:
             raise TooLarge(f"has more than {LARGEST_DOCUMENT} bytes")
@@ -111,7 +111,7 @@ def chunks(root: Path, name: str) -> Iterator[bytes]:
         TooLarge: it has more than `bundle_layout.LARGEST_BUNDLE` bytes.
     """
     total = 0
-    with Beneath(root, name).open() as file:
+    with Beneath(root, name).opened() as file:
         while chunk := file.read(CHUNK):
             total += len(chunk)
             if total > LARGEST_BUNDLE:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from harness.evidence.bundle_layout import MANIFEST, OBSERVATION, RECORD, UNFINISHED, UNPACKING
 from harness.evidence.findings import Code, Detail, Verification, finding
-from harness.machine.limited_process import Limits, Stopped, isolated_all
+from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 
 if TYPE_CHECKING:
     from securesystemslib.signer import SSlibKey
@@ -87,7 +87,7 @@ def _checked(folder: Path, trusted: Mapping[str, SSlibKey]) -> bytes:
 def _known(path: Path, told: bytes, against: Against) -> Verification:
     from harness.evidence.staleness import Origin, staleness, unplanted
 
-    document, origin = json.loads(told)
+    document, origin = decoded(told)
     verification = Verification.from_json(document)
     remarks = verification.remarks
     if against.state is not None and origin is not None:

@@ -22,6 +22,7 @@ from typing import Any
 
 from harness.authoring.faults import NotMeasured
 from harness.authoring.trial import Trial
+from harness.base import strictjson
 from harness.base.exceptions import described
 from harness.contract.entry_point import resolve_own
 from harness.contract.project_importer import install
@@ -154,6 +155,6 @@ def _told(falsifier: str, subjects: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    asked = json.loads(sys.argv[1])
+    asked = strictjson.loads(sys.argv[1])
     install([*map(Path, sys.argv[2:])]).update(falsifier.partition(".")[0] for falsifier, _ in asked)
     print(json.dumps([_told(falsifier, subjects) for falsifier, subjects in asked]))

@@ -164,7 +164,7 @@ class ForkServer:
     def _answer(self, kind: type[T], request: Request, descriptors: list[int]) -> T:
         """The server's answer to a request, which is of this kind."""
         reading, writing = os.pipe()
-        with open(reading, "rb") as pipe:
+        with os.fdopen(reading, "rb") as pipe:
             with open(writing, "wb"):
                 self._ask(request, [*descriptors, writing])
             if not select.select([pipe], [], [], IMPORT_SECONDS)[0]:
@@ -218,7 +218,7 @@ class ForkServer:
 
     def _last_import(self) -> str:
         try:
-            with (self.place / IMPORTING).open() as file:
+            with (self.place / IMPORTING).opened() as file:
                 last = file.read(_LONGEST_SAID).decode(errors="replace")
         except OSError:
             return ""
@@ -227,7 +227,7 @@ class ForkServer:
     def _obituary(self) -> str:
         try:
             code = self._process.wait(timeout=1)
-            with (self.place / _LOG).open() as file:
+            with (self.place / _LOG).opened() as file:
                 size = os.fstat(file.fileno()).st_size
                 file.seek(max(0, size - _LONGEST_SAID))
                 said = file.read(_LONGEST_SAID).decode(errors="replace")

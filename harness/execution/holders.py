@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import final
 
+from harness.base import strictjson
+from harness.base.beneath import Beneath
 from harness.machine.process_tree import started
 
 __all__ = ["Holder", "list_holders", "recorded"]
@@ -83,8 +85,8 @@ def list_holders(folder: Path) -> tuple[Holder, ...]:
     found = []
     for path in folder.glob(f"*{_SUFFIX}"):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            with open(path, encoding="utf-8", opener=_cautiously) as file:
-                record = json.loads(file.read(_LARGEST))
+            with Beneath(folder, path.name).opened() as file:  # every user can put a pipe or a link here
+                record = strictjson.loads(file.read(_LARGEST))
             holder = Holder(
                 _plain(record["text"]), _plain(record["mode"]), int(record["pid"]), _plain(record["user"]),
                 float(record["since"]), float(record.get("memory_gib", 0.0)),
@@ -94,11 +96,6 @@ def list_holders(folder: Path) -> tuple[Holder, ...]:
             else:
                 found.append(holder)
     return tuple(sorted(found, key=lambda holder: holder.since or 0.0))
-
-
-def _cautiously(path: str, flags: int) -> int:
-    # Every user can put a pipe or a link here. A pipe would block, and a link would lead elsewhere.
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _user() -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
+from harness.base import strictjson
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.execution.fork_server import IMPORT_SECONDS, PYTHON, server_environment
@@ -43,9 +44,9 @@ def _obstacles(project: Project, contracts: Sequence[Contract], search: Sequence
     environment = server_environment(project.root)
     try:
         done = completed(command, IMPORT_SECONDS, cwd=project.root, environment=environment)
-        told = json.loads(done.stdout.splitlines()[-1])
-        if done.returncode == 0 and len(told) == len(contracts):
-            return [str(one) for one in told]
-    except (Stopped, ValueError, IndexError, TypeError):
-        pass
+        told = strictjson.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
+    except (Stopped, ValueError, IndexError):
+        told = None
+    if isinstance(told, list) and len(told) == len(contracts):  # the code of the project may print, too
+        return [str(one) for one in told]
     return ["the falsifier cannot be imported"] * len(contracts)

@@ -25,6 +25,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, final
 
+from harness.base import strictjson
+
 __all__ = ["Reached", "read_reached"]
 
 _PIPE_BYTES: Final = 1 << 20
@@ -126,5 +128,5 @@ class Reached:
 
 def read_reached(path: Path) -> tuple[dict[str, frozenset[int]], tuple[str, ...]]:
     """The lines by path from the root, and the modules of a file that a `Reached` has finished."""
-    document = json.loads(path.read_text(encoding="utf-8"))
+    document = strictjson.load(path)
     return {name: frozenset(found) for name, found in document["lines"].items()}, tuple(document["modules"])

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import importlib
-import json
 import os
 import select
 import signal
@@ -449,4 +448,4 @@ def _reporter(descriptor: int, key: int) -> Callable[[Message], None]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], sys.argv[3], *json.loads(sys.argv[4]))
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3], *strictjson.loads(sys.argv[4]))

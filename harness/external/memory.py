@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import resource
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, final
+
+from harness.base import regular_file
 
 if TYPE_CHECKING:
     import psutil
@@ -83,7 +86,7 @@ def _waited_for() -> int:
 def _high_water_mark(pid: int) -> int | None:
     """The peak resident memory of a process since its `exec`, in bytes; None if it has ended."""
     try:
-        with open(f"/proc/{pid}/status", "rb") as file:
+        with regular_file.opened(Path(f"/proc/{pid}/status")) as file:
             for line in file:
                 if line.startswith(b"VmHWM:"):
                     return int(line.split()[1]) * 1024

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.authoring.faults import NotMeasured
-from harness.base import regular_file, schemas
+from harness.base import schemas, toml
 from harness.base.redaction import Redactor, looks_secret
 from harness.base.strictjson import JsonObject
 from harness.external.linear_regex import PatternRefused, compiled
@@ -238,7 +237,7 @@ def load(path: Path) -> Trainer:
         TrainerError: with the place and the remedy.
     """
     try:
-        document = tomllib.loads(regular_file.read(path, _LARGEST).decode("utf-8"))
+        document = toml.load(path)
     except OSError as error:
         raise TrainerError(f"{path}: {error.strerror}; name the trainer's TOML file") from error
     except ValueError as error:

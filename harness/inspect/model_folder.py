@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from harness.base import regular_file
+from harness.base import strictjson
 
 __all__ = ["weight_paths"]
 
@@ -35,7 +34,7 @@ def weight_paths(place: Path) -> list[Path]:
 def _parts(index: Path) -> list[Path]:
     """The parts that an index names; only names of files beside it count. Empty if it cannot be read."""
     try:
-        named = json.loads(regular_file.read(index))["weight_map"].values()
+        named = strictjson.load(index)["weight_map"].values()
         return sorted({index.parent / Path(name).name for name in named})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []

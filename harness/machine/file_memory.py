@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, final
 
+from harness.base import regular_file, strictjson
 from harness.machine.cache_folder import NoCacheFolderError, cache_folder
 
 __all__ = ["FileMemory", "identity", "keep", "recall"]
@@ -73,9 +74,9 @@ class FileMemory:
 def recall(kind: str, root: Path, key: str) -> Any:
     """Return what was kept for a project with this key; None if there is nothing, or something else changed it."""
     with suppress(OSError, ValueError, NoCacheFolderError):
-        digest, _, text = _file(kind, root).read_bytes().partition(b"\n")
+        digest, _, text = regular_file.read(_file(kind, root)).partition(b"\n")
         if digest == _digest(key, text):
-            return json.loads(text)
+            return strictjson.loads(text)
     return None
 
 

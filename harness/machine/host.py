@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
+from harness.base import regular_file
 from harness.base.json_dataclass import JsonDataclass
 from harness.machine import nvml, timebox
 
@@ -263,7 +264,7 @@ def _system_memory() -> tuple[int | None, str]:
 
 def _total_memory() -> int | None:
     try:
-        found = re.search(r"^MemTotal:\s+(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)
+        found = re.search(r"^MemTotal:\s+(\d+) kB$", regular_file.read(_MEMINFO).decode(), re.MULTILINE)
     except OSError:
         return None
     return int(found[1]) * 1024 if found else None
@@ -272,7 +273,7 @@ def _total_memory() -> int | None:
 def _cgroup_limit() -> int | None:
     """Return the lowest memory limit in bytes of this process's control groups (version 1 or 2); None without one."""
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = regular_file.read(Path("/proc/self/cgroup")).decode("utf-8", "replace").splitlines()
     except OSError:
         return None
     files: list[Path] = []
@@ -286,7 +287,7 @@ def _cgroup_limit() -> int | None:
     limits = []
     for file in files:
         try:
-            limits.append(int(file.read_text()))
+            limits.append(int(regular_file.read(file)))
         except (OSError, ValueError):  # version 2 writes "max" for no limit
             continue
     return min(limits, default=None)

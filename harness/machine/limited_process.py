@@ -31,13 +31,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from harness.base import regular_file
 from harness.base.exceptions import described
-from harness.base.regular_file import CHUNK
 from harness.machine.process_control import adopt_orphans, die_with_parent, end_descendants
 
-__all__ = ["Limits", "Stopped", "completed", "isolated", "isolated_all"]
+__all__ = ["Limits", "Stopped", "completed", "decoded", "isolated", "isolated_all"]
 
 _GRACE_SECONDS = 1.0
 """How long a process may take to end after it closed its pipe. The other processes wait meanwhile."""
@@ -119,6 +119,11 @@ def completed(
     if isinstance(outcome, Stopped):
         raise outcome
     return subprocess.CompletedProcess(command, *json.loads(outcome))
+
+
+def decoded(answer: bytes) -> Any:
+    """Return the JSON document that the work of a process wrote: code of the harness, so its form is not checked."""
+    return json.loads(answer)
 
 
 def isolated_all(
@@ -206,7 +211,7 @@ class _Child:
             if time.monotonic() >= self.deadline:
                 self.stop(f"did not end within {self._limits.elapsed:g} s")
             return
-        chunk = os.read(self._reading, CHUNK)
+        chunk = os.read(self._reading, regular_file.CHUNK)
         self._chunks.append(chunk)
         self._size += len(chunk)
         if not chunk:
@@ -332,5 +337,4 @@ def _limit(kind: int, value: int) -> None:
 
 def _virtual_memory() -> int:
     """Return the bytes of address space of this process."""
-    with open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()
+    return int(regular_file.read(Path("/proc/self/statm")).split()[0]) * resource.getpagesize()

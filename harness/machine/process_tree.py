@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, final
+
+from harness.base import regular_file
 
 if TYPE_CHECKING:
     import psutil
@@ -37,7 +40,7 @@ def _parent(pid: int) -> int | None:
 def stat_fields(pid: int) -> list[bytes] | None:
     """Return the fields of /proc/<pid>/stat from the third (the state) on. The second may contain any character."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
+        with regular_file.opened(Path(f"/proc/{pid}/stat")) as file:
             return file.read().rpartition(b")")[2].split() or None
     except OSError:
         return None

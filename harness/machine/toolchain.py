@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes.util
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
+from harness.base import regular_file, strictjson
 from harness.base.exceptions import described
 from harness.base.strictjson import JsonObject
 from harness.machine import timebox
@@ -105,7 +105,7 @@ def _assigned(source: str, name: str) -> str | None:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return regular_file.read(path).decode("utf-8", "replace")
     except OSError:
         return ""
 
@@ -185,7 +185,7 @@ def vulkan() -> tuple[Tool, ...]:
     if _folder_of("wgpu") is not None:
         answer = timebox.run([sys.executable, "-c", _WGPU], _SECONDS)
         if answer.value is not None:
-            adapters = [one for one in json.loads(answer.value) if one.get("backend_type") == "Vulkan"]
+            adapters = [one for one in strictjson.loads(answer.value) if one.get("backend_type") == "Vulkan"]
             none = Tool("vulkan", reason=f"wgpu lists no Vulkan adapter; {_vulkan_remedy()}")
             return tuple(map(_wgpu_adapter, adapters)) or (none,)
         reasons.append(f"wgpu: {answer.reason}")

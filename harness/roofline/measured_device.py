@@ -9,6 +9,7 @@ from typing import Any
 import psutil
 import torch
 
+from harness.base import regular_file
 from harness.machine import nvml
 
 __all__ = ["clocks", "identity"]
@@ -53,7 +54,7 @@ def clocks(kind: str) -> dict[str, float]:
 
 def _processor() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = regular_file.read(Path("/proc/cpuinfo")).decode("utf-8", "replace").splitlines()
     except OSError:
         lines = []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -14,6 +14,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from harness.base import regular_file
 from harness.base.vocabulary import Fate, Outcome
 from harness.contract import Contract
 from harness.contract.calibration import calibration_path
@@ -148,7 +149,7 @@ def write(contract: Contract, results: Sequence[ClaimResult]) -> Path:
     Raises:
         CalibrationError: the contract file has changed since it was loaded.
     """
-    if contract.path.read_bytes() != contract.content:
+    if regular_file.read(contract.path) != contract.content:
         raise CalibrationError(f"{contract.path} has changed since the runs began; run harness calibrate again")
     profiles = dict(contract.calibration.profiles) if contract.calibration else {}
     profiles[results[0].record.profile] = measured(contract, results)

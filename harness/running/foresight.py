@@ -38,9 +38,9 @@ def foreseen(plan: Plan, root: Path, interrupted: Callable[[], bool]) -> JsonObj
         complaint = _complaint([*command, "--json", str(told)], root, plan.seconds, interrupted)
         try:
             (case,) = strictjson.load(told)["cases"]
-        except (OSError, strictjson.JsonError):  # there is none, or only its beginning
+            return {"step": step, **{name: case[name] for name in ("fit", "capacity", "allocated", "reserved")}}
+        except (OSError, ValueError, LookupError, TypeError):  # there is none, or only its beginning
             return {"step": step, "reason": complaint}
-    return {"step": step, **{name: case[name] for name in ("fit", "capacity", "allocated", "reserved")}}
 
 
 def _complaint(command: list[str], root: Path, seconds: float, interrupted: Callable[[], bool]) -> str:

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from harness.base import strictjson
+from harness.base import regular_file, strictjson
 from harness.base.strictjson import JsonObject
 from harness.suite import weakened
 from harness.suite.ledger import stated
@@ -95,7 +95,7 @@ def faults_of(tests: Sequence[str], root: Path) -> Mapping[str, str]:
 
 def _fits(kind: str, function: str, root: Path) -> bool:
     try:
-        source = (root / function.partition("::")[0]).read_text(encoding="utf-8")
+        source = regular_file.read(root / function.partition("::")[0]).decode("utf-8")
         return weakened.can_plant(source, {"kind": kind, "function": function})
     except (OSError, ValueError, SyntaxError):
         return False

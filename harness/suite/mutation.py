@@ -26,6 +26,8 @@ from cosmic_ray.modules import find_modules
 from cosmic_ray.mutating import mutate_and_test
 from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkItem, WorkResult
 
+from harness.base import regular_file
+
 __all__ = ["KILLED", "SURVIVED", "TIMED_OUT", "Copies", "attempt", "change", "fate", "ordered", "place", "planned"]
 
 T = TypeVar("T")
@@ -139,7 +141,7 @@ def _annotations(module: Path) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """Where each annotation of a module begins and ends, as line and column."""
     nodes = [
         node
-        for holder in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        for holder in ast.walk(ast.parse(regular_file.read(module)))
         for node in (getattr(holder, "annotation", None), getattr(holder, "returns", None))
         if isinstance(node, ast.expr)
     ]

@@ -28,6 +28,7 @@ from typing import Any
 import _pytest.assertion.rewrite as rewriting
 import pytest
 
+from harness.base import strictjson
 from harness.suite import assertions, weakened
 
 __all__ = ["SETTINGS"]
@@ -47,7 +48,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
     """Begin before pytest imports the first conftest.py."""
     file = os.environ.pop(SETTINGS, None)  # a session within a test is not another suite
     if file is not None:
-        session = _Session(json.loads(Path(file).read_text(encoding="utf-8")), early_config.rootpath)
+        session = _Session(strictjson.load(Path(file)), early_config.rootpath)
         session.instrument(args)
         early_config.pluginmanager.register(session, "harness.suite")
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from harness.authoring.faults import NotMeasured
+from harness.base import regular_file
 from harness.base.extras import installation
 from harness.base.strictjson import JsonObject
 from harness.suite.ledger import LONGEST, PASSED, Ledger
@@ -184,7 +185,7 @@ def _choose(
     for item in items:
         module, line = item.mutations[0].module_path, item.mutations[0].start_pos[0]
         if module not in parsed:
-            parsed[module] = ast.parse((tree / module).read_text(encoding="utf-8"))
+            parsed[module] = ast.parse(regular_file.read(tree / module))
         places = {f"{module}:{number}" for number in _statement(parsed[module], line)}
         reaching = [test for test in tests if not places.isdisjoint(lines.get(test, ()))]
         chosen[item.job_id] = reaching if places.isdisjoint(lines.get("", ())) else tests

@@ -23,7 +23,7 @@ def test_files_are_written_and_read(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         (place / "file").create()
     (place / "file").rename(Beneath(tmp_path / "root", "a/other"))
-    with Beneath(tmp_path / "root", "a/other").open() as file:
+    with Beneath(tmp_path / "root", "a/other").opened() as file:
         assert file.read() == b"content"
     assert (tmp_path / "real" / "a" / "other").exists()
     assert ((place / "file").status(), place.parent.last) == (None, "a")
@@ -41,7 +41,7 @@ def test_no_link_is_followed(tmp_path: Path, link: str) -> None:
     (root / "new").touch()
     actions = (
         place.make_folder,
-        (place / "file").open,
+        (place / "file").opened,
         (place / "file").status,
         (place / "new").create,
         lambda: Beneath(root, "new").rename(place / "new"),
@@ -60,7 +60,7 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc/passwd")
     for name in ("pipe", "link", ""):
         with pytest.raises((OSError, ValueError)):
-            Beneath(tmp_path, name).open()
+            Beneath(tmp_path, name).opened()
 
 
 @pytest.mark.parametrize("name", ["..", "a/../b", "/a", "a//b", ".", "a\0"])

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from harness.base import regular_file
+from harness.base import regular_file, toml
 from harness.base.device import DeviceClass
 from harness.contract import Contract
 from harness.contract.contract_annotations import Refutation
@@ -26,7 +25,7 @@ from harness.evidence.bundle_layout import is_folder_name
 from harness.evidence.findings import Verification
 from harness.evidence.index import read
 from harness.evidence.verification import Against
-from harness.machine.limited_process import Limits, Stopped, isolated_all
+from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 from harness.report.atomic_file import write_file
 from harness.report.html import bundle_page, claim_page, index_page
 from harness.report.html.clause_rows import Clauses
@@ -128,8 +127,9 @@ def write(
 
 def _name(project: Project) -> str:
     """Return the name in a project's pyproject.toml, else that of its folder."""
-    settings = tomllib.loads((project.root / "pyproject.toml").read_text(encoding="utf-8"))
-    return str(settings.get("project", {}).get("name", project.root.name))
+    settings = toml.load(project.root / "pyproject.toml")
+    about = settings.get("project", {})
+    return str(about.get("name", project.root.name) if isinstance(about, dict) else project.root.name)
 
 
 def _unusable(folder: Path, error: OSError) -> SiteError:
@@ -150,7 +150,7 @@ def _shown(
     outcomes = isolated_all(works, limits, len(os.sched_getaffinity(0)))
     for verification, outcome in zip(verifications, outcomes, strict=True):
         if not isinstance(outcome, Stopped):
-            page, entry = json.loads(outcome)
+            page, entry = decoded(outcome)
             yield page, Entry.from_json(entry)
             continue
         reason, folder = str(outcome).removeprefix(f"broke off with {ContentsError.__name__}: "), verification.path.name

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from harness.base import regular_file, strictjson
 from harness.base.beneath import Beneath
 from harness.base.removal import remove
 from harness.base.strictjson import JsonObject
@@ -41,7 +42,8 @@ __all__ = ["ClaimTrials", "project_copy"]
 
 _LEAST_SECONDS, _TIMES_AS_LONG = 20.0, 4.0
 """A trial may take this many seconds more, and times as long, as the subject without a defect and without a cache."""
-
+_LARGEST_KEPT = 64 << 20
+"""Bytes of a file of attempts."""
 
 _ELSEWHERE = frozenset({"cli", "evidence", "lint", "pytest_plugin", "report", "running"})
 """The packages of the harness that neither run in a trial nor judge it. No fate depends on them."""
@@ -238,10 +240,10 @@ class KeptAttempts:
         self._path = folder / f"{claim}-{digest[:16]}.jsonl"
         self._turn = threading.Lock()
         self._found: dict[str, Attempt] = {}
-        if self._path.exists():
-            for line in self._path.read_text(encoding="utf-8", errors="replace").splitlines():
+        with suppress(OSError):  # there is none yet
+            for line in regular_file.read(self._path, _LARGEST_KEPT).decode("utf-8", "replace").splitlines():
                 with suppress(ValueError, LookupError, TypeError):  # an interruption cut the line short
-                    entry = json.loads(line)
+                    entry = strictjson.loads(line)
                     self._found[entry["defect"]] = Attempt.from_json(entry["attempt"])
 
     def get(self, defect: str) -> Attempt | None:

@@ -13,18 +13,22 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import final
 
+from harness.base import strictjson
+from harness.base.beneath import Beneath
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.regular_file import opened, read
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import ExitStatus, Verdict
@@ -34,7 +38,10 @@ from harness.running.slurm.job import ask
 from harness.running.slurm.judged_bundle import NAME, BundleRefused, judged_bundle
 from harness.running.slurm.submission import HARNESS, Submission
 
-__all__ = ["DetachedRun", "Task", "UnknownRunError", "detach", "ended_claims", "saved", "saved_runs", "verdicts"]
+__all__ = [
+    "DetachedRun", "RunFileError", "Task", "UnknownRunError", "detach", "ended_claims", "load_run", "run_files",
+    "saved", "verdicts",
+]  # fmt: skip
 
 _FOLDER = ".runs"
 _LOOK_SECONDS, _ASK_EVERY = 0.5, 2.0
@@ -44,12 +51,17 @@ _GOING = frozenset({
 })  # fmt: skip
 """The states of a task that has not ended. It is UNKNOWN while Slurm does not answer."""
 _SUBMIT_SECONDS = 60.0
+_JOB = re.compile("[0-9]{1,20}")
 _MOST_BYTES = 64 << 20
 """Of a file of events."""
 
 
 class UnknownRunError(ValueError):
     """There is no run of this name. The text names the runs that exist."""
+
+
+class RunFileError(ValueError):
+    """The file of a run cannot be read, or is no such file. The text names the file and says what is wrong."""
 
 
 @final
@@ -117,7 +129,7 @@ def _states(job: str, moment: int) -> dict[str, str] | None:
 
 @final
 @dataclass(frozen=True)
-class DetachedRun:
+class DetachedRun(JsonDataclass):
     """The content of a run's file."""
 
     name: str
@@ -125,7 +137,7 @@ class DetachedRun:
     """UTC, ISO 8601."""
     options: JsonObject
     """The options of `harness run`."""
-    jobs: dict[str, list[list[str]]]
+    jobs: Mapping[str, Sequence[Sequence[str]]]
     """The claims of each task, by the number of the array's job."""
     folder: str
 
@@ -151,7 +163,7 @@ def detach(submission: Submission, options: JsonObject, shards: int | None) -> D
     """
     name = submission.name
     folder = submission.evidence.absolute() / _FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
+    Beneath(submission.evidence.absolute(), _FOLDER).make_folder()
     (folder / ".gitignore").write_text("*\n")
     groups: dict[tuple[str, ...], list[Contract]] = {}
     for contract in submission.request.contracts:
@@ -167,15 +179,33 @@ def detach(submission: Submission, options: JsonObject, shards: int | None) -> D
         jobs[_sbatch(asked, _script(submission.options(profile), tasks, folder, name))] = tasks
     run = DetachedRun(name, datetime.now(UTC).isoformat(timespec="seconds"), options, jobs, str(folder))
     half = folder / f"{name}.half"  # another command may read the runs now
-    half.write_text(json.dumps(asdict(run), indent=1))
+    half.write_text(json.dumps(run.to_json(), indent=1))
     half.rename(folder / f"{name}.json")
     return run
 
 
-def saved_runs(evidence: Path) -> Iterator[DetachedRun]:
-    """The runs of an evidence folder, oldest first."""
-    for path in sorted((evidence / _FOLDER).glob("*.json")):
-        yield DetachedRun(**json.loads(path.read_text()))
+def run_files(evidence: Path) -> dict[str, Path]:
+    """The files of the runs of an evidence folder by the names of the runs, oldest first."""
+    return {path.stem: path for path in sorted((evidence / _FOLDER).glob("*.json"))}
+
+
+def load_run(path: Path) -> DetachedRun:
+    """Read the file of a run.
+
+    Raises:
+        RunFileError: it is not the file of the run that its name says.
+    """
+    try:
+        run = DetachedRun.from_json(strictjson.load(path))
+    except OSError as error:
+        raise RunFileError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise RunFileError(f"{path} is not the file of a run: {error}") from error
+    if run.name != path.stem:
+        raise RunFileError(f"{path} is not the file of a run: it names the run {run.name!r:.100}")
+    if unknown := [job for job in run.jobs if not _JOB.fullmatch(job)]:
+        raise RunFileError(f"{path} is not the file of a run: {unknown[0]!r:.100} is not the number of a job")
+    return run
 
 
 def saved(evidence: Path, name: str | None) -> DetachedRun:
@@ -183,13 +213,14 @@ def saved(evidence: Path, name: str | None) -> DetachedRun:
 
     Raises:
         UnknownRunError: there is none.
+        RunFileError: as `load_run` does.
     """
-    runs = {run.name: run for run in saved_runs(evidence)}
-    if not runs:
+    files = run_files(evidence)
+    if not files:
         raise UnknownRunError(f"no run was detached into {evidence}; harness run --executor slurm --detach does that")
-    if name is not None and name not in runs:
-        raise UnknownRunError(f"there is no run {name}; these were detached: {', '.join(runs)}")
-    return runs[name or max(runs)]
+    if name is not None and name not in files:
+        raise UnknownRunError(f"there is no run {name}; these were detached: {', '.join(files)}")
+    return load_run(files[name or max(files)])
 
 
 def ended_claims(events: Path) -> dict[str, ClaimEnded]:

@@ -22,7 +22,7 @@ from harness.evidence import bundle_layout as layout
 from harness.evidence.bundle import Bundle
 from harness.judging.judge import judge
 from harness.judging.verdict import fate_of
-from harness.machine.limited_process import Limits, Stopped, isolated
+from harness.machine.limited_process import Limits, Stopped, decoded, isolated
 from harness.running.events import SUBJECT, ClaimFinished, TrialFinished
 
 __all__ = ["NAME", "BundleRefused", "JudgedBundle", "judged_bundle"]
@@ -71,7 +71,7 @@ def judged_bundle(evidence: Path, contract: Contract, run: str, name: str) -> Ju
         raise BundleRefused(f"checking the bundle {run} {error}") from error
     except (OSError, ValueError) as error:
         raise BundleRefused(f"the bundle {run[:200]!r} cannot be opened: {error}") from error
-    told = json.loads(answer)
+    told = decoded(answer)
     if "refused" in told:
         raise BundleRefused(f"the bundle {place} {told['refused']}")
     finished = ClaimFinished.from_json(told["finished"])

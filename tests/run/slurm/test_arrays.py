@@ -15,7 +15,7 @@ from harness.contract import Contract
 from harness.running.events import ClaimEnded
 from harness.running.request import RunRequest
 from harness.running.slurm import detached
-from harness.running.slurm.detached import DetachedRun, Task, UnknownRunError, detach, ended_claims, saved, saved_runs
+from harness.running.slurm.detached import DetachedRun, Task, UnknownRunError, detach, ended_claims, run_files, saved
 from harness.running.slurm.submission import HARNESS, Submission
 from tests.run.slurm.test_job import Clients
 from tests.run.slurm.test_submission import claim
@@ -110,7 +110,7 @@ def test_an_array_that_slurm_refuses(contract: Contract, clients: Clients, tmp_p
         clients(sbatch=refuses)
         with pytest.raises(OSError, match=text):
             detach(Submission(tmp_path, tmp_path, RunRequest(claims(contract))), {}, None)
-    assert list(saved_runs(tmp_path)) == []
+    assert run_files(tmp_path) == {}
 
 
 def test_which_run_is_meant(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_which_run_is_meant(tmp_path: Path) -> None:
     for run in runs:
         (folder / f"{run.name}.json").write_text(json.dumps(vars(run)))
     (folder / "2026-01-04.half").write_text("{")
-    assert [run.name for run in saved_runs(tmp_path)] == ["2026-01-01", "2026-01-02", "2026-01-03"]
+    assert [*run_files(tmp_path)] == ["2026-01-01", "2026-01-02", "2026-01-03"]
     assert saved(tmp_path, None) == runs[1]
     assert saved(tmp_path, "2026-01-02") == runs[0]
     with pytest.raises(UnknownRunError, match=re.escape("2026-01-01, 2026-01-02, 2026-01-03")):

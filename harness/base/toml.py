@@ -1,0 +1,52 @@
+"""TOML of a user, or of a file that others wrote: bounded in size, nesting and the length of dotted keys."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from harness.base import regular_file
+
+__all__ = ["LARGEST", "TomlError", "load", "loads"]
+
+LARGEST = 1 << 20
+"""Bytes of a file."""
+
+_MOST_WORK = 50_000_000
+"""The sum of the squared numbers of dots in each line: a few seconds. `tomllib` takes a time that grows with the square
+of the parts of a dotted key, an hour for a megabyte. A key is within one line."""
+
+
+class TomlError(ValueError):
+    """A text is not TOML, or exceeds a bound. The text of the error says which."""
+
+
+def loads(text: str) -> dict[str, Any]:
+    """Parse TOML.
+
+    Raises:
+        TomlError: syntax, deep nesting, or too many dots in a line.
+    """
+    if sum(line.count(".") ** 2 for line in text.split("\n")) > _MOST_WORK:
+        raise TomlError("has lines with too many dots; write shorter lines")
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise TomlError("nested too deeply") from error
+    except ValueError as error:
+        raise TomlError(str(error)) from error
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Parse a file of TOML.
+
+    Raises:
+        OSError: it cannot be read, is not a regular file, or has more than `LARGEST` bytes.
+        TomlError: as `loads` does; also if the file is not UTF-8.
+    """
+    content = regular_file.read(path, LARGEST)
+    try:
+        return loads(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise TomlError(str(error)) from error

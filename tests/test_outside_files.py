@@ -1,0 +1,96 @@
+"""Code of the harness reads files only through harness/base: bounded, regular files only, strict documents."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+_PARSERS = {"json.load", "json.loads", "tomllib.load", "tomllib.loads"}
+_READERS = {"read_text", "read_bytes"}
+_FOLDERS = {"os.O_DIRECTORY", "os.O_PATH", "os.O_WRONLY", "os.devnull"}
+"""What `os.open` may be used for: a folder, a path that is not read, a file that is written, no file."""
+
+DOORS = {
+    "base/beneath.py",
+    "base/regular_file.py",
+    "base/removal.py",
+    "base/strictjson.py",
+    "base/toml.py",
+}
+"""What the rest of the harness reads files and documents with."""
+
+OWN = {
+    "base/extras.py": ["read_text"],  # what pip wrote into the metadata of this package
+    "cli/scaffold.py": ["read_text"],  # templates of the package
+    "machine/provenance.py": ["read_bytes", "read_bytes"],  # the package's own sources
+    "probe/present_device.py": ["read_bytes"],  # a source file of the package
+    "report/html/templating.py": ["read_text"],  # templates of the package
+    "suite/contract.py": ["read_bytes"],  # a template of the package
+}
+"""The files of the harness's own package."""
+
+TEXTS = {
+    "evidence/index.py": ["json.loads", "json.loads"],  # a row of the cache, which has a checksum
+    "evidence/index_cache.py": ["json.loads"],  # the same
+    "evidence/limited_process.py": ["json.loads"],  # what a fork of this process wrote
+    "evidence/unpacking.py": ["archive.open"],  # a member of an archive whose directory was checked
+    "execution/carrier.py": ["json.loads"],  # a message with a bound, from a subject's process
+    "execution/messages.py": ["json.loads"],  # a message with a bound, from a trial; it refuses NaN
+    "external/output_events.py": ["json.loads"],  # a line with a bound, of a trainer that may print NaN
+}
+"""Texts that are no files, and bounded where they are made."""
+
+
+def readings(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the name of each call that reads a file or parses a document by itself."""
+    for call in ast.walk(ast.parse(source)):
+        if not isinstance(call, ast.Call):
+            continue
+        name = ast.unparse(call.func)
+        last = name.rpartition(".")[2]
+        if name in _PARSERS or last in _READERS:
+            yield call.lineno, name if name in _PARSERS else last
+        elif name == "os.open":
+            if not any(one in ast.unparse(call) for one in _FOLDERS):
+                yield call.lineno, name
+        elif last == "open" and not _writes(call, is_method=name != "open"):
+            yield call.lineno, name
+
+
+def _writes(call: ast.Call, *, is_method: bool) -> bool:
+    modes = [word.value for word in call.keywords if word.arg == "mode"] + call.args[0 if is_method else 1 :]
+    return any(isinstance(one, ast.Constant) and set(str(one.value)) & set("wax+") for one in modes[:2])
+
+
+def test_files_are_read_through_one_door() -> None:
+    """A new reader of files goes through harness/base, or is named above with the reason."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "harness").rglob("*.py")):
+        place = path.relative_to(ROOT / "harness").as_posix()
+        if names := [name for _, name in readings(path.read_text(encoding="utf-8"))]:
+            found[place] = names
+    assert {place: names for place, names in found.items() if place not in DOORS} == {**OWN, **TEXTS}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("open(path)", ["open"]),
+        ("open(path, 'rb')", ["open"]),
+        ("path.open()", ["path.open"]),
+        ("path.open(encoding='utf-8')", ["path.open"]),
+        ("path.read_text()", ["read_text"]),
+        ("(a / b).read_bytes()", ["read_bytes"]),
+        ("json.load(file); tomllib.loads(text)", ["json.load", "tomllib.loads"]),
+        ("os.open(path, os.O_RDONLY)", ["os.open"]),
+        ("open(path, 'w'); path.open('xb'); open(path, mode='a')", []),
+        ("os.open(path, os.O_DIRECTORY | os.O_RDONLY); strictjson.load(path)", []),
+    ],
+)
+def test_what_counts_as_reading(text: str, names: list[str]) -> None:
+    """The rule can fail."""
+    assert sorted(name for _, name in readings(text)) == sorted(names)
