@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.base import regular_file
+from harness.base.shortening import cut
 
 __all__ = [
     "DEEPEST",
@@ -41,6 +42,9 @@ DEEPEST = 100
 JsonObject = Mapping[str, Any]
 """A JSON object whose keys this program does not fix, such as parameters or measurements."""
 
+_LONGEST = 400
+"""Characters of a message, and of a pointer."""
+
 _TAG = "nonfinite"
 _NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -49,6 +53,7 @@ class JsonError(ValueError):
     """A text is not strict JSON. The error has the JSON pointer of the place, if known, the defect and the remedy."""
 
     def __init__(self, message: str, remedy: str = "write strict JSON", pointer: str = "") -> None:
+        message, pointer = cut(message, _LONGEST), cut(pointer, _LONGEST)  # keys of a document may be long
         super().__init__(f"{pointer}: {message} ({remedy})" if pointer else f"{message} ({remedy})")
         self.message = message
         self.remedy = remedy

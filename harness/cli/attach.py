@@ -40,7 +40,7 @@ def command(run: str | None, evidence: Path | None) -> ExitStatus:
         raise click.ClickException(f"the file of the run {found.name} has other options than a run: {error}") from error
     given = replace(
         options,
-        ids=tuple(found.tasks()),
+        ids=tuple(found.tasks(place)),
         evidence=place,
         everything=False,
         issue=None,

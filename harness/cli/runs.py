@@ -39,7 +39,7 @@ def command(evidence: Path | None) -> ExitStatus:
             tell(f"harness: {error}; move it away", err=True)
             status = ExitStatus.REFUSED
             continue
-        counts = Counter(_result(project, place, run.name, task) for task in run.tasks().values())
+        counts = Counter(_result(project, place, run.name, task) for task in run.tasks(place).values())
         tell(f"{run.name}  {', '.join(f'{count} {what}' for what, count in sorted(counts.items()))}")
     return status
 

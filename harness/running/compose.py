@@ -66,15 +66,15 @@ def compose(
     command = shlex.join(["harness", "run", *request.arguments()])
     engine = Engine(project, host, executors, seal, emit, command, cache)
     submit: Callable[[Contract], Followed]
+    evidence = request.evidence or project.evidence
     if attached is not None:
-        tasks, name = attached.tasks(), attached.name
+        tasks, name = attached.tasks(evidence), attached.name
         submit = lambda contract: tasks[contract.id]  # noqa: E731
     elif request.slurm is not None:
         submission = submission_of(project, request)
         submit, name = submission.submit, submission.name
     else:
         return engine
-    evidence = request.evidence or project.evidence
     judged = partial(_judged, evidence, name)
     return Dispatcher(submit, engine.unmeasured, judged, emit, remark)
 

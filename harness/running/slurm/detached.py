@@ -2,7 +2,7 @@
 
     run = detach(submission, options, shards=None)
     …
-    for claim, task in saved(evidence, run.name).tasks().items():
+    for claim, task in saved(evidence, run.name).tasks(evidence).items():
         task.follow(on_line, on_word)
 
 Each task of an array is `harness run` for one claim or several, and appends its events to a file. Slurm can begin a
@@ -139,12 +139,11 @@ class DetachedRun(JsonDataclass):
     """The options of `harness run`."""
     jobs: Mapping[str, Sequence[Sequence[str]]]
     """The claims of each task, by the number of the array's job."""
-    folder: str
 
-    def tasks(self) -> dict[str, Task]:
-        """The task of each claim."""
+    def tasks(self, evidence: Path) -> dict[str, Task]:
+        """The task of each claim. Its events are in the folder of evidence that has the run's file."""
         return {
-            claim: Task(claim, job, index, Path(self.folder))
+            claim: Task(claim, job, index, evidence / _FOLDER)
             for job, tasks in self.jobs.items()
             for index, claims in enumerate(tasks)
             for claim in claims
@@ -177,7 +176,7 @@ def detach(submission: Submission, options: JsonObject, shards: int | None) -> D
         asked += [*(submission.request.slurm or ()), f"--output={folder}/%A_%a.log", f"--chdir={submission.root}"]
         tasks = [[contract.id for contract in share] for share in shares]
         jobs[_sbatch(asked, _script(submission.options(profile), tasks, folder, name))] = tasks
-    run = DetachedRun(name, datetime.now(UTC).isoformat(timespec="seconds"), options, jobs, str(folder))
+    run = DetachedRun(name, datetime.now(UTC).isoformat(timespec="seconds"), options, jobs)
     half = folder / f"{name}.half"  # another command may read the runs now
     half.write_text(json.dumps(run.to_json(), indent=1))
     half.rename(folder / f"{name}.json")

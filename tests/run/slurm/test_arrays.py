@@ -70,7 +70,7 @@ def test_an_array_for_each_kind_of_node(
         ]  # fmt: skip
     assert saved(tmp_path / "evidence", None) == run
     assert run.options == {"ids": ["F-*"]}
-    assert {one: task.number for one, task in run.tasks().items()} == {
+    assert {one: task.number for one, task in run.tasks(tmp_path / "evidence").items()} == {
         name: f"41_{index}" for index, task in enumerate(expected) for name in task
     } | {"F-DEMO-SORT-003": "42_0"}
     assert sorted(path.name for path in folder.iterdir()) == [".gitignore", f"{run.name}.json"]
@@ -119,7 +119,7 @@ def test_which_run_is_meant(tmp_path: Path) -> None:
         saved(tmp_path, None)
     folder = tmp_path / ".runs"
     folder.mkdir()
-    runs = [DetachedRun(name, "", {}, {}, "") for name in ("2026-01-02", "2026-01-03", "2026-01-01")]
+    runs = [DetachedRun(name, "", {}, {}) for name in ("2026-01-02", "2026-01-03", "2026-01-01")]
     for run in runs:
         (folder / f"{run.name}.json").write_text(json.dumps(vars(run)))
     (folder / "2026-01-04.half").write_text("{")

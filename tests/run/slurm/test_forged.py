@@ -69,7 +69,7 @@ class Forgery:
 
     def attached(self) -> Any:
         run = {"name": RUN, "submitted": "", "options": self.options, "jobs": {"7": [[CLAIM]]}}
-        (self.runs / f"{RUN}.json").write_text(json.dumps({**run, "folder": str(self.runs)}))
+        (self.runs / f"{RUN}.json").write_text(json.dumps(run))
         return harness(self.folder, "attach", seconds=60)
 
 

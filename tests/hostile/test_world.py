@@ -1,0 +1,19 @@
+"""The healthy world gives the verdicts that the hostile ones must not."""
+
+from __future__ import annotations
+
+from harness.base.vocabulary import ExitStatus
+from tests.hostile.world import World
+
+
+def test_the_healthy_world(world: World) -> None:
+    """Every command of these tests succeeds."""
+    assert world.run("verify", "evidence").returncode == ExitStatus.PASS
+    assert world.run("attach").returncode == ExitStatus.PASS
+    assert "1 PASS" in world.run("runs").stdout
+    for arguments in (
+        ("lint",), ("list",), ("show", "F-DEMO-SORT-001"), ("status",), ("report", "evidence", "--markdown", "-"),
+        ("merge", "evidence", "--into", "merged"), ("pack", "evidence", "-o", "packed.zip"),
+        ("unpack", "packed.zip", "-C", "unpacked"),
+    ):  # fmt: skip
+        assert world.run(*arguments).returncode == ExitStatus.PASS, arguments
