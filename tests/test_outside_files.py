@@ -46,7 +46,10 @@ TEXTS = {
 
 
 def readings(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and the name of each call that reads a file or parses a document by itself."""
+    """Yield the line and the name of each call that reads a file or parses a document by itself.
+
+    Also of `Path.resolve`, which raises RuntimeError for a link to itself; `os.path.realpath` does not.
+    """
     for call in ast.walk(ast.parse(source)):
         if not isinstance(call, ast.Call):
             continue
@@ -57,6 +60,8 @@ def readings(source: str) -> Iterator[tuple[int, str]]:
         elif name == "os.open":
             if not any(one in ast.unparse(call) for one in _FOLDERS):
                 yield call.lineno, name
+        elif last == "resolve" and not call.args and not call.keywords:
+            yield call.lineno, last
         elif last == "open" and not _writes(call, is_method=name != "open"):
             yield call.lineno, name
 
@@ -87,6 +92,7 @@ def test_files_are_read_through_one_door() -> None:
         ("(a / b).read_bytes()", ["read_bytes"]),
         ("json.load(file); tomllib.loads(text)", ["json.load", "tomllib.loads"]),
         ("os.open(path, os.O_RDONLY)", ["os.open"]),
+        ("path.resolve(); trial.resolve(steps=3)", ["resolve"]),
         ("open(path, 'w'); path.open('xb'); open(path, mode='a')", []),
         ("os.open(path, os.O_DIRECTORY | os.O_RDONLY); strictjson.load(path)", []),
     ],

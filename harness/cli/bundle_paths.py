@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ class BundlePaths:
         # No link is followed below a path, so only the path itself can lead elsewhere.
         bundles = dict[str, Path]()
         for path, some in found.items():
-            real, above = str(path.resolve()), len(path.parts)
+            real, above = os.path.realpath(path), len(path.parts)
             bundles |= {"/".join((real, *bundle.parts[above:])): bundle for bundle in some}
         return cls(
             tuple(bundles.values()),

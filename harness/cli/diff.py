@@ -100,9 +100,9 @@ def _newest_two(claim: str, place: Path | None, project: Project | None) -> tupl
 
 def _noise(after: Path, place: Path | None) -> dict[str, Noise]:
     """Return the noise of the runs before B: those in the project's evidence, or beside B."""
-    after = after.resolve()
-    inside = place is not None and after.is_relative_to(place.resolve())
-    where, cache = (place.resolve(), cache_folder()) if place and inside else (after.parent, None)
+    after = Path(os.path.realpath(after))
+    inside = place is not None and after.is_relative_to(os.path.realpath(place))
+    where, cache = (Path(os.path.realpath(place)), cache_folder()) if place and inside else (after.parent, None)
     with progress_line("indexing bundles") as watch:
         entries = index.read(where, cache=cache, watch=watch).entries
     this = next((entry for entry in entries if entry.path == after), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -223,7 +224,7 @@ def _first_run(paths: tuple[str, ...], options: list[str], folder: Path) -> Ledg
 def _earlier(path: Path, name: str) -> Bundle:
     """Return the bundle, or the newest PASS of this claim at or below the folder."""
     passed = [Bundle(one.path) for one in verify(path) if one.sound and one.verdict is Verdict.PASS]
-    found = [one for one in passed if one.record.id == name or one.path.resolve() == path.resolve()]
+    found = [one for one in passed if one.record.id == name or os.path.realpath(one.path) == os.path.realpath(path)]
     if not found:
         raise _refused(f"{path} has no sound bundle of {name} with the verdict PASS")
     return max(found, key=lambda one: one.record.started)

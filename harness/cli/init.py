@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import click
@@ -28,7 +29,7 @@ def command(folder: Path) -> ExitStatus:
     line for evidence/** that is there already stays as it is. Nothing is overwritten: if the table or one of the new
     files exists, the command writes nothing.
     """
-    root = folder.resolve()
+    root = Path(os.path.realpath(folder))
     pyproject = root / "pyproject.toml"
     table = render("pyproject.toml.template", pythonpath=json.dumps([".", "src"] if (root / "src").is_dir() else ["."]))
     contents = {

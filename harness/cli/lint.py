@@ -62,7 +62,7 @@ def command(paths: tuple[Path, ...], sources: Path | None, as_json: bool) -> Exi
     project = Project.find()
     within = [project.files(path) if path.is_dir() else [path] for path in paths] if paths else [project.files()]
     # A file itself can be a link, also one to itself.
-    files = dict.fromkeys(file.parent.resolve() / file.name for some in within for file in some)
+    files = dict.fromkeys(Path(os.path.realpath(file.parent)) / file.name for some in within for file in some)
     try:
         folders = FigureFolders([file.parent for file in files], sources)
     except TextsError as error:

@@ -168,7 +168,7 @@ def saved_options(document: Any, root: Path) -> RunOptions:
     except click.UsageError as error:
         raise ValueError(error.format_message()) from error
     for report in (given.junit, given.json_file):
-        if report not in (None, "-") and not Path(report).resolve().is_relative_to(root.resolve()):
+        if report not in (None, "-") and not Path(os.path.realpath(report)).is_relative_to(os.path.realpath(root)):
             raise ValueError(f"it would write the report {report!s:.200}, which is outside {root}")
     return given
 

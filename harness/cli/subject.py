@@ -112,7 +112,7 @@ def _file(kind: Kind, file: str, project: Project) -> Path:
             there = ", ".join(f"{_FOLDER}/{one.name}" for one in found) or f"nothing in {project.root / _FOLDER}"
             raise _refused(f"name the trainer's file: --subject {kind}:TRAINER.toml; there is {there}")
         path = found[0]
-    inside = path.is_relative_to(project.root) and path.resolve().is_relative_to(project.root)
+    inside = path.is_relative_to(project.root) and Path(os.path.realpath(path)).is_relative_to(project.root)
     if path.exists() and not inside:
         raise _refused(f"{path} is outside the project {project.root}, where no evidence could name it; copy it there")
     return path
@@ -145,7 +145,7 @@ def _judged_file(file: str, given: Mapping[str, str], contracts: Sequence[Contra
     path = Path(os.path.abspath(file))
     if not file or not path.exists():
         raise _refused(f"name a file or a folder that exists: --subject {Kind.FILE}:{Kind.FILE.value_named}")
-    if not path.resolve().is_relative_to(project.root.resolve()):
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(project.root)):
         raise _refused(f"{path} is outside the project {project.root}, where no evidence could name it; copy it there")
     files = [path] if path.is_file() else sorted(filter(Path.is_file, _shown(path)))
     if not 0 < len(files) <= _MOST_FILES:
@@ -216,7 +216,7 @@ def _sources(trainer: Trainer, path: Path, project: Project) -> dict[str, str]:
         files += found
     digests = {}
     for file in files:
-        if not file.resolve().is_relative_to(root):
+        if not Path(os.path.realpath(file)).is_relative_to(root):
             raise _refused(f"{path}: /sources: {file} is outside the project; copy it there")
         digests[project.name_of(file)] = regular_file.sha256(file)
     return digests

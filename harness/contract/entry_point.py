@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -40,7 +41,7 @@ def locate(entry_point: str, search: tuple[Path, ...]) -> Path:
     for folder in (_HARNESS.parent,) if module.partition(".")[0] == _HARNESS.name else search:
         file = module_file(module, [folder])
         if file is not None:
-            if not file.resolve().is_relative_to(folder.resolve()):
+            if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder)):
                 raise EntryPointError(f"{entry_point} leads outside {folder}")
             if name not in _defined(file, file.stat().st_mtime_ns):
                 raise EntryPointError(f"{file} does not define {name}")

@@ -30,7 +30,7 @@ def _roots(path: tuple[str, ...]) -> tuple[Path, ...]:
         except OSError:
             continue
         for name in names:
-            root = Path(entry, PACKAGE, name).resolve()
+            root = Path(os.path.realpath(Path(entry, PACKAGE, name)))
             if (root / "contracts").is_dir():
                 found.setdefault(root)
     return tuple(found)
@@ -38,7 +38,7 @@ def _roots(path: tuple[str, ...]) -> tuple[Path, ...]:
 
 def root_of(path: Path) -> Path | None:
     """The folder of installed claims that a file is in; None if it is in none."""
-    return next((root for root in claims_roots() if path.resolve().is_relative_to(root)), None)
+    return next((root for root in claims_roots() if Path(os.path.realpath(path)).is_relative_to(root)), None)
 
 
 def or_installed(file: Path) -> Path:

@@ -66,7 +66,7 @@ class Project:
         Raises:
             ProjectError: no pyproject.toml with `[tool.harness]` in the folder or above it, or a wrong setting.
         """
-        here = (start or Path.cwd()).resolve()
+        here = Path(os.path.realpath(start or Path.cwd()))
         found = cls.around(here)
         if found is None:
             raise ProjectError(f"no pyproject.toml with [tool.harness] in {here} or above it; `harness init` makes one")
@@ -79,7 +79,7 @@ class Project:
         Raises:
             ProjectError: a setting is wrong.
         """
-        here = (start or Path.cwd()).resolve()
+        here = Path(os.path.realpath(start or Path.cwd()))
         for folder in (here, *here.parents):
             settings = _settings(folder / "pyproject.toml")
             if settings is not None:
@@ -271,7 +271,7 @@ def _quarantine(root: Path, settings: object) -> tuple[Quarantine, ...]:
 
 
 def _inside(root: Path, entry: object, key: str) -> Path:
-    path = (root / str(entry)).resolve()
+    path = Path(os.path.realpath(root / str(entry)))
     if not isinstance(entry, str) or not path.is_relative_to(root):
         raise ProjectError(
             f"{root / 'pyproject.toml'}: tool.harness.{key} must name a folder inside the project, not {entry!r}"

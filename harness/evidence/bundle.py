@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
 from harness.base import schemas, strictjson
-from harness.base.schemas import DocumentError, Problem
+from harness.base.schemas import MOST_PROBLEMS, DocumentError, Problem
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract, ContractError, parse
 from harness.evidence import bundle_layout as layout
@@ -192,6 +192,8 @@ class Bundle:
         if lines.pop():
             found.append(Problem("", "does not end in a newline: it may have been cut short"))
         for number, line in enumerate(lines):
+            if len(found) >= MOST_PROBLEMS:
+                break
             try:
                 trial = _mutant(line, number)
             except DocumentError as error:

@@ -220,7 +220,7 @@ def _sound(paths: Sequence[Path]) -> list[Verification]:
     for path in paths:
         if not path.is_dir():
             raise ArchiveError(f"{path} {no_folder(path)}")
-    found = {bundle.resolve(): bundle for bundle in find_bundles(paths)}
+    found = {Path(os.path.realpath(bundle)): bundle for bundle in find_bundles(paths)}
     if not found:
         raise NothingToPack(f"there is no bundle below {', '.join(map(str, paths))}")
     places: dict[tuple[str | None, ...], Verification] = {}

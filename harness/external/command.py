@@ -186,7 +186,7 @@ def _announce(words: list[str], variables: Mapping[str, str]) -> None:
     print("+", *assigned, shlex.join(words))
     program = shutil.which(words[0], path=variables.get("PATH"))
     if program is not None:
-        _tell_digest(Path(program).resolve(), _LARGEST_DIGESTED)
+        _tell_digest(Path(os.path.realpath(program)), _LARGEST_DIGESTED)
     for word in dict.fromkeys(words[1:]):
         _tell_digest(Path(word), _LARGEST_WORD_DIGESTED)
     sys.stdout.flush()

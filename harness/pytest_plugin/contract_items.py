@@ -82,11 +82,11 @@ class Claims:
 
     @cached_property
     def _files(self) -> frozenset[Path]:
-        return frozenset(path.resolve() for path in self.project.known())
+        return frozenset(Path(os.path.realpath(path)) for path in self.project.known())
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.File | None:
         """A contract of the project is a file of tests."""
-        if file_path.suffix != ".json" or file_path.resolve() not in self._files:
+        if file_path.suffix != ".json" or Path(os.path.realpath(file_path)) not in self._files:
             return None
         return _ContractFile.from_parent(parent, path=file_path, claims=self)
 

@@ -257,7 +257,7 @@ def _modules(argument: str) -> Iterable[str]:
     place = Path(argument.partition("::")[0])
     files = [place] if place.suffix == ".py" else place.rglob("*.py") if place.is_dir() else []
     for file in files:
-        parts, folder = [] if file.stem == "__init__" else [file.stem], file.resolve().parent
+        parts, folder = [] if file.stem == "__init__" else [file.stem], Path(os.path.realpath(file)).parent
         while (folder / "__init__.py").exists() and folder != folder.parent:
             parts.insert(0, folder.name)
             folder = folder.parent

@@ -11,6 +11,7 @@ of a statement that never runs is not tried.
 from __future__ import annotations
 
 import ast
+import os
 import shutil
 import time
 from collections import Counter
@@ -117,7 +118,9 @@ def try_mutants(
     items = mutation.ordered(mutation.planned(copies[0], paths), seed)
     modules = sorted({str(item.mutations[0].module_path) for item in items})
     for copy in copies:
-        outside = [one for one in modules if not (copy / one).resolve().is_relative_to(copy.resolve())]
+        outside = [
+            one for one in modules if not Path(os.path.realpath(copy / one)).is_relative_to(os.path.realpath(copy))
+        ]
         if outside:
             raise NotMeasured(f"{outside[0]} is a link out of {suite.root}; only a copy is mutated")
     suites = {copy: suite.copied(copy, _roots(suite.root, modules), workspace / f"{copy.name}.runs") for copy in copies}
@@ -152,7 +155,7 @@ def try_mutants(
 def _copy(root: Path, copy: Path, workspace: Path) -> None:
     def left_out(folder: str, names: list[str]) -> set[str]:
         environments = {name for name in names if (Path(folder) / name / "pyvenv.cfg").exists()}
-        own = {name for name in names if (Path(folder) / name).resolve() == workspace.resolve()}
+        own = {name for name in names if os.path.realpath(Path(folder, name)) == os.path.realpath(workspace)}
         return {*shutil.ignore_patterns(*_LEFT_OUT)(folder, names), *environments, *own}
 
     shutil.copytree(root, copy, symlinks=True, ignore=left_out)

@@ -154,6 +154,10 @@ UNSOUND: dict[str, Change] = {
         lambda lines: lines["forgets-one"]["observation"]["measurements"].update(returned=3)
     ),
     "a mutant that is not declared": _mutants(lambda lines: {**lines, "x": {**lines["forgets-one"], "id": "x"}}),
+    "a record of two hundred thousand clauses": _set("record.json", "clauses", [{}] * 200_000),
+    "a record of a hundred thousand unknown keys": lambda world: rewrite(
+        world.passed, "record.json", lambda document: {**document, **{f"k{n}": n for n in range(100_000)}}
+    ),
     "no mutants in the record": _set("record.json", "mutants", []),
     "a mutant that the record calls killed": _set("record.json", "mutants", 2, "fate", "killed"),
     "an unproven PASS that is called proven": _set("record.json", "mutants_skipped", True),

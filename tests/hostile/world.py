@@ -38,6 +38,8 @@ _MEMORY = 3 << 30
 _LONGEST_OUTPUT = 1 << 20
 _STATUSES = {int(status) for status in ExitStatus}
 _TRACES = ("Traceback (most recent call last)", "this is a defect of the harness", "Unraisable", "Exception ignored")
+_STEERS = ("\x1b", "\x07", "\u202e")
+"""What steers a terminal, in names and texts of a file."""
 _NIGHTLY = 1000
 """Examples of the hypothesis profile of `make fuzz`, or more."""
 _FALLBACK = "\n\nclass Fallback(Sorter):\n    pass\n"
@@ -85,6 +87,7 @@ class World:
         done = _preloaded().run(arguments, self.project, environment(self.folder / "home"), _SECONDS)
         said = done.stdout + done.stderr
         assert not any(trace in said for trace in _TRACES), said[-4000:]
+        assert not any(sign in said for sign in _STEERS), said[-4000:]
         assert done.returncode in _STATUSES, (done.returncode, said[-2000:])
         assert len(said) < _LONGEST_OUTPUT, len(said)
         assert self._outside() == before

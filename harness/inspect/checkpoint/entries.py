@@ -15,6 +15,8 @@ __all__ = ["MOST_DIMENSIONS", "Contents", "Entry", "refuse_overlaps"]
 MOST_DIMENSIONS = 64
 """numpy's limit. The product of a million dimensions would take minutes, and its digits would fill a screen."""
 
+_LONGEST_NAME = 4096
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -36,7 +38,12 @@ class Entry:
     strides: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Raise `Refused` for a shape that no library has, before its product is computed."""
+        """Raise `Refused` for a name or a shape that no library has, before the product of the shape is computed."""
+        if len(self.name) > _LONGEST_NAME:
+            reason = (
+                f"the tensor {self.name!r:.80} has a name of {len(self.name)} characters, more than {_LONGEST_NAME}"
+            )
+            raise Refused(reason)
         if len(self.shape) > MOST_DIMENSIONS:
             reason = f"the tensor {self.name!r:.80} has {len(self.shape)} dimensions, more than {MOST_DIMENSIONS}"
             raise Refused(reason)

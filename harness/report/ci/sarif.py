@@ -161,7 +161,7 @@ def _uri(case: Case, bundle: BundleResult | None) -> str:
         return quote(case.file)
     if bundle is None:
         return "."
-    here, path = Path.cwd(), bundle.path.resolve()
+    here, path = Path.cwd(), Path(os.path.realpath(bundle.path))
     shown = path.relative_to(here) if path.is_relative_to(here) else Path(*path.parts[-3:])
     return quote(os.fsencode(shown))
 
