@@ -51,8 +51,8 @@ _OPERATORS: Final[Mapping[str, Relation]] = {
 class Stated:
     """A number with what the contract demands: any value from `low` to `high` is the number, up to rounding."""
 
-    relation: Relation | None
-    """None for a parameter, which demands nothing by itself."""
+    relation: Relation
+    """A parameter is the number itself: equal."""
     low: Fraction
     high: Fraction
 
@@ -118,7 +118,7 @@ def _of_rule(contract: Contract, rule: Rule) -> Place:
 
 
 def _of_text(words: str, text: str) -> Place:
-    return Place(words, tuple(Stated(None, value, value) for value in numbers_in(text)), is_text=True)
+    return Place(words, tuple(Stated(Relation.EQUAL, value, value) for value in numbers_in(text)), is_text=True)
 
 
 def _of_parameter(contract: Contract, key: str) -> Place | None:
@@ -140,7 +140,7 @@ def _of_parameter(contract: Contract, key: str) -> Place | None:
         value, unit = value[index], declared.get("items", {}).get("x-unit", unit)
     if isinstance(value, str):
         return _of_text(" ".join([*words, value]), value)
-    stated = (Stated(None, _exact(value), _exact(value)),) if _is_number(value) else ()
+    stated = (Stated(Relation.EQUAL, _exact(value), _exact(value)),) if _is_number(value) else ()
     return Place(" ".join(words), stated, unit)
 
 

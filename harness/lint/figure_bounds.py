@@ -97,7 +97,7 @@ def _about_value(key: str, place: Place, use: FigureUse, chosen: list[Figure], f
     within = sum((figure.within for figure in chosen), Fraction(0)) * factor
     told = " and ".join(map(str, chosen))
     if use.derivation == "side":
-        if not any(one.relation is not None and one.relation.holds(value, one.low) for one in place.stated):
+        if not any(one.relation.holds(value, one.low) for one in place.stated):
             message = f"the figure is not on the side of the bound that the contract asks for: {told}"
             yield _error("figure-direction", key, message, "turn the bound round, or name the right figure")
         return
@@ -134,9 +134,7 @@ def _wanted(
 
 
 def _is(stated: Stated, relation: Relation, number: Fraction) -> bool:
-    if not stated.low <= number <= stated.high:
-        return False
-    return stated.relation in (None, relation)
+    return stated.relation is relation and stated.low <= number <= stated.high
 
 
 def _told(number: Fraction) -> str:

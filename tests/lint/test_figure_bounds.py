@@ -161,7 +161,9 @@ def test_parameters(tmp_path: Path) -> None:
     )
     for profile in content["profiles"].values():
         profile["parameters"] |= {"speedup": [0.98, 1.17], "path": ["liger", "triton"]}
-    found = written(tmp_path)
+    # A parameter is no limit. A rule that reads it can be one.
+    assert rules(content, written(tmp_path)) == [("figure-direction", "parameters.speedup[1]")]
+    found = written(tmp_path, figures(triton={"relation": "equal"}))
     assert rules(content, found) == []
     swapped = copy.deepcopy(content)
     swapped["profiles"]["full"]["parameters"]["speedup"] = [1.17, 0.98]
