@@ -71,6 +71,8 @@ class Place:
     """What the contract says of where its numbers come from."""
     is_text: bool = False
     """Whether the place is a text, whose numbers have the units of the text."""
+    is_parameter: bool = False
+    """Whether the place is a parameter, which is a number and demands nothing of a measurement."""
 
 
 def place_of(contract: Contract, key: str) -> Place | None:
@@ -141,7 +143,7 @@ def _of_parameter(contract: Contract, key: str) -> Place | None:
     if isinstance(value, str):
         return _of_text(" ".join([*words, value]), value)
     stated = (Stated(Relation.EQUAL, _exact(value), _exact(value)),) if _is_number(value) else ()
-    return Place(" ".join(words), stated, unit)
+    return Place(" ".join(words), stated, unit, is_parameter=True)
 
 
 def _parameters(contract: Contract) -> JsonObject:

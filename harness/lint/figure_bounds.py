@@ -102,6 +102,8 @@ def _about_value(key: str, place: Place, use: FigureUse, chosen: list[Figure], f
             yield _error("figure-direction", key, message, "turn the bound round, or name the right figure")
         return
     wanted = list(_wanted(use.derivation, chosen[0].relation, value, within))
+    if place.is_parameter and chosen[0].relation is Relation.ABOUT:
+        wanted.append((Relation.EQUAL, value))
     if any(_is(one, relation, number) for one in place.stated for relation, number in wanted):
         return
     if any(one.low <= number <= one.high for one in place.stated for _, number in wanted):
@@ -128,7 +130,6 @@ def _wanted(
     if relation is Relation.ABOUT:
         yield Relation.AT_LEAST, value - within
         yield Relation.AT_MOST, value + within
-        yield Relation.EQUAL, value
     else:
         yield relation, value
 

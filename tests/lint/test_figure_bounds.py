@@ -80,7 +80,8 @@ def test_a_bound_that_is_its_figure(measurements: Any, named: Any, tmp_path: Pat
         (measured("GB", exclusiveMaximum=2), "memory", "figure-value"),
         # About 20,000 within a tenth, the wrong way round.
         (measured("iterations", minimum=22000), "iterations", "figure-direction"),
-        (measured("iterations", minimum=20000), "iterations", "figure-direction"),
+        (measured("iterations", minimum=20000), "iterations", "figure-value"),
+        (measured("iterations", const=20000), "iterations", "figure-value"),
         (measured("iterations", minimum=17000), "iterations", "figure-value"),
         (measured("ratio", minimum=0.65), {"figure": "share", "as": "complement"}, "figure-direction"),
         (measured("ratio", minimum=1), {"figure": "liger", "as": "side"}, "figure-direction"),
@@ -171,6 +172,16 @@ def test_parameters(tmp_path: Path) -> None:
     renamed = copy.deepcopy(content)
     renamed["profiles"]["full"]["parameters"]["path"] = ["triton", "liger"]
     assert {kind for kind, _ in rules(renamed, found)} == {"figure-label"}
+    # The value that a document states about something is a number as well.
+    about = copy.deepcopy(content)
+    about["parameters"] = {
+        "type": "object",
+        "properties": {"steps_planned": {"type": "integer", "x-unit": "iterations"}},
+    }
+    for profile in about["profiles"].values():
+        profile["parameters"] = {"steps_planned": 20000}
+    about["figures"] = {"parameters.steps_planned": "iterations"}
+    assert rules(about, found) == []
     # The full profile does the work that the source speaks of.
     smaller = copy.deepcopy(content)
     smaller["profiles"]["reduced"]["parameters"]["speedup"] = [1.0, 1.0]
