@@ -42,7 +42,7 @@ trl: $(INSTALLED)
 # New hostile cases for every reader, in rounds, until the minutes are over or a case does harm.
 fuzz: $(INSTALLED)
 	end=$$(($$(date +%s) + 60 * $(MINUTES))); while [ $$(date +%s) -lt $$end ]; do \
-	  $(VENV)/bin/python -m pytest -q -n $(WORKERS) --dist worksteal --hypothesis-profile=nightly -o faulthandler_timeout=3600 tests/fuzz || exit 1; done
+	  $(VENV)/bin/python -m pytest -q -n $(WORKERS) --dist worksteal --hypothesis-profile=nightly -o faulthandler_timeout=3600 tests/fuzz tests/hostile || exit 1; done
 
 # Do the tests of the harness core notice a defect in it? Continues where the last call stopped, unless there is a new commit.
 mutants: $(INSTALLED)

@@ -143,7 +143,7 @@ REFUSED: dict[str, Callable[[World], Any]] = {
 """Nothing of them is unpacked."""
 
 
-@cases(REFUSED, every=6)
+@cases(REFUSED, every=10)
 def test_archives(case: Case, quick: bool, world: World) -> None:
     """Nothing is written, neither into the folder nor elsewhere."""
     case.change(world)

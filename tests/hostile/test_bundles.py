@@ -216,7 +216,7 @@ def _readers(case: Case) -> tuple[tuple[str, ...], ...]:
     return READERS[first], READERS[(first + 4) % len(READERS)]
 
 
-@cases(UNSOUND)
+@cases(UNSOUND, every=22)
 def test_unsound_bundles(case: Case, quick: bool, world: World) -> None:
     """`harness verify` refuses, no command fails badly, and none takes it for evidence of a PASS."""
     case.change(world)
@@ -230,7 +230,7 @@ def test_unsound_bundles(case: Case, quick: bool, world: World) -> None:
         assert "1 DISCHARGED" not in read.stdout
 
 
-@cases(NOT_THERE)
+@cases(NOT_THERE, every=7)
 def test_places_of_bundles(case: Case, quick: bool, world: World) -> None:
     """What is not in its place is not read."""
     case.change(world)

@@ -184,7 +184,6 @@ READ = {
     "pickle: a memo of four thousand millions",
     "pickle: a float that is not finite",
     "pickle: frames that lie",
-    "pickle: reductions of reductions",
     "zip: another directory",
     "zip: a million entries by the end record",
     "zip: two of them",
@@ -221,7 +220,7 @@ def _written(world: World, make: Callable[[Path], bytes]) -> str:
     return "weights/model.pt"
 
 
-@cases({name: lambda world, make=make: _written(world, make) for name, make in FILES.items()}, every=8)
+@cases({name: lambda world, make=make: _written(world, make) for name, make in FILES.items()}, every=12)
 def test_checkpoints(case: Case, quick: bool, world: World) -> None:
     """The refusal names the file; of a healthy file and a hostile one no comparison is made."""
     file: Any = case.change(world)
@@ -247,7 +246,7 @@ def test_device_code(case: Case, quick: bool, world: World) -> None:
         f"index: {name}": lambda world, make=make: put(world.project / "w.bin" / "model.safetensors.index.json", make)
         for name, make in [*THINGS.items(), *DOCUMENTS.items()]
     },
-    every=8,
+    every=16,
 )
 def test_what_is_no_checkpoint(case: Case, quick: bool, world: World) -> None:
     """Also as the index of a folder of weights."""

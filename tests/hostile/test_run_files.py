@@ -51,8 +51,8 @@ RUN_FILES: dict[str, Callable[[World], Any]] = {
 """None of them can be followed."""
 
 HARMLESS: dict[str, Callable[[World], Any]] = {
-    "a claim in a hundred thousand tasks": _keys(jobs={"7": [[CLAIM]] * 100_000}),
     "evidence elsewhere": _options(evidence="/"),
+    "a claim in a hundred thousand tasks": _keys(jobs={"7": [[CLAIM]] * 100_000}),
     "an executor": _options(executor="slurm", slurm_args="--help", detach=True),
 }
 
@@ -89,7 +89,7 @@ EVENTS: dict[str, Callable[[World], Any]] = {
 """None of them says where a sound bundle of this run is."""
 
 
-@cases(RUN_FILES)
+@cases(RUN_FILES, every=18)
 def test_run_files_that_are_refused(case: Case, quick: bool, world: World) -> None:
     """Both commands name the file and go on with others."""
     world.run_file.with_name("2025-01-01T000000Z-cccccc.json").write_text(
@@ -105,7 +105,7 @@ def test_run_files_that_are_refused(case: Case, quick: bool, world: World) -> No
     assert str(world.run_file.name) in listed.stderr or listed.returncode == ExitStatus.PASS
 
 
-@cases(HARMLESS)
+@cases(HARMLESS, every=4)
 def test_run_files_that_name_other_places(case: Case, quick: bool, world: World) -> None:
     """The bundle decides, and nothing is written elsewhere."""
     case.change(world)
@@ -113,7 +113,7 @@ def test_run_files_that_name_other_places(case: Case, quick: bool, world: World)
     world.run("runs")
 
 
-@cases(EVENTS)
+@cases(EVENTS, every=24)
 def test_events(case: Case, quick: bool, world: World) -> None:
     """Without the bundle of the run there is no verdict."""
     case.change(world)
