@@ -92,7 +92,6 @@ def perform(
             output.reconfigure(errors="backslashreplace")  # so that a locale without "…" does not end a run
 
     from harness.machine.host import probe
-    from harness.machine.process_control import adopt_orphans
     from harness.report.words import due_text
     from harness.running.compose import compose
     from harness.running.due import never_here
@@ -115,7 +114,6 @@ def perform(
         request = replace(request, contracts=[contract for contract, _ in selection.due])
     relay = Relay([*handlers, watch] if watch else handlers)
     expected = _Expected(project, request, relay)
-    adopt_orphans()  # a subject can kill every other process that would end what it leaves
     runner = compose(project, machine, request, seal, expected, lambda line: tell(line, err=True), attached)
     for claim in due_text.not_here(elsewhere) if selection is None else due_text.passed_over(selection):
         relay(claim)

@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from harness.execution.sources import changed
 from harness.execution.trial_log import TrialLog, WorkspaceFiles, short
 from harness.execution.watch import Watch
 from harness.judging.observation import Ending, EndingKind, Observation
-from harness.machine.process_control import end_adopted, strangers
+from harness.machine.process_control import adopting
 from harness.machine.telemetry import Sampler
 
 __all__ = ["LocalExecutor", "LocalExecutors"]
@@ -261,7 +261,6 @@ class LocalExecutors:
         remark: takes the id of a claim, and a text on each file of its trials that could not be removed.
         """
         self._project, self._cache, self._remark, self._isolated = project, cache, remark, isolated
-        self._others = strangers()
         libraries: dict[tuple[Path, ...], dict[str, frozenset[str]]] = {}
         paths: dict[tuple[Path, ...], Path] = {}
         for contract in contracts:
@@ -275,6 +274,8 @@ class LocalExecutors:
             for search, claims in libraries.items()
         }
         """By the folders from which the code of claims is imported. Installed claims have folders of their own."""
+        self._adopting = ExitStack()
+        self._adopting.enter_context(adopting())
 
     def __call__(self, contract: Contract) -> LocalExecutor:
         """The executor of a claim."""
@@ -291,7 +292,7 @@ class LocalExecutors:
         """End the fork servers that the executors share."""
         for servers in self._servers.values():
             servers.close()
-        end_adopted(self._others)
+        self._adopting.close()
 
 
 def _first_server(project: Project, contract: Path, admits: Sequence[str] = ()) -> ForkServer:

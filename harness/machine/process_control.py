@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import signal
+import subprocess
+import threading
 import time
-from collections.abc import Collection
+from collections.abc import Iterator
 
 from harness.machine.process_tree import started, stat_fields
 
-__all__ = ["adopt_orphans", "descendants", "die_with_parent", "end_adopted", "end_descendants", "end_tree", "strangers"]
+__all__ = ["adopt_orphans", "adopting", "descendants", "die_with_parent", "end_descendants", "end_tree"]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -86,19 +89,50 @@ def end_tree(root: int, began: int | None) -> None:
             os.kill(root, signal.SIGKILL)
 
 
-def end_adopted(others: Collection[int]) -> None:
-    """Kill and reap the processes that this one has adopted, if it adopts orphans.
+class _Adopting:
+    """How many blocks adopt orphans at present, and what the first one found."""
 
-    They are its children in other sessions: no process of a trial can join the session of the harness.
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.blocks = 0
+        self.others: frozenset[int] = frozenset()
+        self.adopted_before = False
 
-    Args:
-        others: the children in other sessions from before the trials (see `strangers`). They stay.
+
+_ADOPTING = _Adopting()
+
+
+@contextlib.contextmanager
+def adopting() -> Iterator[None]:
+    """Adopt the orphans of trials until the end of the block, and end them there.
+
+    Code under test can kill every other process that would end what it leaves. Of several blocks at a time, the last
+    one ends the orphans. They are children in other sessions: no process of a trial can join this one's. Children from
+    before stay, and those that this process has started with `subprocess` meanwhile.
     """
-    adopts = ctypes.c_int()
-    if _libc().prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(adopts), 0, 0, 0) != 0 or not adopts.value:
-        return
+    state = _ADOPTING
+    with state.lock:
+        if not state.blocks:
+            state.others, state.adopted_before = frozenset(_strangers()), _adopts()
+            adopt_orphans()
+        state.blocks += 1
+    try:
+        yield
+    finally:
+        with state.lock:
+            state.blocks -= 1
+            if not state.blocks:
+                _end_adopted(state.others)
+                if not state.adopted_before:
+                    _prctl(_PR_SET_CHILD_SUBREAPER, 0)
+
+
+def _end_adopted(others: frozenset[int]) -> None:
+    """Kill and reap the children in other sessions, except some and those that this process has started."""
     deadline = time.monotonic() + _END_SECONDS
-    while (adopted := set(strangers()).difference(others)) and time.monotonic() < deadline:
+    while (found := frozenset(_strangers()) - others) and time.monotonic() < deadline:
+        if not (adopted := found - _started_here()):
+            return
         for pid in adopted:
             for one in (*descendants(pid), pid):
                 with contextlib.suppress(OSError):
@@ -108,7 +142,17 @@ def end_adopted(others: Collection[int]) -> None:
         time.sleep(0.005)
 
 
-def strangers() -> list[int]:
+def _started_here() -> set[int]:
+    """Return the ids of the processes for which this one has an object of `subprocess`."""
+    return {one.pid for one in gc.get_objects() if isinstance(one, subprocess.Popen)}
+
+
+def _adopts() -> bool:
+    answer = ctypes.c_int()
+    return _libc().prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0) == 0 and bool(answer.value)
+
+
+def _strangers() -> list[int]:
     """The ids of the children of this process that are in other sessions."""
     own = os.getpid()
     found = []

@@ -26,6 +26,7 @@ from harness.judging.observation import Observation
 from harness.judging.record import Record
 from harness.machine.cache_folder import cache_folder
 from harness.machine.host import Host
+from harness.machine.process_control import adopting
 from harness.running.interruption import Interruption
 from harness.running.plan import Plan, make_plan
 from harness.running.request import RunRequest
@@ -121,6 +122,7 @@ def replay(
     try:
         with (
             interruption,
+            adopting(),
             LocalExecutor(project, contract, cache_folder(), isolated=record.isolated) as executor,
             _leases(plan, on_wait, interruption),
             interruption.immediate(),

@@ -14,7 +14,6 @@ from harness.execution import watch
 from harness.execution.local_executor import LocalExecutors
 from harness.judging.judge import judge
 from harness.judging.observation import EndingKind
-from harness.machine.process_control import adopt_orphans
 from tests.execution.projects import run
 
 SETUP = """
@@ -64,11 +63,6 @@ os.kill(parent, 19)
 os.kill(server, 19)""",
     "traces its supervisor": "daemon(); ctypes.CDLL(None).ptrace(16, parent, 0, 0)",
 }
-
-
-@pytest.fixture(autouse=True)
-def _adopting() -> None:
-    adopt_orphans()  # as `harness run` does
 
 
 @pytest.mark.parametrize("how", ATTACKS)

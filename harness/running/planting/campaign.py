@@ -22,6 +22,7 @@ from harness.contract.project import Project
 from harness.execution.lease import LeaseUnavailable, WaitInterrupted, lease
 from harness.execution.local_executor import LocalExecutor
 from harness.machine.host import Host
+from harness.machine.process_control import adopting
 from harness.running.demand import MOST_PARALLEL
 from harness.running.interruption import Interruption
 from harness.running.plan import Plan, make_plan
@@ -81,7 +82,7 @@ def plant(
     Raises:
         ContractError: a file of equivalent defects is refused.
     """
-    with Interruption() as interruption, ExitStack() as resources:
+    with Interruption() as interruption, adopting(), ExitStack() as resources:
         campaign = _Campaign(project, host, cache, request, until, crowded, interruption, resources)
         reaches = campaign.scout()
         planted, found = campaign.plant(sample, tell)
