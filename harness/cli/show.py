@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,12 +15,14 @@ from harness.contract import Contract, Profile
 from harness.contract.clauses import SchemaClause
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.project import Project
+from harness.evidence import untrusted
+from harness.evidence.bundle_layout import LOGS, MANIFEST
 from harness.evidence.index import read  # imports SQLite
 from harness.evidence.past_runs import whole_runs
 from harness.external.choice import External, Kind
 from harness.machine.host import Host, probe
 from harness.machine.requirements import Requirements, shortfalls
-from harness.report.terminal.printing import tell_all, tell_json
+from harness.report.terminal.printing import tell, tell_all, tell_json
 from harness.report.words import bound_text, number_text
 from harness.running.plan import make_plan, option_for_target
 from harness.running.request import RunRequest
@@ -30,14 +33,41 @@ __all__ = ["command"]
 @click.command("show")
 @click.argument("identifier", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="Print the contract as JSON.")
-def command(identifier: str, as_json: bool) -> None:
-    """Show a claim: its text and sources, what will run here, and what would refute it."""
+@click.option("--log", "as_log", is_flag=True, help="Print what the trials of its newest run did; ID can be a bundle.")
+def command(identifier: str, as_json: bool, as_log: bool) -> None:
+    """Show a claim: its text and sources, what will run here, and what would refute it.
+
+    With --log, show the file trials.log of its newest bundle instead, or of the bundle that is named.
+    """
     project = Project.find()
+    if as_log:
+        _show_log(Path(identifier) if (Path(identifier) / MANIFEST).is_file() else _newest(project, identifier))
+        return
     contract = project.contract(identifier)
     if as_json:
         tell_json(contract.document)
     else:
         tell_all(_page(contract, probe(project.root), project))
+
+
+def _newest(project: Project, identifier: str) -> Path:
+    """Return the newest bundle of a claim in the project's evidence."""
+    entries = read(project.evidence, identifier).entries
+    if not entries:
+        project.contract(identifier)  # refuses an unknown claim, and suggests the nearest
+        raise click.ClickException(
+            f"{identifier} has no bundle in {project.evidence}; harness run {identifier} makes one"
+        )
+    return max(entries, key=lambda entry: entry.when).path
+
+
+def _show_log(bundle: Path) -> None:
+    try:
+        lines = untrusted.read(bundle, LOGS)[0].decode("utf-8", "replace").splitlines()
+    except (OSError, untrusted.TooLarge) as error:
+        raise click.ClickException(f"{bundle / LOGS} cannot be read: {error}") from error
+    for line in (str(bundle), *lines):
+        tell(line)
 
 
 def _page(contract: Contract, host: Host, project: Project) -> Iterator[str]:

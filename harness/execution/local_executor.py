@@ -31,6 +31,7 @@ from harness.execution.progress import Progress
 from harness.execution.sources import changed
 from harness.execution.trial_log import TrialLog, WorkspaceFiles, short
 from harness.execution.watch import Watch
+from harness.judging.judge import requested
 from harness.judging.observation import Ending, EndingKind, Observation
 from harness.machine.process_control import adopting
 from harness.machine.telemetry import Sampler
@@ -172,6 +173,8 @@ class LocalExecutor:
             seed=request.seed,
             unseen={name: cut(str(why), _LONGEST_REASON) for name, why in mask(watch.unseen).items()},
         )
+        asked = requested(request.contract, request.profile, dict(request.parameters), request.device.type)
+        log.compare(asked, observation.resolved)
         log.end(observation.ending)
         return TrialResult(
             observation,

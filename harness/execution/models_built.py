@@ -30,10 +30,12 @@ class ModelsBuilt:
         self._new: dict[int, weakref.ref[Any]] = {}
         """Modules that got a parameter or a part since the last look."""
         self._parts: set[int] = set()
+        self._hears = False
 
     def listen(self) -> None:
-        """Record every module that is built from now on. Without torch, nothing is recorded."""
-        if "torch" in sys.modules:
+        """Record every module that is built from now on, as soon as torch is imported. Call it again after imports."""
+        if "torch" in sys.modules and not self._hears:
+            self._hears = True
             from torch.nn.modules import module as built
 
             built.register_module_parameter_registration_hook(self._got)

@@ -69,6 +69,7 @@ class Sources:
         self._data: set[str] = set()
         """Other files that were opened for reading."""
         self._new_data: deque[str] = deque()  # any thread may open a file while another one reports
+        self._libraries: set[str] = set()
 
     def listen(self) -> None:
         """Record every file that is used from now on. Call this once: an audit hook cannot be removed."""
@@ -92,6 +93,29 @@ class Sources:
 
         sys.addaudithook(hook)
         sys.dont_write_bytecode = True  # no loader could read it
+
+    def hear_libraries(self) -> None:
+        """Record files that libraries open in Rust, of which Python has no event. Call it again after imports."""
+        if "safetensors" in sys.modules and "safetensors" not in self._libraries:
+            self._libraries.add("safetensors")
+            with suppress(Exception):
+                # The class has no __init__ of its own, and opens the file before.
+                sys.modules["safetensors"].safe_open.__init__ = lambda one, filename, *_, **__: self._note(filename)
+        if "tokenizers" in sys.modules and "tokenizers" not in self._libraries:
+            self._libraries.add("tokenizers")
+            with suppress(Exception):
+                kind = sys.modules["tokenizers"].Tokenizer
+                from_file = kind.from_file
+
+                def noted(path: str) -> Any:
+                    self._note(path)
+                    return from_file(path)
+
+                kind.from_file = staticmethod(noted)
+
+    def _note(self, file: Any) -> None:
+        with suppress(Exception):  # the library refuses it
+            self._opened(file, None, 0)
 
     def news(self) -> dict[str, str]:
         """The sha256 of the sources that are new since the last call, by name."""

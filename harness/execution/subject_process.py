@@ -28,6 +28,7 @@ from harness.execution.blame import MachineObstacle, machine_fault
 from harness.execution.carried_protocol import CarriedMethod, CarriedProtocol, carried_protocol
 from harness.execution.carrier import Carrier, CarrierClosed
 from harness.execution.messages import Start
+from harness.execution.news import News
 from harness.execution.raised_at import placed, raised_at, set_place
 from harness.execution.sources import Sources
 from harness.execution.value_codec import Blobs
@@ -37,6 +38,8 @@ __all__ = ["SubjectEnded", "SubjectProcess"]
 
 _LONGEST_TEXT = 200_000
 _END_SECONDS = 10.0
+_MOST_LINES, _LONGEST_LINE = 1_000, 4_000
+"""Lines for the log that wait for a message of the trial, and characters of each."""
 
 
 class SubjectEnded(Exception):
@@ -71,6 +74,7 @@ class SubjectProcess:
         theirs.close()
         self._carrier = Carrier(connection, os.pidfd_open(self._pid))
         self._is_broken = ""
+        self._lines: list[tuple[str, str]] = []
 
     def loaded(self, falsify: Callable[..., Any]) -> Callable[[Setting], Any]:
         """Import the subject there. Return a function that builds it there and returns a stand-in for it.
@@ -115,6 +119,11 @@ class SubjectProcess:
         except Exception as error:
             self._fail(f"the subject's process returned no result of {protocol.name}.{name}: {error}")
 
+    def lines(self) -> list[tuple[str, str]]:
+        """What the process says that it has built and read since the last call: lines for the log, with topics."""
+        lines, self._lines = self._lines, []
+        return lines
+
     def end(self) -> int | None:
         """End the process. Returns the peak of its GPU allocator in bytes; None if it is unknown."""
         with suppress(Exception):
@@ -130,8 +139,9 @@ class SubjectProcess:
             self._is_broken = "an earlier call to the subject's process was cut short"
             try:
                 self._carrier.send(document, blobs)
-                ((kind, *told), read), come = self._carrier.receive()
+                ((kind, *told), read, lines), come = self._carrier.receive()
                 self._sources.merge(read)
+                self._lines = [*self._lines, *_lines_of(lines)][:_MOST_LINES]
                 if kind == "returned":
                     (result,) = told
                 else:
@@ -168,6 +178,19 @@ class SubjectProcess:
         return ended
 
 
+def _lines_of(told: Any) -> list[tuple[str, str]]:
+    """Return the lines for the log that the process sent, marked as its own.
+
+    Raises:
+        ValueError: they are no texts with topics.
+        TypeError: likewise.
+    """
+    found = [(text, topic) for text, topic in told]
+    if not all(type(one) is str for pair in found for one in pair):
+        raise TypeError("lines for the log must be texts with topics")
+    return [(f"in the subject's process: {text[:_LONGEST_LINE]}", f"there {topic[:80]}") for text, topic in found]
+
+
 _NO_ANSWER = (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, MemoryError)
 """The exceptions that reading raises if the bytes are not an answer."""
 _NO_PROTOCOL = CarriedProtocol("", {}, {})
@@ -197,6 +220,7 @@ class _Server:
 
     def __init__(self, carrier: Carrier, start: Start, setting: Setting, sources: Sources) -> None:
         self._carrier, self._start, self._setting, self._sources = carrier, start, setting, sources
+        self._news = News(start, sources)
 
     def serve(self) -> NoReturn:
         owner = os.getpid()
@@ -213,7 +237,7 @@ class _Server:
                 blobs = []
             if os.getpid() != owner:
                 os._exit(1)  # a fork of the subject that came back
-            self._carrier.send([answer, self._sources.news()], blobs)
+            self._carrier.send([answer, self._sources.news(), [*self._news.lines()]], blobs)
             if asked[0] == "end":
                 for stream in (sys.stdout, sys.stderr):
                     with suppress(Exception):  # the subject may have closed or replaced it
@@ -231,6 +255,7 @@ class _Server:
                     traceback.print_exc()
                     return placed(error, self._sources)[:_LONGEST_TEXT]
                 frameworks.prepare(self._start.seed, self._start.threads)
+                self._news.listen()
             case ["build"]:
                 self._subject = self._kind(self._setting)
             case ["call", name, arguments]:

@@ -108,6 +108,12 @@ class TrialLog:
             case _:
                 pass
 
+    def compare(self, requested: Mapping[str, Any], resolved: Mapping[str, Any]) -> None:
+        """Write what was requested beside what the process read back."""
+        for name, asked in requested.items():
+            found = short(resolved[name], self._mask) if name in resolved else "nothing"
+            self.write(f"requested {name} {short(asked, self._mask)}, read back from the process: {found}")
+
     def end(self, ending: Ending) -> None:
         """Write how the trial ended, and what it did in all."""
         self._leave_subject(" and did not return")

@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from harness.authoring.faults import FalsifierFault, MeasurementTooLarge, NotMeasured, SubjectFault
 from harness.authoring.reports import Entered, Logged, Stepped, Used
 from harness.authoring.setting import Setting
-from harness.authoring.toolkit_log import HYPOTHESIS, log_to
+from harness.authoring.toolkit_log import log_to
 from harness.authoring.trial import Case
-from harness.base import regular_file, strictjson
+from harness.base import strictjson
 from harness.base.beneath import Beneath
 from harness.base.exceptions import described
 from harness.base.removal import remove
@@ -60,7 +60,7 @@ from harness.execution.messages import (
     decode,
     encode,
 )
-from harness.execution.models_built import ModelsBuilt
+from harness.execution.news import News
 from harness.execution.raised_at import placed
 from harness.execution.reached import Reached
 from harness.execution.sources import Sources
@@ -80,8 +80,6 @@ IMPORTING = "importing"
 """The file in the server's folder with the name of the module that is imported now, or was imported last."""
 
 _LARGEST_REQUEST = 1 << 20
-_LARGEST_DIGESTED = 16 << 20
-"""Bytes of a data file whose digest a trial takes for its log."""
 _LONGEST_TEXT = 200_000
 """Most characters of a reason or a traceback that are sent. Texts are cut after their secrets are masked."""
 _packages: set[str] = set()
@@ -312,8 +310,8 @@ def _run(start: Start, messages: int, key: int, may_exit: int) -> None:
     reached = Reached(start.root, start.search, Path(start.reached)) if start.reached is not None else None
     if reached is not None:
         reached.watch()
-    models = ModelsBuilt()
-    report = _with_news(tell, sources, models, start)
+    news = News(start, sources)
+    report = _with_news(tell, sources, news, process, start)
     log_to(report)
     if not start.is_timed:
         watch_doing(list(dict.fromkeys([str(start.root), *start.search])), lambda text: tell(Doing(text)))
@@ -324,7 +322,7 @@ def _run(start: Start, messages: int, key: int, may_exit: int) -> None:
         report,
         lambda attempt: _search(start.claim, setting, attempt, start.artifacts),
     )
-    ended = _ended(lambda: _falsify(trial, start, process, models), start.memory_gib, sources)
+    ended = _ended(lambda: _falsify(trial, start, process, news), start.memory_gib, sources)
     if reached is not None:
         reached.finish()
     peak = process.end() if process is not None else _allocator_peak(trial)
@@ -348,13 +346,13 @@ def _allocator_peak(trial: WorkerTrial) -> int | None:
     return frameworks.allocator_peak_bytes() if trial.is_in_process else None
 
 
-def _falsify(trial: WorkerTrial, start: Start, process: SubjectProcess | None, models: ModelsBuilt) -> None:
+def _falsify(trial: WorkerTrial, start: Start, process: SubjectProcess | None, news: News) -> None:
     falsify = resolve_own(start.falsifier)
     subject = _loaded(start.subject, _sources(start.root)) if process is None else process.loaded(falsify)
     if start.device != "cpu" and frameworks.cuda_is_spoilt():
         raise RuntimeError("an import used CUDA, which cannot be forked then; move that into the subject")
     frameworks.prepare(start.seed, start.threads)
-    models.listen()
+    news.listen()
     trial.run(falsify, subject)
 
 
@@ -391,7 +389,7 @@ def _told(kind: EndingKind, reason: str, stack: str | None = None) -> Ended:
 
 
 def _with_news(
-    report: Callable[[Message], None], sources: Sources, models: ModelsBuilt, start: Start
+    report: Callable[[Message], None], sources: Sources, news: News, process: SubjectProcess | None, start: Start
 ) -> Callable[[Message], None]:
     """A `report` that first reports the sources, models and data files that are new since the last message.
 
@@ -405,28 +403,12 @@ def _with_news(
         if found := sources.news():
             report(Read(found))
         if not (start.is_timed and isinstance(message, Stepped | Entered)):
-            for text, kind in models.news():
-                report(Logged(f"built {text}", f"model {kind}"))
-            for name in sources.data():
-                if name != str(start.claim) and HYPOTHESIS not in Path(name).parts:
-                    report(Logged(_file(name, start)))
+            for text, topic in (*news.lines(), *(process.lines() if process is not None else ())):
+                report(Logged(text, topic))
         if not isinstance(message, Used):
             report(message)
 
     return tell
-
-
-def _file(name: str, start: Start) -> str:
-    """A line on a file that the trial has opened."""
-    shown = name
-    for folder in (start.workspace, start.artifacts, start.cache):
-        shown = shown.replace(f"{folder}{os.sep}", f"{folder.name}{os.sep}")
-    try:
-        size = os.stat(name).st_size
-        told = "" if start.is_timed or size > _LARGEST_DIGESTED else f", sha256 {regular_file.sha256(Path(name))}"
-        return f"read {shown}, {size} bytes{told}"
-    except OSError as error:
-        return f"opened {shown}: {error.strerror}"
 
 
 def _reporter(descriptor: int, key: int) -> Callable[[Message], None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import environment, harness, imported
 from tests.cli.toy_claim import CLAIM
 from tests.contracts import IDENTIFIER, document, write_calibrated, write_project
+from tests.evidence.factory import sealed
 from tests.execution import projects
 
 
@@ -143,3 +145,21 @@ def test_ids_are_not_cut_at_their_hyphens(project: Path) -> None:
     words = done.stdout.split()
     assert IDENTIFIER in words
     assert not [word for word in words if word.endswith("-")]
+
+
+def test_the_log_of_the_newest_run_and_of_a_bundle(tmp_path: Path) -> None:
+    """Both say what the subject's trial did, beginning with where the log is."""
+    write_project(tmp_path)
+    refused = harness(tmp_path, "show", "F-DEMO-SORT-001", "--log")
+    assert (refused.returncode, "has no bundle" in refused.stderr) == (ExitStatus.REFUSED, True)
+    older, newest = (
+        sealed(tmp_path, run=f"2026-11-20T20150{second}Z-cpu-3f2a9c", started=f"2026-11-20T20:15:0{second}+00:00")
+        for second in (3, 4)
+    )
+    for argument, bundle in (("F-DEMO-SORT-001", newest), (str(older), older)):
+        done = harness(tmp_path, "show", argument, "--log")
+        assert done.returncode == ExitStatus.PASS, done.stderr
+        assert done.stdout.splitlines() == [str(bundle), *(bundle / "trials.log").read_text().splitlines()]
+    (newest / "trials.log").unlink()
+    os.mkfifo(newest / "trials.log")
+    assert harness(tmp_path, "show", "F-DEMO-SORT-001", "--log").returncode == ExitStatus.REFUSED

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from harness.contract.project import Project
 from harness.execution.executor import TrialRequest, TrialResult
 from harness.execution.isolable import obstacles
 from harness.execution.local_executor import LocalExecutor
+from harness.execution.subject_process import _lines_of
 from harness.judging.judge import judge
 from harness.judging.observation import EndingKind
 from tests.execution.isolated import CONTRACT, FALSIFIER, PROTOCOL, SUBJECTS
@@ -154,3 +156,21 @@ def test_a_falsifier_that_imports_the_subject_is_refused(project: Project, tmp_p
         assert ending.kind is EndingKind.NOT_MEASURED
     finally:
         module.write_text(FALSIFIER)
+
+
+def test_the_log_has_what_an_isolated_subject_built_and_read(apart: LocalExecutor, shared: LocalExecutor) -> None:
+    """In its own process, the lines say that they come from there. Models are told, and files that Rust opens."""
+    pytest.importorskip("safetensors")
+    for executor, beginning in ((apart, "in the subject's process: "), (shared, "")):
+        result = run(executor, "builds a model and loads it")
+        assert judge(executor._contract, result.observation).outcome is Outcome.PASS, result.observation.ending
+        told = [line[12:] for line in result.log.text.splitlines()]
+        assert any(line.startswith(f"{beginning}built Linear: 6 parameters, 24 bytes") for line in told), told
+        assert any(line.startswith(f"{beginning}read workspace/weights.safetensors, ") for line in told), told
+
+
+@pytest.mark.parametrize("told", [7, [7], [["a"]], [[1, 2]], [["a", "b", "c"]], ["abc"], [[["a"], "b"]]])
+def test_lines_of_another_form_are_no_answer(told: Any) -> None:
+    """The subject's process can send anything in the place of lines for the log."""
+    with pytest.raises((TypeError, ValueError)):
+        _lines_of(told)

@@ -120,3 +120,18 @@ def test_files_of_the_workspace_are_listed_when_they_are_saved_and_left(tmp_path
     assert list(files.saved()) == ["saved workspace/run/model.bin, 4 bytes"]
     digest = hashlib.sha256(b"abcd").hexdigest()
     assert list(files.kept()) == [f"left workspace/run/model.bin, 4 bytes, sha256 {digest}"]
+
+
+def test_what_was_requested_stands_beside_what_was_read_back() -> None:
+    """Also if nothing was."""
+    log = TrialLog(time.monotonic(), str)
+    log.compare({"device": "cuda", "steps": 50}, {"device": "cpu"})
+    assert lines(log) == [
+        'requested device "cuda", read back from the process: "cpu"',
+        "requested steps 50, read back from the process: nothing",
+    ]
+
+
+def test_every_trial_compares_what_it_was_asked_for(executor: LocalExecutor) -> None:
+    told = [line[12:] for line in run(executor, "well").log.text.splitlines()]
+    assert 'requested device "cpu", read back from the process: "cpu"' in told
