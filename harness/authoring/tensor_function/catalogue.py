@@ -1,0 +1,130 @@
+"""All relations by name, and the function that tries them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness.authoring.tensor_function import (
+    relation_contexts,
+    relation_cuda,
+    relation_layouts,
+    relation_state,
+    relation_values,
+)
+from harness.authoring.tensor_function.adversary import Adversary, Findings
+from harness.authoring.tensor_function.function import TensorFunction
+from harness.authoring.toolkit_log import log
+
+__all__ = ["RELATIONS", "Relation", "try_relations"]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One relation that holds for every right function.
+
+    Attributes:
+        attempt: tries it.
+        needs_gpu: whether only a GPU can break it.
+    """
+
+    attempt: Callable[[Adversary], None]
+    needs_gpu: bool = False
+
+    @property
+    def text(self) -> str:
+        """What holds, in one sentence."""
+        return (self.attempt.__doc__ or "").partition("\n")[0]
+
+
+def inputs_kept(adversary: Adversary) -> None:
+    """No call changes its inputs, the upstream gradient, or the memory around them."""
+
+
+def settings_kept(adversary: Adversary) -> None:
+    """No call changes a random state or a global setting of torch."""
+
+
+def no_shared_memory(adversary: Adversary) -> None:
+    """No output shares memory with an input, another output, or an earlier answer."""
+
+
+def outputs_kept(adversary: Adversary) -> None:
+    """No later call changes an earlier output or gradient."""
+
+
+def plain_tensors(adversary: Adversary) -> None:
+    """Outputs and gradients are plain tensors, of no class that could answer in torch's place."""
+
+
+RELATIONS: Final[Mapping[str, Relation]] = {
+    "value": Relation(relation_values.value),
+    "gradient": Relation(relation_values.gradient),
+    "sizes": Relation(relation_values.sizes),
+    "history": Relation(relation_state.history),
+    "refilled": Relation(relation_state.refilled),
+    "repeats": Relation(relation_state.repeats),
+    "layouts": Relation(relation_layouts.layouts),
+    "upstream_layouts": Relation(relation_layouts.upstream_layouts),
+    "same_tensor_twice": Relation(relation_values.same_tensor_twice),
+    "special_values": Relation(relation_values.special_values),
+    "nan_comes_out": Relation(relation_values.nan_comes_out),
+    "indices_checked": Relation(relation_values.indices_checked),
+    "no_grad_modes": Relation(relation_contexts.no_grad_modes),
+    "autocast": Relation(relation_contexts.autocast),
+    "compiled": Relation(relation_contexts.compiled),
+    "double_backward": Relation(relation_contexts.double_backward),
+    "operator_check": Relation(relation_contexts.operator_check),
+    "no_growth": Relation(relation_state.no_growth),
+    "inputs_kept": Relation(inputs_kept),
+    "settings_kept": Relation(settings_kept),
+    "no_shared_memory": Relation(no_shared_memory),
+    "outputs_kept": Relation(outputs_kept),
+    "plain_tensors": Relation(plain_tensors),
+    "other_stream": Relation(relation_cuda.other_stream, needs_gpu=True),
+    "no_host_wait": Relation(relation_cuda.no_host_wait, needs_gpu=True),
+    "graph_replay": Relation(relation_cuda.graph_replay, needs_gpu=True),
+    "other_device": Relation(relation_cuda.other_device, needs_gpu=True),
+}
+"""In the order in which they are tried. Those without steps of their own are watched in every call."""
+
+
+def try_relations(
+    function: TensorFunction,
+    names: Iterable[str] | None = None,
+    *,
+    device: str = "cpu",
+    seed: int = 0,
+    guard: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Findings:
+    """Try relations on a function.
+
+        findings = try_relations(TensorFunction.of(silu_mul, reference, example))
+        assert not findings.violations
+
+    Args:
+        names: of `RELATIONS`; by default all that the device can break.
+        device: `cpu` or `cuda:0`.
+        seed: of all that is drawn; equal seeds try equal cases.
+        guard: is entered for every call of the function, such as `trial.subject_fault`.
+
+    Raises:
+        UnfitReference: the reference cannot be evaluated in float64.
+    """
+    is_on_gpu = device.startswith("cuda")
+    chosen = [name for name, one in RELATIONS.items() if is_on_gpu or not one.needs_gpu] if names is None else [*names]
+    adversary = Adversary(function, device=device, seed=seed, guard=guard)
+    if "value" not in chosen:  # which finds the dtypes that are accepted
+        adversary.find_dtypes()
+    for name in chosen:
+        if name == "gradient" and not function.differentiable:
+            adversary.findings.inapplicable[name] = "no gradient is due"
+        elif adversary.dtypes or name == "value":
+            RELATIONS[name].attempt(adversary)
+        tried, found = adversary.findings.tried[name], adversary.findings.violations.get(name, [])
+        log(f"relation {name}: tried {tried} times, {len(found)} violations")
+    findings = adversary.findings
+    findings.violations = {name: found for name, found in findings.violations.items() if name in chosen}
+    return findings

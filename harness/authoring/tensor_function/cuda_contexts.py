@@ -1,0 +1,74 @@
+"""How a function is called on another stream, on another current device, and in a CUDA graph.
+
+What these find beside the value is added to `function.seen`, pairs of a relation and a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+__all__ = ["captured", "on_other_device", "on_other_stream"]
+
+_SLEEP: Final = 200_000_000
+"""Cycles for which the stream sleeps before the tensors get their contents: a tenth of a second and more."""
+Function = Any
+"""A function with the attribute `seen`."""
+
+
+def on_other_stream(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call it on a side stream, on which the tensors get their contents only after a sleep.
+
+    Work on any other stream sees NaN. A function that returns after the sleep has waited for the device.
+    """
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    found = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
+    contents = [one.detach().clone() for one in found]
+    torch.cuda.synchronize()
+    for one in found:
+        one.data.fill_(float("nan") if one.is_floating_point() else 0)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(_SLEEP)
+        slept = torch.cuda.Event()
+        slept.record(stream)
+        for one, content in zip(found, contents, strict=True):
+            one.data.copy_(content)
+        result = function(*args, **kwargs)
+        if slept.query():
+            function.seen.append(("no_host_wait", "it returned only after the work before it on its stream had ended"))
+    stream.synchronize()
+    return result
+
+
+def captured(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Capture it in a CUDA graph with other contents, and replay that with these."""
+    found = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
+    contents = [one.detach().clone() for one in found]
+    for one in found:
+        if one.is_floating_point():
+            one.data.copy_(one.detach().flip(0) if one.dim() else one.detach() * 0.5)
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.no_grad():
+        with torch.cuda.stream(stream):
+            function(*args, **kwargs)  # compiles and tunes what it needs
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            result = function(*args, **kwargs)
+        for one, content in zip(found, contents, strict=True):
+            one.data.copy_(content)
+        graph.replay()
+    torch.cuda.synchronize()
+    return result
+
+
+def on_other_device(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call it while another GPU than that of its tensors is the current one."""
+    at = next(one.device.index or 0 for one in (*args, *kwargs.values()) if isinstance(one, Tensor))
+    with torch.cuda.device((at + 1) % torch.cuda.device_count()):
+        return function(*args, **kwargs)

@@ -1,0 +1,127 @@
+"""Calls in processes that have called nothing before.
+
+A process is forked before the first call, and waits. For each call it forks again, so every call finds what the
+function was like when it had just been imported. CUDA cannot be used in a fork of a process that used it; so a
+`FreshProcess` is made before CUDA is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+__all__ = ["FreshProcess"]
+
+_LENGTH = struct.Struct("<q")
+
+
+class FreshProcess:
+    """Runs a function of one value in fresh processes. Values are pickled on the way there; the result is JSON."""
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        """Fork the process that waits.
+
+        Raises:
+            RuntimeError: CUDA is in use already.
+        """
+        if torch.cuda.is_initialized():
+            raise RuntimeError("CUDA is in use already; a fresh process must be forked before")
+        ours, theirs = os.pipe(), os.pipe()
+        owner = os.getpid()
+        self._pid = os.fork()
+        if not self._pid:
+            try:
+                os.close(ours[1])
+                os.close(theirs[0])
+                _serve(work, ours[0], theirs[1])
+            finally:
+                os._exit(0)
+        os.close(ours[0])
+        os.close(theirs[1])
+        self._write, self._read, self._owner = ours[1], theirs[0], owner
+
+    def __call__(self, value: Any) -> Any:
+        """The result in a fresh process.
+
+        Raises:
+            ChildProcessError: the process ended before it had one. The text says how.
+        """
+        _put(self._write, pickle.dumps(value))
+        found = json.loads(_get(self._read))
+        if "ended" in found:
+            raise ChildProcessError(found["ended"])
+        return found["result"]
+
+    def close(self) -> None:
+        """End the process that waits."""
+        if self._pid and os.getpid() == self._owner:
+            for descriptor in (self._write, self._read):
+                with suppress(OSError):
+                    os.close(descriptor)
+            with suppress(OSError):  # later forks may hold the pipe open, so its end does not reach the process
+                os.kill(self._pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(self._pid, 0)
+            self._pid = 0
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self.close()
+
+
+def _serve(work: Callable[[Any], Any], asked: int, answers: int) -> None:
+    while True:
+        try:
+            value = _get(asked)
+        except EOFError:
+            return
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(read)
+            try:
+                _put(write, json.dumps({"result": work(pickle.loads(value))}).encode())  # noqa: S301 (of our parent)
+            finally:
+                os._exit(0)
+        os.close(write)
+        try:
+            answer = _get(read)
+        except EOFError:
+            answer = b""
+        os.close(read)
+        status = os.waitpid(child, 0)[1]
+        _put(answers, answer or json.dumps({"ended": _how(status)}).encode())
+
+
+def _how(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"ended by {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"exited with status {os.WEXITSTATUS(status)}"
+
+
+def _put(descriptor: int, content: bytes) -> None:
+    left = memoryview(_LENGTH.pack(len(content)) + content)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _get(descriptor: int) -> bytes:
+    return _read_exactly(descriptor, _LENGTH.unpack(_read_exactly(descriptor, _LENGTH.size))[0])
+
+
+def _read_exactly(descriptor: int, length: int) -> bytes:
+    found = bytearray()
+    while len(found) < length:
+        part = os.read(descriptor, min(length - len(found), 1 << 20))
+        if not part:
+            raise EOFError
+        found += part
+    return bytes(found)

@@ -1,0 +1,297 @@
+"""Calls a function of tensors in this process, in every way that `Call` names, and watches what it does beside.
+
+    caller = Host(silu_mul)     # before anything has called it
+
+The functions of torch that make, copy and compare tensors are read when this module is imported, before the subject.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from harness.authoring.tensor_function.call import Answer, Call, filled
+from harness.authoring.tensor_function.cuda_contexts import captured, on_other_device, on_other_stream
+from harness.authoring.tensor_function.fresh_process import FreshProcess
+from harness.authoring.tensor_function.placed_memory import Arena, Placed, copied, digest, fits, shares_memory
+from harness.authoring.tensor_function.surroundings import changes, surroundings
+
+__all__ = ["CONTEXTS", "Host", "tensors_of"]
+
+_KEPT: Final = 12
+"""So many tensors of earlier answers are looked at again after each call."""
+_LONGEST: Final = 500
+_grad, _requires = torch.autograd.grad, torch.Tensor.requires_grad_
+_no_grad, _inference, _autocast = torch.no_grad, torch.inference_mode, torch.autocast
+_PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
+
+Function = Callable[..., Any]
+Around = Callable[[Function, Sequence[Any], Mapping[str, Any]], Any]
+
+
+def _within(context: Callable[[], AbstractContextManager[Any]]) -> Around:
+    def around(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        with context():
+            return function(*args, **kwargs)
+
+    return around
+
+
+def _compiled(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    is_on_gpu = any(isinstance(one, Tensor) and one.is_cuda for one in args)
+    torch.compiler.reset()
+    compiled = torch.compile(function, fullgraph=True, backend="inductor" if is_on_gpu else "aot_eager")
+    return compiled(*args, **kwargs)
+
+
+def _bfloat16(device: str) -> Around:
+    return _within(lambda: _autocast(device, dtype=torch.bfloat16))
+
+
+CONTEXTS: Final[Mapping[str, Around]] = {
+    "plain": _within(nullcontext),
+    "no_grad": _within(_no_grad),
+    "inference_mode": _within(_inference),
+    "autocast": _bfloat16("cpu"),
+    "autocast on CUDA": _bfloat16("cuda"),
+    "compiled": _compiled,
+    "other stream": on_other_stream,
+    "graph": captured,
+    "other device": on_other_device,
+}
+"""How a function is called, by name."""
+
+
+class Host:
+    """A caller of a function in this process.
+
+    It limits torch to one thread, so that a fresh process sums in the same order.
+    """
+
+    def __init__(self, function: Function) -> None:
+        """Fork the process for calls in fresh ones.
+
+        Raises:
+            RuntimeError: CUDA is in use already.
+        """
+        torch.set_num_threads(1)
+        self._function = function
+        self._arena = Arena()
+        self._earlier: deque[tuple[str, Tensor, str]] = deque(maxlen=_KEPT)
+        self._calls = 0
+        self._fresh = FreshProcess(self._told)
+
+    def call(self, call: Call) -> Answer:
+        """See `Caller`."""
+        self._calls += 1
+        placed = self._placed(call)
+        upstream: list[Placed] = []
+        leaves = [one.tensor for one in placed]
+        if call.twice:
+            leaves[call.twice[1]] = leaves[call.twice[0]]
+        for place, leaf in enumerate(leaves):
+            if call.twice and place == call.twice[1]:
+                continue
+            if leaf.is_floating_point() or leaf.is_complex():
+                _requires(leaf.detach_() if leaf.grad_fn is not None else leaf, place in call.wanted)
+        before = surroundings()
+        seen: list[tuple[str, str]] = []
+        try:
+            outputs, gradients, detached = self._run(call, leaves, upstream, seen)
+        except Exception as error:
+            seen += self._damage(placed, upstream, before)
+            return Answer(raised=_said(error), complaints=tuple(seen))
+        if any(one.is_cuda for one in leaves):
+            torch.cuda.synchronize()
+        seen += self._damage(placed, upstream, before)
+        seen += self._shared(outputs, leaves)
+        seen += self._changed_later()
+        kept = [(f"output {place}", one) for place, one in enumerate(outputs)]
+        kept += [(f"the gradient of tensor {place}", one) for place, one in zip(call.wanted, gradients, strict=False)]
+        self._earlier += [(what, one, digest([one])) for what, one in kept]
+        answer = Answer(
+            outputs=tuple(map(copied, outputs)),
+            gradients=tuple(map(copied, gradients)),
+            detached=detached,
+            complaints=tuple(dict.fromkeys(seen)),
+            digest=digest([*outputs, *gradients]),
+            has_nan=any(bool(one.isnan().any()) for one in outputs),
+        )
+        if call.memory == "objects":
+            for leaf in leaves:
+                leaf.requires_grad_(False)
+        return answer
+
+    def call_fresh(self, call: Call) -> Answer:
+        """See `Caller`."""
+        try:
+            digest_, raised, has_nan = self._fresh(call)
+        except ChildProcessError as error:
+            return Answer(crashed=str(error))
+        return Answer(digest=digest_, raised=raised, has_nan=has_nan)
+
+    def growth(self, call: Call, times: int) -> tuple[int, int]:
+        """See `Caller`."""
+        plain = replace(call, upstream=(), wanted=(), second=())
+
+        def once() -> None:
+            placed = self._placed(plain)
+            args, kwargs = filled(plain.arguments, [one.tensor for one in placed])
+            self._function(*args, **kwargs)
+
+        for _ in range(3):
+            once()
+        before = _alive()
+        for _ in range(times):
+            once()
+        tensors, memory = _alive()
+        return tensors - before[0], memory - before[1]
+
+    def is_operator(self) -> bool:
+        """See `Caller`."""
+        from torch._library.custom_ops import CustomOpDef
+
+        return isinstance(self._function, CustomOpDef | torch._ops.OpOverload | torch._ops.OpOverloadPacket)
+
+    def operator_check(self, call: Call) -> str:
+        """See `Caller`."""
+        args, kwargs = filled(call.arguments, [one.tensor for one in self._placed(call)])
+        operator: Any = self._function
+        found = torch.library.opcheck(operator, tuple(args), kwargs, raise_exception=False)
+        return "; ".join(f"{name}: {why}" for name, why in found.items() if why != "SUCCESS")[:_LONGEST]
+
+    def close(self) -> None:
+        """End the process for fresh calls."""
+        self._fresh.close()
+
+    def _told(self, call: Call) -> tuple[str, str, bool]:
+        """The answer of a fresh process, as JSON."""
+        answer = self.call(call)
+        return answer.digest, answer.raised, answer.has_nan
+
+    def _placed(self, call: Call) -> list[Placed]:
+        layouts = call.layouts or ("contiguous",) * len(call.tensors)
+        slots = enumerate(zip(call.tensors, layouts, strict=True))
+        return [self._arena.place(one, layout, call.memory, slot) for slot, (one, layout) in slots]
+
+    def _upstream(self, call: Call, slot: int, content: Tensor, output: Tensor) -> Placed:
+        """The gradient of an output, in its dtype; at the same address as before if the tensors are."""
+        layout = call.upstream_layout if fits(tuple(content.shape), call.upstream_layout) else "contiguous"
+        return self._arena.place(content.to(output.dtype), layout, call.memory, -1 - slot)
+
+    def _run(
+        self, call: Call, leaves: list[Tensor], upstream: list[Placed], seen: list[tuple[str, str]]
+    ) -> tuple[list[Tensor], list[Tensor], bool]:
+        args, kwargs = filled(call.arguments, leaves)
+        outputs = tensors_of(CONTEXTS[call.context](self._noting(seen), args, kwargs))
+        if not (call.upstream and call.wanted):
+            return outputs, [], False
+        sources = [leaves[place] for place in call.wanted]
+        given = enumerate(zip(outputs, call.upstream, strict=False))
+        upstream += [self._upstream(call, slot, up, one) for slot, (one, up) in given]
+        pairs = [(one, up.tensor) for one, up in zip(outputs, upstream, strict=False) if one.requires_grad]
+        if not pairs:
+            return outputs, [], True
+        again = bool(call.second)
+        found = _grad(
+            [one for one, _ in pairs], sources, [up for _, up in pairs], create_graph=again, allow_unused=True
+        )
+        if again:
+            first = [one for one in found if one is not None]
+            if not any(one.requires_grad for one in first):
+                raise RuntimeError("the gradients cannot be differentiated again")
+            products = zip(found, call.second, strict=True)
+            terms = [(one * factor).sum() for one, factor in products if one is not None]
+            total = torch.stack(terms).sum()
+            found = _grad([total], sources, allow_unused=True)
+        zeros = (torch.zeros_like(one) if grad is None else grad for one, grad in zip(sources, found, strict=True))
+        gradients = list(zeros)
+        for place, one in zip(call.wanted, gradients, strict=True):
+            if type(one) not in _PLAIN:
+                raise TypeError(f"the gradient of tensor {place} is of {type(one).__qualname__}, a class of its own")
+        return outputs, gradients, False
+
+    def _noting(self, seen: list[tuple[str, str]]) -> Function:
+        """The function; what a context finds out about it is noted by its attribute."""
+        self_function = self._function
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            return self_function(*args, **kwargs)
+
+        function.seen = seen  # type: ignore[attr-defined]
+        return function
+
+    def _damage(self, placed: list[Placed], upstream: list[Placed], before: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """What the call changed that is not its own."""
+        found = [("settings_kept", f"{what} is changed") for what in changes(before)]
+        for name, group in (("tensor", placed), ("upstream gradient", upstream)):
+            for place, one in enumerate(group):
+                if not one.is_unchanged():
+                    found.append(("inputs_kept", f"{name} {place}, or the memory around it, is changed"))
+                if one.tensor.grad is not None:
+                    found.append(("inputs_kept", f"{name} {place} has got a .grad"))
+        return found
+
+    def _shared(self, outputs: list[Tensor], leaves: list[Tensor]) -> list[tuple[str, str]]:
+        """Which outputs lie in the memory of something else."""
+        others = [(f"tensor {place}", one) for place, one in enumerate(leaves)]
+        others += [(f"an earlier call's {what}", one) for what, one, _ in self._earlier]
+        found = []
+        for place, output in enumerate(outputs):
+            for name, other in others:
+                if shares_memory(output, other):
+                    found.append(("no_shared_memory", f"output {place} shares memory with {name}"))
+            others.append((f"output {place}", output))
+        return found
+
+    def _changed_later(self) -> list[tuple[str, str]]:
+        changed = [digest([one]) != before for _, one, before in self._earlier]
+        found = [what for (what, _, _), is_changed in zip(self._earlier, changed, strict=True) if is_changed]
+        pairs = zip(self._earlier, changed, strict=True)
+        self._earlier = deque((one for one, is_changed in pairs if not is_changed), maxlen=_KEPT)
+        return [("outputs_kept", f"an earlier call's {what} is changed by a later call") for what in found]
+
+
+def tensors_of(value: Any) -> list[Tensor]:
+    """The tensors in what a function returned: one, or those in tuples, lists, dicts and data classes.
+
+    Raises:
+        TypeError: something in it is no tensor, number or None, or is of a class that can answer in torch's place.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return [value]
+    if value is None:
+        return []
+    if kind in (int, float, bool):
+        return [torch.tensor(value, dtype=torch.float64 if kind is float else None)]
+    if issubclass(kind, tuple):
+        return [found for one in tuple.__iter__(value) for found in tensors_of(one)]
+    if issubclass(kind, list):
+        return [found for one in list.__iter__(value) for found in tensors_of(one)]
+    if issubclass(kind, dict):
+        return [found for one in dict.values(value) for found in tensors_of(one)]
+    if hasattr(kind, "__dataclass_fields__"):
+        return [found for name in kind.__dataclass_fields__ for found in tensors_of(getattr(value, name))]
+    raise TypeError(f"the function returned a {kind.__qualname__}, a class of its own, where a torch.Tensor was due")
+
+
+def _alive() -> tuple[int, int]:
+    gc.collect()
+    tensors = sum(1 for one in gc.get_objects() if type(one) is Tensor)
+    return tensors, torch.cuda.memory_allocated() if torch.cuda.is_initialized() else 0
+
+
+def _said(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        text = "its text cannot be read"
+    return f"{type(error).__name__}: {text}".strip().partition("\n")[0][:_LONGEST]

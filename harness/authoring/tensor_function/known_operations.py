@@ -1,0 +1,76 @@
+"""The steps within operations of torch whose summands nearly cancel, so that their sizes show.
+
+The gradient of a softmax is a difference of numbers that can be much larger than it is. Where torch has one operation
+for it, the inputs and the result do not show these numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+__all__ = ["STEPS"]
+
+
+def _softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    """The gradient of a softmax, from its result."""
+    weighted = grad * output
+    return weighted - output * weighted.sum(dim=dim, keepdim=True)
+
+
+def _log_softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    """The gradient of a log-softmax, from its result."""
+    return grad - output.exp() * grad.sum(dim=dim, keepdim=True)
+
+
+def _layer_norm_backward(
+    grad: Tensor,
+    tensor: Tensor,
+    shape: Sequence[int],
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mask: Sequence[bool],
+) -> tuple[Tensor | None, ...]:
+    """The gradients of a layer norm: of the tensor, the weight and the bias, as far as the mask asks for them."""
+    inner = [*range(tensor.dim() - len(shape), tensor.dim())]
+    outer = [*range(tensor.dim() - len(shape))]
+    normal = (tensor - mean) * rstd
+    scaled = grad if weight is None else grad * weight
+    centred = scaled - scaled.mean(inner, keepdim=True) - normal * (scaled * normal).mean(inner, keepdim=True)
+    along = (grad * normal).sum(outer) if outer else grad * normal
+    return (
+        centred * rstd if mask[0] else None,
+        along.reshape(shape) if mask[1] else None,
+        (grad.sum(outer) if outer else grad * 1.0).reshape(shape) if mask[2] else None,
+    )
+
+
+def _layer_norm(
+    tensor: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A layer norm, with the mean and the reciprocal deviation."""
+    inner = [*range(tensor.dim() - len(shape), tensor.dim())]
+    if not math.prod(shape):
+        return torch.ops.aten.native_layer_norm.default(tensor, shape, weight, bias, eps)
+    mean = tensor.mean(inner, keepdim=True)
+    centred = tensor - mean
+    rstd = ((centred * centred).mean(inner, keepdim=True) + eps).rsqrt()
+    normal = centred * rstd
+    normal = normal if weight is None else normal * weight
+    return normal if bias is None else normal + bias, mean, rstd
+
+
+_aten = torch.ops.aten
+STEPS: Final[Mapping[Any, Callable[..., Any]]] = {
+    _aten._softmax_backward_data.default: _softmax_backward,
+    _aten._log_softmax_backward_data.default: _log_softmax_backward,
+    _aten.native_layer_norm.default: _layer_norm,
+    _aten.native_layer_norm_backward.default: _layer_norm_backward,
+}
+"""By operation: a function of the same arguments and results."""

@@ -1,0 +1,53 @@
+"""A drawing function made from one set of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness.authoring.tensor_function.drawing import Arguments, Draw
+
+__all__ = ["like"]
+
+
+def like(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[Draw], Arguments]:
+    """Return a function that draws arguments like these.
+
+    - Equal dimensions of the tensors are one size, which varies; so give different sizes to different dimensions.
+    - Floating tensors of the first one's dtype take the case's dtype; others keep theirs.
+    - The bound of an integer tensor is the smallest dimension of a floating one above its largest element, if possible
+      not one of its own. Negative elements, such as -100, are drawn too.
+    - A float varies between two values. Integers, flags and words stay.
+    """
+    floating = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor) and one.is_floating_point()]
+    main = floating[0].dtype if floating else None
+    sizes = sorted({size for one in floating for size in one.shape})
+
+    def size_of(draw: Draw, size: int) -> int:
+        return draw.size(f"n{size}", usual=size)
+
+    def index(draw: Draw, tensor: Tensor, shape: list[int]) -> Tensor:
+        largest = int(tensor.max()) if tensor.numel() else 0
+        above = [one for one in sizes if one > largest]
+        apart = [one for one in above if one not in tensor.shape] or above
+        negative = tuple(sorted({one for one in tensor.flatten().tolist() if one < 0}))
+        below = size_of(draw, apart[0]) if apart else largest + 1
+        return draw.index(*shape, below=below, also=negative).to(tensor.dtype)
+
+    def made(draw: Draw, name: str, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            shape = [size_of(draw, size) for size in value.shape]
+            if value.is_floating_point():
+                dtype = None if value.dtype == main else str(value.dtype).removeprefix("torch.")
+                return draw.tensor(*shape, dtype=dtype)
+            return draw.mask(*shape) if value.dtype == torch.bool else index(draw, value, shape)
+        return draw.choice(name, value, 1.5 * value + 0.125) if type(value) is float else value
+
+    def example(draw: Draw) -> Arguments:
+        positional = tuple(made(draw, f"argument {place}", one) for place, one in enumerate(args))
+        return positional, {name: made(draw, name, one) for name, one in kwargs.items()}
+
+    return example

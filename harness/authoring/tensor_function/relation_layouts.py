@@ -1,0 +1,54 @@
+"""Relations of layouts: an answer depends on the elements of a tensor, not on where they lie."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.authoring.tensor_function.adversary import Adversary
+from harness.authoring.tensor_function.drawing import Case
+from harness.authoring.tensor_function.placed_memory import LAYOUTS, fits
+
+__all__ = ["layouts", "upstream_layouts"]
+
+
+def layouts(adversary: Adversary) -> None:
+    """Every tensor in every layout, with NaN in the gaps. A layout may be refused by an exception."""
+    shapes = [tuple(one.shape) for one in adversary.made(adversary.case()).tensors]
+    for place in range(len(shapes)):
+        for layout in LAYOUTS[1:]:
+            if not fits(shapes[place], layout):
+                continue
+            each = tuple(layout if one == place else "contiguous" for one in range(len(shapes)))
+            number = adversary.numbers[place] if layout == "expanded" else -1
+            if number >= 0 or layout != "expanded":
+                _try(adversary, each, number)
+    if len(shapes) > 1:
+        for layout in ("gaps", "transposed", "offset"):
+            _try(adversary, tuple(layout if fits(shape, layout) else "contiguous" for shape in shapes), -1)
+
+
+def _try(adversary: Adversary, each: tuple[str, ...], alike: int) -> None:
+    def check(case: Case) -> list[str]:
+        return adversary.wrong(adversary.made(case, layouts=each), case.dtype, refusable=True)
+
+    adversary.examine("layouts", adversary.case(500, alike=alike), check, f"layouts {', '.join(each)}")
+
+
+def upstream_layouts(adversary: Adversary) -> None:
+    """The upstream gradient in every layout; torch itself makes expanded and transposed ones."""
+    call = adversary.made(adversary.case(520))
+    if not call.upstream:
+        adversary.findings.inapplicable["upstream_layouts"] = "no gradient is due"
+        return
+    for layout in LAYOUTS[1:]:
+        if not any(fits(tuple(one.shape), layout) for one in call.upstream):
+            continue
+
+        def check(case: Case, layout: str = layout) -> list[str]:
+            call = adversary.made(case, upstream_layout=layout)
+            if layout == "expanded":
+                alike = tuple(one[:1].expand(one.shape).clone() if one.dim() else one for one in call.upstream)
+                call = replace(call, upstream=alike)
+            return adversary.wrong(call, case.dtype)
+
+        adversary.examine("upstream_layouts", adversary.case(520), check, f"upstream gradient {layout}")

@@ -1,0 +1,128 @@
+"""Relations of state: what earlier calls, their memory and their number do to a later one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from harness.authoring.tensor_function.adversary import Adversary
+from harness.authoring.tensor_function.call import Call
+from harness.authoring.tensor_function.comparison import differences
+from harness.authoring.tensor_function.drawing import Case
+from harness.authoring.tensor_function.placed_memory import fits
+
+__all__ = ["history", "no_growth", "refilled", "repeats"]
+
+_MEMORIES: Final = ("new", "addresses", "objects")
+_TIMES: Final = 100
+
+
+def history(adversary: Adversary) -> None:
+    """A, B, A: B differs from A in exactly one thing and is right; A is then as in a fresh process, bit by bit."""
+    base = adversary.case(400)
+    first = adversary.made(base)
+    fresh = adversary.fresh(first)
+    if fresh.crashed or fresh.raised:
+        adversary.findings.add("history", f"{base.text()} in a fresh process: {fresh.crashed or fresh.raised}")
+    for memory in _MEMORIES:
+        for what, other in _others(adversary, base):
+            way = f"{what}, {'new memory' if memory == 'new' else f'the same {memory}'}"
+
+            def check(case: Case, other: Call = other, what: str = what, memory: str = memory) -> list[str]:
+                if case != base:
+                    return []  # the pair belongs together
+                one, two = replace(first, memory=memory), replace(other, memory=memory)
+                before = adversary.ask(one)
+                found = _told(f"B ({what} differs)", adversary.wrong(two, _dtype(two, base)))
+                after = adversary.ask(one)
+                found += _told("A before B", differences(before, adversary.truth(one, base.dtype), one.wanted))
+                found += _told("A after B", differences(after, adversary.truth(one, base.dtype), one.wanted))
+                if adversary.function.deterministic and not found:
+                    for name, answer in (("A", before), ("A after B", after)):
+                        if answer.digest != fresh.digest:
+                            found.append(f"{name} differs in bits from A in a fresh process")
+                return found
+
+            adversary.examine("history", base, check, f"A, B, A ({way})")
+
+
+def refilled(adversary: Adversary) -> None:
+    """The same memory with other contents gives another answer: the same tensors, and new ones at their addresses."""
+    for memory in ("objects", "addresses"):
+        for gradients in (True, False):
+
+            def check(case: Case, memory: str = memory, gradients: bool = gradients) -> list[str]:
+                found: list[str] = []
+                for number in range(3):
+                    later = replace(case, seed=case.seed + number)
+                    found += adversary.wrong(adversary.made(later, gradients=gradients, memory=memory), case.dtype)
+                return found
+
+            adversary.examine("refilled", adversary.case(420), check, f"three contents in the same {memory}")
+
+
+def repeats(adversary: Adversary) -> None:
+    """Equal calls give equal bits, if that is declared."""
+    if not adversary.function.deterministic:
+        adversary.findings.inapplicable["repeats"] = "it is declared not to be deterministic"
+        return
+    for dtype in adversary.dtypes:
+
+        def check(case: Case) -> list[str]:
+            call = adversary.made(case)
+            digests = {adversary.ask(call).digest for _ in range(4)}
+            return [] if len(digests) == 1 else [f"4 equal calls gave {len(digests)} different answers"]
+
+        adversary.examine("repeats", adversary.case(440, dtype=dtype), check)
+
+
+def no_growth(adversary: Adversary) -> None:
+    """A hundred calls leave no tensor and no memory behind."""
+
+    def check(case: Case) -> list[str]:
+        call = adversary.made(case, gradients=False)
+        with adversary.guarded():
+            tensors, memory = adversary.function.caller.growth(call, _TIMES)
+        found = [f"{tensors} more tensors live after {_TIMES} calls"] if tensors > _TIMES // 4 else []
+        return found + ([f"{memory} more bytes of the GPU are in use after {_TIMES} calls"] if memory > 0 else [])
+
+    adversary.examine("no_growth", adversary.case(460), check)
+
+
+def _others(adversary: Adversary, base: Case) -> Iterator[tuple[str, Call]]:
+    """Calls that differ from the base in one thing, with its name."""
+    first = adversary.made(base)
+    for name, values in adversary.choices.items():
+        for place in range(1, len(values)):
+            yield f"{name}={values[place]!r}", adversary.made(base.with_choice(name, place))
+    for name, (least, most, step) in adversary.sizes.items():
+        for size in (adversary.usual[name] + step, adversary.usual[name] - step):
+            if size >= max(1, least) and (most is None or size <= most):
+                yield f"{name}={size}", adversary.made(base.with_size(name, size))
+    for dtype in adversary.dtypes[1:]:
+        yield dtype, adversary.made(replace(base, dtype=dtype))
+    for place, tensor in enumerate(first.tensors):
+        if tensor.numel() > 1 and (number := adversary.numbers[place]) >= 0:
+            yield f"an element of tensor {place}", adversary.made(replace(base, touched=(number, tensor.numel() // 3)))
+        if fits(tuple(tensor.shape), "transposed"):
+            layouts = tuple("transposed" if one == place else "contiguous" for one in range(len(first.tensors)))
+            yield f"strides of tensor {place}", replace(first, layouts=layouts)
+    if first.upstream:
+        yield "the upstream gradient", replace(first, upstream=tuple(-0.5 * one for one in first.upstream))
+    for place in first.wanted if len(first.wanted) > 1 else ():
+        yield f"only tensor {place} needs a gradient", replace(first, wanted=(place,))
+    yield "no gradient", adversary.made(base, gradients=False)
+    yield "all contents", adversary.made(replace(base, seed=base.seed + 1))
+
+
+def _dtype(call: Call, base: Case) -> str:
+    """The dtype whose rounding is allowed for a call."""
+    for tensor in call.tensors:
+        if tensor.is_floating_point():
+            return str(tensor.dtype).removeprefix("torch.")
+    return base.dtype
+
+
+def _told(what: str, found: list[str]) -> list[str]:
+    return [f"{what}: {one}" for one in found]

@@ -1,0 +1,198 @@
+"""Relations of values: against float64, in every dtype, at every size, for gradients of any inputs, for odd numbers."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Final
+
+import torch
+
+from harness.authoring.tensor_function.adversary import Adversary, Refusal
+from harness.authoring.tensor_function.call import Call
+from harness.authoring.tensor_function.comparison import differences
+from harness.authoring.tensor_function.drawing import Case
+from harness.authoring.tensor_function.sizes import sizes_of
+from harness.authoring.tensor_function.tolerance import Expected, Truth, UnfitReference
+
+__all__ = ["gradient", "indices_checked", "nan_comes_out", "same_tensor_twice", "sizes", "special_values", "value"]
+
+_USUAL: Final = ("normal", "large", "alike")
+_ODD: Final = ("ties", "equal", "zero", "spike")
+_EXTREME: Final = ("denormal", "huge", "inf", "-inf")
+_MIXED: Final = 6
+"""Cases in which all sizes are drawn."""
+
+
+def value(adversary: Adversary) -> None:
+    """The outputs are right in every dtype that is accepted, for every choice."""
+    adversary.find_dtypes()
+    if not adversary.dtypes:
+        adversary.findings.tried["value"] += 1
+        adversary.findings.add("value", f"it accepts no dtype: {adversary.findings.refused['value'][0]}")
+    for dtype in adversary.dtypes:
+        for case in _cases(adversary, dtype):
+            adversary.examine("value", case, lambda case: adversary.wrong(_plain(adversary, case), case.dtype))
+
+
+def gradient(adversary: Adversary) -> None:
+    """The gradients are right: of all floating tensors, of each alone, and of a drawn part of them."""
+    chance = random.Random(adversary.seed)  # noqa: S311 - a choice, and no secret
+    for dtype in adversary.dtypes:
+        for case in _cases(adversary, dtype):
+            adversary.examine("gradient", case, lambda case: adversary.wrong(adversary.made(case), case.dtype))
+    case = adversary.case(7)
+    wanted = adversary.made(case).wanted
+    parts: list[tuple[int, ...]] = [(place,) for place in wanted] if len(wanted) > 1 else []
+    parts += [tuple(sorted(chance.sample(wanted, len(wanted) - 1)))] if len(wanted) > 2 else []
+    for part in parts:
+
+        def check(case: Case, part: tuple[int, ...] = part) -> list[str]:
+            return adversary.wrong(adversary.made(case, wanted=part), case.dtype)
+
+        adversary.examine("gradient", case, check, f"gradient of tensors {list(part)} alone")
+
+
+def sizes(adversary: Adversary) -> None:
+    """Outputs and gradients are right at each size of each dimension; a size of 0 may be refused."""
+    most, cases = adversary.function.largest, []
+    pools = {}
+    for name, (least, limit, step) in adversary.sizes.items():
+        pool = sizes_of(least, limit, step, adversary.function.constants)
+        pool = [size for size in pool if adversary.elements(adversary.case().with_size(name, size)) <= most]
+        pools[name] = pool
+        cases += [adversary.case(size).with_size(name, size) for size in pool]
+        for dtype in adversary.dtypes[1:]:  # sums in half precision go wrong where they are long
+            cases += [adversary.case(size, dtype=dtype, values="alike").with_size(name, size) for size in pool[-1:]]
+    chance = random.Random(adversary.seed)  # noqa: S311 - sizes, and no secret
+    for number in range(_MIXED):
+        drawn = {name: chance.choice(pool) for name, pool in pools.items() if pool}
+        case = adversary.case(100 + number, sizes=drawn)
+        if adversary.elements(case) <= 4 * most:
+            cases.append(case)
+    cases.append(adversary.case(200, sizes={name: pool[0] for name, pool in pools.items() if pool}))
+    for case in cases:
+        adversary.examine("sizes", case, lambda case: adversary.wrong(adversary.made(case), case.dtype))
+    for name, (least, _, _) in adversary.sizes.items():
+        try:
+            call = adversary.made(adversary.case().with_size(name, 0)) if least <= 1 else None
+        except (UnfitReference, RuntimeError, ValueError, IndexError):
+            call = None  # the reference, or drawing, has nothing to say about no elements
+        if call is not None:
+
+            def check(case: Case) -> list[str]:
+                return adversary.wrong(adversary.made(case), case.dtype, refusable=True)
+
+            adversary.examine("sizes", adversary.case().with_size(name, 0), check)
+
+
+def special_values(adversary: Adversary) -> None:
+    """Ties, equal numbers, zeros, an outlier; and denormal, huge and infinite ones that float32 can compute with."""
+    for dtype in adversary.dtypes[:1] + adversary.dtypes[-1:]:
+        for number, values in enumerate(_ODD):
+            case = adversary.case(300 + number, dtype=dtype, values=values)
+            adversary.examine("special_values", case, lambda case: adversary.wrong(adversary.made(case), case.dtype))
+        for number, values in enumerate(_EXTREME):
+            case = adversary.case(320 + number, dtype=dtype, values=values)
+            adversary.examine("special_values", case, lambda case: _extreme(adversary, case))
+
+
+def nan_comes_out(adversary: Adversary) -> None:
+    """A NaN in any floating tensor comes out where it comes out of the reference, and nowhere else."""
+    for place in _floating(_plain(adversary, adversary.case())):
+        case = adversary.case(340 + place, values="nan", special=adversary.numbers[place])
+        adversary.examine("nan_comes_out", case, lambda case: adversary.wrong(_plain(adversary, case), case.dtype))
+
+
+def indices_checked(adversary: Adversary) -> None:
+    """An index beyond its bound raises, or gives a NaN."""
+    if not adversary.indices:
+        adversary.findings.inapplicable["indices_checked"] = "no tensor of indices is drawn"
+    for number in adversary.indices:
+
+        def check(case: Case) -> list[str]:
+            answer = adversary.fresh(_plain(adversary, case))
+            if answer.crashed:
+                return [f"its process {answer.crashed} at an index beyond its bound"]
+            return [] if answer.raised or answer.has_nan else ["an index beyond its bound gives a plain result"]
+
+        adversary.examine("indices_checked", adversary.case(360, outside=number), check)
+
+
+def same_tensor_twice(adversary: Adversary) -> None:
+    """Two arguments may be one tensor; its gradient is then the sum of both."""
+    call = _plain(adversary, adversary.case())
+    floating = _floating(call)
+    pairs = [
+        (one, two)
+        for one in floating
+        for two in floating
+        if one < two and call.tensors[one].shape == call.tensors[two].shape
+    ]
+    if not pairs:
+        adversary.findings.inapplicable["same_tensor_twice"] = "no two floating tensors have one shape"
+    for pair in pairs:
+
+        def check(case: Case, pair: tuple[int, int] = pair) -> list[str]:
+            call = adversary.made(case, twice=pair)
+            tensors = [call.tensors[pair[0] if place == pair[1] else place] for place in range(len(call.tensors))]
+            wanted = tuple(place for place in call.wanted if place != pair[1])
+            return adversary.wrong(replace(call, tensors=tuple(tensors), wanted=wanted), case.dtype)
+
+        adversary.examine("same_tensor_twice", adversary.case(380), check, f"tensors {pair[0]} and {pair[1]} are one")
+
+
+def _cases(adversary: Adversary, dtype: str) -> list[Case]:
+    """The first case with each kind of values, and with each other choice."""
+    cases = [adversary.case(number, dtype=dtype, values=values) for number, values in enumerate(_USUAL)]
+    for name, values in adversary.choices.items():
+        cases += [adversary.case(10 + place, dtype=dtype).with_choice(name, place) for place in range(1, len(values))]
+    return cases
+
+
+def _plain(adversary: Adversary, case: Case) -> Call:
+    return adversary.made(case, gradients=False)
+
+
+def _floating(call: Call) -> list[int]:
+    return [place for place, one in enumerate(call.tensors) if one.is_floating_point()]
+
+
+def _extreme(adversary: Adversary, case: Case) -> list[str]:
+    """Compare the outputs where the reference in float32, too, is within the bound."""
+    call = _plain(adversary, case)
+    try:
+        due, rough = adversary.truth(call, case.dtype), _in_float32(adversary, call, case.dtype)
+    except UnfitReference:
+        return []
+    compared = [_demanded(one, other) for one, other in zip(due.outputs, rough, strict=True)]
+    answer = adversary.ask(call)
+    if answer.raised and "inf" in case.values:
+        raise Refusal(answer.raised)
+    demanded = Truth(tuple(compared), ())
+    shown = [
+        torch.where(one.bound.isinf().to(got.device), one.value.to(got.device, got.dtype), got)
+        if got.shape == one.value.shape
+        else got
+        for got, one in zip(answer.outputs, compared, strict=False)
+    ]
+    return differences(replace(answer, outputs=tuple(shown)), demanded, ())
+
+
+def _demanded(due: Expected, rough: torch.Tensor) -> Expected:
+    """The truth with an infinite bound wherever float32 cannot compute it in the reference's way."""
+    if not due.value.is_floating_point():
+        return due
+    close = (rough.double() - due.value).abs() <= due.bound
+    sure = close & due.value.isfinite() & rough.isfinite()
+    return replace(due, bound=torch.where(sure, due.bound, torch.inf))
+
+
+def _in_float32(adversary: Adversary, call: Call, dtype: str) -> list[torch.Tensor]:
+    from harness.authoring.tensor_function.call import filled
+    from harness.authoring.tensor_function.hosting import tensors_of
+
+    kind = torch.float64 if dtype == "float64" else torch.float32
+    tensors = [one.cpu().to(kind) if one.is_floating_point() else one.cpu() for one in call.tensors]
+    args, kwargs = filled(call.arguments, tensors)
+    return tensors_of(adversary.function.reference(*args, **kwargs))

@@ -1,0 +1,30 @@
+"""Sizes at which kernels break: around powers of two, around the constants of their source, 1, and primes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import Final
+
+__all__ = ["constants_of", "sizes_of"]
+
+_POWERS: Final = (4, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+_LARGEST_CONSTANT: Final = 1 << 17
+
+
+def constants_of(source: str) -> tuple[int, ...]:
+    """The integers from 2 to 131072 in a Python source text: among them are the sizes of its blocks."""
+    found = {
+        node.value
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant) and type(node.value) is int and 2 <= node.value <= _LARGEST_CONSTANT
+    }
+    return tuple(sorted(found))
+
+
+def sizes_of(least: int, most: int | None, step: int, constants: Iterable[int]) -> list[int]:
+    """The sizes to try, smallest first: multiples of `step` within the limits."""
+    around = {1, 2, 3, 97, 769} | {one + near for one in {*_POWERS, *constants} for near in (-1, 0, 1)}
+    around |= {2 * one - 1 for one in constants}
+    rounded = {-(-one // step) * step for one in around}
+    return sorted(one for one in rounded if one >= max(1, least) and (most is None or one <= most))

@@ -1,0 +1,71 @@
+"""What a pure function leaves as it was: random states and torch's global settings."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+__all__ = ["changes", "surroundings"]
+
+
+def _random_state() -> str:
+    return hashlib.sha256(torch.get_rng_state().numpy().tobytes()).hexdigest()
+
+
+def _numpy_state() -> str:
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return ""
+    _, words, *rest = numpy.random.get_state()
+    return hashlib.sha256(words.tobytes() + repr(rest).encode()).hexdigest()
+
+
+def _cuda_state() -> str:
+    if not torch.cuda.is_initialized():
+        return ""
+    states = [state.numpy().tobytes() for state in torch.cuda.get_rng_state_all()]
+    return hashlib.sha256(b"".join(states)).hexdigest()
+
+
+def _cuda(read: Callable[[], Any]) -> Any:
+    return read() if torch.cuda.is_initialized() else None
+
+
+_READ: Mapping[str, Callable[[], Any]] = {
+    "torch's random state": _random_state,
+    "Python's random state": lambda: hash(random.getstate()),
+    "numpy's random state": _numpy_state,
+    "CUDA's random state": _cuda_state,
+    "the default dtype": torch.get_default_dtype,
+    "the precision of float32 products": torch.get_float32_matmul_precision,
+    "TF32 of cuBLAS": lambda: torch.backends.cuda.matmul.allow_tf32,
+    "TF32 of cuDNN": lambda: torch.backends.cudnn.allow_tf32,
+    "reduced precision sums of float16": lambda: torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction,
+    "reduced precision sums of bfloat16": lambda: torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction,
+    "cuDNN's benchmark mode": lambda: torch.backends.cudnn.benchmark,
+    "cuDNN's deterministic mode": lambda: torch.backends.cudnn.deterministic,
+    "deterministic algorithms": torch.are_deterministic_algorithms_enabled,
+    "whether gradients are enabled": torch.is_grad_enabled,
+    "inference mode": torch.is_inference_mode_enabled,
+    "anomaly mode": torch.is_anomaly_enabled,
+    "autocast on the CPU": lambda: torch.is_autocast_enabled("cpu"),
+    "autocast on CUDA": lambda: torch.is_autocast_enabled("cuda"),
+    "the number of threads": torch.get_num_threads,
+    "the current device": lambda: _cuda(torch.cuda.current_device),
+    "the current stream": lambda: _cuda(lambda: torch.cuda.current_stream().cuda_stream),
+}
+
+
+def surroundings() -> dict[str, Any]:
+    """The present values, by what they are."""
+    return {what: read() for what, read in _READ.items()}
+
+
+def changes(before: Mapping[str, Any]) -> list[str]:
+    """Which of them have another value now."""
+    return [what for what, read in _READ.items() if read() != before[what]]

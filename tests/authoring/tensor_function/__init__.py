@@ -1,0 +1,1 @@
+"""Tests of the adversary of functions of tensors."""

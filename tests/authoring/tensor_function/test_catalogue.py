@@ -1,0 +1,194 @@
+"""The adversary lets right functions pass, and finds each defect by the relation that is made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+import torch
+
+from harness.authoring.tensor_function import RELATIONS, Draw, TensorFunction, UnfitReference, try_relations
+from harness.authoring.tensor_function.drawing import Case, drawn
+from harness.authoring.tensor_function.likeness import like
+from harness.authoring.tensor_function.sizes import constants_of, sizes_of
+from tests.authoring.tensor_function.defects import DEFECTS
+from tests.authoring.tensor_function.healthy import HEALTHY, softmax, softmax_reference
+
+QUICK = [name for name, one in RELATIONS.items() if not one.needs_gpu and name != "compiled"]
+"""torch's compiler takes seconds to import."""
+FOUND_BY = {
+    "remembered_by_address": "refilled", "remembered_by_identity": "refilled", "remembered_by_shape": "refilled",
+    "remembered_by_address_and_version": "refilled", "remembered_by_sum": "history", "remembered_by_ends": "history",
+    "remembered_without_eps": "history", "remembered_without_reduction": "history", "first_mean_kept": "history",
+    "stale_after_thirty_calls": "history", "static_buffer": "outputs_kept", "static_gradient_buffer": "outputs_kept",
+    "two_outputs_of_one_buffer": "no_shared_memory", "output_is_input": "no_shared_memory",
+    "every_input_kept": "no_growth", "written_beyond_the_rows": "inputs_kept", "input_overwritten": "inputs_kept",
+    "labels_overwritten": "inputs_kept", "tf32_switched_on": "settings_kept", "seed_set": "settings_kept",
+    "lying_class": "plain_tensors", "comparisons_replaced": "value", "constant_output": "value",
+    "offset_ignored": "layouts", "strides_ignored": "layouts", "strides_ignored_of_weight": "layouts",
+    "upstream_strides_ignored": "upstream_layouts", "rows_beyond_a_block": "sizes", "last_block_dropped": "sizes",
+    "single_row_wrong": "sizes", "mean_of_padded_width": "sizes", "sums_in_half": "sizes",
+    "softmax_overflows": "special_values", "tied_maxima_halved": "special_values", "nan_swallowed": "nan_comes_out",
+    "noise_of_its_own": "repeats", "second_derivative_wrong": "double_backward", "bfloat16_inside": "value",
+    "float64_in_float32": "value", "gradient_of_one_input": "gradient", "gradient_if_all_need_it": "gradient",
+    "other_path_without_gradient": "no_grad_modes", "wrong_if_inputs_are_one": "same_tensor_twice",
+    "eps_ignored": "value", "last_row_only_for_bias": "gradient", "upstream_ignored": "gradient",
+    "labels_wrapped": "indices_checked", "ignored_label_counts": "value",
+}  # fmt: skip
+STEPS = {"inputs_kept", "outputs_kept", "no_shared_memory", "settings_kept", "plain_tensors"}
+"""Relations that are watched in the calls of others."""
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    """Put back what defects and hosts change in torch."""
+    threads = torch.get_num_threads()
+    yield
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_right_functions_violate_nothing(name: str) -> None:
+    """Every relation that concerns a function is tried, and holds."""
+    known = HEALTHY[name]
+    function = TensorFunction.of(
+        known.function, known.reference, known.example, largest=1 << 10, dtypes=("float32", "bfloat16")
+    )
+    found = try_relations(function, QUICK, seed=1)
+    assert found.violations == {}
+    assert {one for one in QUICK if not found.tried[one]} == set(found.inapplicable)
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_is_found_by_its_relation(name: str) -> None:
+    """Only the relation named here, and one that makes calls for it, is tried."""
+    base, made = DEFECTS[name]
+    known, broken, relation = HEALTHY[base], made(), FOUND_BY[name]
+    wide = name in ("rows_beyond_a_block", "sums_in_half", "last_block_dropped")
+    function = TensorFunction.of(broken, known.reference, known.example, largest=1 << 14 if wide else 1 << 11)
+    names = ["layouts", "refilled", relation] if relation in STEPS else [relation]
+    try:
+        found = try_relations(function, names)
+    finally:
+        getattr(broken, "restore", lambda: None)()
+    assert relation in found.violations
+
+
+def test_every_defect_is_of_a_right_function() -> None:
+    """The table names each defect once, and only relations that exist."""
+    assert set(FOUND_BY) == set(DEFECTS)
+    assert set(FOUND_BY.values()) <= set(RELATIONS)
+
+
+def test_a_violation_names_the_smallest_case() -> None:
+    """Sizes shrink as far as the relation still fails."""
+    known = HEALTHY["softmax"]
+
+    def wide_rows_wrong(x: torch.Tensor) -> torch.Tensor:
+        return softmax(x) * (1.0 if x.shape[1] < 40 else 1.5)
+
+    found = try_relations(TensorFunction.of(wide_rows_wrong, known.reference, known.example), ["sizes"])
+    assert found.violations["sizes"][0].startswith("float32 width=47 rows=1 seed")
+
+
+def test_what_may_be_refused_is_listed() -> None:
+    """A dtype and a layout that raise are no violations."""
+
+    def strict(x: torch.Tensor) -> torch.Tensor:
+        if x.dtype == torch.float64 or not x.is_contiguous():
+            raise ValueError("contiguous, and no float64")
+        return softmax(x)
+
+    known = HEALTHY["softmax"]
+    function = TensorFunction.of(strict, known.reference, known.example, largest=1 << 9)
+    found = try_relations(function, ["value", "layouts"])
+    assert found.violations == {}
+    assert found.refused["value"] == ["float64: ValueError: contiguous, and no float64"]
+    assert len(found.refused["layouts"]) == 3
+
+
+def test_a_function_that_accepts_nothing_violates_value() -> None:
+    """A refusal of everything is no way to pass."""
+
+    def refuses(x: torch.Tensor) -> torch.Tensor:
+        raise ValueError("not today")
+
+    known = HEALTHY["softmax"]
+    found = try_relations(TensorFunction.of(refuses, known.reference, known.example), ["value", "layouts"])
+    assert [*found.violations] == ["value"]
+
+
+def test_a_crash_at_a_wrong_index_is_a_violation() -> None:
+    """The index is tried in a process of its own."""
+
+    def crashes(logits: torch.Tensor, labels: torch.Tensor, reduction: str) -> torch.Tensor:
+        if int(labels.max()) >= logits.shape[1]:
+            import os
+
+            os.abort()
+        return HEALTHY["cross_entropy"].function(logits, labels, reduction)
+
+    known = HEALTHY["cross_entropy"]
+    found = try_relations(TensorFunction.of(crashes, known.reference, known.example), ["indices_checked"])
+    assert "SIGABRT" in found.violations["indices_checked"][0]
+
+
+def test_a_reference_that_rounds_is_refused() -> None:
+    """A reference in float32 cannot tell what is right."""
+    known = HEALTHY["softmax"]
+    function = TensorFunction.of(softmax, lambda x: softmax_reference(x.float()), known.example)
+    with pytest.raises(UnfitReference, match="float32"):
+        try_relations(function, ["value"])
+
+
+def test_equal_seeds_try_equal_cases() -> None:
+    """The violations are the same, word by word."""
+    base, made = DEFECTS["sums_in_half"]
+    known = HEALTHY[base]
+    twice = [
+        try_relations(TensorFunction.of(made(), known.reference, known.example, largest=1 << 12), ["sizes"], seed=3)
+        for _ in range(2)
+    ]
+    assert twice[0].violations == twice[1].violations != {}
+
+
+def test_arguments_like_an_example() -> None:
+    """Equal dimensions stay equal, indices stay below the dimension they point into, and negative ones are drawn."""
+    labels = torch.tensor([0, 6, -100, 3, 2])
+    example = like((torch.zeros(5, 7), labels), {"eps": 0.5, "mode": "mean"})
+    found = drawn(example, Case(sizes={"n7": 11, "n5": 40}))
+    logits, indices = found.args
+    assert (logits.shape, indices.shape, found.kwargs["mode"]) == ((40, 11), (40,), "mean")
+    assert set(indices.tolist()) <= {*range(11), -100}
+    assert -100 in indices
+    assert found.choices == {"eps": (0.5, 0.875)}
+
+
+def test_sizes_lie_around_powers_and_constants() -> None:
+    """Constants of the source count like powers of two; limits and steps hold."""
+    assert constants_of("BLOCK = 48\nx = 0.5\nflag = True\n") == (48,)
+    assert {47, 48, 49, 95, 63, 64, 65, 1, 97} <= set(sizes_of(1, None, 1, (48,)))
+    assert sizes_of(8, 40, 8, (48,)) == [8, 16, 24, 32, 40]
+
+
+def test_a_draw_changes_one_thing() -> None:
+    """A touched element, and an equal first dimension, leave the rest as it was."""
+
+    def example(draw: Draw) -> object:
+        return draw.tensor(4, 6), draw.index(4, below=6)
+
+    one, two = drawn(example, Case()), drawn(example, Case(touched=(0, 5)))
+    assert (one.args[0] != two.args[0]).sum() == 2
+    assert torch.equal(one.args[0].flatten().sort().values, two.args[0].flatten().sort().values)
+    assert torch.equal(one.args[1], two.args[1])
+    alike = drawn(example, Case(alike=0)).args[0]
+    assert torch.equal(alike, one.args[0][:1].expand(4, 6))
+
+
+def test_caller_of_a_process_that_used_cuda_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork could not use CUDA any more."""
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    with suppress(AttributeError), pytest.raises(RuntimeError, match="CUDA is in use"):
+        TensorFunction.of(softmax, softmax_reference, HEALTHY["softmax"].example)
