@@ -47,6 +47,7 @@ _COMMANDS = {
     "calibrate": "run claims with many seeds, and show their margins",
     "plant": "plant defects in subjects; list those that falsifiers miss",
     "falsify-tests": "try to refute that a pytest suite tests what it seems to",
+    "kernel": "try to refute that a function of tensors is right",
     "probe": "predict the memory of a training step, without a GPU",
     "roofline": "measure the roofs of this device, and a step's kernels",
     "new": "scaffold a claim: contract, falsifier, mutant, test",

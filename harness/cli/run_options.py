@@ -28,8 +28,15 @@ if TYPE_CHECKING:
     from harness.machine.host import Host
 
 __all__ = [
-    "RunOptions", "on_gpus", "refuse_without_gpu", "request_of", "run_options", "saved_options", "with_scratch",
-]  # fmt: skip
+    "RunOptions",
+    "on_gpus",
+    "refuse_without_gpu",
+    "request_of",
+    "require_isolable",
+    "run_options",
+    "saved_options",
+    "with_scratch",
+]
 
 _PATH = click.Path(path_type=Path)
 
@@ -230,7 +237,7 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
             "--gpus chooses among the GPUs of this machine; leave out --executor, and say no --device but cuda"
         )
     if given.isolate:
-        _require_isolable(request, project)
+        require_isolable(request, project)
     return request
 
 
@@ -310,7 +317,7 @@ def _require_profile(given: RunOptions, contracts: list[Contract]) -> None:
         raise click.BadParameter(f"{only.id} has no {given.profile} profile; say {has}", param_hint="--profile")
 
 
-def _require_isolable(request: RunRequest, project: Project) -> None:
+def require_isolable(request: RunRequest, project: Project) -> None:
     """Check that the subjects of every claim can run apart from their falsifiers.
 
     Raises:

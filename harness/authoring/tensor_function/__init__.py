@@ -20,7 +20,6 @@ from harness.authoring.tensor_function.drawing import Draw
 from harness.authoring.tensor_function.function import TensorFunction
 from harness.authoring.tensor_function.hosting import Host
 from harness.authoring.tensor_function.likeness import like
-from harness.authoring.tensor_function.sizes import constants_of
 from harness.authoring.tensor_function.tolerance import UnfitReference
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "Host",
     "TensorFunction",
     "UnfitReference",
-    "constants_of",
     "like",
     "try_relations",
 ]

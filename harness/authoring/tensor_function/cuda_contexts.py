@@ -32,13 +32,13 @@ def on_other_stream(function: Function, args: Sequence[Any], kwargs: Mapping[str
         one.data.fill_(float("nan") if one.is_floating_point() else 0)
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(_SLEEP)
-        slept = torch.cuda.Event()
+        torch.cuda._sleep(_SLEEP)  # type: ignore[no-untyped-call]
+        slept = torch.cuda.Event()  # type: ignore[no-untyped-call]
         slept.record(stream)
         for one, content in zip(found, contents, strict=True):
             one.data.copy_(content)
         result = function(*args, **kwargs)
-        if slept.query():
+        if slept.query():  # type: ignore[no-untyped-call]
             function.seen.append(("no_host_wait", "it returned only after the work before it on its stream had ended"))
     stream.synchronize()
     return result

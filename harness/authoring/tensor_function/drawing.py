@@ -143,7 +143,7 @@ class Draw:
             if also and found.numel():
                 picked = torch.tensor(also)[torch.randint(len(also), shape, generator=self._generator)]
                 found = torch.where(torch.rand(shape, generator=self._generator) < 0.25, picked, found)
-                found.reshape(-1)[0] = min(found.reshape(-1)[0].clamp_min(0), max(0, below - 1))
+                found.reshape(-1)[0] = int(found.reshape(-1)[0].clamp(0, max(0, below - 1)))
             if self._case.outside == self._tensors and found.numel():
                 found.reshape(-1)[-1] = below + 3
             return found

@@ -32,7 +32,7 @@ class FreshProcess:
         Raises:
             RuntimeError: CUDA is in use already.
         """
-        if torch.cuda.is_initialized():
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             raise RuntimeError("CUDA is in use already; a fresh process must be forked before")
         ours, theirs = os.pipe(), os.pipe()
         owner = os.getpid()

@@ -26,7 +26,7 @@ class TensorFunction:
         differentiable: whether gradients are due.
         deterministic: whether equal calls give equal bits.
         waits: whether it may wait for the GPU.
-        constants: sizes in its source (`sizes.constants_of`), around which sizes are tried.
+        constants: sizes in its source, around which sizes are tried.
         largest: elements of all tensors of a call, at most.
         tf32: whether float32 products may round their factors to 10 bits.
         slack: times every bound.

@@ -286,7 +286,7 @@ def tensors_of(value: Any) -> list[Tensor]:
 def _alive() -> tuple[int, int]:
     gc.collect()
     tensors = sum(1 for one in gc.get_objects() if type(one) is Tensor)
-    return tensors, torch.cuda.memory_allocated() if torch.cuda.is_initialized() else 0
+    return tensors, torch.cuda.memory_allocated() if torch.cuda.is_initialized() else 0  # type: ignore[no-untyped-call]
 
 
 def _said(error: BaseException) -> str:

@@ -57,7 +57,8 @@ def _layer_norm(
     """A layer norm, with the mean and the reciprocal deviation."""
     inner = [*range(tensor.dim() - len(shape), tensor.dim())]
     if not math.prod(shape):
-        return torch.ops.aten.native_layer_norm.default(tensor, shape, weight, bias, eps)
+        first, second, third = torch.ops.aten.native_layer_norm.default(tensor, shape, weight, bias, eps)
+        return first, second, third
     mean = tensor.mean(inner, keepdim=True)
     centred = tensor - mean
     rstd = ((centred * centred).mean(inner, keepdim=True) + eps).rsqrt()

@@ -139,7 +139,8 @@ def digest(tensors: Iterable[Tensor]) -> str:
     found = _sha256()
     for tensor in tensors:
         found.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-        flat = _reshape(_contiguous(_cpu(_detach(tensor))), (-1,))
+        dense = _clone(_cpu(_detach(tensor)), memory_format=torch.contiguous_format)
+        flat = _reshape(dense, (-1,))
         if flat.numel():
             found.update(_numpy(_view(flat, torch.uint8)).data)
     return found.hexdigest()

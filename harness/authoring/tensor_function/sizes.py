@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["constants_of", "sizes_of"]
+__all__ = ["sizes_of"]
 
 _POWERS: Final = (4, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
-_LARGEST_CONSTANT: Final = 1 << 17
-
-
-def constants_of(source: str) -> tuple[int, ...]:
-    """The integers from 2 to 131072 in a Python source text: among them are the sizes of its blocks."""
-    found = {
-        node.value
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Constant) and type(node.value) is int and 2 <= node.value <= _LARGEST_CONSTANT
-    }
-    return tuple(sorted(found))
 
 
 def sizes_of(least: int, most: int | None, step: int, constants: Iterable[int]) -> list[int]:

@@ -26,14 +26,14 @@ def _numpy_state() -> str:
 
 
 def _cuda_state() -> str:
-    if not torch.cuda.is_initialized():
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return ""
     states = [state.numpy().tobytes() for state in torch.cuda.get_rng_state_all()]
     return hashlib.sha256(b"".join(states)).hexdigest()
 
 
 def _cuda(read: Callable[[], Any]) -> Any:
-    return read() if torch.cuda.is_initialized() else None
+    return read() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
 
 
 _READ: Mapping[str, Callable[[], Any]] = {

@@ -1,0 +1,308 @@
+"""`harness kernel`: tries to refute that a function of tensors is right. It needs no contract."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.base import strictjson
+from harness.base.vocabulary import ExitStatus
+from harness.cli import run
+from harness.cli.options import device_option
+from harness.cli.run_options import RunOptions, require_isolable
+from harness.contract import Contract
+from harness.contract.entry_point import EntryPointError, locate
+from harness.contract.project import Project
+from harness.evidence.bundle import Bundle
+from harness.execution.fork_server import IMPORT_SECONDS, PYTHON, server_environment
+from harness.kernels.kernel_contract import Checked, contract_of
+from harness.report.terminal.printing import tell, tell_all
+from harness.running.events import ClaimFinished, Event
+from harness.running.request import RunRequest
+
+__all__ = ["command", "document_of", "kernel_options"]
+
+_WATCHED = "relations.txt"
+_DTYPES = ("float32", "float64", "bfloat16", "float16")
+
+
+@click.group("kernel")
+def command() -> None:
+    """Try to refute that a kernel, a loss or any other function of tensors is right."""
+
+
+def kernel_options(decorated: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that describe a function of tensors."""
+    options = (
+        click.option(
+            "--against", metavar="MODULE:NAME", help="The reference: the same function, written for exactness."
+        ),
+        click.option(
+            "--example",
+            metavar="MODULE:NAME",
+            help="Arguments, or a function that returns or draws them.  [default: example in the reference's module]",
+        ),
+        click.option(
+            "--dtype", "dtypes", multiple=True, type=click.Choice(_DTYPES), help="Try this dtype; by default, all four."
+        ),
+        click.option("--forward-only", is_flag=True, help="It has no gradient."),
+        click.option("--nondeterministic", is_flag=True, help="Equal calls may differ in their last bits."),
+        click.option("--no-wait", is_flag=True, help="It must not wait for the GPU."),
+        click.option("--tf32", is_flag=True, help="Products of float32 may round their factors to TF32."),
+        click.option(
+            "--slack",
+            type=click.FloatRange(0, min_open=True),
+            default=1.0,
+            show_default=True,
+            help="Times every bound.",
+        ),
+        click.option(
+            "--largest",
+            type=click.IntRange(min=16),
+            default=1 << 14,
+            show_default=True,
+            help="Elements of all tensors of a call, at most.",
+        ),
+        click.option("--without", multiple=True, metavar="RELATION", help="Leave a relation out."),
+    )
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated
+
+
+@command.command("check")
+@click.argument("function", metavar="MODULE:NAME")
+@kernel_options
+@click.option("--isolate", is_flag=True, help="Run the function in a process of its own, apart from what judges it.")
+@click.option("--no-mutants", is_flag=True, help="Plant no defects in the function; a PASS is then unproven.")
+@device_option
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side; one by default.")
+@click.option("--evidence", type=click.Path(path_type=Path), metavar="DIR", help="Where the bundle goes.")
+@click.option("--json", "json_file", metavar="FILE|-", help="Also write the record as JSON; - is standard output.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every clause.")
+def check(
+    function: str,
+    isolate: bool,
+    no_mutants: bool,
+    device: str,
+    seed: int,
+    jobs: int | None,
+    evidence: Path | None,
+    json_file: str | None,
+    verbose: bool,
+    **described: Any,
+) -> ExitStatus:
+    """Try every relation that holds for a right function of tensors, and show which one fails, with its smallest case.
+
+    Outputs and gradients are compared with the reference in float64, for all dtypes and sizes, in odd layouts, after
+    other calls, in reused memory, and in torch's modes. On a GPU, also on another stream and in a CUDA graph.
+
+    The claim's mutants are defects that are planted in this very function: each must be found. The bundle is like those
+    of `harness run`, and `harness verify` judges it again.
+    """
+    project = Project.around() or _here()
+    is_on_gpu = _is_on_gpu(device, project)
+    document = document_of(project, function, _name(function), on_gpu=is_on_gpu, isolate=isolate, **described)
+    given = RunOptions(evidence=evidence, json_file=json_file, verbose=verbose, isolate=isolate)
+    with tempfile.TemporaryDirectory(prefix="harness-kernel-") as folder:
+        file = Path(folder) / f"{document['id']}.json"
+        file.write_text(strictjson.dumps(document), encoding="utf-8")
+        request = RunRequest(
+            contracts=[project.load(file)],
+            device=device if is_on_gpu else "cpu",
+            evidence=evidence,
+            seed=seed,
+            jobs=jobs or 1,
+            isolate=isolate,
+            mutants=not no_mutants,
+            command=shlex.join(["harness", *sys.argv[1:]]),
+        )
+        if isolate:
+            require_isolable(request, project)
+        return _performed(given, project, request)
+
+
+def document_of(
+    project: Project,
+    function: str,
+    name: str,
+    *,
+    on_gpu: bool,
+    against: str | None,
+    example: str | None,
+    dtypes: tuple[str, ...],
+    forward_only: bool,
+    nondeterministic: bool,
+    no_wait: bool,
+    tf32: bool,
+    slack: float,
+    largest: int,
+    without: tuple[str, ...],
+    isolate: bool = False,
+) -> dict[str, Any]:
+    """Return the contract of a function of tensors.
+
+    Raises:
+        click.ClickException: an entry point is missing, or the example raises.
+    """
+    if against is None:
+        raise click.UsageError("--against names the reference, such as mine.reference:silu_mul")
+    source = _located(function, project, "MODULE:NAME")
+    _located(against, project, "--against")
+    if example is None:
+        module = against.partition(":")[0]
+        example = f"{module}:example"
+        if not _defines(example, project):
+            example = f"{function.partition(':')[0]}:example"
+    _located(example, project, "--example")
+    if isolate and function.partition(":")[0] in (against.partition(":")[0], example.partition(":")[0]):
+        raise click.UsageError(
+            "--isolate keeps the function's module out of the process that judges; put the reference and the example "
+            "into another module, and name it with --example"
+        )
+    known = _asked(project, {"against": against, "example": example})
+    unknown = [one for one in without if one not in known["relations"]]
+    if unknown:
+        raise click.BadParameter(
+            f"{unknown[0]!r} is no relation; they are {', '.join(known['relations'])}", param_hint="--without"
+        )
+    texts = {relation: text for relation, (text, _) in known["relations"].items() if relation not in without}
+    of_gpu = frozenset(relation for relation, (_, needs_gpu) in known["relations"].items() if needs_gpu)
+    relations = [one for one in texts if on_gpu or one not in of_gpu]
+    declared = {"differentiable": not forward_only, "deterministic": not nondeterministic}
+    asked = Checked(
+        function=function,
+        against=against,
+        example=example,
+        relations=relations,
+        dtypes=dtypes or _DTYPES,
+        waits=not no_wait,
+        constants=_constants(source),
+        largest=largest,
+        tf32=tf32,
+        slack=slack,
+        texts=texts,
+        needing_gpu=of_gpu,
+        **declared,
+    )
+    defects = {
+        one: (relation, text, calls)
+        for one, (relation, text, calls, needs, needs_gpu) in known["defects"].items()
+        if relation in relations and declared.get(needs, True) and (on_gpu or not needs_gpu)
+    }
+    return contract_of(asked, name, defects, on_gpu=on_gpu)
+
+
+def _here() -> Project:
+    root = Path.cwd()
+    return Project(root, root / "contracts", root / "evidence", (root,))
+
+
+def _is_on_gpu(device: str, project: Project) -> bool:
+    from harness.machine.host import probe
+
+    return device != "cpu" and (device != "auto" or bool(probe(project.root).gpus))
+
+
+def _name(function: str) -> str:
+    return f"F-KERNEL-{re.sub('[^A-Z0-9]+', '-', function.partition(':')[2].upper()).strip('-')[:60]}-001"
+
+
+def _located(entry_point: str, project: Project, option: str) -> Path | None:
+    """Return the file of an entry point of the project; None for one of a library."""
+    if not re.fullmatch(r"[\w.]+:\w+", entry_point):
+        raise click.BadParameter(f"{entry_point!r} is no MODULE:NAME, such as mine.kernels:silu_mul", param_hint=option)
+    try:
+        return locate(entry_point, project.search)
+    except EntryPointError as error:
+        if "there is no module" in str(error) and _is_library(entry_point):
+            return None
+        raise click.BadParameter(f"{error}; {error.remedy}", param_hint=option) from error
+
+
+def _is_library(entry_point: str) -> bool:
+    from importlib.util import find_spec
+
+    return find_spec(entry_point.partition(".")[0].partition(":")[0]) is not None
+
+
+def _defines(entry_point: str, project: Project) -> bool:
+    try:
+        locate(entry_point, project.search)
+    except EntryPointError:
+        return False
+    return True
+
+
+def _constants(source: Path | None) -> tuple[int, ...]:
+    from harness.kernels.source_constants import constants_of
+
+    try:
+        return () if source is None else constants_of(source.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
+        return ()
+
+
+def _asked(project: Project, names: Mapping[str, str]) -> dict[str, Any]:
+    """Ask a process that imports the reference and the example."""
+    command = [*PYTHON, "harness.kernels.user_example", json.dumps(names), *map(str, project.search)]
+    done = subprocess.run(
+        command,
+        cwd=project.root,
+        env=server_environment(project.root),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=IMPORT_SECONDS,
+        check=False,
+    )
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError) as error:
+        raise click.ClickException(f"the example cannot be imported: {done.stderr[-2000:]}") from error
+    if "wrong" in answer:
+        raise click.ClickException(f"the reference or the example cannot be used: {answer['wrong']}")
+    return answer
+
+
+def _performed(given: RunOptions, project: Project, request: RunRequest) -> ExitStatus:
+    bundles: list[Path] = []
+
+    def keep(event: Event) -> None:
+        if isinstance(event, ClaimFinished) and event.bundle is not None:
+            bundles.append(event.bundle)
+
+    status = run.perform(given, project, request, watch=keep)
+    for bundle in bundles:
+        tell_all([*_table(bundle, request.contracts[0])], err=given.json_file == "-")
+    if bundles and status == ExitStatus.PASS:
+        tell("this PASS is about the relations above; `harness new ID --kernel …` makes it a claim of the project")
+    return status
+
+
+def _table(bundle: Path, contract: Contract) -> Iterator[str]:
+    """Yield a line for each relation, and its violations below it."""
+    file = bundle / "artifacts" / _WATCHED
+    measured = Bundle(bundle).observation.measurements
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    for line in lines:
+        relation, tried, inapplicable, refused = (*line.split("\t"), "", "", "")[:4]
+        found = measured.get(relation) or []
+        outcome = "FAIL" if found else inapplicable if inapplicable else "holds"
+        yield f"  {relation:<18} {tried:>5}  {outcome}"
+        yield from (f"      {one}" for one in found)
+        if refused:
+            yield f"      refuses {refused}"
+    left_out = [one for one in contract.measurements if one not in measured and one not in ("calls", "untried")]
+    if left_out and lines:
+        yield f"  not measured: {', '.join(sorted(left_out))}"

@@ -1,0 +1,110 @@
+"""The contract of a function of tensors that has none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+__all__ = ["Checked", "contract_of"]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What `harness kernel check` is asked."""
+
+    function: str
+    """The entry point of the function."""
+    against: str
+    """That of the reference."""
+    example: str
+    """That of the arguments, or of the function that draws them."""
+    relations: Sequence[str]
+    dtypes: Sequence[str]
+    differentiable: bool = True
+    deterministic: bool = True
+    waits: bool = True
+    constants: Sequence[int] = ()
+    largest: int = 1 << 14
+    tf32: bool = False
+    slack: float = 1.0
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """What each relation says."""
+    needing_gpu: frozenset[str] = frozenset()
+    """The relations that only a GPU can break."""
+    seconds: float = 600.0
+
+
+def contract_of(
+    asked: Checked, name: str, defects: Mapping[str, tuple[str, str, Sequence[str]]], *, on_gpu: bool
+) -> dict[str, Any]:
+    """Return a contract: every relation is a list of violations that has to be empty.
+
+    Args:
+        name: the id of the claim.
+        defects: for each defect that is planted: its relation, what is wrong, and the relations to try.
+        on_gpu: whether the full profile needs a GPU; a reduced one then omits what only a GPU can break.
+    """
+    parameters = {**asdict(asked), "relations": [*asked.relations], "defect": None}
+    for left_out in ("texts", "needing_gpu", "seconds"):
+        del parameters[left_out]
+    parameters = {key: [*one] if isinstance(one, tuple) else one for key, one in parameters.items()}
+    limits = {"seconds": asked.seconds}
+    device = "cuda" if on_gpu else "any"
+    requires = {"modules": ["torch"]}
+    profiles: dict[str, Any] = {
+        "full": {"requires": {"device": device, **requires}, "parameters": parameters, "limits": limits}
+    }
+    of_gpu = [one for one in asked.relations if one in asked.needing_gpu]
+    if on_gpu:
+        reduced = {"requires": {"device": "any", **requires}, "parameters": parameters, "limits": limits}
+        profiles["reduced"] = {**reduced, **({"omits": of_gpu} if of_gpu else {})}
+    module, _, function = asked.function.partition(":")
+    return {
+        "id": name,
+        "issue": "KERNEL",
+        "spec": "KERNEL",
+        "title": f"{function} computes what {asked.against.partition(':')[2]} does"[:120],
+        "claim": f"{function} of {module} returns what the reference {asked.against} does, within rounding, for all "
+        "sizes, dtypes and layouts that it accepts, whatever was called before, and changes nothing else.",
+        "sources": [{"uri": asked.against, "locator": "the reference"}],
+        "falsifier": "harness.kernels.relations_hold:falsify",
+        "subject": "harness.kernels.user_function:of_function",
+        "target": {"type": "cuda" if on_gpu else "cpu"},
+        "profiles": profiles,
+        "observation": _observation(asked),
+        "mutants": [_mutant(*one) for one in defects.items()],
+    }
+
+
+def _observation(asked: Checked) -> dict[str, Any]:
+    properties: dict[str, Any] = {
+        "calls": {
+            "type": "integer", "minimum": 1, "x-unit": "calls", "x-source": "no call refutes nothing",
+            "description": "How often the function was called in this process.",
+        },
+        "untried": {
+            "type": "array", "maxItems": 0, "x-source": "every relation is tried, or does not concern the function",
+            "description": "Relations that were never tried, though they concern the function.",
+        },
+    }  # fmt: skip
+    for relation in asked.relations:
+        properties[relation] = {
+            "type": "array",
+            "maxItems": 0,
+            "x-source": "it holds for every right function",
+            "description": f"Violations, each with its smallest case. {asked.texts[relation]}",
+        }
+    example = {name: [] if one["type"] == "array" else 1 for name, one in properties.items()}
+    return {"type": "object", "properties": properties, "examples": [example]}
+
+
+def _mutant(name: str, defect: tuple[str, str, Sequence[str]]) -> dict[str, Any]:
+    relation, text, tried = defect
+    return {
+        "id": name,
+        "subject": "harness.kernels.user_function:of_function",
+        "parameters": {"defect": name, "relations": [*tried]},
+        "violates": [f"{relation}.maxItems"],
+        "defect": f"{text}, planted in this function",
+    }

@@ -1,0 +1,57 @@
+"""Tries to refute that a function of tensors is right: the falsifier of `harness kernel check`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from harness.authoring.faults import NotMeasured
+from harness.authoring.tensor_function.call import Caller
+from harness.authoring.tensor_function.catalogue import RELATIONS, try_relations
+from harness.authoring.tensor_function.function import TensorFunction
+from harness.authoring.tensor_function.likeness import like
+from harness.authoring.tensor_function.tolerance import UnfitReference
+from harness.authoring.trial import Trial
+from harness.contract.entry_point import resolve
+from harness.kernels.user_example import drawing_function
+
+__all__ = ["WATCHED", "falsify"]
+
+WATCHED: Final = "relations.txt"
+"""The artifact with a line for each relation."""
+
+
+def falsify(trial: Trial[Caller]) -> None:
+    """Try every relation of the parameters, and measure the violations of each."""
+    given = trial.parameters
+    function = TensorFunction(
+        trial.subject,
+        resolve(given["against"]),
+        drawing_function(resolve(given["example"]), like),
+        dtypes=tuple(given["dtypes"]),
+        differentiable=given["differentiable"],
+        deterministic=given["deterministic"],
+        waits=given["waits"],
+        constants=tuple(given["constants"]),
+        largest=given["largest"],
+        tf32=given["tf32"],
+        slack=given["slack"],
+    )
+    names = given["relations"]
+    is_on_gpu = trial.device.startswith("cuda")
+    names = [name for name in names if is_on_gpu or not RELATIONS[name].needs_gpu]
+    try:
+        found = try_relations(function, names, device=trial.device, seed=trial.seed, guard=trial.subject_fault)
+    except UnfitReference as error:
+        raise NotMeasured(str(error)) from error
+    violations: dict[str, Any] = {name: found.violations.get(name, []) for name in names}
+    lines = []
+    for name in names:
+        refused = "; ".join(found.refused.get(name, []))
+        lines.append(f"{name}\t{found.tried[name]}\t{found.inapplicable.get(name, '')}\t{refused}")
+    (trial.artifacts / WATCHED).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    trial.measure(
+        calls=found.tried["inputs_kept"],
+        untried=[name for name in names if not found.tried[name] and name not in found.inapplicable],
+        **violations,
+    )
+    trial.resolve(device="cuda" if is_on_gpu else "cpu")

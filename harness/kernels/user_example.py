@@ -1,0 +1,64 @@
+"""The example that a user names: arguments, a function that returns them, or one that draws them.
+
+As a program, it says what `harness kernel check` has to know of the functions before it makes a contract:
+
+    python -m harness.kernels.user_example '{"against": "module:name", "example": "module:name"}' FOLDER…
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.base.exceptions import described
+from harness.contract.entry_point import resolve
+from harness.contract.project_importer import install
+
+__all__ = ["drawing_function"]
+
+
+def drawing_function(example: Any, like: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that draws arguments.
+
+    Args:
+        example: a function of one `Draw`; a function of nothing; or the arguments: a tuple, a dict of those by name, or
+            a pair of both.
+        like: makes a drawing function from arguments.
+    """
+    if callable(example) and inspect.signature(example).parameters:
+        return example  # type: ignore[no-any-return]
+    from harness.authoring.tensor_function.drawing import split
+
+    return like(*split(example() if callable(example) else example))  # type: ignore[no-any-return]
+
+
+def _told(asked: dict[str, str]) -> dict[str, Any]:
+    """The relations, the defects that fit the arguments, and the defaults of the choices."""
+    from harness.authoring.tensor_function import RELATIONS, like
+    from harness.authoring.tensor_function.drawing import Case, drawn
+    from harness.kernels.planted_defects import DEFECTS, shape_of
+
+    resolve(asked["against"])
+    shape = shape_of(drawn(drawing_function(resolve(asked["example"]), like), Case()))
+    return {
+        "relations": {name: [one.text, one.needs_gpu] for name, one in RELATIONS.items()},
+        "defects": {
+            name: [one.relation, one.text, [*(one.calls or (one.relation,))], one.needs, one.needs_gpu]
+            for name, one in DEFECTS.items()
+            if one.fits(shape)
+        },
+    }
+
+
+if __name__ == "__main__":
+    asked = json.loads(sys.argv[1])
+    install([*map(Path, sys.argv[2:])])
+    try:
+        answer = _told(asked)
+    except BaseException as error:
+        answer = {"wrong": described(error)}
+    print(json.dumps(answer))
