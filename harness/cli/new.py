@@ -18,6 +18,7 @@ import click
 
 from harness.base import schemas, strictjson
 from harness.base.vocabulary import ExitStatus
+from harness.cli.kernel import document_of, kernel_options
 from harness.cli.scaffold import render, write_all
 from harness.contract import parse
 from harness.contract.layout import laid_out
@@ -54,15 +55,35 @@ class _Claim:
 @click.option("--title", default="TODO: the claim in one line", help="The claim in one line.")
 @click.option("--folder", help="The folder of the family.  [default: the second part of the ID]")
 @click.option("--name", help="The falsifier's module.  [default: the rest of the ID, without its number]")
+@click.option(
+    "--kernel", metavar="MODULE:NAME", help="Claim that this function of tensors is right; writes a contract."
+)
+@click.option("--cuda", is_flag=True, help="With --kernel: the claim is about a GPU; a CPU runs a reduced profile.")
+@kernel_options
 def command(
-    identifier: str, issue: str, spec: str | None, title: str, folder: str | None, name: str | None
+    identifier: str,
+    issue: str,
+    spec: str | None,
+    title: str,
+    folder: str | None,
+    name: str | None,
+    kernel: str | None,
+    cuda: bool,
+    **described: Any,
 ) -> ExitStatus:
     """Scaffold a claim: contract, falsifier, subject, mutant and test.
 
     `harness lint` passes at once. `harness run ID` says NOT_MEASURED until you fill in the parts marked TODO. If one of
     the files exists, nothing is written.
+
+    With --kernel, the contract alone is written: what `harness kernel check` tries, as a claim of the project. The
+    options from --against to --without belong to it.
     """
     project = Project.find()
+    if kernel is not None:
+        return _kernel_claim(project, _claim(identifier, issue, spec, title, folder, name), kernel, cuda, described)
+    if described["against"] is not None or cuda:
+        raise click.UsageError("--against and --cuda belong to --kernel")
     if not project.search:
         raise ProjectError(f"{project.root / 'pyproject.toml'}: tool.harness.pythonpath is empty; name a folder")
     claim = _claim(identifier, issue, spec, title, folder, name)
@@ -78,6 +99,23 @@ def command(
         tell(f"wrote {path.relative_to(project.root)}")
     *_, test = contents  # the last one
     tell_all(_next(claim, contract.relative_to(project.root), test.relative_to(project.root)))
+    return ExitStatus.PASS
+
+
+def _kernel_claim(project: Project, claim: _Claim, kernel: str, cuda: bool, described: dict[str, Any]) -> ExitStatus:
+    """Write the contract of a function of tensors."""
+    document = document_of(project, kernel, claim.id, on_gpu=cuda, **described)
+    named = {"id": claim.id, "issue": claim.issue, "spec": claim.spec}
+    title = document["title"] if claim.title.startswith("TODO") else claim.title
+    document = {"$schema": "../schema/contract.schema.json", **document, **named, "title": title}
+    path = project.contracts / claim.folder / f"{claim.id}.json"
+    _refuse_lookalikes(project, claim)
+    try:
+        write_all({path: laid_out(document)})
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
+    tell(f"wrote {path.relative_to(project.root)}")
+    tell(f"Then: harness lint, and harness run {claim.id}")
     return ExitStatus.PASS
 
 

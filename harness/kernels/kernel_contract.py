@@ -95,7 +95,7 @@ def _observation(asked: Checked) -> dict[str, Any]:
             "x-source": "it holds for every right function",
             "description": f"Violations, each with its smallest case. {asked.texts[relation]}",
         }
-    example = {name: [] if one["type"] == "array" else 1 for name, one in properties.items()}
+    example: dict[str, Any] = {name: [] if one["type"] == "array" else 1 for name, one in properties.items()}
     return {"type": "object", "properties": properties, "examples": [example]}
 
 

@@ -164,7 +164,7 @@ def _first_floating(change: Callable[[Tensor], Tensor], which: int = 0) -> Calla
             chosen = floating[which] if floating else None
 
             def changed(value: Any) -> Any:
-                return change(value) if value is chosen and chosen is not None else value
+                return change(chosen) if chosen is not None and value is chosen else value
 
             return function(*map(changed, args), **{name: changed(one) for name, one in kwargs.items()})
 

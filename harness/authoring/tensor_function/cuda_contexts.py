@@ -13,8 +13,8 @@ from torch import Tensor
 
 __all__ = ["captured", "on_other_device", "on_other_stream"]
 
-_SLEEP: Final = 200_000_000
-"""Cycles for which the stream sleeps before the tensors get their contents: a tenth of a second and more."""
+_SLEEP: Final = 1_000_000_000
+"""Cycles for which the stream sleeps before the tensors get their contents: about half a second."""
 Function = Any
 """A function with the attribute `seen`."""
 
@@ -27,6 +27,8 @@ def on_other_stream(function: Function, args: Sequence[Any], kwargs: Mapping[str
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     found = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
     contents = [one.detach().clone() for one in found]
+    with torch.cuda.stream(stream):
+        function(*args, **kwargs)  # compiles, tunes and allocates what it needs, which takes time on the host
     torch.cuda.synchronize()
     for one in found:
         one.data.fill_(float("nan") if one.is_floating_point() else 0)

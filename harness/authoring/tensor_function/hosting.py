@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -105,11 +105,12 @@ class Host:
         seen: list[tuple[str, str]] = []
         try:
             outputs, gradients, detached = self._run(call, leaves, upstream, seen)
+            if any(one.is_cuda for one in leaves):
+                torch.cuda.synchronize()  # where a kernel's failed assertion is raised
         except Exception as error:
-            seen += self._damage(placed, upstream, before)
+            with suppress(RuntimeError):  # after a failed assertion, nothing on the GPU can be read any more
+                seen += self._damage(placed, upstream, before)
             return Answer(raised=_said(error), complaints=tuple(seen))
-        if any(one.is_cuda for one in leaves):
-            torch.cuda.synchronize()
         seen += self._damage(placed, upstream, before)
         seen += self._shared(outputs, leaves)
         seen += self._changed_later()
