@@ -47,7 +47,9 @@ def falsify(trial: Trial[Caller]) -> None:
     lines = []
     for name in names:
         refused = "; ".join(found.refused.get(name, []))
-        lines.append(f"{name}\t{found.tried[name]}\t{found.inapplicable.get(name, '')}\t{refused}")
+        is_refused = 0 < found.tried[name] == found.refusals[name]
+        outcome = found.inapplicable.get(name, "refused" if is_refused else "")
+        lines.append(f"{name}\t{found.tried[name]}\t{outcome}\t{refused}")
     (trial.artifacts / WATCHED).write_text("\n".join(lines) + "\n", encoding="utf-8")
     trial.measure(
         calls=found.tried["inputs_kept"],

@@ -41,12 +41,14 @@ class Findings:
         tried: how often each relation was tried.
         violations: for each relation, its violations: the smallest case, and the worst element against its bound.
         refused: for each relation, what the function refuses by an exception.
+        refusals: how many of the tries were refused.
         inapplicable: the relations that do not concern this function, with the reason.
     """
 
     tried: Counter[str] = field(default_factory=Counter)
     violations: dict[str, list[str]] = field(default_factory=dict)
     refused: dict[str, list[str]] = field(default_factory=dict)
+    refusals: Counter[str] = field(default_factory=Counter)
     inapplicable: dict[str, str] = field(default_factory=dict)
 
     def add(self, relation: str, text: str) -> None:
@@ -194,6 +196,7 @@ class Adversary:
         try:
             found = check(case)
         except Refusal as refusal:
+            self.findings.refusals[relation] += 1
             self.findings.refuse(relation, ": ".join(filter(None, [what or case.text(), str(refusal)])))
             return True
         if not found:

@@ -34,7 +34,8 @@ def history(adversary: Adversary) -> None:
                     return []  # the pair belongs together
                 one, two = replace(first, memory=memory), replace(other, memory=memory)
                 before = adversary.ask(one)
-                found = _told(f"B ({what} differs)", adversary.wrong(two, _dtype(two, base)))
+                may_refuse = two.layouts != one.layouts
+                found = _told(f"B ({what} differs)", adversary.wrong(two, _dtype(two, base), refusable=may_refuse))
                 after = adversary.ask(one)
                 found += _told("A before B", differences(before, adversary.truth(one, base.dtype), one.wanted))
                 found += _told("A after B", differences(after, adversary.truth(one, base.dtype), one.wanted))

@@ -1,0 +1,61 @@
+"""docs/kernels.md: the way from a kernel to a proven claim is followed to the letter, and its tables are complete."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.test_tutorial import Command, File, promised, steps
+
+PAGE = (Path(__file__).parents[1] / "docs" / "kernels.md").read_text(encoding="utf-8")
+GUIDE = PAGE.partition("## From the first line")[2].partition("\n## ")[0]
+
+
+def test_a_kernel_becomes_a_proven_claim(tmp_path: Path) -> None:
+    """Every command of the page does what it says, in an empty folder."""
+    pytest.importorskip("triton")
+    places = {"HARNESS_CACHE_DIR": str(tmp_path / "cache"), "HARNESS_LEASE_DIR": str(tmp_path / "leases")}
+    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+    environment = {**os.environ, **places, "PATH": path, "NO_COLOR": "1", "CUDA_VISIBLE_DEVICES": ""}
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for step in steps(GUIDE):
+        if isinstance(step, File):
+            (folder / step.path).write_text(step.text, encoding="utf-8")
+            continue
+        done = subprocess.run(
+            ["bash", "-c", step.text],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+        assert done.returncode == step.status, f"$ {step.text}\n{done.stdout}"
+        assert promised(step.output, done.stdout), f"$ {step.text}\n{done.stdout}\nand not\n{step.output}"
+
+
+def test_the_page_is_understood() -> None:
+    """The test finds every file and every command."""
+    found = list(steps(GUIDE))
+    assert [one.path for one in found if isinstance(one, File)] == re.findall(r"Put this into\s+(\S+):", GUIDE)
+    assert len([one for one in found if isinstance(one, Command)]) == GUIDE.count("\n$ ")
+
+
+def test_every_relation_and_every_method_is_explained() -> None:
+    """The tables name what the code has."""
+    from harness.authoring.tensor_function import RELATIONS, Draw
+
+    table = PAGE.partition("## What is tried")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE)) != set()
+    named = {name for row in re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+    assert named == set(RELATIONS)
+    methods = {name for name in vars(Draw) if not name.startswith("_")}
+    assert set(re.findall(r"^\| `(\w+)\(", PAGE, re.MULTILINE)) == methods
