@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -131,8 +132,9 @@ def read_ledger(file: Path, status: int) -> Ledger:
         ValueError: a line has another form than the plugin writes.
     """
     text = regular_file.read(file, _LARGEST_LEDGER).decode("utf-8")
+    whole = (line[:-1] for line in io.StringIO(text, newline="\n") if line.endswith("\n"))  # not cut short
     try:
-        return Ledger.read(_whole(text.split("\n")), status)
+        return Ledger.read(whole, status)
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"a line has another form than the plugin of pytest writes: {error!r}") from error
 
@@ -150,8 +152,3 @@ def _environment(further: Mapping[str, str]) -> dict[str, str]:
         given = found.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
         found["PYTHONPATH"] = os.pathsep.join(filter(None, [given, str(_HARNESS)]))
     return found
-
-
-def _whole(lines: Sequence[str]) -> Sequence[str]:
-    """Return the lines that were written to their end."""
-    return lines[:-1]

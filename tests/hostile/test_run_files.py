@@ -84,6 +84,10 @@ EVENTS: dict[str, Callable[[World], Any]] = {
     "two events in a line": _event(json.dumps(ended()).encode() * 2),
     "a plan of wrong types": _event({"event": "ClaimPlanned", "contract": CLAIM, "parameters": 3, "profile": []}),
     "steps that are no numbers": _event({"event": "TrialStep", "id": CLAIM, "trial": "x", "step": "x", "values": 1}),
+    "60 MB of line ends": lambda world: world.events.write_bytes(b"\n" * (60 << 20)),
+    "a hundred thousand ends": lambda world: world.events.write_bytes(
+        (json.dumps(ended("x")).encode() + b"\n") * 100_000
+    ),
     "escapes in a phase": _event({"event": "TrialPhase", "id": CLAIM, "trial": "\x1b[2J", "phase": "\x1b]0;x\7"}),
 }
 """None of them says where a sound bundle of this run is."""

@@ -18,7 +18,8 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -54,6 +55,8 @@ _SUBMIT_SECONDS = 60.0
 _JOB = re.compile("[0-9]{1,20}")
 _MOST_BYTES = 64 << 20
 """Of a file of events."""
+_MOST_ENDS = 10_000
+"""Ends of claims in a file of events; only the last ones are read. Slurm begins a task again a few times."""
 
 
 class UnknownRunError(ValueError):
@@ -97,9 +100,8 @@ class Task:
                     raise OSError(errno.EFBIG, f"has more than {_MOST_BYTES} bytes", str(self._file))
                 whole = content[: content.rfind(b"\n") + 1]
                 offset += len(whole)
-                for line in whole.splitlines():
-                    if about in line:
-                        on_line(line.decode(errors="backslashreplace"))
+                for line in _lines_with(about, whole):
+                    on_line(line.decode(errors="backslashreplace"))
             if self._left or state not in _GOING:
                 return ExitStatus.PASS if state == "COMPLETED" else ExitStatus.INTERRUPTED
             if shutil.which("squeue") is None:  # nothing here tells whether the task continues
@@ -228,15 +230,26 @@ def ended_claims(events: Path) -> dict[str, ClaimEnded]:
     Raises:
         OSError: it is not a regular file, or is too large.
     """
-    found = {}
+    found: dict[str, ClaimEnded] = {}
+    ends: deque[bytes] = deque(maxlen=_MOST_ENDS)
     with suppress(FileNotFoundError):
-        for line in read(events, _MOST_BYTES).decode(errors="backslashreplace").splitlines():
-            if "ClaimEnded" in line[:40]:
-                with suppress(NoEventError):  # the end of a node cut the line short
-                    event = decode(line, {})
-                    if isinstance(event, ClaimEnded):
-                        found[event.id] = event
+        ends.extend(_lines_with(b"ClaimEnded", read(events, _MOST_BYTES)))
+    for line in ends:
+        with suppress(NoEventError):  # the end of a node cut the line short
+            event = decode(line.decode(errors="backslashreplace"), {})
+            if isinstance(event, ClaimEnded):
+                found[event.id] = event
     return found
+
+
+def _lines_with(word: bytes, content: bytes) -> Iterator[bytes]:
+    """Yield the lines that contain a word, without looking at each of the others."""
+    at = content.find(word)
+    while at >= 0:
+        end = content.find(b"\n", at)
+        end = len(content) if end < 0 else end
+        yield content[content.rfind(b"\n", 0, at) + 1 : end]
+        at = content.find(word, end)
 
 
 def verdicts(events: Path, evidence: Path, contracts: Iterable[Contract], name: str) -> dict[str, Verdict]:
