@@ -127,6 +127,13 @@ class Reached:
 
 
 def read_reached(path: Path) -> tuple[dict[str, frozenset[int]], tuple[str, ...]]:
-    """The lines by path from the root, and the modules of a file that a `Reached` has finished."""
+    """The lines by path from the root, and the modules of a file that a `Reached` has finished.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or has another form: a subject may have written it.
+    """
     document = strictjson.load(path)
-    return {name: frozenset(found) for name, found in document["lines"].items()}, tuple(document["modules"])
+    try:
+        return {name: frozenset(found) for name, found in document["lines"].items()}, tuple(document["modules"])
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} has another form than a `Reached` writes: {error!r}") from error
