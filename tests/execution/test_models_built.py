@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 import pytest
 
 from harness.execution.models_built import ModelsBuilt, tensors_of
@@ -58,3 +61,13 @@ def test_the_tensors_of_a_subject_are_described() -> None:
 
     assert tensors_of(Kernel()) == ["weights: bfloat16[2, 3] on cpu"]
     assert tensors_of(3) == []
+
+
+def test_something_else_in_the_place_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log is silent on models then, and the trial goes on."""
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    for name in [name for name in sys.modules if name.startswith("torch.")]:
+        monkeypatch.delitem(sys.modules, name)
+    models = ModelsBuilt()
+    models.listen()
+    assert models.news() == []
