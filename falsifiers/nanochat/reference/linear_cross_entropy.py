@@ -76,7 +76,7 @@ def linear_cross_entropy(
     if not 0.0 <= label_smoothing <= 1.0 or z_loss < 0.0 or softcap < 0.0 or (chunk_rows or 1) < 1:
         raise ValueError("label_smoothing is from 0 to 1; z_loss, softcap are not negative; chunk_rows is at least 1")
     rows = hidden.flatten(0, -2)
-    flat = targets.flatten()
+    flat = targets.contiguous().flatten()  # the kernels read one label after another
     chunk = chunk_rows or rows_per_chunk(len(rows), *weight.shape, hidden.element_size())
     options = (ignore_index, label_smoothing, z_loss, softcap, chunk, accumulate_float32)
     if reduction == "none":

@@ -56,6 +56,22 @@ def test_the_graph_is_compiled_as_a_whole() -> None:
     assert all(map(torch.equal, expected, got))
 
 
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize(
+    "spread",
+    [lambda targets: torch.stack([targets, targets + 1], 1)[:, 0], lambda targets: targets[4].expand(9)],
+    ids=["a column", "one label for all"],
+)
+def test_labels_with_a_stride(spread: Callable[[Tensor], Tensor], reduction: str) -> None:
+    """The memory between two labels is not read."""
+    hidden, weight, targets = inputs()
+    strided = spread(targets)
+    assert not strided.is_contiguous()
+    expected = linear_cross_entropy(hidden, weight, strided.contiguous(), reduction=reduction)
+    assert torch.equal(linear_cross_entropy(hidden, weight, strided, reduction=reduction), expected)
+    assert torch.isfinite(expected).all()
+
+
 def test_fake_tensors_go_through_it() -> None:
     """Nothing is computed. A head that is too large for memory has a gradient of its shape."""
     with FakeTensorMode():
