@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -66,12 +65,6 @@ def test_every_room_is_there(row: list[str]) -> None:
         place = Path(name.replace("<family>", "distill"))
         beside = place.parent if len(place.parts) > 1 else beside
         assert (ROOT / place).exists() or (ROOT / beside / place).exists(), name
-
-
-def test_no_two_modules_have_the_same_name() -> None:
-    """A name alone therefore finds a module. A module of cli/ has the name of its command."""
-    names = Counter(path.name for path in (ROOT / "harness").rglob("*.py") if path.name != "__init__.py")
-    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_the_slowest_files_of_tests_are_there() -> None:
