@@ -120,7 +120,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ("status, the first time", bundles, measured, ("status",)),
             ("status, then", bundles, best, ("status",)),
             ("stale claims", bundles, best, ("status", "--only", "stale")),
-            ("index (list)", bundles, best, ("list",)),
             ("merge, the first time", sealed, measured, ("merge", str(own), "--into", "merged")),
             ("merge of all, one night new", bundles, measured, merge),
             ("the same merge again", bundles, best, merge),
