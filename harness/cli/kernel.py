@@ -72,6 +72,9 @@ def kernel_options(decorated: Callable[..., Any]) -> Callable[..., Any]:
             show_default=True,
             help="Elements of all tensors of a call, at most.",
         ),
+        click.option(
+            "--time", "time", is_flag=True, help="Also time it against the reference, in turns, with fresh inputs."
+        ),
         click.option("--without", multiple=True, metavar="RELATION", help="Leave a relation out."),
     )
     for option in reversed(options):
@@ -147,6 +150,7 @@ def document_of(
     tf32: bool,
     slack: float,
     largest: int,
+    time: bool,
     without: tuple[str, ...],
     isolate: bool = False,
 ) -> dict[str, Any]:
@@ -165,6 +169,8 @@ def document_of(
         if not _defines(example, project):
             example = f"{function.partition(':')[0]}:example"
     _located(example, project, "--example")
+    if isolate and time:
+        raise click.UsageError("--time measures the function in the process that judges; leave out --isolate")
     if isolate and function.partition(":")[0] in (against.partition(":")[0], example.partition(":")[0]):
         raise click.UsageError(
             "--isolate keeps the function's module out of the process that judges; put the reference and the example "
@@ -191,6 +197,7 @@ def document_of(
         largest=largest,
         tf32=tf32,
         slack=slack,
+        time=time,
         texts=texts,
         needing_gpu=of_gpu,
         **declared,
@@ -303,6 +310,10 @@ def _table(bundle: Path, contract: Contract) -> Iterator[str]:
         yield from (f"      {one}" for one in found)
         if refused:
             yield f"      refuses {refused}"
+    if ratio := measured.get("time_ratio"):
+        low, estimate, high = ratio
+        yield f"  {'time':<18} {estimate:.3g} of the reference's (99 %: {low:.3g} to {high:.3g})"
+        yield from (f"      {one}" for one in measured.get("untrue_times", ()))
     left_out = [one for one in contract.measurements if one not in measured and one not in ("calls", "untried")]
     if left_out and lines:
         yield f"  not measured: {', '.join(sorted(left_out))}"

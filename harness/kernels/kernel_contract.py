@@ -28,6 +28,8 @@ class Checked:
     largest: int = 1 << 14
     tf32: bool = False
     slack: float = 1.0
+    time: bool = False
+    """Whether it is timed against the reference, alone on the device."""
     texts: Mapping[str, str] = field(default_factory=dict)
     """What each relation says."""
     needing_gpu: frozenset[str] = frozenset()
@@ -61,6 +63,7 @@ def contract_of(
         profiles["reduced"] = {**reduced, **({"omits": of_gpu} if of_gpu else {})}
     module, _, function = asked.function.partition(":")
     return {
+        **({"lease": "exclusive"} if asked.time else {}),
         "id": name,
         "issue": "KERNEL",
         "spec": "KERNEL",
@@ -95,7 +98,19 @@ def _observation(asked: Checked) -> dict[str, Any]:
             "x-source": "it holds for every right function",
             "description": f"Violations, each with its smallest case. {asked.texts[relation]}",
         }
+    if asked.time:
+        properties["time_ratio"] = {
+            "type": "array", "minItems": 3, "maxItems": 3, "x-source": "an estimate between two bounds",
+            "description": "Time of the function divided by that of the reference: low, estimate and high of 99 %.",
+            "items": {"type": "number", "minimum": 0, "x-unit": "ratio", "x-source": "a ratio"},
+        }  # fmt: skip
+        properties["untrue_times"] = {
+            "type": "array", "maxItems": 0, "x-source": "a time counts if the timed result is right",
+            "description": "Timed results that are wrong, and times on which events and clock disagree.",
+        }  # fmt: skip
     example: dict[str, Any] = {name: [] if one["type"] == "array" else 1 for name, one in properties.items()}
+    if asked.time:
+        example["time_ratio"] = [0.9, 1.0, 1.1]
     return {"type": "object", "properties": properties, "examples": [example]}
 
 
@@ -104,7 +119,7 @@ def _mutant(name: str, defect: tuple[str, str, Sequence[str]]) -> dict[str, Any]
     return {
         "id": name,
         "subject": "harness.kernels.user_function:of_function",
-        "parameters": {"defect": name, "relations": [*tried]},
+        "parameters": {"defect": name, "relations": [*tried], "time": False},
         "violates": [f"{relation}.maxItems"],
         "defect": f"{text}, planted in this function",
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from harness.authoring.faults import NotMeasured
+from harness.authoring.tensor_function.adversary import Adversary
 from harness.authoring.tensor_function.call import Caller
 from harness.authoring.tensor_function.catalogue import RELATIONS, try_relations
 from harness.authoring.tensor_function.function import TensorFunction
@@ -12,6 +13,7 @@ from harness.authoring.tensor_function.likeness import like
 from harness.authoring.tensor_function.tolerance import UnfitReference
 from harness.authoring.trial import Trial
 from harness.contract.entry_point import resolve
+from harness.kernels.paired_time import timed
 from harness.kernels.user_example import drawing_function
 
 __all__ = ["WATCHED", "falsify"]
@@ -56,4 +58,11 @@ def falsify(trial: Trial[Caller]) -> None:
         untried=[name for name in names if not found.tried[name] and name not in found.inapplicable],
         **violations,
     )
+    if given["time"]:
+        adversary = Adversary(function, device=trial.device, seed=trial.seed, guard=trial.subject_fault)
+        adversary.find_dtypes()
+        with trial.subject_fault():
+            speed = timed(adversary, trial.subject.function)  # type: ignore[attr-defined]  # of a Host, in this process
+        trial.log(f"timed {speed.case}: {speed.ratio}")
+        trial.measure(time_ratio=[speed.ratio.low, speed.ratio.estimate, speed.ratio.high], untrue_times=speed.problems)
     trial.resolve(device="cuda" if is_on_gpu else "cpu")

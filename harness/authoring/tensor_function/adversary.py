@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from torch import Tensor
 
+from harness.authoring.tensor_function.against_truth import differences
 from harness.authoring.tensor_function.call import Answer, Call, template
-from harness.authoring.tensor_function.comparison import differences
 from harness.authoring.tensor_function.drawing import Case, Draw, Drawn, drawn, elements
 from harness.authoring.tensor_function.function import TensorFunction
 from harness.authoring.tensor_function.placed_memory import digest
@@ -183,6 +183,21 @@ class Adversary:
         if refusable and answer.raised:
             raise Refusal(answer.raised)
         return differences(answer, due, call.wanted, finite_only=finite_only)
+
+    def wrong_either_way(self, call: Call, dtype: str, *, refusable: bool = False) -> list[str]:
+        """The same with gradients, and without: a function can take another path then.
+
+        Raises:
+            Refusal: it raised, and may.
+        """
+        found = self.wrong(call, dtype, refusable=refusable)
+        if found or not call.wanted:
+            return found
+        due = Truth(self.truth(call, dtype).outputs, ())
+        answer = self.ask(replace(call, wanted=(), upstream=()))
+        if refusable and answer.raised:
+            raise Refusal(answer.raised)
+        return [f"without gradients, {one}" for one in differences(answer, due, ())]
 
     def examine(self, relation: str, case: Case, check: Check, what: str = "") -> bool:
         """Try a relation on a case; whether it holds. A violation is looked for in smaller cases, too.

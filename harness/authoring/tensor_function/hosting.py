@@ -82,7 +82,7 @@ class Host:
             RuntimeError: CUDA is in use already.
         """
         torch.set_num_threads(1)
-        self._function = function
+        self.function = function
         self._arena = Arena()
         self._earlier: deque[tuple[str, Tensor, str]] = deque(maxlen=_KEPT)
         self._calls = 0
@@ -145,7 +145,7 @@ class Host:
         def once() -> None:
             placed = self._placed(plain)
             args, kwargs = filled(plain.arguments, [one.tensor for one in placed])
-            self._function(*args, **kwargs)
+            self.function(*args, **kwargs)
 
         for _ in range(3):
             once()
@@ -159,12 +159,12 @@ class Host:
         """See `Caller`."""
         from torch._library.custom_ops import CustomOpDef
 
-        return isinstance(self._function, CustomOpDef | torch._ops.OpOverload | torch._ops.OpOverloadPacket)
+        return isinstance(self.function, CustomOpDef | torch._ops.OpOverload | torch._ops.OpOverloadPacket)
 
     def operator_check(self, call: Call) -> str:
         """See `Caller`."""
         args, kwargs = filled(call.arguments, [one.tensor for one in self._placed(call)])
-        operator: Any = self._function
+        operator: Any = self.function
         found = torch.library.opcheck(operator, tuple(args), kwargs, raise_exception=False)
         return "; ".join(f"{name}: {why}" for name, why in found.items() if why != "SUCCESS")[:_LONGEST]
 
@@ -221,7 +221,7 @@ class Host:
 
     def _noting(self, seen: list[tuple[str, str]]) -> Function:
         """The function; what a context finds out about it is noted by its attribute."""
-        self_function = self._function
+        self_function = self.function
 
         def function(*args: Any, **kwargs: Any) -> Any:
             return self_function(*args, **kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.authoring.tensor_function.adversary import Adversary, Refusal
-from harness.authoring.tensor_function.comparison import differences
+from harness.authoring.tensor_function.against_truth import differences
 from harness.authoring.tensor_function.drawing import Case, Draw
 
 __all__ = ["autocast", "compiled", "double_backward", "no_grad_modes", "operator_check"]

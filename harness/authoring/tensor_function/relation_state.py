@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from harness.authoring.tensor_function.adversary import Adversary
+from harness.authoring.tensor_function.against_truth import differences
 from harness.authoring.tensor_function.call import Call
-from harness.authoring.tensor_function.comparison import differences
 from harness.authoring.tensor_function.drawing import Case
 from harness.authoring.tensor_function.placed_memory import fits
 

@@ -9,8 +9,8 @@ from typing import Final
 import torch
 
 from harness.authoring.tensor_function.adversary import Adversary, Refusal
+from harness.authoring.tensor_function.against_truth import differences
 from harness.authoring.tensor_function.call import Call
-from harness.authoring.tensor_function.comparison import differences
 from harness.authoring.tensor_function.drawing import Case
 from harness.authoring.tensor_function.sizes import sizes_of
 from harness.authoring.tensor_function.tolerance import Expected, Truth, UnfitReference
@@ -72,7 +72,7 @@ def sizes(adversary: Adversary) -> None:
             cases.append(case)
     cases.append(adversary.case(200, sizes={name: pool[0] for name, pool in pools.items() if pool}))
     for case in cases:
-        adversary.examine("sizes", case, lambda case: adversary.wrong(adversary.made(case), case.dtype))
+        adversary.examine("sizes", case, lambda case: adversary.wrong_either_way(adversary.made(case), case.dtype))
     for name, (least, _, _) in adversary.sizes.items():
         try:
             call = adversary.made(adversary.case().with_size(name, 0)) if least <= 1 else None
@@ -91,7 +91,9 @@ def special_values(adversary: Adversary) -> None:
     for dtype in adversary.dtypes[:1] + adversary.dtypes[-1:]:
         for number, values in enumerate(_ODD):
             case = adversary.case(300 + number, dtype=dtype, values=values)
-            adversary.examine("special_values", case, lambda case: adversary.wrong(adversary.made(case), case.dtype))
+            adversary.examine(
+                "special_values", case, lambda case: adversary.wrong_either_way(adversary.made(case), case.dtype)
+            )
         for number, values in enumerate(_EXTREME):
             case = adversary.case(320 + number, dtype=dtype, values=values)
             adversary.examine("special_values", case, lambda case: _extreme(adversary, case))

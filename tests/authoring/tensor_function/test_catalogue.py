@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
 import torch
@@ -126,14 +127,12 @@ def test_a_crash_at_a_wrong_index_is_a_violation() -> None:
 
     def crashes(logits: torch.Tensor, labels: torch.Tensor, reduction: str) -> torch.Tensor:
         if int(labels.max()) >= logits.shape[1]:
-            import os
-
-            os.abort()
+            os.kill(os.getpid(), signal.SIGKILL)
         return HEALTHY["cross_entropy"].function(logits, labels, reduction)
 
     known = HEALTHY["cross_entropy"]
     found = try_relations(TensorFunction.of(crashes, known.reference, known.example), ["indices_checked"])
-    assert "SIGABRT" in found.violations["indices_checked"][0]
+    assert "SIGKILL" in found.violations["indices_checked"][0]
 
 
 def test_a_reference_that_rounds_is_refused() -> None:
@@ -188,8 +187,8 @@ def test_a_draw_changes_one_thing() -> None:
     assert torch.equal(alike, one.args[0][:1].expand(4, 6))
 
 
-def test_caller_of_a_process_that_used_cuda_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_used_cuda_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fork could not use CUDA any more."""
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    with suppress(AttributeError), pytest.raises(RuntimeError, match="CUDA is in use"):
+    with pytest.raises(RuntimeError, match="CUDA is in use"):
         TensorFunction.of(softmax, softmax_reference, HEALTHY["softmax"].example)

@@ -1,0 +1,77 @@
+"""A function can take another path without gradients; timing believes no stale result and no patched clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from harness.authoring.tensor_function import Host, TensorFunction, try_relations
+from harness.authoring.tensor_function.adversary import Adversary
+from harness.kernels.paired_time import timed
+from tests.authoring.tensor_function.defects import _dense
+from tests.authoring.tensor_function.healthy import HEALTHY, softmax
+
+KNOWN = HEALTHY["softmax"]
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize(
+    ("relation", "without_gradients"),
+    [
+        ("layouts", lambda x: softmax(_dense(x))),
+        ("sizes", lambda x: softmax(x) * (1.0 if x.shape[1] < 33 else 0.0)),
+        ("special_values", lambda x: torch.where(x == x.amax(), 0.0, softmax(x))),
+    ],
+)
+def test_the_path_without_gradients_is_tried(relation: str, without_gradients: Callable[[Tensor], Tensor]) -> None:
+    """The path with gradients is right."""
+
+    def function(x: Tensor) -> Tensor:
+        return softmax(x) if x.requires_grad else without_gradients(x)
+
+    known = TensorFunction.of(function, KNOWN.reference, KNOWN.example, largest=1 << 10)
+    found = try_relations(known, [relation]).violations
+    assert all("without gradients" in text for text in found[relation])
+
+
+def adversary_of(function: Callable[[Tensor], Tensor]) -> tuple[Adversary, Callable[[Tensor], Tensor]]:
+    """An adversary that knows which dtypes the function accepts."""
+    adversary = Adversary(TensorFunction(Host(function), KNOWN.reference, KNOWN.example, largest=1 << 10))
+    adversary.find_dtypes()
+    return adversary, function
+
+
+def test_a_right_function_is_timed() -> None:
+    """The interval is around the estimate, and nothing speaks against it."""
+    found = timed(*adversary_of(softmax))
+    assert found.problems == []
+    assert 0 < found.ratio.low <= found.ratio.estimate <= found.ratio.high
+
+
+def test_a_timed_result_has_to_be_right() -> None:
+    """A result that is remembered once the clock runs is found."""
+    calls: list[Tensor] = []
+
+    def stale(x: Tensor) -> Tensor:
+        if len(calls) < 10:
+            calls.append(softmax(x))
+        return calls[-1] if calls[-1].shape == x.shape else softmax(x)
+
+    adversary, _ = adversary_of(softmax)
+    assert timed(adversary, stale).problems
+
+
+def test_a_patched_clock_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock was read before the function was imported."""
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
+    assert timed(*adversary_of(softmax)).ratio.low > 0
