@@ -143,7 +143,7 @@ REFUSED: dict[str, Callable[[World], Any]] = {
 """Nothing of them is unpacked."""
 
 
-@cases(REFUSED, every=10)
+@cases(REFUSED, every=16)
 def test_archives(case: Case, quick: bool, world: World) -> None:
     """Nothing is written, neither into the folder nor elsewhere."""
     case.change(world)
@@ -190,7 +190,7 @@ MERGED: dict[str, Callable[[World], Any]] = {
 }  # fmt: skip
 
 
-@cases(MERGED, every=5)
+@cases(MERGED, every=11)
 def test_folders_to_merge(case: Case, quick: bool, world: World) -> None:
     """What is merged is sound, whatever lies beside it."""
     case.change(world)

@@ -216,7 +216,7 @@ def _readers(case: Case) -> tuple[tuple[str, ...], ...]:
     return READERS[first], READERS[(first + 4) % len(READERS)]
 
 
-@cases(UNSOUND, every=22)
+@cases(UNSOUND, every=32)
 def test_unsound_bundles(case: Case, quick: bool, world: World) -> None:
     """`harness verify` refuses, no command fails badly, and none takes it for evidence of a PASS."""
     case.change(world)

@@ -220,7 +220,7 @@ def _written(world: World, make: Callable[[Path], bytes]) -> str:
     return "weights/model.pt"
 
 
-@cases({name: lambda world, make=make: _written(world, make) for name, make in FILES.items()}, every=12)
+@cases({name: lambda world, make=make: _written(world, make) for name, make in FILES.items()}, every=24)
 def test_checkpoints(case: Case, quick: bool, world: World) -> None:
     """The refusal names the file; of a healthy file and a hostile one no comparison is made."""
     file: Any = case.change(world)
@@ -232,7 +232,7 @@ def test_checkpoints(case: Case, quick: bool, world: World) -> None:
     assert not Path("/tmp/called").exists()
 
 
-@cases({name: lambda world, make=make: _written(world, make) for name, make in CODE.items()}, every=6)
+@cases({name: lambda world, make=make: _written(world, make) for name, make in CODE.items()}, every=9)
 def test_device_code(case: Case, quick: bool, world: World) -> None:
     file: Any = case.change(world)
     world.run("inspect", file)
@@ -246,7 +246,7 @@ def test_device_code(case: Case, quick: bool, world: World) -> None:
         f"index: {name}": lambda world, make=make: put(world.project / "w.bin" / "model.safetensors.index.json", make)
         for name, make in [*THINGS.items(), *DOCUMENTS.items()]
     },
-    every=16,
+    every=28,
 )
 def test_what_is_no_checkpoint(case: Case, quick: bool, world: World) -> None:
     """Also as the index of a folder of weights."""

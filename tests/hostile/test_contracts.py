@@ -130,7 +130,7 @@ BESIDE: dict[str, Change] = {
 }
 
 
-@cases(REFUSED, every=20)
+@cases(REFUSED, every=30)
 def test_contracts(case: Case, quick: bool, world: World) -> None:
     """lint names the file; the other commands do not fail badly."""
     case.change(world)
@@ -141,7 +141,7 @@ def test_contracts(case: Case, quick: bool, world: World) -> None:
         assert "1 DISCHARGED" not in world.run(*arguments).stdout
 
 
-@cases(BESIDE, every=20)
+@cases(BESIDE, every=30)
 def test_files_beside_contracts(case: Case, quick: bool, world: World) -> None:
     case.change(world)
     first = sum(map(ord, case.name)) % len(READERS)

@@ -93,7 +93,7 @@ EVENTS: dict[str, Callable[[World], Any]] = {
 """None of them says where a sound bundle of this run is."""
 
 
-@cases(RUN_FILES, every=18)
+@cases(RUN_FILES, every=24)
 def test_run_files_that_are_refused(case: Case, quick: bool, world: World) -> None:
     """Both commands name the file and go on with others."""
     world.run_file.with_name("2025-01-01T000000Z-cccccc.json").write_text(

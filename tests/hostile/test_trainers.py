@@ -76,7 +76,7 @@ RUNS: dict[str, Change] = {
 }
 
 
-@cases(REFUSED, every=12)
+@cases(REFUSED, every=20)
 def test_descriptions(case: Case, quick: bool, world: World) -> None:
     """The file is named."""
     case.change(world)
@@ -86,7 +86,7 @@ def test_descriptions(case: Case, quick: bool, world: World) -> None:
     world.run("run", "F-DEMO-SORT-001", "--subject", "command:some.toml", "--scratch")
 
 
-@cases(LOGS, every=16)
+@cases(LOGS, every=20)
 def test_logs(case: Case, quick: bool, world: World) -> None:
     """What is no log matches nothing."""
     _file(world).write_text(HEALTHY)
@@ -94,7 +94,7 @@ def test_logs(case: Case, quick: bool, world: World) -> None:
     world.run("trainer", "check", "some.toml", "--log", "some.log")
 
 
-@cases(RUNS, every=4)
+@cases(RUNS, every=10)
 def test_runs(case: Case, quick: bool, world: World) -> None:
     _file(world).write_text(HEALTHY)
     case.change(world)
