@@ -36,11 +36,12 @@ OWN = {
 TEXTS = {
     "evidence/index.py": ["json.loads", "json.loads"],  # a row of the cache, which has a checksum
     "evidence/index_cache.py": ["json.loads"],  # the same
-    "evidence/limited_process.py": ["json.loads"],  # what a fork of this process wrote
     "evidence/unpacking.py": ["archive.open"],  # a member of an archive whose directory was checked
+    "authoring/tensor_function/fresh_process.py": ["json.loads"],  # what a fork of this process wrote
     "execution/carrier.py": ["json.loads"],  # a message with a bound, from a subject's process
     "execution/messages.py": ["json.loads"],  # a message with a bound, from a trial; it refuses NaN
     "external/output_events.py": ["json.loads"],  # a line with a bound, of a trainer that may print NaN
+    "machine/limited_process.py": ["json.loads", "json.loads"],  # what a fork of this process wrote
 }
 """Texts that are no files, and bounded where they are made."""
 

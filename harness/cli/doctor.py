@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from harness.base import strictjson
 from harness.base.device import DeviceClass, hardware
 from harness.contract import Contract
 from harness.contract.project import Project
@@ -51,7 +52,7 @@ def command(as_json: bool) -> None:
             "disks": disks,
             "claims": claims,
         }
-        tell_json(json.loads(json.dumps(report, default=str)))
+        tell_json(strictjson.loads(json.dumps(report, default=str)))
         return
     sections = {
         "Machine": [*_machine_lines(machine), *_disk_lines(disks)],

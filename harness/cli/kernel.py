@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +13,7 @@ from typing import Any
 
 import click
 
-from harness.base import strictjson
+from harness.base import regular_file, strictjson
 from harness.base.vocabulary import ExitStatus
 from harness.cli import run
 from harness.cli.options import device_option
@@ -25,6 +24,7 @@ from harness.contract.project import Project
 from harness.evidence.bundle import Bundle
 from harness.execution.fork_server import IMPORT_SECONDS, PYTHON, server_environment
 from harness.kernels.kernel_contract import Checked, contract_of
+from harness.machine.limited_process import Stopped, completed
 from harness.report.terminal.printing import tell, tell_all
 from harness.running.events import ClaimFinished, Event
 from harness.running.request import RunRequest
@@ -255,7 +255,7 @@ def _constants(source: Path | None) -> tuple[int, ...]:
     from harness.kernels.source_constants import constants_of
 
     try:
-        return () if source is None else constants_of(source.read_text(encoding="utf-8"))
+        return () if source is None else constants_of(regular_file.read(source).decode("utf-8"))
     except (OSError, ValueError, SyntaxError):
         return ()
 
@@ -263,18 +263,11 @@ def _constants(source: Path | None) -> tuple[int, ...]:
 def _asked(project: Project, names: Mapping[str, str]) -> dict[str, Any]:
     """Ask a process that imports the reference and the example."""
     command = [*PYTHON, "harness.kernels.user_example", json.dumps(names), *map(str, project.search)]
-    done = subprocess.run(
-        command,
-        cwd=project.root,
-        env=server_environment(project.root),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=IMPORT_SECONDS,
-        check=False,
-    )
     try:
-        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        done = completed(command, IMPORT_SECONDS, cwd=project.root, environment=server_environment(project.root))
+        answer: dict[str, Any] = strictjson.loads(done.stdout.splitlines()[-1])
+    except Stopped as error:
+        raise click.ClickException(f"the import of the example {error}") from error
     except (ValueError, IndexError) as error:
         raise click.ClickException(f"the example cannot be imported: {done.stderr[-2000:]}") from error
     if "wrong" in answer:
@@ -301,7 +294,7 @@ def _table(bundle: Path, contract: Contract) -> Iterator[str]:
     """Yield a line for each relation, and its violations below it."""
     file = bundle / "artifacts" / _WATCHED
     measured = Bundle(bundle).observation.measurements
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    lines = regular_file.read(file).decode("utf-8", "replace").splitlines() if file.exists() else []
     for line in lines:
         relation, tried, inapplicable, refused = (*line.split("\t"), "", "", "")[:4]
         found = measured.get(relation) or []

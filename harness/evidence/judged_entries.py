@@ -19,7 +19,7 @@ from pathlib import Path
 from harness.evidence.bundle import Bundle
 from harness.evidence.bundle_layout import MANIFEST
 from harness.evidence.index import Entry, Unreadable, entry_of
-from harness.machine.limited_process import Limits, Stopped, isolated_all
+from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 
 __all__ = ["unsound"]
 
@@ -41,12 +41,12 @@ def unsound(entries: Sequence[Entry]) -> dict[Path, str]:
         if isinstance(answer, Stopped):
             alone += few  # one of them broke the process
         else:
-            refused |= {few[int(place)].path: why for place, why in json.loads(answer).items()}
+            refused |= {few[int(place)].path: why for place, why in decoded(answer).items()}
     for (entry,), answer in _checked([[entry] for entry in alone]):
         if isinstance(answer, Stopped):
             refused[entry.path] = f"checking it {answer}{_MORE}"
         else:
-            refused.update((entry.path, why) for why in json.loads(answer).values())
+            refused.update((entry.path, why) for why in decoded(answer).values())
     return refused
 
 

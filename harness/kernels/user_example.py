@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from harness.base import strictjson
 from harness.base.exceptions import described
 from harness.contract.entry_point import resolve
 from harness.contract.project_importer import install
@@ -55,7 +56,7 @@ def _told(asked: dict[str, str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    asked = json.loads(sys.argv[1])
+    asked = strictjson.loads(sys.argv[1])
     install([*map(Path, sys.argv[2:])])
     try:
         answer = _told(asked)
