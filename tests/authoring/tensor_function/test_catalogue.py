@@ -56,7 +56,7 @@ def test_right_functions_violate_nothing(name: str) -> None:
     """Every relation that concerns a function is tried, and holds."""
     known = HEALTHY[name]
     function = TensorFunction.of(
-        known.function, known.reference, known.example, largest=1 << 10, dtypes=("float32", "bfloat16")
+        known.function, known.reference, known.example, largest=1 << 8, dtypes=("float32", "bfloat16")
     )
     found = try_relations(function, QUICK, seed=1)
     assert found.violations == {}
@@ -68,8 +68,8 @@ def test_a_defect_is_found_by_its_relation(name: str) -> None:
     """Only the relation named here, and one that makes calls for it, is tried."""
     base, made = DEFECTS[name]
     known, broken, relation = HEALTHY[base], made(), FOUND_BY[name]
-    wide = name in ("rows_beyond_a_block", "sums_in_half", "last_block_dropped")
-    function = TensorFunction.of(broken, known.reference, known.example, largest=1 << 14 if wide else 1 << 11)
+    largest = {"rows_beyond_a_block": 1 << 14, "sums_in_half": 1 << 13}.get(name, 1 << 11)
+    function = TensorFunction.of(broken, known.reference, known.example, largest=largest)
     names = ["layouts", "refilled", relation] if relation in STEPS else [relation]
     try:
         found = try_relations(function, names)
@@ -145,10 +145,10 @@ def test_a_reference_that_rounds_is_refused() -> None:
 
 def test_equal_seeds_try_equal_cases() -> None:
     """The violations are the same, word by word."""
-    base, made = DEFECTS["sums_in_half"]
+    base, made = DEFECTS["single_row_wrong"]
     known = HEALTHY[base]
     twice = [
-        try_relations(TensorFunction.of(made(), known.reference, known.example, largest=1 << 12), ["sizes"], seed=3)
+        try_relations(TensorFunction.of(made(), known.reference, known.example, largest=1 << 9), ["sizes"], seed=3)
         for _ in range(2)
     ]
     assert twice[0].violations == twice[1].violations != {}
