@@ -22,6 +22,12 @@ def _softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype
     return weighted - output * weighted.sum(dim=dim, keepdim=True)
 
 
+def _log_softmax(tensor: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """A log-softmax: of the largest element, it is the logarithm of a sum that can be nearly 1."""
+    shifted = tensor - tensor.amax(dim, keepdim=True) if tensor.numel() else tensor
+    return shifted - shifted.exp().sum(dim=dim, keepdim=True).log()
+
+
 def _log_softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     """The gradient of a log-softmax, from its result."""
     return grad - output.exp() * grad.sum(dim=dim, keepdim=True)
@@ -70,6 +76,7 @@ def _layer_norm(
 _aten = torch.ops.aten
 STEPS: Final[Mapping[Any, Callable[..., Any]]] = {
     _aten._softmax_backward_data.default: _softmax_backward,
+    _aten._log_softmax.default: _log_softmax,
     _aten._log_softmax_backward_data.default: _log_softmax_backward,
     _aten.native_layer_norm.default: _layer_norm,
     _aten.native_layer_norm_backward.default: _layer_norm_backward,
