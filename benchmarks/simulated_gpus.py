@@ -20,9 +20,9 @@ import pandas as pd
 from harness.contract.project import Project
 from harness.machine.host import Gpu, Host, probe
 from harness.machine.requirements import Requirements
-from harness.running.demand import Demand
 from harness.running.plan import Plan, make_plan
 from harness.running.request import RunRequest
+from harness.running.resource_requests import ResourceRequests
 from harness.running.scheduler import Amounts, Schedule, Task
 
 SLOTS = 12
@@ -69,7 +69,7 @@ def full_runs(host: Host, claims: list[str]) -> list[Run]:
 
 def wall_seconds(host: Host, runs: list[Run], slots: int) -> float:
     """Return when the last trial ends. Mutants start after their subject, as in a run."""
-    demand = Demand(host, [run.plan for run in runs], slots)
+    demand = ResourceRequests(host, [run.plan for run in runs], slots)
     schedule, now = Schedule(demand.capacity), 0.0
     ends: list[tuple[float, str, Amounts, Run, str]] = []
     trials: dict[str, tuple[float, Run, str]] = {}

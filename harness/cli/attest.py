@@ -13,8 +13,8 @@ from harness.evidence.keys import KeyRefused
 from harness.evidence.signing import sign
 from harness.evidence.verification import find_bundles, no_folder
 from harness.report.escaping import printable
+from harness.report.messages.number_text import counted
 from harness.report.terminal.printing import tell
-from harness.report.words.number_text import counted
 
 __all__ = ["command"]
 

@@ -15,10 +15,10 @@ from harness.contract import Contract
 from harness.contract.project import Project
 from harness.evidence.seal import ClaimResult
 from harness.machine.host import probe
+from harness.report.messages import reason_text
+from harness.report.messages.number_text import counted
 from harness.report.terminal.printing import Block, Table, tell, tell_all
 from harness.report.terminal.run_text import waiting_text
-from harness.report.words import reason_text
-from harness.report.words.number_text import counted
 from harness.running import calibration_results
 from harness.running.compose import compose
 from harness.running.events import ClaimWaiting, Event

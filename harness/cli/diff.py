@@ -20,9 +20,9 @@ from harness.evidence.difference import Change, Difference, DifferenceError, Mov
 from harness.evidence.index import Entry, read
 from harness.evidence.measurement_history import Noise, Shift, ran, series
 from harness.machine.cache_folder import cache_folder
+from harness.report.messages import noise_text, number_text
 from harness.report.terminal.printing import Block, Table, filled, tell, tell_all, tell_json
 from harness.report.terminal.progress_line import progress_line
-from harness.report.words import noise_text, number_text
 
 __all__ = ["command"]
 

@@ -17,10 +17,10 @@ from harness.evidence import index, measurement_history
 from harness.evidence.measurement_history import Shift, newest_of_series
 from harness.evidence.repeats import Repeats, repeats
 from harness.machine.cache_folder import cache_folder
+from harness.report.messages import noise_text, number_text
 from harness.report.status_table import unreadable_line
 from harness.report.terminal.printing import Block, Table, filled, tell, tell_all
 from harness.report.terminal.progress_line import progress_line
-from harness.report.words import noise_text, number_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,8 +23,8 @@ from harness.lint.figure_folders import FigureFolders
 from harness.lint.linter import UNDECIDED, Finding, Severity, lint, undecided
 from harness.lint.source_documents import TextsError
 from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
+from harness.report.messages.number_text import counted
 from harness.report.terminal.printing import tell, tell_json
-from harness.report.words.number_text import counted
 
 __all__ = ["LIMITS", "command"]
 

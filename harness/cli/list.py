@@ -8,8 +8,8 @@ from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus
 from harness.contract.installed import root_of
 from harness.contract.project import Project
+from harness.report.messages.number_text import counted
 from harness.report.terminal.printing import tell, tell_json
-from harness.report.words.number_text import counted
 
 __all__ = ["command"]
 

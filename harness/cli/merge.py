@@ -12,10 +12,10 @@ from harness.contract.project import Project
 from harness.evidence.findings import Code, Verification
 from harness.evidence.merging import LeftOut, merge
 from harness.report.escaping import printable
+from harness.report.messages import finding_text
+from harness.report.messages.number_text import counted
+from harness.report.messages.verdict_text import bundle_line
 from harness.report.terminal.printing import tell
-from harness.report.words import finding_text
-from harness.report.words.number_text import counted
-from harness.report.words.verdict_text import bundle_line
 
 __all__ = ["command"]
 

@@ -9,8 +9,8 @@ import click
 from harness.base.vocabulary import ExitStatus
 from harness.evidence.packing import ArchiveError, NothingToPack, pack
 from harness.report.escaping import printable
+from harness.report.messages import number_text
 from harness.report.terminal.printing import tell
-from harness.report.words import number_text
 
 __all__ = ["command"]
 

@@ -12,7 +12,7 @@ from harness.base import strictjson
 from harness.base.redaction import Redactor
 from harness.cli.options import named_texts, value_of
 from harness.contract import Contract
-from harness.report.words import bound_text
+from harness.report.messages import bound_text
 
 __all__ = ["allowed", "overrides", "parameter_texts"]
 

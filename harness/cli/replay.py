@@ -15,9 +15,9 @@ from harness.contract.clauses import ClauseResult
 from harness.contract.project import Project
 from harness.execution.lease import Holder, WaitInterrupted, named
 from harness.machine.host import probe
+from harness.report.messages import bound_text, number_text, reason_text
 from harness.report.terminal.printing import tell, tell_all, tell_json
 from harness.report.terminal.run_text import waiting_text
-from harness.report.words import bound_text, number_text, reason_text
 from harness.running.case_replay import Replay, ReplayRefused, Sealed, open_bundle, replay
 from harness.running.request import RunRequest
 

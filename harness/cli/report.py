@@ -17,9 +17,9 @@ from harness.evidence.findings import Verification
 from harness.evidence.verification import Against
 from harness.report.atomic_file import write_file
 from harness.report.bundle_results import BundleResult, bundle_results
+from harness.report.messages.number_text import counted
 from harness.report.terminal.printing import tell
 from harness.report.terminal.progress_line import progress_line
-from harness.report.words.number_text import counted
 
 __all__ = ["command"]
 

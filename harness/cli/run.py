@@ -31,17 +31,17 @@ from harness.cli.run_options import (
 )  # fmt: skip
 from harness.contract.contract_annotations import counted
 from harness.contract.project import Project
+from harness.report.messages.refutation_text import refutation_text
 from harness.report.terminal.printing import tell, tell_all
-from harness.report.words.refutation_text import refutation_text
 from harness.running.request import RunRequest
 
 if TYPE_CHECKING:
     from harness.evidence.index import Entry
     from harness.evidence.seal import Sealer
     from harness.machine.host import Host
-    from harness.running.due import Due
     from harness.running.events import Event, Handler
     from harness.running.slurm.detached import DetachedRun
+    from harness.running.stale_selection import Due
 
 __all__ = ["carry_out", "command", "perform"]
 
@@ -92,10 +92,10 @@ def perform(
             output.reconfigure(errors="backslashreplace")  # so that a locale without "…" does not end a run
 
     from harness.machine.host import probe
-    from harness.report.words import due_text
+    from harness.report.messages import due_text
     from harness.running.compose import compose
-    from harness.running.due import never_here
     from harness.running.events import Relay
+    from harness.running.stale_selection import never_here
 
     handlers = _handlers_of(given, project)
     # To follow a run seals nothing: each time, a job without a bundle would leave one more NOT_MEASURED.
@@ -163,10 +163,10 @@ def _sealer(request: RunRequest, project: Project) -> Sealer:
 
 def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due:
     """Return which claims are due, and print them on stdout, or on stderr. An unreadable bundle refuses the run."""
+    from harness.report.messages import due_text
     from harness.report.status_table import unreadable_line
     from harness.report.terminal.progress_line import progress_line
-    from harness.report.words import due_text
-    from harness.running.due import due
+    from harness.running.stale_selection import due
 
     with progress_line("indexing bundles") as watch:
         selection = due(project, machine, request, watch)

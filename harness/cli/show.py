@@ -22,8 +22,8 @@ from harness.evidence.past_runs import whole_runs
 from harness.external.choice import External, Kind
 from harness.machine.host import Host, probe
 from harness.machine.requirements import Requirements, shortfalls
+from harness.report.messages import bound_text, number_text
 from harness.report.terminal.printing import tell, tell_all, tell_json
-from harness.report.words import bound_text, number_text
 from harness.running.plan import make_plan, option_for_target
 from harness.running.request import RunRequest
 

@@ -11,9 +11,9 @@ from harness.base.vocabulary import ExitStatus
 from harness.evidence.packing import ArchiveError
 from harness.evidence.unpacking import unpack
 from harness.report.escaping import printable
+from harness.report.messages.number_text import counted
+from harness.report.messages.verdict_text import bundle_line
 from harness.report.terminal.printing import tell
-from harness.report.words.number_text import counted
-from harness.report.words.verdict_text import bundle_line
 
 __all__ = ["command"]
 

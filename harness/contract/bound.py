@@ -1,4 +1,4 @@
-"""The bound of a clause as data: a keyword and its limit. `harness.report.words.bound_text` puts it into words."""
+"""The bound of a clause as data: a keyword and its limit. `harness.report.messages.bound_text` puts it into words."""
 
 from __future__ import annotations
 

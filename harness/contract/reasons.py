@@ -1,4 +1,4 @@
-"""Why a clause, a mutant or a claim has its outcome, as data. `harness.report.words.reason_text` puts it into words."""
+"""Why a clause, a mutant or a claim has its outcome, as data. `harness.report.messages.reason_text` has its words."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from harness.contract import Contract, ContractError, parse
 from harness.evidence import bundle_layout as layout
 from harness.evidence import manifest, untrusted
 from harness.evidence.artifacts import Artifact
-from harness.evidence.endable import Unjudged, judged
+from harness.evidence.cancellable import Unjudged, judged
 from harness.evidence.trial_files import MutantTrial, Stream, TrialLogError, parse_log
 from harness.judging.judge import Judgment
 from harness.judging.observation import Observation

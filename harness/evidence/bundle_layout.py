@@ -14,7 +14,7 @@ evidence/<issue>/<claim>/<run>/
   MANIFEST.sha256
   attestation.intoto.jsonl    only if the bundle is signed
 
-While the harness writes a bundle, its folder is called .unfinished-<run>~… (see `harness.evidence.durable`).
+While the harness writes a bundle, its folder is called .unfinished-<run>~… (see `harness.evidence.atomic_dir`).
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Strength(IntEnum):
 
 
 class Why(StrEnum):
-    """Why a claim has its status on a class of device. `harness.report.words.due_text` has the words."""
+    """Why a claim has its status on a class of device. `harness.report.messages.due_text` has the words."""
 
     REDUCED = "reduced profile"
     VERDICT = "verdict"

@@ -85,7 +85,7 @@ _UNSOUND = frozenset({Code.INCOMPLETE, Code.TAMPERED, Code.INVALID, Code.REJUDGE
 
 
 class Detail(StrEnum):
-    """What was found. `harness.report.words.finding_text` has the sentence for each, and so the names of its fields."""
+    """What was found. `harness.report.messages.finding_text` has the sentence for each, and the names of its fields."""
 
     # the folder and its files
     BEING_UNPACKED = "being unpacked"

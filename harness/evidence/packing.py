@@ -27,8 +27,8 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 from harness.base import regular_file
 from harness.base.beneath import Beneath
 from harness.evidence import manifest, untrusted
+from harness.evidence.atomic_dir import sync_folder
 from harness.evidence.bundle_layout import DEEPEST, LARGEST_BUNDLE, MANIFEST, MOST_FILES, is_folder_name
-from harness.evidence.durable import sync_folder
 from harness.evidence.verification import Verification, find_bundles, no_folder, verify_all
 
 __all__ = [

@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.base.beneath import Beneath
 from harness.base.removal import remove
 from harness.evidence.bundle_layout import MANIFEST
-from harness.evidence.placing import locked
+from harness.evidence.staging import locked
 
 __all__ = ["KEPT", "scratch_folder"]
 

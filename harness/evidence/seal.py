@@ -27,7 +27,7 @@ from harness.base.strictjson import JsonObject
 from harness.contract import Contract
 from harness.evidence import artifacts, manifest
 from harness.evidence import bundle_layout as layout
-from harness.evidence.durable import remove_stale, sync_folder, sync_tree, unfinished, write_new
+from harness.evidence.atomic_dir import remove_stale, sync_folder, sync_tree, unfinished, write_new
 from harness.evidence.trial_files import SUBJECT, json_bytes, mutant_line, sections, subject_files, trial_of
 from harness.execution.executor import TrialResult
 from harness.judging.record import Record

@@ -29,7 +29,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 from harness.base import regular_file
 from harness.base.beneath import Beneath
 from harness.evidence import untrusted
-from harness.evidence.durable import sync_tree
+from harness.evidence.atomic_dir import sync_tree
 from harness.evidence.packing import (
     LARGEST_ARCHIVE,
     MOST_ENTRIES,
@@ -38,7 +38,7 @@ from harness.evidence.packing import (
     check_sizes,
     files_by_bundle,
 )
-from harness.evidence.placing import at, hidden_folder, made, move
+from harness.evidence.staging import at, hidden_folder, made, move
 from harness.evidence.verification import Verification, verify_all
 from harness.machine.limited_process import Limits, Stopped, isolated_all
 

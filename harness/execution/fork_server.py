@@ -183,7 +183,7 @@ class ForkServer:
         return answer
 
     def start(self, trial: Start, descriptors: list[int]) -> None:
-        """Fork a trial. The descriptors are its stdout, stderr, messages (all written), leash and keys (read)."""
+        """Fork a trial. The descriptors are its stdout, stderr, messages (written), control pipe and keys (read)."""
         if self.obstacle:
             raise ForkServerError(self.obstacle)
         self._ask(trial, descriptors)

@@ -40,7 +40,7 @@ def _obstacles(project: Project, contracts: Sequence[Contract], search: Sequence
         [contract.falsifier, sorted({entry.partition(":")[0] for entry in contract.entry_points[1:]})]
         for contract in contracts
     ]
-    command = [*PYTHON, "harness.execution.carried_protocol", json.dumps(asked), *map(str, search)]
+    command = [*PYTHON, "harness.execution.rpc", json.dumps(asked), *map(str, search)]
     environment = server_environment(project.root)
     try:
         done = completed(command, IMPORT_SECONDS, cwd=project.root, environment=environment)

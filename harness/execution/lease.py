@@ -41,7 +41,7 @@ __all__ = [
     "default_directory",
     "lease",
     "named",
-    "strangers",
+    "other_processes",
 ]
 
 CPU = "cpu"
@@ -197,9 +197,9 @@ class _Wait:
 
     def until_alone(self, gpu: Gpu) -> None:
         """Wait for processes that use the GPU without a lease. There is no wait if NVML cannot list them."""
-        if strangers(gpu, self._folder.parent):
+        if other_processes(gpu, self._folder.parent):
             time.sleep(_LINGER_SECONDS)
-        while others := strangers(gpu, self._folder.parent):
+        while others := other_processes(gpu, self._folder.parent):
             time.sleep(self._pause(others))
 
     def _pause(self, holders: tuple[Holder, ...]) -> float:
@@ -221,7 +221,7 @@ def named(holders: tuple[Holder, ...]) -> tuple[str, ...]:
     return tuple(map(str, holders)) or ("a holder that left no name",)
 
 
-def strangers(gpu: Gpu, directory: Path | None = None) -> tuple[Holder, ...]:
+def other_processes(gpu: Gpu, directory: Path | None = None) -> tuple[Holder, ...]:
     """The processes on the GPU with their memory, except those of this process and of the holders of leases.
 
     Args:

@@ -328,7 +328,7 @@ def _claim(request: TrialRequest, until: float) -> dict[str, Any]:
 
 @contextmanager
 def _pipes(keys: Iterable[bytes]) -> Iterator[tuple[list[int], list[int]]]:
-    """Our ends and the trial's of stdout, stderr, messages and the leash. Close the trial's after the fork.
+    """Our ends and the trial's of stdout, stderr, messages and the control pipe. Close the trial's after the fork.
 
     Args:
         keys: the trial's ends have a pipe for each at the end, with the key in it.

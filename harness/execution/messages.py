@@ -151,7 +151,7 @@ class Read(JsonDataclass):
 @final
 @dataclass(frozen=True)
 class Doing(JsonDataclass):
-    """The trial's present work, in a few words (`harness.execution.whereabouts`). No verdict depends on it."""
+    """The trial's present work, in a few words (`harness.execution.stack_sampler`). No verdict depends on it."""
 
     text: str
 

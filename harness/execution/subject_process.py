@@ -4,7 +4,7 @@
            ▲───────────results, exceptions────────────┘
 
 The trial forks this process before it reads the key of its messages, and never imports the subject's module. Calls and
-results travel by the types of the falsifier's Protocol (`carried_protocol.py`, `value_codec.py`), so the subject's
+results travel by the types of the falsifier's Protocol (`rpc.py`, `value_codec.py`), so the subject's
 process can send wrong values, and nothing else. It shares standard output and error with the trial.
 """
 
@@ -25,11 +25,11 @@ from harness.authoring.setting import Setting
 from harness.contract.entry_point import resolve_own
 from harness.execution import frameworks
 from harness.execution.blame import MachineObstacle, machine_fault
-from harness.execution.carried_protocol import CarriedMethod, CarriedProtocol, carried_protocol
-from harness.execution.carrier import Carrier, CarrierClosed
 from harness.execution.messages import Start
 from harness.execution.news import News
 from harness.execution.raised_at import placed, raised_at, set_place
+from harness.execution.rpc import RpcMethod, RpcProtocol, rpc_protocol
+from harness.execution.rpc_channel import ChannelClosed, RpcChannel
 from harness.execution.sources import Sources
 from harness.execution.value_codec import Blobs
 from harness.machine.process_control import die_with_parent
@@ -66,13 +66,13 @@ class SubjectProcess:
                 for descriptor in (*ours, connection.detach()):
                     os.close(descriptor)
                 die_with_parent(trial)
-                _Server(Carrier(theirs), start, setting, sources).serve()
+                _Server(RpcChannel(theirs), start, setting, sources).serve()
             except BaseException:
                 traceback.print_exc()
             finally:
                 os._exit(1)
         theirs.close()
-        self._carrier = Carrier(connection, os.pidfd_open(self._pid))
+        self._carrier = RpcChannel(connection, os.pidfd_open(self._pid))
         self._is_broken = ""
         self._lines: list[tuple[str, str]] = []
 
@@ -82,7 +82,7 @@ class SubjectProcess:
         Raises:
             NotMeasured: it cannot be imported.
         """
-        protocol = carried_protocol(falsify)
+        protocol = rpc_protocol(falsify)
         module = self._subject.partition(":")[0]
         if sys.modules.get(module) is not None:
             raise NotMeasured(f"the falsifier imports {module}, the module of the subject")
@@ -100,7 +100,7 @@ class SubjectProcess:
 
         return build
 
-    def call(self, protocol: CarriedProtocol, name: str, method: CarriedMethod, *args: Any, **kwargs: Any) -> Any:
+    def call(self, protocol: RpcProtocol, name: str, method: RpcMethod, *args: Any, **kwargs: Any) -> Any:
         """The result of a method.
 
         Raises:
@@ -132,7 +132,7 @@ class SubjectProcess:
             return peak if type(peak) is int and peak >= 0 else None
         return None
 
-    def _ask(self, document: Any, blobs: Blobs, protocol: CarriedProtocol | None) -> tuple[Any, Sequence[Any]]:
+    def _ask(self, document: Any, blobs: Blobs, protocol: RpcProtocol | None) -> tuple[Any, Sequence[Any]]:
         with self._turn:
             if self._is_broken:
                 raise SubjectEnded(self._is_broken)
@@ -150,7 +150,7 @@ class SubjectProcess:
                     set_place(error, str(place)[:_LONGEST_TEXT])
                     error.add_note(f"in the subject's process:\n{trace}")
                     error.__cause__ = MachineObstacle(str(obstacle)) if obstacle else None
-            except (CarrierClosed, ConnectionError):
+            except (ChannelClosed, ConnectionError):
                 self._fail(self._obituary())
             except _NO_ANSWER as wrong:
                 self._fail(f"the subject's process gave no valid answer: {wrong}"[:1000])
@@ -193,10 +193,10 @@ def _lines_of(told: Any) -> list[tuple[str, str]]:
 
 _NO_ANSWER = (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, MemoryError)
 """The exceptions that reading raises if the bytes are not an answer."""
-_NO_PROTOCOL = CarriedProtocol("", {}, {})
+_NO_PROTOCOL = RpcProtocol("", {}, {})
 
 
-def _stand_in(protocol: CarriedProtocol, process: SubjectProcess) -> Any:
+def _stand_in(protocol: RpcProtocol, process: SubjectProcess) -> Any:
     """An object with the Protocol's methods; each call goes to the process."""
 
     def method(name: str) -> Callable[..., Any]:
@@ -218,7 +218,7 @@ def _stand_in(protocol: CarriedProtocol, process: SubjectProcess) -> Any:
 class _Server:
     """The subject's side: it answers until the trial ends it."""
 
-    def __init__(self, carrier: Carrier, start: Start, setting: Setting, sources: Sources) -> None:
+    def __init__(self, carrier: RpcChannel, start: Start, setting: Setting, sources: Sources) -> None:
         self._carrier, self._start, self._setting, self._sources = carrier, start, setting, sources
         self._news = News(start, sources)
 
@@ -227,7 +227,7 @@ class _Server:
         while True:
             try:
                 asked, given = self._carrier.receive()
-            except CarrierClosed:
+            except ChannelClosed:
                 os._exit(0)  # the trial has ended
             blobs: Blobs = []
             try:
@@ -248,7 +248,7 @@ class _Server:
         match asked:
             case ["load"]:
                 os.environ.update(self._start.environment)
-                self._protocol = carried_protocol(resolve_own(self._start.falsifier))
+                self._protocol = rpc_protocol(resolve_own(self._start.falsifier))
                 try:
                     self._kind = resolve_own(self._start.subject)
                 except BaseException as error:

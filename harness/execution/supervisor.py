@@ -1,8 +1,8 @@
 """The supervisor: the parent process of one trial. It ensures that no process of the trial outlives the trial.
 
-It leads its own session, adopts orphaned descendants, and reads a pipe, the leash, that only the harness writes. A byte
-on the leash, or its end because the harness died, ends the trial. When the trial ends, the supervisor ends all
-processes that the trial left running.
+It leads its own session, adopts orphaned descendants, and reads the control pipe, which only the harness writes. A byte
+on it, or its end because the harness died, ends the trial. When the trial ends, the supervisor ends all processes that
+the trial left running.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from harness.machine.process_control import adopt_orphans, die_with_parent, end_
 __all__ = ["FINISH", "STOP", "supervise"]
 
 STOP = b"s"
-"""On the leash: end the trial now. Its processes first print their stacks to stderr."""
+"""On the control pipe: end the trial now. Its processes first print their stacks to stderr."""
 FINISH = b"f"
-"""On the leash: the trial may exit."""
+"""On the control pipe: the trial may exit."""
 STACK_DUMP_SECONDS = 0.2
 """Seconds that a stopped trial has to print its stack."""
 
 
-def supervise(work: Callable[[int], None], messages: int, leash: int, key: int) -> NoReturn:
+def supervise(work: Callable[[int], None], messages: int, control_pipe: int, key: int) -> NoReturn:
     """Run `work` in a child, in its own session, and exit when the child and all its descendants have ended.
 
     `work` gets a descriptor that becomes readable when it may exit. The supervisor sends `Started` and, at the end,
@@ -51,13 +51,13 @@ def supervise(work: Callable[[int], None], messages: int, leash: int, key: int) 
     if child == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for descriptor in (child_ended, waker, permit, leash, key):
+        for descriptor in (child_ended, waker, permit, control_pipe, key):
             os.close(descriptor)
         _become_trial(supervisor, work, may_exit)
     os.close(may_exit)
     tell = partial(_tell, messages, signer(key))
     tell(Started(child, supervisor))
-    status = _wait(child, child_ended, leash, permit)
+    status = _wait(child, child_ended, control_pipe, permit)
     end_descendants()
     if os.WIFSIGNALED(status):
         tell(Exited(signal=signal.Signals(os.WTERMSIG(status)).name))
@@ -88,9 +88,9 @@ def _become_trial(supervisor: int, work: Callable[[int], None], may_exit: int) -
         os._exit(code)
 
 
-def _wait(child: int, child_ended: int, leash: int, permit: int) -> int:
-    """Wait for the child and return its wait status. A message on the leash ends the child."""
-    watched = [child_ended, leash]
+def _wait(child: int, child_ended: int, control_pipe: int, permit: int) -> int:
+    """Wait for the child and return its wait status. A message on the control pipe ends the child."""
+    watched = [child_ended, control_pipe]
     while True:
         ready, _, _ = select.select(watched, [], [])
         if child_ended in ready:
@@ -98,8 +98,8 @@ def _wait(child: int, child_ended: int, leash: int, permit: int) -> int:
             pid, status = os.waitpid(child, os.WNOHANG)
             if pid:
                 return status
-        if leash in ready:
-            command = os.read(leash, 1)
+        if control_pipe in ready:
+            command = os.read(control_pipe, 1)
             if command == FINISH:
                 if permit >= 0:
                     os.close(permit)

@@ -107,7 +107,7 @@ class Watch:
         trial, supervisor = self.keys
         self._verifiers = Verifier(trial), Verifier(supervisor)
 
-    def follow(self, stdout: int, stderr: int, messages: int, leash: int) -> None:
+    def follow(self, stdout: int, stderr: int, messages: int, control_pipe: int) -> None:
         """Read messages until the trial and all processes that it started have ended."""
         with selectors.DefaultSelector() as selector:
             for descriptor in (stdout, stderr, messages):
@@ -119,10 +119,10 @@ class Watch:
                         selector.unregister(key.fd)
                         self._exited = self._exited or key.fd == messages  # the supervisor itself has ended
                     elif key.fd == messages:
-                        self._hear(chunk, leash)
+                        self._hear(chunk, control_pipe)
                     else:
                         (self.stdout if key.fd == stdout else self.stderr).feed(chunk)
-                if not self._keep_waiting(leash):
+                if not self._keep_waiting(control_pipe):
                     break
         self.seconds = self.seconds or time.monotonic() - self.progress.started
         if not self._confirmed:
@@ -143,7 +143,7 @@ class Watch:
         if self.ending is not None and self.ending.kind is EndingKind.COMPLETED:
             self.ending = Ending(EndingKind.LOST, self.phase, "the trial's supervisor did not confirm its end")
 
-    def _keep_waiting(self, leash: int) -> bool:
+    def _keep_waiting(self, control_pipe: int) -> bool:
         now = time.monotonic()
         if not self.is_timed and now - self._looked > _LOOK_SECONDS:
             self._looked = now
@@ -154,20 +154,20 @@ class Watch:
         if self.ending is not None:
             self._give_up = now + TEARDOWN_SECONDS
         elif self.interrupted.is_set():
-            self._stop(Ending(EndingKind.INTERRUPTED, self.phase, "the run was interrupted"), leash)
+            self._stop(Ending(EndingKind.INTERRUPTED, self.phase, "the run was interrupted"), control_pipe)
         elif kind := self.progress.over(now):
             reason = f"{self.progress.reason(kind, now)}; trials.log ends with the stack"
-            self._stop(Ending(kind, self.phase, reason), leash)
+            self._stop(Ending(kind, self.phase, reason), control_pipe)
         return True
 
-    def _stop(self, ending: Ending, leash: int) -> None:
+    def _stop(self, ending: Ending, control_pipe: int) -> None:
         self.ending = ending
         self.seconds = time.monotonic() - self.progress.started
         self._give_up = time.monotonic() + TEARDOWN_SECONDS
         with suppress(BrokenPipeError):
-            os.write(leash, STOP)
+            os.write(control_pipe, STOP)
 
-    def _hear(self, chunk: bytes, leash: int) -> None:
+    def _hear(self, chunk: bytes, control_pipe: int) -> None:
         *lines, self._unread = (self._unread + chunk).split(b"\n")
         if len(self._unread) > LARGEST_MESSAGE:
             lines, self._unread = [*lines, self._unread[:_MASKED]], b""
@@ -177,7 +177,7 @@ class Watch:
             except (Forged, MessageError):
                 self._garble(line)
             else:
-                self._understand(message, leash)
+                self._understand(message, control_pipe)
 
     def _opened(self, line: bytes) -> bytes:
         """The text of a line of the trial or its supervisor. Raises Forged if neither wrote it."""
@@ -191,7 +191,7 @@ class Watch:
         # Masked before it is cut: half a secret cannot be recognised.
         self._garbled = self._garbled or self.mask(line[:_MASKED].decode(errors="replace"))[:100]
 
-    def _understand(self, message: Received, leash: int) -> None:
+    def _understand(self, message: Received, control_pipe: int) -> None:
         if self._ended and not isinstance(message, Exited):
             return  # a message of a thread that the subject left running is too late
         if self._garbled and not isinstance(message, Exited):
@@ -219,7 +219,7 @@ class Watch:
             case Lost(reason):
                 self.ending = Ending(EndingKind.LOST, self.phase, reason)
             case Ended():
-                self._end(message, leash)
+                self._end(message, control_pipe)
             case Exited():
                 self._exit(message)
 
@@ -243,7 +243,7 @@ class Watch:
         memory = latest.get("gpu_process_memory_bytes") or latest.get("rss_bytes")
         return None if memory is None else int(memory)
 
-    def _end(self, message: Ended, leash: int) -> None:
+    def _end(self, message: Ended, control_pipe: int) -> None:
         self._ended = True
         if self.ending is None:
             self.seconds = time.monotonic() - self.progress.started
@@ -251,7 +251,7 @@ class Watch:
             self.allocator_peak_bytes = message.allocator_peak_bytes
             self.sampler.sample()
         with suppress(BrokenPipeError):
-            os.write(leash, FINISH)
+            os.write(control_pipe, FINISH)
 
     def vanished(self) -> Ending:
         """The ending of a trial whose supervisor ended without a message."""

@@ -64,9 +64,9 @@ from harness.execution.news import News
 from harness.execution.raised_at import placed
 from harness.execution.reached import Reached
 from harness.execution.sources import Sources
+from harness.execution.stack_sampler import watch_doing
 from harness.execution.subject_process import SubjectProcess
 from harness.execution.supervisor import supervise
-from harness.execution.whereabouts import watch_doing
 from harness.execution.worker_trial import WorkerTrial
 from harness.judging.observation import EndingKind
 from harness.machine.process_control import adopt_orphans, die_with_parent, end_descendants
@@ -248,7 +248,7 @@ def _sources(root: Path) -> Sources:
 
 
 def _start(trial: Start, descriptors: list[int], control: socket.socket) -> None:
-    stdout, stderr, messages, leash, key, supervisors_key = descriptors
+    stdout, stderr, messages, control_pipe, key, supervisors_key = descriptors
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     try:
@@ -266,7 +266,7 @@ def _start(trial: Start, descriptors: list[int], control: socket.socket) -> None
                 os.close(stdout)
                 os.close(stderr)
                 supervise(
-                    lambda may_exit: _run(trial, messages, key, may_exit), messages, leash, supervisors_key
+                    lambda may_exit: _run(trial, messages, key, may_exit), messages, control_pipe, supervisors_key
                 )  # never returns
             finally:
                 # After any error, a supervisor must not continue as a second fork server.

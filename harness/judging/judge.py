@@ -68,7 +68,7 @@ class Judgment(JsonDataclass):
 def judge(contract: Contract, observation: Observation, *, quick: bool = False) -> Judgment:
     """Judge an observation by every clause of its contract. Never raises on a well-typed `Observation`.
 
-    `harness.evidence.endable.judged` gives the same judgment, and can be ended.
+    `harness.evidence.cancellable.judged` gives the same judgment, and can be ended.
 
     A later measurement can replace an earlier one. So the measurements of a trial that was interrupted or too slow, or
     that lost a message, are provisional: a clause that they violate is NOT_MEASURED. A clause that costs more than the

@@ -27,7 +27,7 @@ from harness.contract.expression import Kind, Node
 from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.references import pointer_of
 from harness.contract.rules import BROKEN, Rule, literals
-from harness.contract.unwritten import unwritten_code, unwritten_texts
+from harness.contract.todo_markers import unwritten_code, unwritten_texts
 from harness.lint.witnesses import Search, Undecided, without_traces
 
 __all__ = ["UNDECIDED", "Finding", "Severity", "lint", "undecided"]

@@ -133,6 +133,6 @@ class GpuProbe:
         An id counts if two samples in a row list it, because a process may end between NVML's answer and our check. A
         driver that translates ids lists 0 for a process that we cannot see. That process is not ours.
         """
-        strangers = {pid for pid in pids if pid != 0 and not os.path.exists(f"/proc/{pid}")}
-        self._untranslated = self._untranslated or bool(strangers & self._strangers)
-        self._strangers = strangers
+        other_processes = {pid for pid in pids if pid != 0 and not os.path.exists(f"/proc/{pid}")}
+        self._untranslated = self._untranslated or bool(other_processes & self._strangers)
+        self._strangers = other_processes

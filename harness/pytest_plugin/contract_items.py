@@ -24,10 +24,10 @@ from harness.report.ci.ci_cases import Status
 from harness.report.ci.junit import properties_of
 from harness.report.contract_file import ContractFile
 from harness.report.escaping import printable
+from harness.report.messages.refutation_text import refutation_text
 from harness.report.terminal.printing import lines_of
 from harness.report.terminal.run_lines import Lines
 from harness.report.terminal.run_text import claim_lines, qualities, short_reason
-from harness.report.words.refutation_text import refutation_text
 from harness.running.events import SUBJECT, ClaimFinished, Event, TrialFinished
 from harness.running.in_process import perform
 from harness.running.plan import Plan, make_plan

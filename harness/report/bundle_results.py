@@ -15,7 +15,7 @@ from harness.evidence.findings import Verification
 from harness.judging.record import Record
 from harness.report.contract_file import UNKNOWN, ContractFile
 from harness.report.escaping import printable
-from harness.report.words import finding_text
+from harness.report.messages import finding_text
 
 __all__ = ["BundleResult", "bundle_results"]
 

@@ -4,7 +4,7 @@
     runs[runs["verdict"] == "FAIL"][["id", "reason", "path"]]
 
 Each function takes a bundle, or a folder with bundles at any depth below it. The columns `id` and `run` join the
-tables. Bundles may come from strangers: files are read within limits, must have their formats, and must be as the
+tables. Bundles may come from other_processes: files are read within limits, must have their formats, and must be as the
 manifest says. `harness.verify` does more: it judges the measurements again.
 
 A bundle that cannot be read is a row of `load` with the reason in the column `problem`. The other functions leave it
@@ -28,7 +28,7 @@ from harness.evidence.bundle_layout import CONTRACT, METRICS, OBSERVATION, RECOR
 from harness.evidence.untrusted import TooLarge
 from harness.evidence.verification import find_bundles, no_folder
 from harness.judging.record import Record
-from harness.report.words import bound_text, reason_text
+from harness.report.messages import bound_text, reason_text
 
 if TYPE_CHECKING:
     import pandas as pd

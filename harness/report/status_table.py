@@ -15,7 +15,7 @@ from harness.evidence.claim_status import Cell, ClaimStatus
 from harness.evidence.index import Entry, Unreadable
 from harness.evidence.survey import Gaps
 from harness.report.escaping import code_span, markdown, printable, table
-from harness.report.words import due_text, number_text
+from harness.report.messages import due_text, number_text
 
 __all__ = ["document", "lines", "page", "set_aside", "totals", "unreadable_line"]
 

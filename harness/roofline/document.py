@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from harness.roofline.kept import kept
+from harness.roofline.ceiling_cache import kept
 from harness.roofline.roofs import PeakTooLowError
 from harness.roofline.step import Kernel, placed, profiled
 

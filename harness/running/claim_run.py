@@ -17,7 +17,7 @@ from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Mutant
 from harness.contract.reasons import Reason, ReasonCode
-from harness.evidence.endable import Unjudged, judged
+from harness.evidence.cancellable import Unjudged, judged
 from harness.execution.executor import Executor, Executors, TrialResult
 from harness.execution.lease import Holder, LeaseUnavailable, WaitInterrupted, lease, named
 from harness.execution.sources import changed
@@ -25,13 +25,13 @@ from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Ending, EndingKind
 from harness.judging.verdict import MutantOutcome, fate_of, interrupted, not_run
 from harness.machine.host import Host
-from harness.running import events, foresight
-from harness.running.crew import Turn, TurnInterrupted
-from harness.running.demand import Demand, Failure
+from harness.running import events, memory_check
 from harness.running.durations import Durations
 from harness.running.interruption import Interruption
 from harness.running.plan import Plan, device_of
+from harness.running.pool import Turn, TurnInterrupted
 from harness.running.recording import Trials, silent, unmeasured
+from harness.running.resource_requests import Failure, ResourceRequests
 from harness.running.scheduler import Task
 
 __all__ = ["ClaimRun", "Shared", "WorkClock"]
@@ -45,7 +45,7 @@ class Shared:
     root: Path
     """Of the project."""
     executors: Executors
-    demand: Demand
+    demand: ResourceRequests
     durations: Durations
     emit: events.Handler
     interruption: Interruption
@@ -55,7 +55,7 @@ class Shared:
 
 @final
 class ClaimRun:
-    """Runs the trials of a claim, in the threads of the crew, and collects their results.
+    """Runs the trials of a claim, in the threads of the pool, and collects their results.
 
     Attributes:
         plan: says which GPU the trials get, once the first one has begun.
@@ -176,8 +176,8 @@ class ClaimRun:
         gpu = gpus[0] if gpus else None
         plan = replace(self.plan, gpu=gpu, others=gpus[1:], device=device_of(gpu, shared.host))
         with turn.idle():
-            self._predicted = foresight.foreseen(plan, shared.root, lambda: shared.interruption.requested)
-        self.plan = replace(plan, obstacle=foresight.obstacle(self._predicted))
+            self._predicted = memory_check.foreseen(plan, shared.root, lambda: shared.interruption.requested)
+        self.plan = replace(plan, obstacle=memory_check.obstacle(self._predicted))
 
     def _moves(self, failure: Failure | None) -> bool:
         """Remove a failed GPU from the pool. Returns whether the claim begins again on other GPUs."""

@@ -24,13 +24,13 @@ from harness.judging.record import Record
 from harness.machine.host import Host
 from harness.running import events
 from harness.running.claim_run import ClaimRun, Shared
-from harness.running.crew import Crew, Turn
-from harness.running.demand import Demand
 from harness.running.durations import Durations
 from harness.running.interruption import Interruption
 from harness.running.plan import make_plan
+from harness.running.pool import Pool, Turn
 from harness.running.recording import Recorder, unmeasured
 from harness.running.request import RunRequest
+from harness.running.resource_requests import ResourceRequests
 from harness.running.scheduler import Schedule, Task
 
 __all__ = ["Engine"]
@@ -101,7 +101,7 @@ class _Run:
         self.records: dict[int, Record] = {}
         self._request, self._recorder, self._emit = request, engine._recorder, engine._emit
         self._interruption, self._durations = interruption, Durations(engine._cache)
-        demand = Demand(engine._host, [plan for plan in plans if not plan.obstacle], request.jobs)
+        demand = ResourceRequests(engine._host, [plan for plan in plans if not plan.obstacle], request.jobs)
         shared = Shared(
             engine._host,
             engine._root,
@@ -115,7 +115,7 @@ class _Run:
         self._claims = [ClaimRun(index, plan, shared) for index, plan in enumerate(plans)]
         self._lock = threading.Lock()
         self._schedule = Schedule(demand.capacity)
-        self._crew = Crew(self._schedule, self._work, interruption)
+        self._pool = Pool(self._schedule, self._work, interruption)
 
     @property
     def awaited(self) -> str:
@@ -132,7 +132,7 @@ class _Run:
                 self._seal(claim)
         defect = None
         try:
-            self._crew.run(self._interrupt)
+            self._pool.run(self._interrupt)
         except Exception as error:  # of the harness in one claim: the others are sealed
             defect = error
         with ExitStack() as left:
@@ -166,4 +166,4 @@ class _Run:
             self._durations.add(claim.plan, claim.durations())
         self._emit(finished)
         if self._request.fail_fast and finished.record.verdict in (Verdict.FAIL, Verdict.VOID):
-            self._crew.discard([f"{one.index} {events.SUBJECT}" for one in self._claims])  # begun claims are finished
+            self._pool.discard([f"{one.index} {events.SUBJECT}" for one in self._claims])  # begun claims are finished

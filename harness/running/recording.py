@@ -19,7 +19,7 @@ from harness.contract.installed import is_own
 from harness.contract.project import Project
 from harness.contract.ratio import ratios
 from harness.contract.reasons import Reason, ReasonCode
-from harness.contract.unwritten import unwritten_code, unwritten_texts
+from harness.contract.todo_markers import unwritten_code, unwritten_texts
 from harness.evidence.seal import ClaimResult, Environment, Seal, SealError
 from harness.evidence.trial_files import series_of
 from harness.execution.executor import TrialRequest, TrialResult

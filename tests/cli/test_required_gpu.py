@@ -13,9 +13,9 @@ from harness.base.vocabulary import ExitStatus
 from harness.cli.run_options import RunOptions, refuse_without_gpu
 from harness.contract.project import Project
 from harness.machine.host import promised_gpu
-from harness.running.due import due, never_here
 from harness.running.plan import make_plan
 from harness.running.request import RunRequest
+from harness.running.stale_selection import due, never_here
 from tests.cli.harness_command import harness
 from tests.contracts import document, write_project
 from tests.machine.invented_hosts import a_gpu, a_host

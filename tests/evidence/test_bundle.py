@@ -18,7 +18,7 @@ from harness.evidence import bundle as bundle_module
 from harness.evidence import bundle_layout
 from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.bundle_layout import MUTANTS
-from harness.evidence.endable import Unjudged
+from harness.evidence.cancellable import Unjudged
 from harness.evidence.trial_files import Stream, TrialLogError, parse_log, sections
 from harness.execution.logs import Log
 from tests.contracts import observe

@@ -14,7 +14,7 @@ from harness.contract.reasons import Reason
 from harness.evidence.claim_status import Cell, Note, Strength, Why, speaks_for, statuses
 from harness.evidence.findings import Code, Detail, finding
 from harness.evidence.index import Entry
-from harness.report.words import due_text
+from harness.report.messages import due_text
 from tests.evidence.entries import (
     CPU,
     FAIL,

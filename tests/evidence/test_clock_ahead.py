@@ -12,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 from harness.evidence.findings import Code
 from harness.evidence.staleness import clock_ahead
 from harness.evidence.verification import verify
-from harness.report.words import finding_text
+from harness.report.messages import finding_text
 from tests.evidence.factory import claim_result, rewrite, sealed, set_at
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

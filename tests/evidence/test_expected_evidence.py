@@ -20,7 +20,7 @@ from harness.evidence.claim_status import Cell, ClaimStatus, Stale, statuses
 from harness.evidence.index import Entry
 from harness.evidence.stated_claims import Stated
 from harness.evidence.survey import Survey
-from harness.running.due import Due
+from harness.running.stale_selection import Due
 from tests.cli.harness_command import harness
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 from harness.evidence.findings import Code, Detail, Verification
 from harness.evidence.verification import verify
 from harness.machine.limited_process import Limits
-from harness.report.words import finding_text
+from harness.report.messages import finding_text
 from tests.evidence.factory import found, reseal, rewrite, set_at
 
 ROOT = Path(__file__).parents[2]

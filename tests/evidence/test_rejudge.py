@@ -15,7 +15,7 @@ from harness.base.device import Device
 from harness.base.vocabulary import Verdict
 from harness.evidence.findings import Code, Detail
 from harness.evidence.verification import verify
-from harness.report.words.verdict_text import bundle_line
+from harness.report.messages.verdict_text import bundle_line
 from tests.contracts import healthy
 from tests.evidence.factory import (
     DEFECTIVE,

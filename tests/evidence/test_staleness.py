@@ -22,7 +22,7 @@ from harness.evidence.findings import STALE, Code, Severity
 from harness.evidence.staleness import ProjectState, coverage, staleness, unplanted
 from harness.judging.record import Record
 from harness.machine import provenance
-from harness.report.words import finding_text
+from harness.report.messages import finding_text
 from tests.contracts import IDENTIFIER
 from tests.evidence.factory import claim_result
 

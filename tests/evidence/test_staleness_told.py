@@ -19,7 +19,7 @@ from harness.contract.project import Project
 from harness.evidence.findings import STALE, Code, Finding
 from harness.evidence.staleness import Origin, ProjectState, changes, coverage, staleness
 from harness.judging.record import Record
-from harness.report.words import finding_text
+from harness.report.messages import finding_text
 from tests.contracts import IDENTIFIER, write_project
 from tests.evidence.factory import claim_result
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from harness.base.beneath import Beneath
+from harness.evidence.atomic_dir import unfinished
 from harness.evidence.bundle_layout import UNFINISHED
-from harness.evidence.durable import unfinished
 from harness.evidence.findings import Code
 from harness.evidence.verification import find_bundles, verify
 from tests.evidence.factory import sealed

@@ -1,4 +1,4 @@
-"""Zip files from strangers: each is refused whole, or gives exactly the bundle that was packed."""
+"""Zip files from other_processes: each is refused whole, or gives exactly the bundle that was packed."""
 
 from __future__ import annotations
 

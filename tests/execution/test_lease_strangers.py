@@ -15,7 +15,7 @@ from harness.execution.holders import Holder
 from harness.execution.lease import (
     LeaseUnavailable,
     lease,
-    strangers,
+    other_processes,
 )
 from harness.machine.host import Gpu
 from tests.recorded import replay
@@ -33,10 +33,10 @@ def test_an_exclusive_lease_waits_for_processes_without_one(
     pynvml = replay("h200", monkeypatch, tmp_path)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     pynvml.running = [(os.getpid(), 1), (child.pid, 1), (os.getppid(), 1)]
-    assert [one.pid for one in strangers(H200, folder)] == [os.getppid()]
+    assert [one.pid for one in other_processes(H200, folder)] == [os.getppid()]
     with monkeypatch.context() as patch:
         patch.setattr("harness.execution.lease.list_holders", lambda _: (Holder.of_process(os.getppid(), 0.0),))
-        assert strangers(H200, folder) == ()  # holders of leases are not strangers
+        assert other_processes(H200, folder) == ()  # holders of leases are not other_processes
     told_of = rf"held by .* \(pid {os.getppid()}, .*, without a lease"
     held = lease(H200, mode="exclusive", holder="F-A", wait_seconds=0.1, directory=folder)
     with pytest.raises(LeaseUnavailable, match=told_of), held:

@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def keep(folder: Path, name: str, memory: float, product: float, age: float = 0.0, kind: str = "cuda") -> Path:
-    """Keep a result, as `harness.roofline.kept` does; rates as shares of the reference's."""
+    """Keep a result, as `harness.roofline.ceiling_cache` does; rates as shares of the reference's."""
     rates = {one: memory * REFERENCE["memory"] * share for one, share in (("copy", 1.0), ("read", 0.9), ("write", 0.8))}
     rates["product bfloat16"] = product * REFERENCE["product bfloat16"]
     roofs = {one: Roof(one, rate, rate, "an arm") for one, rate in rates.items()}

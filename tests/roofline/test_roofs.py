@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.roofline.kept import kept
+from harness.roofline.ceiling_cache import kept
 from harness.roofline.roofs import PeakTooLowError, RooflineError, Sizes, measured
 from tests.roofline.given import ROOFS
 
@@ -36,7 +36,7 @@ def test_roofs_are_kept_by_device_and_measured_again_when_asked(
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
     first = kept("cpu", sizes=SMALL)
     assert kept("cpu", sizes=SMALL) == first
-    monkeypatch.setattr("harness.roofline.kept.identity", lambda kind: {"kind": kind, "driver": "another"})
+    monkeypatch.setattr("harness.roofline.ceiling_cache.identity", lambda kind: {"kind": kind, "driver": "another"})
     kept("cpu", sizes=SMALL)
     assert len(list((tmp_path / "roofs").iterdir())) == 2
 
@@ -46,7 +46,7 @@ def test_a_broken_file_of_the_cache_is_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("harness.roofline.kept.measured", lambda kind, sizes: ROOFS)
+    monkeypatch.setattr("harness.roofline.ceiling_cache.measured", lambda kind, sizes: ROOFS)
     kept("cpu")
     (file,) = (tmp_path / "roofs").iterdir()
     file.write_text(content)

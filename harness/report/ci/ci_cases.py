@@ -18,9 +18,9 @@ from harness.contract.contract_annotations import Refutation
 from harness.judging.record import MutantRecord, Record
 from harness.report.contract_file import UNKNOWN, ContractFile
 from harness.report.escaping import printable
-from harness.report.words import bound_text, number_text, reason_text
-from harness.report.words.not_finite import decisive, violations, wrong
-from harness.report.words.refutation_text import refutation_text
+from harness.report.messages import bound_text, number_text, reason_text
+from harness.report.messages.not_finite import decisive, violations, wrong
+from harness.report.messages.refutation_text import refutation_text
 
 if TYPE_CHECKING:
     from harness.report.bundle_results import BundleResult

@@ -23,8 +23,8 @@ from harness.report.bundle_results import BundleResult
 from harness.report.ci import ci_cases
 from harness.report.ci.ci_cases import Case, Status
 from harness.report.escaping import printable
-from harness.report.words import reason_text
-from harness.report.words.verdict_text import narrowed
+from harness.report.messages import reason_text
+from harness.report.messages.verdict_text import narrowed
 
 __all__ = ["SPEC_VERSION", "render"]
 

@@ -34,7 +34,7 @@ from harness.report.ci import ci_cases
 from harness.report.ci.ci_cases import Case, Kind, Status
 from harness.report.contract_file import UNKNOWN, ContractFile
 from harness.report.escaping import printable
-from harness.report.words import reason_text
+from harness.report.messages import reason_text
 from harness.running.events import ClaimFinished, ClaimPassedOver, ClaimPlanned, Event, Handler, RunFinished, RunStarted
 
 if TYPE_CHECKING:

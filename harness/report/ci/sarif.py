@@ -36,7 +36,7 @@ from harness.report.bundle_results import BundleResult
 from harness.report.ci import ci_cases
 from harness.report.ci.ci_cases import Case, Kind, Status
 from harness.report.escaping import printable
-from harness.report.words import reason_text
+from harness.report.messages import reason_text
 
 __all__ = ["render"]
 

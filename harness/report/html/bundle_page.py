@@ -23,9 +23,9 @@ from harness.report.html import charts, plot
 from harness.report.html.clause_rows import Clauses, Kind, Row, kills
 from harness.report.html.contents import Contents
 from harness.report.html.templating import marked, page
-from harness.report.words import number_text, qualities
-from harness.report.words.refutation_text import refutation_text, standing
-from harness.report.words.verdict_text import DOES_NOT_REPEAT, Caveat, caveats, signature, signed, statement, why
+from harness.report.messages import number_text, qualifiers
+from harness.report.messages.refutation_text import refutation_text, standing
+from harness.report.messages.verdict_text import DOES_NOT_REPEAT, Caveat, caveats, signature, signed, statement, why
 
 __all__ = ["Site", "render", "unreadable"]
 
@@ -77,7 +77,7 @@ def render(
     Args:
         verification: the result of verifying the bundle.
         site: where the page stands; None if it stands alone.
-        asked: what the bundle was checked against (see `harness.report.words.verdict_text.asked`).
+        asked: what the bundle was checked against (see `harness.report.messages.verdict_text.asked`).
         notes: the notes next to the contract in the project. They are not part of the bundle.
         refutation: that of the project's contract that speaks of the run. It is not part of the bundle either.
     """
@@ -97,7 +97,7 @@ def render(
         asked=[marked(sentence) for sentence in asked],
         signature=_shown(signature(verification)),
         circumstances=_circumstances(record, verification),
-        tally=qualities.mutants(record),
+        tally=qualifiers.mutants(record),
         caveats=[_shown(one) for one in narrowing],
         chips=[one.head for one in narrowing if one.code not in _QUIET or one.code in verification.refused],
         rows=rows,
@@ -149,8 +149,8 @@ def _shown(caveat: Caveat) -> tuple[str, Markup, Code | None]:
 
 def _circumstances(record: Record, verification: Verification) -> list[str]:
     where = record.device.name or record.device.type
-    isolated = [qualities.ISOLATED] if record.isolated else []
-    size, took = qualities.profile(record.profile), number_text.duration(record.seconds)
+    isolated = [qualifiers.ISOLATED] if record.isolated else []
+    size, took = qualifiers.profile(record.profile), number_text.duration(record.seconds)
     return [size, where, took, *isolated, signed(verification)]
 
 

@@ -22,7 +22,7 @@ from harness.judging.observation import Observation
 from harness.judging.record import MutantRecord
 from harness.report.html.comparisons import KEYWORDS, SIGNS, SIZES, Comparison, of_bound, of_rule, scale
 from harness.report.html.contents import Contents
-from harness.report.words import bound_text, number_text, reason_text
+from harness.report.messages import bound_text, number_text, reason_text
 from harness.search.counterexample import Counterexample
 
 __all__ = ["Clauses", "Kill", "Kind", "Quantity", "Row", "kills", "quantity"]

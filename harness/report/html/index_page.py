@@ -21,11 +21,11 @@ from harness.evidence.claim_status import Cell, ClaimStatus, Why, statuses
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding, Verification
 from harness.evidence.survey import Staleness
 from harness.report.html.templating import marked, page
+from harness.report.messages import due_text
+from harness.report.messages.qualifiers import UNPROVEN
+from harness.report.messages.refutation_text import KNOWN, NEW
+from harness.report.messages.verdict_text import signed
 from harness.report.status_table import set_aside
-from harness.report.words import due_text
-from harness.report.words.qualities import UNPROVEN
-from harness.report.words.refutation_text import KNOWN, NEW
-from harness.report.words.verdict_text import signed
 
 __all__ = ["Entry", "Field", "Matrix", "Row", "matrix_of_project", "matrix_of_verdicts", "render"]
 
@@ -146,7 +146,7 @@ def render(name: str, entries: Sequence[Entry], matrix: Matrix, asked: Sequence[
     Args:
         name: of the project; empty without one.
         entries: the bundles. The list shows the gravest first, and of equals the newest.
-        asked: what the bundles were checked against (see `harness.report.words.verdict_text.asked`).
+        asked: what the bundles were checked against (see `harness.report.messages.verdict_text.asked`).
     """
     signatures = [entry.signed for entry in entries]
     return page(
@@ -191,13 +191,13 @@ def matrix_of_project(
         word = _word(claim, fields)
         news = NEW if claim.is_news else KNOWN if claim.is_known else ""
         rows.append(Row(claim.id, claim.title, claim.issue, claim.target, word, fields, texts[claim.id], news))
-    strangers = matrix_of_verdicts([entry for entry in evidence if entry.id not in texts], pages, devices)
+    other_processes = matrix_of_verdicts([entry for entry in evidence if entry.id not in texts], pages, devices)
     words = {one.word for row in rows for one in (row, *row.fields) if one}
     legend = [(str(word), _MEANINGS[word]) for word in _ORDER if word in words & _MEANINGS.keys()]
-    legend += [one for one in strangers.legend if one[0] not in dict(legend)]
+    legend += [one for one in other_processes.legend if one[0] not in dict(legend)]
     if any(one.aside for row in rows for one in row.fields if one):
         legend.append(("set aside", "a FAIL with other parameters or of another subject, which refutes another claim"))
-    return Matrix(tuple(map(str, devices)), _sorted([*rows, *strangers.rows]), tuple(legend))
+    return Matrix(tuple(map(str, devices)), _sorted([*rows, *other_processes.rows]), tuple(legend))
 
 
 def matrix_of_verdicts(

@@ -13,7 +13,7 @@ from typing import Final
 from markupsafe import Markup, escape
 
 from harness.report.escaping import printable
-from harness.report.words import number_text
+from harness.report.messages import number_text
 
 __all__ = ["Axis", "Drawing", "Figure", "Form", "Line", "coordinate", "draw", "drawn", "summary"]
 

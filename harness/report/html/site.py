@@ -32,9 +32,9 @@ from harness.report.html.clause_rows import Clauses
 from harness.report.html.contents import Contents, ContentsError
 from harness.report.html.index_page import Entry
 from harness.report.html.templating import GENERATOR, compiled
-from harness.report.words import qualities
-from harness.report.words.refutation_text import standing
-from harness.report.words.verdict_text import asked, why
+from harness.report.messages import qualifiers
+from harness.report.messages.refutation_text import standing
+from harness.report.messages.verdict_text import asked, why
 
 __all__ = ["INDEX", "SiteError", "prepare", "write"]
 
@@ -174,8 +174,8 @@ def _entry(contents: Contents, verification: Verification, refutation: Refutatio
     record, contract = contents.record, contents.contract
     clauses = Clauses.of(contract)
     device = DeviceClass.of(record.device)
-    of = [f"{qualities.profile(record.profile)} on {device}"]
-    of += [f"with {qualities.changed(record.overrides)}"] if record.overrides else []
+    of = [f"{qualifiers.profile(record.profile)} on {device}"]
+    of += [f"with {qualifiers.changed(record.overrides)}"] if record.overrides else []
     of += [f"of {record.judged}"] if contract and record.subject != contract.subject else []
     names = [name if is_folder_name(name) else "unnamed" for name in (record.id, record.run)]
     return Entry(
@@ -190,8 +190,8 @@ def _entry(contents: Contents, verification: Verification, refutation: Refutatio
         device=str(device),
         series=", ".join(of),
         started=record.started,
-        circumstances=(qualities.profile(record.profile), *qualities.overridden(record.overrides)),
-        mutants=qualities.mutants(record),
+        circumstances=(qualifiers.profile(record.profile), *qualifiers.overridden(record.overrides)),
+        mutants=qualifiers.mutants(record),
         numbers=claim_page.numbers(record, clauses.rows(record.clauses, contents.observation)),
     )
 

@@ -14,8 +14,8 @@ from markupsafe import Markup, escape
 
 from harness.base.version import VERSION
 from harness.report.escaping import printable
-from harness.report.words import finding_text, number_text, reason_text
-from harness.report.words.verdict_text import Mono
+from harness.report.messages import finding_text, number_text, reason_text
+from harness.report.messages.verdict_text import Mono
 
 __all__ = ["GENERATOR", "compiled", "marked", "page"]
 

@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from harness.report.messages import number_text
 from harness.report.terminal.printing import Block, Table
-from harness.report.words import number_text
 
 if TYPE_CHECKING:
     from harness.inspect import device_code

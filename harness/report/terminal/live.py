@@ -20,10 +20,10 @@ from harness.base.vocabulary import Outcome
 from harness.evidence.index import Entry
 from harness.evidence.past_runs import past_runs
 from harness.report.escaping import printable
+from harness.report.messages.number_text import rough
 from harness.report.terminal.printing import Line, wrapped
 from harness.report.terminal.run_lines import Lines, Shown
 from harness.report.terminal.run_text import step_text, waiting_text
-from harness.report.words.number_text import rough
 from harness.running import events
 
 __all__ = ["Live"]

@@ -8,8 +8,8 @@ from typing import Any
 
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
+from harness.report.messages.number_text import binary
 from harness.report.terminal.printing import Block, Table
-from harness.report.words.number_text import binary
 
 __all__ = ["case_table", "holders", "largest", "parameters", "probe_lines", "unmeasured"]
 

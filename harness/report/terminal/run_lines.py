@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from harness.base.vocabulary import Fate, Verdict
+from harness.report.messages.number_text import rough
 from harness.report.terminal.printing import Line, lines_of
 from harness.report.terminal.run_summary import interrupted_text, summary_lines, totals_text
 from harness.report.terminal.run_text import (
@@ -24,7 +25,6 @@ from harness.report.terminal.run_text import (
     trial_text,
     waiting_text,
 )
-from harness.report.words.number_text import rough
 from harness.running import events
 
 __all__ = ["USUAL", "Lines", "Shown"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from harness.base.vocabulary import Outcome, Verdict
+from harness.report.messages import number_text
+from harness.report.messages.qualifiers import UNPROVEN
 from harness.report.terminal.printing import Block, Table
 from harness.report.terminal.run_text import COLOURS, TIGHTEST, clause_cells, nothing_ran, short_reason
-from harness.report.words import number_text
-from harness.report.words.qualities import UNPROVEN
 from harness.running.events import ClaimFinished, RunFinished
 
 __all__ = ["interrupted_text", "summary_lines", "totals_text"]

@@ -16,11 +16,11 @@ from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.bundle_layout import COUNTEREXAMPLE
 from harness.judging.record import MutantRecord, Record
+from harness.report.messages import bound_text, number_text, reason_text
+from harness.report.messages import qualifiers as words
+from harness.report.messages.not_finite import decisive, violations
+from harness.report.messages.verdict_text import DOES_NOT_REPEAT, undecided
 from harness.report.terminal.printing import Block, Line, Table
-from harness.report.words import bound_text, number_text, reason_text
-from harness.report.words import qualities as words
-from harness.report.words.not_finite import decisive, violations
-from harness.report.words.verdict_text import DOES_NOT_REPEAT, undecided
 from harness.running.events import (
     SUBJECT,
     ClaimFinished,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from harness.base.shortening import cut
 from harness.external.file_check import Matches, Near
 from harness.external.output_events import EventKind
-from harness.report.words.number_text import counted
+from harness.report.messages.number_text import counted
 
 __all__ = ["lines"]
 

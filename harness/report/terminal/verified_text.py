@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from harness.base.shortening import first
 from harness.base.vocabulary import Verdict
 from harness.evidence.findings import Verification
+from harness.report.messages import finding_text
+from harness.report.messages.number_text import counted
+from harness.report.messages.verdict_text import IMPORTANCE, bundle_line
 from harness.report.terminal.printing import Line
 from harness.report.terminal.run_text import COLOURS
-from harness.report.words import finding_text
-from harness.report.words.number_text import counted
-from harness.report.words.verdict_text import IMPORTANCE, bundle_line
 
 __all__ = ["verified_lines"]
 

@@ -23,7 +23,6 @@ from harness.execution.lease import LeaseUnavailable, WaitInterrupted, lease
 from harness.execution.local_executor import LocalExecutor
 from harness.machine.host import Host
 from harness.machine.process_control import adopting
-from harness.running.demand import MOST_PARALLEL
 from harness.running.interruption import Interruption
 from harness.running.plan import Plan, make_plan
 from harness.running.planting.claim_trials import ClaimTrials
@@ -31,6 +30,7 @@ from harness.running.planting.defects import Defect, Subjects
 from harness.running.planting.results import Planted, Planting, Reach
 from harness.running.planting.schedule import Schedule, evenly
 from harness.running.request import RunRequest
+from harness.running.resource_requests import MOST_PARALLEL
 
 __all__ = ["Sample", "plant"]
 

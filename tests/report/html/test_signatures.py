@@ -14,8 +14,8 @@ from harness.evidence.verification import Against, verify_all
 from harness.report import markdown
 from harness.report.bundle_results import bundle_results
 from harness.report.html import site
-from harness.report.words import finding_text
-from harness.report.words.verdict_text import asked
+from harness.report.messages import finding_text
+from harness.report.messages.verdict_text import asked
 from tests.evidence.attested import forge, statement_of
 from tests.evidence.factory import sealed
 from tests.report.html.browser import axe_source, browser, violations

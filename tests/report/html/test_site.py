@@ -13,7 +13,7 @@ from harness.contract.project import Project
 from harness.evidence.verification import find_bundles
 from harness.machine.limited_process import Limits
 from harness.report.html import index_page
-from harness.report.words import finding_text
+from harness.report.messages import finding_text
 from tests.contracts import document, healthy, write_project
 from tests.evidence.factory import DEFECTIVE, claim_result, sealed, sealer
 from tests.report.html.evidence import bundles, write

@@ -22,12 +22,12 @@ from harness.judging.observation import Ending, EndingKind
 from harness.judging.record import Record
 from harness.judging.verdict import MutantOutcome
 from harness.report import markdown
+from harness.report.messages import reason_text
+from harness.report.messages.verdict_text import why
 from harness.report.terminal.run_lines import Lines, Shown
 from harness.report.terminal.run_output import json_handler, terminal_handler
 from harness.report.terminal.run_summary import interrupted_text
 from harness.report.terminal.run_text import idle_text, qualities, shown_reason
-from harness.report.words import reason_text
-from harness.report.words.verdict_text import why
 from harness.running import events
 from harness.running.events import SUBJECT, Event, Relay
 from tests.contracts import contract_of, document, healthy, observe

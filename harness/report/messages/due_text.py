@@ -9,10 +9,10 @@ from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.evidence.claim_status import Cell, Note, Why
 from harness.evidence.findings import Finding
-from harness.report.words import finding_text, reason_text
-from harness.report.words.number_text import counted
-from harness.running.due import Because, Due
+from harness.report.messages import finding_text, reason_text
+from harness.report.messages.number_text import counted
 from harness.running.events import ClaimPassedOver
+from harness.running.stale_selection import Because, Due
 
 __all__ = ["WORDS", "elsewhere_lines", "lines", "not_here", "of_cell", "passed_over"]
 

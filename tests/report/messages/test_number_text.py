@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.report.words import number_text
+from harness.report.messages import number_text
 
 
 @pytest.mark.parametrize(

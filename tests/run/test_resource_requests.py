@@ -9,9 +9,9 @@ import pytest
 
 from harness.contract import Contract
 from harness.machine.host import Host
-from harness.running.demand import MOST_PARALLEL, Demand
 from harness.running.plan import make_plan
 from harness.running.request import RunRequest
+from harness.running.resource_requests import MOST_PARALLEL, ResourceRequests
 from harness.running.scheduler import Schedule, Task
 from tests.contracts import timed
 from tests.machine.invented_hosts import a_gpu, a_host
@@ -22,7 +22,7 @@ def side_by_side(claim: Contract, host: Host, **options: Any) -> int:
     """The number of trials of a claim, of ten, that begin at once."""
     request = RunRequest(**options)
     plan = make_plan(claim, host, request)
-    demand = Demand(host, [plan], request.jobs)
+    demand = ResourceRequests(host, [plan], request.jobs)
     schedule = Schedule(demand.capacity)
     for number in range(10):
         schedule.add(Task(str(number), demand.ways(plan), (number,)))
@@ -68,7 +68,7 @@ def test_no_gpu_is_crowded_beside_an_idle_one(jobs: int | None, each: int) -> No
     host = a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b"), cpu_count=64)
     plan = make_plan(contract(CUDA), host, RunRequest())
     for plans, most in (([plan, plan], each), ([plan], min(jobs or 2 * MOST_PARALLEL, 10))):
-        demand = Demand(host, plans, jobs)
+        demand = ResourceRequests(host, plans, jobs)
         schedule = Schedule(demand.capacity)
         for number in range(10):
             schedule.add(Task(str(number), demand.ways(plan)[:1], (number,)))
@@ -86,7 +86,7 @@ def test_a_gpu_without_memory_of_its_own_shares_the_systems() -> None:
     """On a GB10, for example, GPU and system share the memory."""
     host = a_host(a_gpu(unified=True, memory_bytes=128 << 30), memory_bytes=128 << 30, cpu_count=64)
     plan = make_plan(contract({**CUDA, "memory_gib": 40}), host, RunRequest())
-    demand = Demand(host, [plan], None)
+    demand = ResourceRequests(host, [plan], None)
     (way,) = demand.ways(plan)
     assert (demand.memory(way).gib, round(demand.memory(way).room_gib)) == (40, 115)
     assert way.keys() == demand.ways(make_plan(contract(ANY), a_host(), RunRequest()))[0].keys() - {"quiet"} | {
@@ -98,7 +98,7 @@ def test_a_claim_that_measures_time_has_all_of_its_gpus_alone() -> None:
     """Neither GPU takes another trial meanwhile. The claim cannot move to a single GPU."""
     host = a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b"), cpu_count=64)
     plan = make_plan(timed(contract({**CUDA, "gpus": 2, "memory_gib": 5})), host, RunRequest(jobs=4))
-    demand = Demand(host, [plan], 4)
+    demand = ResourceRequests(host, [plan], 4)
     (way, other) = demand.ways(plan)
     assert [amount for name, amount in way.items() if "memory" in name] == [5, 5]
     assert (way["GPU GPU-a"], way["GPU GPU-b"]) == (4, 4)
@@ -111,7 +111,7 @@ def test_a_mutant_needs_what_its_subject_does() -> None:
     """A mutant can state that it needs less memory, or that it shares the subject's device."""
     host = a_host(a_gpu(memory_bytes=140 << 30), cpu_count=64)
     plan = make_plan(timed(contract({**CUDA, "memory_gib": 60})), host, RunRequest(jobs=4))
-    demand = Demand(host, [plan], 4)
+    demand = ResourceRequests(host, [plan], 4)
     (way,), mutant = demand.ways(plan), plan.contract.mutants[0]
     assert demand.of_mutant(mutant, way) == way
     assert demand.memory(demand.of_mutant(replace(mutant, memory_gib=5.0), way)).gib == 5.0
@@ -130,7 +130,7 @@ def test_trials_share_the_processors() -> None:
     claim, host = contract(ANY), a_host(cpu_count=64)
     for one, threads in ((claim, 16), (timed(claim), 64)):
         plan = make_plan(one, host, RunRequest(jobs=4))
-        demand = Demand(host, [plan], 4)
+        demand = ResourceRequests(host, [plan], 4)
         assert [demand.threads(way) for way in demand.ways(plan)] == [threads]
 
 
@@ -138,7 +138,7 @@ def test_if_all_gpus_failed_a_claim_for_them_runs_on_no_processor() -> None:
     """The claim keeps its GPUs, and is NOT_MEASURED."""
     host = a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b"))
     plan = make_plan(contract(CUDA), host, RunRequest())
-    demand = Demand(host, [plan], 1)
+    demand = ResourceRequests(host, [plan], 1)
     before = demand.ways(plan)
     demand.withdraw(plan.gpus[0], "Xid 79")
     assert demand.ways(plan) == before[1:]

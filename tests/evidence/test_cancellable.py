@@ -9,8 +9,8 @@ import pytest
 
 from harness.contract import Contract
 from harness.contract.reasons import ReasonCode
-from harness.evidence import endable
-from harness.evidence.endable import Unjudged, judged
+from harness.evidence import cancellable
+from harness.evidence.cancellable import Unjudged, judged
 from harness.judging.judge import judge
 from harness.judging.observation import Observation
 from tests.contracts import contract_of, document, healthy, observe
@@ -27,7 +27,7 @@ def costly() -> tuple[Contract, Observation]:
 
 
 def test_what_is_quick_is_judged_in_this_process(contract: Contract, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(endable, "isolated_all")
+    monkeypatch.delattr(cancellable, "isolated_all")
     observation = observe(healthy())
     assert judged(contract, observation) == judge(contract, observation)
 
@@ -47,7 +47,7 @@ def test_it_can_be_ended(costly: tuple[Contract, Observation], monkeypatch: pyte
     def dies(*_: Any, **options: Any) -> Any:
         return judge(*costly, quick=True) if options else os._exit(3)
 
-    monkeypatch.setattr(endable, "judge", dies)
+    monkeypatch.setattr(cancellable, "judge", dies)
     with pytest.raises(Unjudged) as refused:
         judged(*costly)
     assert str(refused.value) == "its process ended without an answer"
@@ -55,7 +55,7 @@ def test_it_can_be_ended(costly: tuple[Contract, Observation], monkeypatch: pyte
     def hangs(*_: Any, **options: Any) -> Any:
         return judge(*costly, quick=True) if options else os.read(os.pipe()[0], 1)
 
-    monkeypatch.setattr(endable, "judge", hangs)
+    monkeypatch.setattr(cancellable, "judge", hangs)
     with pytest.raises(Unjudged) as refused:
         judged(*costly, ended=lambda: True)
     assert str(refused.value) == "was ended"

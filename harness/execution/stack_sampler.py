@@ -44,7 +44,7 @@ def watch_doing(folders: Sequence[str], tell: Callable[[str], None]) -> None:
                     last = now
                 _wait(_SECONDS)
 
-    threading.Thread(target=look, name="whereabouts", daemon=True).start()
+    threading.Thread(target=look, name="stack-sampler", daemon=True).start()
 
 
 _wait = threading.Event().wait

@@ -1,4 +1,4 @@
-"""harness/report/words/due_text.py: the claims that are due, those that are not, and the reasons."""
+"""harness/report/messages/due_text.py: the claims that are due, those that are not, and the reasons."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from harness.base.vocabulary import Status, Verdict
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.claim_status import Cell, Note, Strength, Why
 from harness.evidence.findings import Code, Detail, finding
-from harness.report.words import due_text
-from harness.running.due import Because, Due
+from harness.report.messages import due_text
+from harness.running.stale_selection import Because, Due
 from tests.evidence.entries import claim, entry
 
 ENTRY = entry()

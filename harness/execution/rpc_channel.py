@@ -9,18 +9,18 @@ from typing import Any
 
 from harness.execution.value_codec import Blobs
 
-__all__ = ["Carrier", "CarrierClosed"]
+__all__ = ["ChannelClosed", "RpcChannel"]
 
 _LARGEST_HEAD = 1 << 30
 _LARGEST_BLOBS = 16 << 30
 """Bytes of one document."""
 
 
-class CarrierClosed(Exception):
+class ChannelClosed(Exception):
     """The other process has ended."""
 
 
-class Carrier:
+class RpcChannel:
     """One end of the connection."""
 
     def __init__(self, connection: socket.socket, other: int | None = None) -> None:
@@ -50,7 +50,7 @@ class Carrier:
         """A document and its blobs.
 
         Raises:
-            CarrierClosed: the other process has ended.
+            ChannelClosed: the other process has ended.
             OSError, TypeError, ValueError, RecursionError, MemoryError: it sent something else.
         """
         size = int.from_bytes(self._read(8), "big")
@@ -68,7 +68,7 @@ class Carrier:
             self._wait()
             got = self._connection.recv_into(rest)
             if not got:
-                raise CarrierClosed
+                raise ChannelClosed
             rest = rest[got:]
         return data
 
@@ -77,4 +77,4 @@ class Carrier:
         if not ready:
             raise TimeoutError("no answer in time")
         if self._connection.fileno() not in ready:
-            raise CarrierClosed
+            raise ChannelClosed

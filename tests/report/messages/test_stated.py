@@ -12,7 +12,7 @@ from harness.evidence.verification import verify
 from harness.report import markdown
 from harness.report.bundle_results import bundle_results
 from harness.report.ci import ctrf, junit, sarif
-from harness.report.words import reason_text
+from harness.report.messages import reason_text
 from tests.evidence.factory import claim_result, rewrite, sealer, set_at
 
 DERIVED = frozenset({ReasonCode.VIOLATED, ReasonCode.NOT_JUDGED, ReasonCode.PASSED})

@@ -12,8 +12,8 @@ from harness.contract.builtin import CONTRADICTION, RESOLVED, UNLIKE_FILES, buil
 from harness.contract.reasons import ReasonCode
 from harness.evidence.findings import NOT_ACCEPTED, STALE, UNSOUND, Code, Finding, Verification
 from harness.judging.record import MutantRecord, Record
-from harness.report.words import bound_text, finding_text, number_text, qualities, reason_text
-from harness.report.words.not_finite import decisive
+from harness.report.messages import bound_text, finding_text, number_text, qualifiers, reason_text
+from harness.report.messages.not_finite import decisive
 
 if TYPE_CHECKING:
     from harness.contract.clauses import ClauseResult
@@ -118,11 +118,11 @@ def narrowed(record: Record, remarks: Iterable[Finding]) -> list[str]:
     codes = {remark.code for remark in remarks}
     of_another = {
         "another subject": Code.OTHER_SUBJECT in codes,
-        **dict.fromkeys(qualities.overridden(record.overrides), True),
+        **dict.fromkeys(qualifiers.overridden(record.overrides), True),
     }
     less = {
-        qualities.UNPROVEN: not record.proven,
-        qualities.profile(record.profile): record.profile != "full",
+        qualifiers.UNPROVEN: not record.proven,
+        qualifiers.profile(record.profile): record.profile != "full",
         "stale": not codes.isdisjoint(STALE),
         "not the claim's hardware": Code.WRONG_TARGET in codes,
     }
@@ -214,7 +214,7 @@ def _other_than_the_claim(record: Record, remarked: Collection[Code | None]) -> 
     if Code.OTHER_SUBJECT in remarked:
         parts.append(f"of the subject {record.judged}")
     if record.overrides:
-        parts.append(f"with {qualities.changed(record.overrides)}")
+        parts.append(f"with {qualifiers.changed(record.overrides)}")
     return f"{', '.join(parts)} (not the contract's)" if parts else ""
 
 
@@ -233,14 +233,14 @@ def bundle_line(one: Verification) -> str:
     """Return one line with a bundle's verdict, everything that qualifies it, and its path."""
     parts = [one.standing if one.accepted else f"{one.standing} ({one.verdict or 'no verdict'})"]
     if one.id is not None:
-        parts += [one.id, qualities.profile(one.profile), str(one.device)]
+        parts += [one.id, qualifiers.profile(one.profile), str(one.device)]
     if one.verdict is not None:
-        parts.append("proven" if one.proven else qualities.UNPROVEN)
+        parts.append("proven" if one.proven else qualifiers.UNPROVEN)
     if one.signed_by:
         parts.append("signed by " + ", ".join(key[:_KEY_LETTERS] for key in one.signed_by))
-    parts += qualities.overridden(one.overrides)
+    parts += qualifiers.overridden(one.overrides)
     if one.subject is not None:
-        parts.append(qualities.another_subject(one.subject))
+        parts.append(qualifiers.another_subject(one.subject))
     if one.reason and one.reason.code is not ReasonCode.UNPROVEN:
         parts.append(reason_text.of(one.reason))
     return "  ".join([*parts, str(one.path)])

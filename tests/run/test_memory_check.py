@@ -16,8 +16,8 @@ from harness.contract import Contract
 from harness.execution.executor import TrialRequest
 from harness.machine.host import Gpu
 from harness.machine.requirements import Requirements
-from harness.running import foresight
-from harness.running.foresight import foreseen, obstacle
+from harness.running import memory_check
+from harness.running.memory_check import foreseen, obstacle
 from harness.running.plan import Plan, make_plan
 from harness.running.request import RunRequest
 from tests.run.pretending import Bench, honest, only
@@ -56,7 +56,7 @@ def test_what_does_not_fit_does_not_begin(
         ran.append(request.subject)
         return honest(request)
 
-    monkeypatch.setattr(foresight, "foreseen", lambda *_: {**SAID, "fit": fit})
+    monkeypatch.setattr(memory_check, "foreseen", lambda *_: {**SAID, "fit": fit})
     whole = bench(behave)
     record = only(whole.run(on_gpu(whole), profile="reduced"))
     assert (record.verdict, len(ran)) == (verdict, trials)
@@ -87,7 +87,7 @@ def test_trials_share_a_gpu_as_far_as_the_prediction_allows(
             running -= 1
         return honest(request)
 
-    monkeypatch.setattr(foresight, "foreseen", lambda *_: {**SAID, "fit": "fits", "reserved": predicted << 30})
+    monkeypatch.setattr(memory_check, "foreseen", lambda *_: {**SAID, "fit": "fits", "reserved": predicted << 30})
     whole = bench(behave)
     claim = on_gpu(whole)
     profile = claim.profiles["reduced"]

@@ -28,7 +28,7 @@ __all__ = ["Because", "Due", "due", "never_here", "why_due"]
 @final
 @dataclass(frozen=True)
 class Because:
-    """Why a claim is due on a class of device. `harness.report.words.due_text` has the words."""
+    """Why a claim is due on a class of device. `harness.report.messages.due_text` has the words."""
 
     device: DeviceClass
     cell: Cell | None

@@ -1,4 +1,4 @@
-"""harness/report/words/finding_text.py: every finding has a sentence, which uses the fields that the finding has."""
+"""harness/report/messages/finding_text.py: every finding has a sentence, which uses the fields that the finding has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import harness.evidence
 from harness.evidence.claim_status import Why
 from harness.evidence.findings import Code, Detail, Finding, finding
 from harness.evidence.staleness import _some
-from harness.report.words import due_text, finding_text
+from harness.report.messages import due_text, finding_text
 
 SOURCES = sorted(Path(harness.evidence.__file__).parent.glob("*.py"))
 GIVEN_BY = {"_compare": {"then", "now"}, "_which": {"name", "found", "expected"}, "_some": {"names", "more"}}

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from harness.report.words.noise_text import change
+from harness.report.messages.noise_text import change
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from harness.base.beneath import Beneath
 from harness.base.removal import remove
+from harness.evidence.atomic_dir import sync_folder
 from harness.evidence.bundle_layout import UNPACKING
-from harness.evidence.durable import sync_folder
 from harness.evidence.packing import Place
 
 __all__ = ["at", "hidden_folder", "locked", "made", "move"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from harness.evidence.measurement_history import FEWEST, Shift
-from harness.report.words import number_text
+from harness.report.messages import number_text
 
 __all__ = ["change", "earlier", "shift"]
 

@@ -10,9 +10,9 @@ from types import FrameType
 import pytest
 
 from harness.execution.messages import Doing
+from harness.execution.stack_sampler import doing
 from harness.execution.trial_log import TrialLog, WorkspaceFiles
 from harness.execution.watch import Watch
-from harness.execution.whereabouts import doing
 from harness.machine.telemetry import Sampler
 
 ROOT = "/project"
@@ -61,7 +61,7 @@ def test_what_a_trial_says_that_it_does_is_passed_on() -> None:
         WorkspaceFiles(Path()),
         on_doing=heard.append,
     )
-    watch._understand(Doing("train"), leash=-1)
+    watch._understand(Doing("train"), control_pipe=-1)
     assert heard == ["TRAIN"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.base import strictjson
 from harness.contract.bound import CLOSED, RULE, Bound
-from harness.report.words import number_text
+from harness.report.messages import number_text
 
 __all__ = ["limit", "of"]
 

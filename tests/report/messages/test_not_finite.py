@@ -14,8 +14,8 @@ from harness.contract.bound import Bound
 from harness.contract.clauses import ClauseResult, clauses_of, is_finite, judge_schema
 from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.rules import Scope, compile_rule
-from harness.report.words.not_finite import decisive, violations, wrong
-from harness.report.words.verdict_text import why
+from harness.report.messages.not_finite import decisive, violations, wrong
+from harness.report.messages.verdict_text import why
 from tests.evidence.factory import claim_result
 
 ERRORS = {"type": "array", "minItems": 1, "items": {"type": "number", "maximum": 1}}

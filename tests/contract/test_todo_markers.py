@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.contract.unwritten import unwritten_code, unwritten_texts
+from harness.contract.todo_markers import unwritten_code, unwritten_texts
 from tests.contracts import contract_of, document
 
 

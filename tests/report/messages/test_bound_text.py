@@ -10,7 +10,7 @@ from harness.base import strictjson
 from harness.base.schemas import schema_folder
 from harness.contract.bound import RULE, Bound
 from harness.contract.keywords import _CHECKS
-from harness.report.words import bound_text
+from harness.report.messages import bound_text
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from typing import final
 
 from harness.base.strictjson import JsonObject
 from harness.contract import Mutant
-from harness.execution.lease import Memory, strangers
+from harness.execution.lease import Memory, other_processes
 from harness.machine.health import Health
 from harness.machine.host import Gpu, Host
 from harness.running.plan import Plan
 from harness.running.scheduler import Amounts
 
-__all__ = ["MOST_PARALLEL", "Demand", "Failure"]
+__all__ = ["MOST_PARALLEL", "Failure", "ResourceRequests"]
 
 Failure = tuple[Gpu, str]
 """A GPU, and why it is no longer used."""
@@ -27,7 +27,7 @@ _USABLE = 0.9
 
 
 @final
-class Demand:
+class ResourceRequests:
     """The needs of a run's trials.
 
     A slot is a share of the processors. The quiet of the host has as many shares as there are slots, and each GPU its
@@ -94,7 +94,7 @@ class Demand:
         for gpu in self.gpus(amounts):
             memory = self._health[_key(gpu)].memory_gib()
             if memory is not None and memory.free < needed:
-                held = sum(one.memory_gib for one in strangers(gpu))
+                held = sum(one.memory_gib for one in other_processes(gpu))
                 if held + needed > memory.total:
                     return gpu, f"processes without a lease hold {held:.1f} of {memory.total:.1f} GiB"
         return None

@@ -12,7 +12,7 @@ from typing import final
 from harness.running.interruption import Interruption
 from harness.running.scheduler import Amounts, Schedule, Task
 
-__all__ = ["Crew", "Turn", "TurnInterrupted"]
+__all__ = ["Pool", "Turn", "TurnInterrupted"]
 
 _LOOK_SECONDS = 0.1
 """Seconds between two checks for an interruption."""
@@ -24,7 +24,7 @@ class TurnInterrupted(Exception):
 
 @final
 class Turn:
-    """The crew's side of a task, in the task's thread."""
+    """The pool's side of a task, in the task's thread."""
 
     def __init__(
         self, task: Task, amounts: Amounts, inbox: Inbox, schedule: Schedule, interruption: Interruption
@@ -73,7 +73,7 @@ Work = Callable[[Turn], Collection[Task]]
 
 
 @final
-class Crew:
+class Pool:
     """Threads that do the tasks of one schedule."""
 
     def __init__(self, schedule: Schedule, work: Work, interruption: Interruption) -> None:

@@ -10,7 +10,7 @@ from harness.base.vocabulary import Outcome
 from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.record import Record
-from harness.report.words.number_text import counted
+from harness.report.messages.number_text import counted
 
 __all__ = ["decisive", "violations", "wrong"]
 

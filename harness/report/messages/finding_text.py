@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.contract.reasons import Reason
 from harness.evidence.findings import Detail, Finding, Verification
-from harness.report.words import reason_text
+from harness.report.messages import reason_text
 
 __all__ = ["SENTENCES", "document", "line", "message", "problem"]
 

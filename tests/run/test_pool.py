@@ -1,4 +1,4 @@
-"""The threads of a crew, if a run is interrupted, and if one of them fails."""
+"""The threads of a pool, if a run is interrupted, and if one of them fails."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from harness.running import crew
-from harness.running.crew import Crew, Turn, TurnInterrupted
+from harness.running import pool
 from harness.running.interruption import Interruption
+from harness.running.pool import Pool, Turn, TurnInterrupted
 from harness.running.scheduler import Schedule, Task
 
 TASK = Task("one", ({"slots": 1.0},), (0,))
@@ -28,12 +28,12 @@ class Asked:
         self.requested = True
 
 
-def crew_of(work: Any, asked: Asked, *others: Task) -> Crew:
-    """Return a crew with these tasks. It can run one at a time."""
+def pool_of(work: Any, asked: Asked, *others: Task) -> Pool:
+    """Return a pool with these tasks. It can run one at a time."""
     schedule = Schedule({"slots": 1.0})
     for task in (TASK, *others):
         schedule.add(task)
-    return Crew(schedule, work, cast(Interruption, asked))
+    return Pool(schedule, work, cast(Interruption, asked))
 
 
 def await_threads() -> None:
@@ -54,7 +54,7 @@ def test_what_was_idle_when_the_run_was_interrupted_does_not_go_on() -> None:
         told.append("went on")
         return ()
 
-    crew_of(work, asked).run(lambda: told.append("interrupt"))
+    pool_of(work, asked).run(lambda: told.append("interrupt"))
     await_threads()
     assert told == ["interrupt"]
 
@@ -68,7 +68,7 @@ def test_a_wait_that_is_interrupted_before_it_begins_ends_the_run() -> None:
         raise TurnInterrupted
 
     def run() -> None:
-        crew_of(work, asked).run(lambda: None)
+        pool_of(work, asked).run(lambda: None)
         over.set()
 
     threading.Thread(target=run, daemon=True).start()
@@ -84,7 +84,7 @@ def test_after_an_interruption_nothing_new_starts() -> None:
         asked.requested = True
         return (Task("after", TASK.ways, (1,)),)
 
-    crew_of(work, asked).run(lambda: None)
+    pool_of(work, asked).run(lambda: None)
     assert ran == ["one"]
 
 
@@ -95,7 +95,7 @@ def test_a_defect_of_the_harness_ends_the_run() -> None:
         raise ArithmeticError("a defect")
 
     with pytest.raises(ArithmeticError, match="a defect"):
-        crew_of(work, Asked()).run(lambda: None)
+        pool_of(work, Asked()).run(lambda: None)
 
 
 def test_after_a_wait_a_task_goes_on_when_its_resources_are_free() -> None:
@@ -115,7 +115,7 @@ def test_after_a_wait_a_task_goes_on_when_its_resources_are_free() -> None:
         told.append(turn.task.name)
         return ()
 
-    crew_of(work, Asked(), OTHER).run(lambda: None)
+    pool_of(work, Asked(), OTHER).run(lambda: None)
     assert told == ["two", "one"]
 
 
@@ -136,14 +136,14 @@ def test_no_thread_waits_for_resources_after_an_interruption() -> None:
                 turn.resume()
         return ()
 
-    crew_of(work, asked, OTHER).run(lambda: None)
+    pool_of(work, asked, OTHER).run(lambda: None)
     await_threads()
 
 
 def test_a_signal_whose_handler_outlasts_the_look_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The crew looks again after it, in whatever part of a look the signal came."""
+    """The pool looks again after it, in whatever part of a look the signal came."""
     asked, begun, over = Asked(), threading.Event(), threading.Event()
-    monkeypatch.setattr(crew, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(pool, "_LOOK_SECONDS", 0.05)
 
     def handle(number: int, frame: object) -> None:
         time.sleep(0.1)
@@ -166,7 +166,7 @@ def test_a_signal_whose_handler_outlasts_the_look_ends_the_run(monkeypatch: pyte
         send.start()
         rescue.start()
         started = time.monotonic()
-        crew_of(work, asked).run(lambda: None)
+        pool_of(work, asked).run(lambda: None)
         assert time.monotonic() - started < 30
     finally:
         rescue.cancel()

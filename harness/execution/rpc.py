@@ -1,11 +1,11 @@
 """The methods of a falsifier's Protocol, as calls to another process.
 
-    protocol = carried_protocol(falsify)           # of `def falsify(trial: Trial[Format])`
+    protocol = rpc_protocol(falsify)           # of `def falsify(trial: Trial[Format])`
     protocol.methods["read"].arguments.pack(…)
 
 As a program it says which falsifiers have a Protocol that can be carried, without importing a subject:
 
-    python -m harness.execution.carried_protocol '[["module:falsify", ["subject.module"]]]' FOLDER…
+    python -m harness.execution.rpc '[["module:falsify", ["subject.module"]]]' FOLDER…
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from harness.contract.entry_point import resolve_own
 from harness.contract.project_importer import install
 from harness.execution.value_codec import Blobs, Codec, NotCarried, codec_of
 
-__all__ = ["CarriedMethod", "CarriedProtocol", "carried_protocol", "obstacle"]
+__all__ = ["RpcMethod", "RpcProtocol", "obstacle", "rpc_protocol"]
 
 
 @dataclass(frozen=True)
-class CarriedMethod:
+class RpcMethod:
     """One method: how its arguments and its result travel."""
 
     signature: inspect.Signature
@@ -54,11 +54,11 @@ class CarriedMethod:
 
 
 @dataclass(frozen=True)
-class CarriedProtocol:
+class RpcProtocol:
     """Every method of a Protocol, and the exceptions that it declares."""
 
     name: str
-    methods: Mapping[str, CarriedMethod]
+    methods: Mapping[str, RpcMethod]
     raises: Mapping[str, type[Exception]]
     """The classes of exceptions in the Protocol's module, by name."""
 
@@ -78,7 +78,7 @@ class CarriedProtocol:
         return typing.cast("Exception", kind.__new__(kind, text))
 
 
-def carried_protocol(falsify: Callable[..., Any]) -> CarriedProtocol:
+def rpc_protocol(falsify: Callable[..., Any]) -> RpcProtocol:
     """The Protocol of the subjects of a falsifier.
 
     Raises:
@@ -101,10 +101,10 @@ def carried_protocol(falsify: Callable[..., Any]) -> CarriedProtocol:
     methods = {name: _method(f"{protocol.__qualname__}.{name}", member) for name, member in members.items()}
     module = sys.modules[protocol.__module__]
     raises = {name: one for name, one in vars(module).items() if isinstance(one, type) and issubclass(one, Exception)}
-    return CarriedProtocol(protocol.__qualname__, methods, raises)
+    return RpcProtocol(protocol.__qualname__, methods, raises)
 
 
-def _method(name: str, member: Any) -> CarriedMethod:
+def _method(name: str, member: Any) -> RpcMethod:
     if not inspect.isfunction(member):
         raise NotCarried(f"{name} is not a method")
     signature = inspect.signature(member)
@@ -118,7 +118,7 @@ def _method(name: str, member: Any) -> CarriedMethod:
             raise NotCarried(f"{name}: {parameter} takes any number of arguments")
         arguments[parameter.name] = _codec(f"{name}, {parameter.name}", parameter.name, hints)
     bare = signature.replace(parameters=list(signature.parameters.values())[1:])
-    return CarriedMethod(bare, arguments, _codec(f"{name}, result", "return", hints))
+    return RpcMethod(bare, arguments, _codec(f"{name}, result", "return", hints))
 
 
 def _codec(place: str, name: str, hints: Mapping[str, Any]) -> Codec:
@@ -138,7 +138,7 @@ def obstacle(falsifier: str, subjects: Sequence[str]) -> str:
         subjects: the modules of the subjects, which must not be imported with it.
     """
     try:
-        protocol = carried_protocol(resolve_own(falsifier))
+        protocol = rpc_protocol(resolve_own(falsifier))
     except NotCarried as why:
         return str(why)
     shared = [module for module in subjects if sys.modules.get(module) is not None]
