@@ -203,7 +203,7 @@ class Growing(io.BytesIO):
     def fileno(self) -> int:
         return self._opened.fileno()
 
-    def open(self) -> Growing:
+    def opened(self) -> Growing:
         return self
 
 

@@ -113,8 +113,8 @@ def test_a_night_in_which_every_claim_runs(survey: Survey) -> None:
     assert tried == {ExitStatus.FAIL, ExitStatus.NOT_MEASURED, ExitStatus.VOID}
 
 
-def test_the_gate_is_red_once_a_known_clause_holds(tmp_path: Path) -> None:
-    """The gate is green on a copy of the bundle, and red once one clause more fails in its record."""
+def test_the_gate_is_red_once_a_record_is_edited(tmp_path: Path) -> None:
+    """The gate is green on a copy of the bundle. A record with one failed clause more is judged again, and refused."""
     copy = tmp_path / "evidence"
     for bundle in (ROOT / "evidence").glob(f"*/{REFUTED}/*"):
         shutil.copytree(bundle, copy / bundle.relative_to(ROOT / "evidence"))
@@ -129,4 +129,4 @@ def test_the_gate_is_red_once_a_known_clause_holds(tmp_path: Path) -> None:
         digests = [hashlib.sha256(content).hexdigest() for content in (before, file.read_bytes())]
         manifest = file.with_name("MANIFEST.sha256")
         manifest.write_text(manifest.read_text().replace(*digests))
-    assert harness(ROOT, *gate, home=tmp_path).returncode == ExitStatus.FAIL
+    assert harness(ROOT, *gate, home=tmp_path).returncode == ExitStatus.REFUSED

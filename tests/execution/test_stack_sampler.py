@@ -10,6 +10,7 @@ from types import FrameType
 import pytest
 
 from harness.execution.messages import Doing
+from harness.execution.progress import Progress
 from harness.execution.stack_sampler import doing
 from harness.execution.trial_log import TrialLog, WorkspaceFiles
 from harness.execution.watch import Watch
@@ -51,8 +52,7 @@ def test_what_a_trial_says_that_it_does_is_passed_on() -> None:
     """Secrets are masked, because the code under test chooses the names."""
     heard: list[str] = []
     watch = Watch(
-        0.0,
-        1.0,
+        Progress(0.0, 1.0, False),
         Sampler(None),
         lambda *_: None,
         threading.Event(),
