@@ -161,15 +161,15 @@ class Adversary:
         with self._guard():
             return self.function.caller.call_fresh(call)
 
-    def truth(self, call: Call, dtype: str) -> Truth:
-        """The right answer."""
+    def truth(self, call: Call, dtype: str, factors: str = "") -> Truth:
+        """The right answer. `factors` says what products round their factors to, if not to what the function states."""
+        factors = factors or ("tf32" if self.function.tf32 else "float32")
         content = digest([*call.tensors, *call.upstream, *call.second])
-        key = (content, str(call.arguments), call.wanted, call.twice, dtype)
+        key = (content, str(call.arguments), call.wanted, call.twice, dtype, factors)
         if key not in self._truths:
             if len(self._truths) >= _KEPT:
                 self._truths.clear()
-            reference, tf32, slack = self.function.reference, self.function.tf32, self.function.slack
-            self._truths[key] = truth(reference, call, dtype, tf32=tf32, slack=slack)
+            self._truths[key] = truth(self.function.reference, call, dtype, factors=factors, slack=self.function.slack)
         return self._truths[key]
 
     def wrong(self, call: Call, dtype: str, *, refusable: bool = False, finite_only: bool = False) -> list[str]:

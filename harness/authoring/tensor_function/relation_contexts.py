@@ -30,7 +30,7 @@ def autocast(adversary: Adversary) -> None:
 
     def check(case: Case) -> list[str]:
         call = adversary.made(case)
-        due = adversary.truth(call, "bfloat16")
+        due = adversary.truth(call, "bfloat16", factors="bfloat16")
         answer = adversary.ask(replace(call, context=context))
         if answer.raised:
             raise Refusal(answer.raised)

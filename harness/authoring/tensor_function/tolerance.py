@@ -31,13 +31,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from harness.authoring.tensor_function.call import Call, filled
 from harness.authoring.tensor_function.known_operations import STEPS
 
-__all__ = ["Expected", "Truth", "UnfitReference", "truth"]
+__all__ = ["FACTORS", "Expected", "Truth", "UnfitReference", "truth"]
 
 _RUNS: Final = 8
 _MARGIN: Final = 16.0
 """Times the root mean square of the deviations. Healthy implementations stay below a half of that."""
 _HIDDEN: Final = 4.0
 """Times the rounding of one number: an operation such as softmax has several intermediate results."""
+FACTORS: Final = {"float32": 2.0**-24, "tf32": 2.0**-11, "bfloat16": 2.0**-9}
+"""The largest relative error of a number that is rounded to each of these."""
 _aten = torch.ops.aten
 
 
@@ -181,12 +183,14 @@ _EXACT = _overloads(
 )  # fmt: skip
 
 
-def truth(reference: Callable[..., Any], call: Call, dtype: str, *, tf32: bool = False, slack: float = 1.0) -> Truth:
+def truth(
+    reference: Callable[..., Any], call: Call, dtype: str, *, factors: str = "float32", slack: float = 1.0
+) -> Truth:
     """The right answer to a call, on the CPU.
 
     Args:
         dtype: that of the case, whose rounding is allowed.
-        tf32: whether products may round their factors to 10 bits.
+        factors: what products may round their factors to, one of FACTORS.
         slack: times the bound.
 
     Raises:
@@ -194,7 +198,7 @@ def truth(reference: Callable[..., Any], call: Call, dtype: str, *, tf32: bool =
     """
     kind = getattr(torch, dtype)
     unit = torch.finfo(kind).eps / 2
-    inner = unit if kind == torch.float64 else 2.0**-11 if tf32 else 2.0**-24
+    inner = unit if kind == torch.float64 else FACTORS[factors]
     exact = _run(reference, call, None)
     noisy = []
     for number in range(_RUNS):
