@@ -298,7 +298,7 @@ def _table(bundle: Path, contract: Contract) -> Iterator[str]:
     for line in lines:
         relation, tried, inapplicable, refused = (*line.split("\t"), "", "", "")[:4]
         found = measured.get(relation) or []
-        outcome = "FAIL" if found else inapplicable if inapplicable else "holds"
+        outcome = "FAIL" if found else inapplicable or ("holds" if tried != "0" else "not tried")
         yield f"  {relation:<18} {tried:>5}  {outcome}"
         yield from (f"      {one}" for one in found)
         if refused:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any, Final
 
 from harness.authoring.faults import NotMeasured
@@ -45,6 +47,8 @@ def falsify(trial: Trial[Caller]) -> None:
         found = try_relations(function, names, device=trial.device, seed=trial.seed, guard=trial.subject_fault)
     except UnfitReference as error:
         raise NotMeasured(str(error)) from error
+    if found.accepted == () and not is_on_gpu and _lacks_interpreter():
+        raise NotMeasured(f"Triton has no GPU here; set TRITON_INTERPRET=1: {'; '.join(found.refused['value'])}")
     violations: dict[str, Any] = {name: found.violations.get(name, []) for name in names}
     lines = []
     for name in names:
@@ -66,3 +70,8 @@ def falsify(trial: Trial[Caller]) -> None:
         trial.log(f"timed {speed.case}: {speed.ratio}")
         trial.measure(time_ratio=[speed.ratio.low, speed.ratio.estimate, speed.ratio.high], untrue_times=speed.problems)
     trial.resolve(device="cuda" if is_on_gpu else "cpu")
+
+
+def _lacks_interpreter() -> bool:
+    """Whether the function's process has imported Triton, whose kernels need a GPU or the interpreter."""
+    return "triton" in sys.modules and os.environ.get("TRITON_INTERPRET", "0") in ("", "0")

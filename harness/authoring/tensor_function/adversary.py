@@ -43,6 +43,7 @@ class Findings:
         refused: for each relation, what the function refuses by an exception.
         refusals: how many of the tries were refused.
         inapplicable: the relations that do not concern this function, with the reason.
+        accepted: the dtypes that the function accepts; None before they are known.
     """
 
     tried: Counter[str] = field(default_factory=Counter)
@@ -50,6 +51,7 @@ class Findings:
     refused: dict[str, list[str]] = field(default_factory=dict)
     refusals: Counter[str] = field(default_factory=Counter)
     inapplicable: dict[str, str] = field(default_factory=dict)
+    accepted: tuple[str, ...] | None = None
 
     def add(self, relation: str, text: str) -> None:
         """Note a violation."""
@@ -107,7 +109,7 @@ class Adversary:
                 self.findings.refuse("value", f"{dtype}: {answer.raised}")
             else:
                 accepted.append(dtype)
-        self.dtypes = tuple(accepted)
+        self.dtypes = self.findings.accepted = tuple(accepted)
 
     def guarded(self) -> AbstractContextManager[Any]:
         """The context of every call of the function."""

@@ -115,7 +115,10 @@ class Host:
         seen += self._shared(outputs, leaves)
         seen += self._changed_later()
         kept = [(f"output {place}", one) for place, one in enumerate(outputs)]
-        kept += [(f"the gradient of tensor {place}", one) for place, one in zip(call.wanted, gradients, strict=False)]
+        kept += [(f"gradient of tensor {place}", one) for place, one in zip(call.wanted, gradients, strict=False)]
+        # A gradient may be the gradient from above, whose memory the next call refills.
+        ours = [*leaves, *(one.tensor for one in upstream)]
+        kept = [(what, one) for what, one in kept if not any(shares_memory(one, other) for other in ours)]
         self._earlier += [(what, one, digest([one])) for what, one in kept]
         answer = Answer(
             outputs=tuple(map(copied, outputs)),

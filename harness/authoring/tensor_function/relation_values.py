@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 import torch
@@ -58,18 +59,23 @@ def sizes(adversary: Adversary) -> None:
     most, cases = adversary.function.largest, []
     pools = {}
     for name, (least, limit, step) in adversary.sizes.items():
-        pool = sizes_of(least, limit, step, adversary.function.constants)
-        pool = [size for size in pool if adversary.elements(adversary.case().with_size(name, size)) <= most]
-        pools[name] = pool
-        cases += [adversary.case(size).with_size(name, size) for size in pool]
+        narrow = {other: -(-max(1, low) // by) * by for other, (low, _, by) in adversary.sizes.items() if other != name}
+        pool, fitting = sizes_of(least, limit, step, adversary.function.constants), []
+        for size in pool:
+            tried = [adversary.case(size).with_size(name, size), adversary.case(size, sizes={**narrow, name: size})]
+            fits = [case for case in tried if adversary.elements(case) <= most]
+            fitting += [size] if fits else []
+            cases += fits[:1]
+        if missed := sorted(set(adversary.function.constants).intersection(pool).difference(fitting)):
+            adversary.findings.refuse("sizes", f"not tried: {name} of {missed}, integers of the source, as too large")
+        pools[name] = fitting
         for dtype in adversary.dtypes[1:]:  # sums in half precision go wrong where they are long
-            cases += [adversary.case(size, dtype=dtype, values="alike").with_size(name, size) for size in pool[-1:]]
+            longest = [{**narrow, name: size} for size in fitting[-1:]]
+            cases += [adversary.case(one[name], dtype=dtype, values="alike", sizes=one) for one in longest]
     chance = random.Random(adversary.seed)  # noqa: S311 - sizes, and no secret
-    for number in range(_MIXED):
-        drawn = {name: chance.choice(pool) for name, pool in pools.items() if pool}
-        case = adversary.case(100 + number, sizes=drawn)
-        if adversary.elements(case) <= 4 * most:
-            cases.append(case)
+    drawn = ({name: chance.choice(pool) for name, pool in pools.items() if pool} for _ in range(8 * _MIXED))
+    mixed = (adversary.case(100 + number, sizes=one) for number, one in enumerate(drawn))
+    cases += islice((case for case in mixed if adversary.elements(case) <= most), _MIXED)
     cases.append(adversary.case(200, sizes={name: pool[0] for name, pool in pools.items() if pool}))
     for case in cases:
         adversary.examine("sizes", case, lambda case: adversary.wrong_either_way(adversary.made(case), case.dtype))
