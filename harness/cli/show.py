@@ -80,6 +80,13 @@ def _page(contract: Contract, host: Host, project: Project) -> Iterator[str]:
         yield "from " + ", ".join(str(source[key]) for key in ("uri", "locator") if key in source)
     if contract.target:
         yield f"speaks of: {hardware(contract.target)}"
+    if contract.stands_in_for:
+        yield f"stands in for: {contract.stands_in_for}"
+    for one in contract.refuted:
+        yield (
+            f"known refutation since {one.since} on {one.device}, {one.profile} profile, by "
+            f"{', '.join(sorted(one.clauses))}: {one.explanation}"
+        )
     for title, section in (
         ("What runs here", _course(contract, host, project)),
         ("What would refute it", _rules(contract)),
@@ -87,9 +94,8 @@ def _page(contract: Contract, host: Host, project: Project) -> Iterator[str]:
         ("What the falsifier must kill first", _mutants(contract)),
         ("What -P may change", _parameters(contract)),
     ):
-        yield ""
-        yield title
-        yield from section
+        if lines := list(section):
+            yield from ("", title, *lines)
     if contract.notes:
         yield ""
         yield "Notes"

@@ -72,5 +72,6 @@ class Progress:
         made = f"{self.steps} steps, {self.measurements} measurements and {self.returns} returns of the subject"
         if kind is EndingKind.SLOW:
             return f"{made} in {now - self.started:.3g} s, and still at work; its limit is {self.limit:g} s"
-        still = f"; it stood still for {now - self.latest:.3g} s" if self.phase is Phase.SUBJECT else ""
+        is_still = self.phase is Phase.SUBJECT and not self.is_claimed
+        still = f"; it stood still for {now - self.latest:.3g} s" if is_still else ""
         return f"no end within its limit of {self.limit:g} s, after {made}{still}"

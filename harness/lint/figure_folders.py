@@ -72,5 +72,5 @@ class FigureFolders:
         figures = [one for each in self._figures.values() if each is not None for one in each.named.values()]
         unchecked = sum(bool(figure.document.unchecked) for figure in figures)
         quotes = sum("quote" in source for contract in self.contracts for source in contract.document["sources"])
-        compared = len(figures) - unchecked
+        compared = sum(self._texts is not None and self._texts.of(figure.document) is not None for figure in figures)
         return f"figures: {compared} compared with documents, {unchecked} of documents without a text; {quotes} quotes"

@@ -80,11 +80,15 @@ def misplaced_figures(figures: Figures, texts: Texts) -> Iterator[Finding]:
             continue
         text = texts.of(document)
         if text is None:
-            message = "the folder of sources has no file with this name or digest"
+            message = "the folder of sources has no file with this name or digest; folders below it are not searched"
             remedy = "add the document; if nobody keeps a copy, say so in 'unchecked'"
             yield _error("document-absent", pointer("documents", document.name), message, remedy)
-        else:
-            read[document.name] = text
+            continue
+        read[document.name] = text
+        if document.sha256 not in texts.by_digest:
+            message = "the document has changed: its digest is not the one of figures.json"
+            remedy = "read the figures again, and state the new 'sha256'"
+            yield Finding("document-changed", Severity.WARNING, pointer("documents", document.name), message, remedy)
     for figure in figures.named.values():
         if figure.document.name in read:
             fault = _fault(figure, read[figure.document.name])

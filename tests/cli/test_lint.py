@@ -145,7 +145,10 @@ def test_figures_that_are_at_their_locators(figured: Project) -> None:
     assert status is ExitStatus.REFUSED
     (report,) = json.loads("\n".join(lines))["figures"]
     assert report["state"] == "unsound"
-    assert [(one["rule"], one["pointer"]) for one in report["findings"]] == [("figure-not-there", "/figures/liger")]
+    assert [(one["rule"], one["pointer"]) for one in report["findings"]] == [
+        ("document-changed", "/documents/benchmarks"),
+        ("figure-not-there", "/figures/liger"),
+    ]
 
 
 def test_a_figure_is_unused_only_where_all_contracts_are_looked_at(figured: Project) -> None:
