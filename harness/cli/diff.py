@@ -19,6 +19,7 @@ from harness.evidence import index, measurement_history
 from harness.evidence.difference import Change, Difference, DifferenceError, Moved, SeriesChange, compare
 from harness.evidence.index import Entry, read
 from harness.evidence.measurement_history import Noise, Shift, ran, series
+from harness.evidence.verification import verify_all
 from harness.machine.cache_folder import cache_folder
 from harness.report.messages import noise_text, number_text
 from harness.report.terminal.printing import Block, Table, filled, tell, tell_all, tell_json
@@ -55,6 +56,9 @@ def command(runs: tuple[str, ...], evidence: Path | None, as_json: bool) -> Exit
         difference = compare(before, after, _noise(after, place))
     except DifferenceError as error:
         raise click.UsageError(str(error)) from error
+    for verification in verify_all([before, after]):
+        if not verification.sound:
+            raise click.UsageError(f"{verification.path} is unsound; harness verify says why")
     if as_json:
         tell_json({"format": 1, **difference.to_json()})
     else:

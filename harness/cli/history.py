@@ -14,6 +14,7 @@ from harness.base.vocabulary import ExitStatus
 from harness.cli.options import evidence_option
 from harness.contract.project import Project
 from harness.evidence import index, measurement_history
+from harness.evidence.judged_entries import unsound, without
 from harness.evidence.measurement_history import Shift, newest_of_series
 from harness.evidence.repeats import Repeats, repeats
 from harness.machine.cache_folder import cache_folder
@@ -56,6 +57,7 @@ def command(identifier: str, names: tuple[str, ...], device: str, evidence: Path
     place = evidence or project.evidence
     with progress_line("indexing bundles") as watch:
         found = index.read(place, identifier, cache_folder(), watch)
+        found = without(found, unsound(found.entries))
     for one in found.unreadable:
         tell(unreadable_line(one), err=True)
     entries = [entry for entry in found.entries if device in str(entry.device_class)]

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from harness.evidence.bundle import Bundle
 from harness.evidence.bundle_layout import MANIFEST
-from harness.evidence.index import Entry, Unreadable, entry_of
+from harness.evidence.index import Contents, Entry, Unreadable, entry_of
 from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 
-__all__ = ["unsound"]
+__all__ = ["unsound", "without"]
 
 _AT_ONCE = 16
 """Bundles in one process. To start one takes as long as to check two bundles."""
@@ -48,6 +48,17 @@ def unsound(entries: Sequence[Entry]) -> dict[Path, str]:
         else:
             refused.update((entry.path, why) for why in decoded(answer).values())
     return refused
+
+
+def without(contents: Contents, refused: Mapping[Path, str]) -> Contents:
+    """Return the evidence with refused bundles among the unreadable ones."""
+    if not refused:
+        return contents
+    more = (Unreadable(path, why) for path, why in refused.items())
+    return Contents(
+        tuple(entry for entry in contents.entries if entry.path not in refused),
+        tuple(sorted((*contents.unreadable, *more), key=lambda one: one.path)),
+    )
 
 
 def _checked(groups: Sequence[Sequence[Entry]]) -> Iterator[tuple[Sequence[Entry], bytes | Stopped]]:

@@ -21,8 +21,8 @@ from harness.contract.project import Project
 from harness.contract.quarantine import Quarantine
 from harness.evidence.claim_status import ClaimStatus, statuses
 from harness.evidence.findings import Finding
-from harness.evidence.index import Contents, Entry, Unreadable, Watch, read
-from harness.evidence.judged_entries import unsound
+from harness.evidence.index import Contents, Entry, Watch, read
+from harness.evidence.judged_entries import unsound, without
 from harness.evidence.staleness import ProjectState, changes
 from harness.evidence.stated_claims import Stated, stated_claims
 from harness.machine.cache_folder import cache_folder
@@ -109,7 +109,7 @@ class Survey:
                 contents, is_indexed = _of_devices(read(place, watch=watch), device), False
                 judged.clear()
             else:
-                contents = _without(contents, wrong)
+                contents = without(contents, wrong)
                 judged |= deciding.keys()
         stale.remember()
         return cls(tuple(contracts), tuple(refused), contents, claims, stale)
@@ -118,17 +118,6 @@ class Survey:
 def _of_devices(contents: Contents, name: str) -> Contents:
     """Return the evidence from classes of device whose name contains this text."""
     return replace(contents, entries=tuple(one for one in contents.entries if name in str(one.device_class)))
-
-
-def _without(contents: Contents, refused: Mapping[Path, str]) -> Contents:
-    """Return the evidence with refused bundles among the unreadable ones."""
-    if not refused:
-        return contents
-    more = (Unreadable(path, why) for path, why in refused.items())
-    return Contents(
-        tuple(entry for entry in contents.entries if entry.path not in refused),
-        tuple(sorted((*contents.unreadable, *more), key=lambda one: one.path)),
-    )
 
 
 @contextmanager
