@@ -182,7 +182,7 @@ def default_stream() -> Function:
 
 
 def own_stream_without_waiting() -> Function:
-    """Work runs on a stream of its own, and nobody waits for it."""
+    """Work runs on a stream of its own, without a wait."""
     streams: list[Any] = []
 
     def function(x: Tensor) -> Tensor:

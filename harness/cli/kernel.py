@@ -277,15 +277,17 @@ def _asked(project: Project, names: Mapping[str, str]) -> dict[str, Any]:
 
 def _performed(given: RunOptions, project: Project, request: RunRequest) -> ExitStatus:
     bundles: list[Path] = []
+    proven: list[bool] = []
 
     def keep(event: Event) -> None:
         if isinstance(event, ClaimFinished) and event.bundle is not None:
             bundles.append(event.bundle)
+            proven.append(event.record.proven)
 
     status = run.perform(given, project, request, watch=keep)
     for bundle in bundles:
         tell_all([*_table(bundle, request.contracts[0])], err=given.json_file == "-")
-    if bundles and status == ExitStatus.PASS:
+    if status == ExitStatus.PASS and any(proven):
         tell("this PASS is about the relations above; `harness new ID --kernel …` makes it a claim of the project")
     return status
 

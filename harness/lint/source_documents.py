@@ -81,7 +81,7 @@ def misplaced_figures(figures: Figures, texts: Texts) -> Iterator[Finding]:
         text = texts.of(document)
         if text is None:
             message = "the folder of sources has no file with this name or digest; folders below it are not searched"
-            remedy = "add the document; if nobody keeps a copy, say so in 'unchecked'"
+            remedy = "add the document; if no copy is kept, say so in 'unchecked'"
             yield _error("document-absent", pointer("documents", document.name), message, remedy)
             continue
         read[document.name] = text
