@@ -17,7 +17,7 @@ from harness.authoring.tensor_function.function import TensorFunction
 from harness.authoring.tensor_function.placed_memory import digest
 from harness.authoring.tensor_function.tolerance import Truth, UnfitReference, truth
 
-__all__ = ["Adversary", "Check", "Findings", "Refusal"]
+__all__ = ["Adversary", "Check", "DeviceLost", "Findings", "Refusal"]
 
 _MOST: Final = 3
 """Violations of one relation that are kept; then it is not tried further."""
@@ -27,6 +27,10 @@ _KEPT: Final = 400
 
 Check = Callable[[Case], list[str]]
 """Tries a relation on a case; what is wrong, in words."""
+
+
+class DeviceLost(Exception):
+    """A call has left the GPU in an error that no later call of this process gets past. The text says which call."""
 
 
 class Refusal(Exception):
@@ -146,9 +150,15 @@ class Adversary:
         return tuple(draw.tensor(*shape) for shape in self._shapes[key])
 
     def ask(self, call: Call) -> Answer:
-        """The answer of the function; what it did beside is noted."""
+        """The answer of the function; what it did beside is noted.
+
+        Raises:
+            DeviceLost: nothing can run on the GPU any more.
+        """
         with self._guard():
             answer = self.function.caller.call(call)
+        if answer.crashed:
+            raise DeviceLost(f"{_shown(call)}: {answer.crashed}")
         for relation in ("inputs_kept", "settings_kept", "no_shared_memory", "outputs_kept", "plain_tensors"):
             self.findings.tried[relation] += 1
         for relation, text in answer.complaints:

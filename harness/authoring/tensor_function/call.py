@@ -57,7 +57,8 @@ class Answer:
         complaints: what the call did beside computing: pairs of a relation and a sentence.
         digest: SHA-256 of all bytes, dtypes and shapes of outputs and gradients.
         raised: the exception in words; empty if it returned.
-        crashed: how its process ended, for a call in a fresh process; empty if it did not.
+        crashed: how its process ended, for a call in a fresh process, or the error that the GPU does not get past;
+            empty if there is none.
         has_nan: whether an output has a NaN.
     """
 

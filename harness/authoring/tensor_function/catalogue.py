@@ -14,7 +14,7 @@ from harness.authoring.tensor_function import (
     relation_state,
     relation_values,
 )
-from harness.authoring.tensor_function.adversary import Adversary, Findings
+from harness.authoring.tensor_function.adversary import Adversary, DeviceLost, Findings
 from harness.authoring.tensor_function.function import TensorFunction
 from harness.authoring.toolkit_log import log
 
@@ -116,13 +116,22 @@ def try_relations(
     is_on_gpu = device.startswith("cuda")
     chosen = [name for name, one in RELATIONS.items() if is_on_gpu or not one.needs_gpu] if names is None else [*names]
     adversary = Adversary(function, device=device, seed=seed, guard=guard)
-    if "value" not in chosen:  # which finds the dtypes that are accepted
-        adversary.find_dtypes()
+    lost = False
     for name in chosen:
         if name == "gradient" and not function.differentiable:
             adversary.findings.inapplicable[name] = "no gradient is due"
-        elif adversary.dtypes or name == "value":
-            RELATIONS[name].attempt(adversary)
+        elif lost:
+            adversary.findings.inapplicable[name] = "the GPU was lost before"
+        else:
+            try:
+                if name != "value" and adversary.findings.accepted is None:
+                    adversary.find_dtypes()
+                if name == "value" or adversary.dtypes:
+                    RELATIONS[name].attempt(adversary)
+            except DeviceLost as error:
+                lost = True
+                adversary.findings.tried[name] += 1
+                adversary.findings.add(name, str(error))
         tried, found = adversary.findings.tried[name], adversary.findings.violations.get(name, [])
         log(f"relation {name}: tried {tried} times, {len(found)} violations")
     findings = adversary.findings

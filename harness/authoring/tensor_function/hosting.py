@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
@@ -108,8 +108,10 @@ class Host:
             if any(one.is_cuda for one in leaves):
                 torch.cuda.synchronize()  # where a kernel's failed assertion is raised
         except Exception as error:
-            with suppress(RuntimeError):  # after a failed assertion, nothing on the GPU can be read any more
+            try:
                 seen += self._damage(placed, upstream, before)
+            except RuntimeError:  # after a failed assertion or a bad address, nothing on the GPU can be read any more
+                return Answer(raised=_said(error), crashed=_said(error), complaints=tuple(seen))
             return Answer(raised=_said(error), complaints=tuple(seen))
         seen += self._damage(placed, upstream, before)
         seen += self._shared(outputs, leaves)

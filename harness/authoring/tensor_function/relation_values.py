@@ -23,6 +23,8 @@ _ODD: Final = ("ties", "equal", "zero", "spike")
 _EXTREME: Final = ("denormal", "huge", "inf", "-inf")
 _MIXED: Final = 6
 """Cases in which all sizes are drawn."""
+_OVERFLOWING: Final = 65_537
+"""Ones whose sum is above the largest float16. This many elements are tried even where they are above the largest."""
 
 
 def value(adversary: Adversary) -> None:
@@ -68,6 +70,11 @@ def sizes(adversary: Adversary) -> None:
             cases += fits[:1]
         if missed := sorted(set(adversary.function.constants).intersection(pool).difference(fitting)):
             adversary.findings.refuse("sizes", f"not tried: {name} of {missed}, integers of the source, as too large")
+        long = adversary.case(
+            200, dtype="float16", values="equal", sizes={**narrow, name: -(-_OVERFLOWING // step) * step}
+        )
+        if "float16" in adversary.dtypes and limit is None and adversary.elements(long) <= 8 * most:
+            cases.append(long)
         pools[name] = fitting
         for dtype in adversary.dtypes[1:]:  # sums in half precision go wrong where they are long
             longest = [{**narrow, name: size} for size in fitting[-1:]]

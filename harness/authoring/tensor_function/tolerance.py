@@ -9,6 +9,7 @@ which error each element can have: Monte Carlo arithmetic (D. S. Parker, "Monte 
   product or a quotient are perturbed, and its result. The inputs of the function are perturbed, too.
 - The terms of a sum or difference of two are perturbed as results of their own, since another implementation may not
   round both alike.
+- Equal numbers round alike, so the errors of equal rows do not cancel.
 - The error of a sum is as large as the sum of the absolute values of its summands, times the root of their number: the
   sizes of the summands decide, not that of the sum.
 
@@ -107,15 +108,15 @@ class _Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
             found = func(*[self._perturbed(one, size, func in _DIFFERENCES) for one in args], **kwargs)
             inner = self._inner * (1.0 if func in _SIMPLE | _DIFFERENCES else _HIDDEN)
             for one in _results(found):
-                one.mul_(1.0 + inner * math.sqrt(max(1.0, count / max(1, one.numel()))) * self.noise(one.shape))
+                one.mul_(1.0 + inner * math.sqrt(max(1.0, count / max(1, one.numel()))) * self.noise(one))
         for one in _results(found) if self._unit else ():
-            one.mul_(1.0 + self._unit * self.noise(one.shape))
+            one.mul_(1.0 + self._unit * self.noise(one))
         return found
 
     def _perturbed(self, value: Any, size: float, spares_inputs: bool) -> Any:
         if not size or not _is_real(value) or (spares_inputs and value.data_ptr() in self.inputs):
             return value
-        return value * (1.0 + size * self.noise(value.shape))
+        return value * (1.0 + size * self.noise(value))
 
     def _summands(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor | None] | None:
         """For each result, the sum of the absolute values of the summands, times the root of their number."""
@@ -139,11 +140,15 @@ class _Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _add(self, found: Any, sizes: Sequence[Tensor | None]) -> None:
         for one, size in zip(found if isinstance(found, tuple) else (found,), sizes, strict=True):
             if size is not None:
-                one.add_(self._inner * self.noise(one.shape) * size)
+                one.add_(self._inner * self.noise(one) * size)
 
-    def noise(self, shape: Sequence[int]) -> Tensor:
-        """Uniform numbers from -1 to 1."""
-        return torch.rand(shape, generator=self._generator, dtype=torch.float64) * 2.0 - 1.0
+    def noise(self, values: Tensor) -> Tensor:
+        """A number from -1 to 1 for each value: drawn anew in each call, and the same for equal values."""
+        first, factor = torch.randint(1 << 62, (2,), generator=self._generator).tolist()
+        bits = values.detach().to(torch.float64).contiguous().view(torch.int64)
+        for shift in (32, 29):  # a multiplication moves low bits up, a shift moves high bits down
+            bits = (bits ^ first ^ (bits >> shift)) * (factor | 1)
+        return (bits >> 11).to(torch.float64) / 2.0**52
 
 
 def _overloads(*names: str) -> frozenset[Any]:
@@ -206,15 +211,18 @@ def truth(
         noisy.append(_run(reference, call, _Rounding(unit, inner, generator)))
     outputs, gradients = (
         tuple(
-            _expected(value, [run[group][place] for run in noisy], kind, slack)
+            _expected(value, [run[group][place] for run in noisy], kind, slack, floor)
             for place, value in enumerate(exact[group])
         )
-        for group in (0, 1)
+        for group, floor in ((0, 0.0), (1, inner))
     )
     return Truth(outputs, gradients)
 
 
-def _expected(value: Tensor, noisy: Sequence[Tensor], dtype: torch.dtype, slack: float) -> Expected:
+def _expected(value: Tensor, noisy: Sequence[Tensor], dtype: torch.dtype, slack: float, floor: float) -> Expected:
+    """Args:
+    floor: of the bounds, times the largest element: what saturates has a gradient near 0, whose error is not.
+    """
     if not value.is_floating_point():
         agree = torch.stack([one == value for one in noisy]).all(dim=0)
         return Expected(value, torch.where(agree, 0.0, math.nan), value.dtype)
@@ -226,7 +234,10 @@ def _expected(value: Tensor, noisy: Sequence[Tensor], dtype: torch.dtype, slack:
     usual = float(known.median()) if known.numel() else 0.0
     info = torch.finfo(dtype)
     bound = _MARGIN * torch.maximum(spread, torch.where(spread > 0, usual * value.abs(), 0.0))
-    bound = slack * (bound + info.eps * value.abs() + info.tiny)
+    least = info.tiny * (info.eps if dtype == torch.float16 else 1.0)  # others are flushed to zero as float32 is
+    finite = value.abs()[value.isfinite()]
+    least += floor * float(finite.max()) if finite.numel() else 0.0
+    bound = slack * (bound + info.eps * value.abs() + least)
     return Expected(value, bound, dtype)
 
 
@@ -280,7 +291,7 @@ def _outputs(
 def _exact_copy(tensor: Tensor, mode: _Rounding | None) -> Tensor:
     found = tensor.detach().to("cpu", torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True)
     if mode is not None and found.is_floating_point():
-        found.mul_(1.0 + mode._inner * mode.noise(found.shape))
+        found.mul_(1.0 + mode._inner * mode.noise(found))
     return found
 
 
