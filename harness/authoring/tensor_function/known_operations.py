@@ -73,11 +73,30 @@ def _layer_norm(
     return normal if bias is None else normal + bias, mean, rstd
 
 
+def _sigmoid(tensor: Tensor) -> Tensor:
+    """A sigmoid: GPUs compute it by a tangent, whose distance from -1 it is where it is small."""
+    return (torch.tanh(tensor * 0.5) + 1.0) * 0.5
+
+
+def _silu(tensor: Tensor) -> Tensor:
+    """A silu by that sigmoid."""
+    return tensor * _sigmoid(tensor)
+
+
+def _silu_backward(grad: Tensor, tensor: Tensor) -> Tensor:
+    """The gradient of a silu."""
+    part = _sigmoid(tensor)
+    return grad * (part * (1.0 + tensor * (1.0 - part)))
+
+
 _aten = torch.ops.aten
 STEPS: Final[Mapping[Any, Callable[..., Any]]] = {
     _aten._softmax_backward_data.default: _softmax_backward,
     _aten._log_softmax.default: _log_softmax,
     _aten._log_softmax_backward_data.default: _log_softmax_backward,
+    _aten.sigmoid.default: _sigmoid,
+    _aten.silu.default: _silu,
+    _aten.silu_backward.default: _silu_backward,
     _aten.native_layer_norm.default: _layer_norm,
     _aten.native_layer_norm_backward.default: _layer_norm_backward,
 }

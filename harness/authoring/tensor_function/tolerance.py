@@ -74,13 +74,14 @@ class Truth:
 class _Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Perturbs the result of every operation that rounds."""
 
-    def __init__(self, unit: float, inner: float, generator: torch.Generator) -> None:
+    def __init__(self, unit: float, inner: float, generator: torch.Generator, step: float = 0.0) -> None:
         """Args:
         unit: relative error of the results of operations.
         inner: that of the numbers within them.
+        step: from one of the smallest numbers to the next.
         """
         super().__init__()  # type: ignore[no-untyped-call]
-        self._unit, self._inner, self._generator = unit, inner, generator
+        self._unit, self._inner, self._generator, self._step = unit, inner, generator, step
         self.inputs: set[int] = set()
         """The addresses of the function's own inputs, which have no rounding."""
 
@@ -110,7 +111,8 @@ class _Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for one in _results(found):
                 one.mul_(1.0 + inner * math.sqrt(max(1.0, count / max(1, one.numel()))) * self.noise(one))
         for one in _results(found) if self._unit else ():
-            one.mul_(1.0 + self._unit * self.noise(one))
+            noise = self.noise(one)
+            one.mul_(1.0 + self._unit * noise).add_(0.5 * self._step * noise * (one != 0))
         return found
 
     def _perturbed(self, value: Any, size: float, spares_inputs: bool) -> Any:
@@ -208,21 +210,24 @@ def truth(
     noisy = []
     for number in range(_RUNS):
         generator = torch.Generator().manual_seed(number)
-        noisy.append(_run(reference, call, _Rounding(unit, inner, generator)))
+        noisy.append(_run(reference, call, _Rounding(unit, inner, generator, _smallest(kind))))
     outputs, gradients = (
         tuple(
-            _expected(value, [run[group][place] for run in noisy], kind, slack, floor)
+            _expected(value, [run[group][place] for run in noisy], kind, slack)
             for place, value in enumerate(exact[group])
         )
-        for group, floor in ((0, 0.0), (1, inner))
+        for group in (0, 1)
     )
     return Truth(outputs, gradients)
 
 
-def _expected(value: Tensor, noisy: Sequence[Tensor], dtype: torch.dtype, slack: float, floor: float) -> Expected:
-    """Args:
-    floor: of the bounds, times the largest element: what saturates has a gradient near 0, whose error is not.
-    """
+def _smallest(dtype: torch.dtype) -> float:
+    """The step of the smallest numbers. Those of float16 keep their denormals, others flush them to zero."""
+    info = torch.finfo(dtype)
+    return float(info.tiny * (info.eps if dtype == torch.float16 else 1.0))
+
+
+def _expected(value: Tensor, noisy: Sequence[Tensor], dtype: torch.dtype, slack: float) -> Expected:
     if not value.is_floating_point():
         agree = torch.stack([one == value for one in noisy]).all(dim=0)
         return Expected(value, torch.where(agree, 0.0, math.nan), value.dtype)
@@ -234,10 +239,7 @@ def _expected(value: Tensor, noisy: Sequence[Tensor], dtype: torch.dtype, slack:
     usual = float(known.median()) if known.numel() else 0.0
     info = torch.finfo(dtype)
     bound = _MARGIN * torch.maximum(spread, torch.where(spread > 0, usual * value.abs(), 0.0))
-    least = info.tiny * (info.eps if dtype == torch.float16 else 1.0)  # others are flushed to zero as float32 is
-    finite = value.abs()[value.isfinite()]
-    least += floor * float(finite.max()) if finite.numel() else 0.0
-    bound = slack * (bound + info.eps * value.abs() + least)
+    bound = slack * (bound + info.eps * value.abs() + _smallest(dtype))
     return Expected(value, bound, dtype)
 
 
