@@ -15,14 +15,12 @@ from harness import Trial
 
 __all__ = ["falsify"]
 
-_SEED = 40_403
-
 
 def falsify(trial: Trial[Gradients]) -> None:
     """Compare gradients of text, and of tokens that are drawn from the whole vocabulary; then train a few steps."""
     wanted = trial.parameters
-    text = draw(Text.read(wanted, trial.cache).held_out, (_SEED,), wanted["batch"], wanted["sequence"])
-    generator = torch.Generator().manual_seed(_SEED)
+    text = draw(Text.read(wanted, trial.cache).held_out, (trial.seed,), wanted["batch"], wanted["sequence"])
+    generator = torch.Generator().manual_seed(trial.seed)
     drawn = torch.randint(SHAPES[wanted["model"]].vocabulary, (2, *text[0].shape), generator=generator)
     true = TrueGradients(trial)
     trial.measure(
@@ -35,10 +33,13 @@ def falsify(trial: Trial[Gradients]) -> None:
 
 
 def _error(trial: Trial[Gradients], true: TrueGradients, inputs: Tensor, labels: Tensor) -> float:
-    """The error of the gradients that a step on this batch takes; see `TrueGradients`."""
+    """The error of the gradients that a step on this batch takes; see `TrueGradients`.
+
+    The subject gets copies, so the truth is that of the batch that was drawn.
+    """
     batch = inputs.to(trial.device), labels.to(trial.device)
     with trial.subject_fault():
-        seen = trial.subject.gradients(*batch)
+        seen = trial.subject.gradients(*(one.clone() for one in batch))
         student, teacher = trial.subject.student_weights(), shown(trial.subject, "teacher_weights")
         if not seen:
             raise ValueError("gradients() returned none")
