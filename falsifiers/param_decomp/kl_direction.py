@@ -44,6 +44,6 @@ def _asked(trial: Trial[Decomposition], masked: Tensor, clean: Tensor) -> tuple[
     """The subject's loss, and its gradient with respect to the masked logits."""
     with trial.subject_fault():
         leaf = masked.clone().requires_grad_()
-        value = trial.subject.divergence(leaf, clean)
+        value = trial.subject.divergence(leaf, clean.clone())
         (gradient,) = torch.autograd.grad(value, leaf)
         return value.detach(), gradient
