@@ -74,7 +74,7 @@ class _Watch:
     """
 
     def __init__(self, trial: Trial[Shadowed], subject: Shadowed, resumes_after: int) -> None:
-        """Compute the first step."""
+        """Copy what the subject has before the first step."""
         self.shadow = ShadowWatch(subject, trial.setting, own_work=trial.falsifier_fault, resumes_after=resumes_after)
         self.steps = 0
         self.told: dict[int, list[Mapping[str, float]]] = {}
@@ -180,7 +180,7 @@ def _measure_differences(trial: Trial[Shadowed], differences: list[Difference]) 
 
 
 def _unseeded(trial: Trial[Shadowed], first: Shadowed) -> list[str]:
-    """What of first weights and first batch is another one with the same seed, or the same with another seed."""
+    """The first weights and the first batch that differ for the same seed, or are the same for another seed."""
     elsewhere = replace(trial.setting, seed=trial.seed + 1, workspace=trial.workspace / "other-seed")
     with trial.subject_fault():
         other = type(trial.subject)(elsewhere)

@@ -1,8 +1,9 @@
-"""Watching a run with the shadow step: an `OnStep` that checks the chosen steps."""
+"""Watching a run with the shadow step: an `OnStep` that checks steps which it chooses after they are made."""
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from falsifiers.distill.oracle.shadow import Configuration, ShadowStep, Snapshot
 from falsifiers.distill.oracle.tolerances import refuted
 from falsifiers.distill.subject import Shadowed
 from harness import NotShown, Setting
-from harness.authoring.shadow_step import Difference, chosen_steps, difference, relative_difference
+from harness.authoring.shadow_step import Difference, difference, relative_difference
 
 __all__ = ["ShadowWatch", "saved_steps"]
 
@@ -31,17 +32,19 @@ def saved_steps(setting: Setting) -> range:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A step that the subject has still to make."""
+    """What the subject had, and answered, before a step."""
 
     before: Snapshot
     inputs: Tensor
     labels: Tensor
     logits: dict[str, Tensor]
-    expected: Step
 
 
 class ShadowWatch:
-    """Computes the chosen steps before the subject makes them, and compares afterwards.
+    """Copies the state before each step, and computes a chosen step from it after the subject has made the step.
+
+    Every step is asked for the same, and chance is asked after the step, so a subject cannot know which steps are
+    checked. The parameter `checked_share` is the probability of a step; 1 checks all of them.
 
     Dropout must be 0: the shadow cannot draw the subject's masks.
 
@@ -54,16 +57,14 @@ class ShadowWatch:
         self,
         subject: Shadowed,
         setting: Setting,
-        drawn: int = 3,
         own_work: Callable[[], AbstractContextManager[None]] = nullcontext,
         resumes_after: int = 0,
     ) -> None:
-        """Choose the steps, and compute the first one.
+        """Copy what the subject has before the first step.
 
         Args:
             subject: is built, and has made no step.
             setting: what it was built from.
-            drawn: how many steps the seed draws beside those that are always checked.
             own_work: is entered around all work that is not the subject's, such as `Trial.falsifier_fault`.
             resumes_after: the step after which `go_on_with` will be called; 0 if it will not.
 
@@ -79,7 +80,10 @@ class ShadowWatch:
             self._shadow = ShadowStep(Configuration.of(wanted), torch.device(setting.device))
             saved = saved_steps(setting)
             around = {*saved[:1], *saved[-1:], *{resumes_after} - {0}, int(wanted["warmup_steps"])}
-            self._chosen = chosen_steps(setting.seed, int(wanted["steps"]), around, drawn)
+            self._last = int(wanted["steps"])
+            self._always = {1, self._last, *(step + after for step in around for after in (0, 1))}
+            self._share = float(wanted.get("checked_share", 1.0))
+            self._chance = random.SystemRandom()
         teacher = self._teacher_of(subject)
         with own_work():
             # the teacher is frozen, so the copy holds for all steps
@@ -101,17 +105,30 @@ class ShadowWatch:
             return None
 
     def __call__(self, step: int, **values: float) -> None:
-        """Compare the step that was made, if it is a chosen one, and prepare the next."""
+        """Compare the step that was made, if it is a chosen one, and copy what the subject has before the next.
+
+        Raises:
+            NotTheModel: the weights are not those of the model.
+        """
         self._made += 1
         if "learning_rate" in values:
             rate = self._shadow.configuration.rate(self._made)
             self._add([difference("rate", values["learning_rate"], rate)])
-        if self._next is not None:
+        if self._next is not None and self._is_chosen():
             weights, slots = self._subject.student_weights(), self._subject.optimizer_state()
+            refused: NotTheModel | None = None
             with self._own_work():
-                self._add(self._compared(self._next, Snapshot(weights, slots), values.get("loss", math.nan), step))
-                self.checked.append(self._made)
+                try:
+                    self._add(self._compared(self._next, Snapshot(weights, slots), values.get("loss", math.nan), step))
+                    self.checked.append(self._made)
+                except NotTheModel as error:
+                    refused = error
+            if refused is not None:
+                raise refused
         self._prepare()
+
+    def _is_chosen(self) -> bool:
+        return self._made in self._always or self._chance.random() < self._share
 
     def go_on_with(self, subject: Shadowed) -> None:
         """Check another subject from now on, which has resumed from the checkpoint of step `resumes_after`.
@@ -131,14 +148,17 @@ class ShadowWatch:
 
     def _compared(self, made: _Prepared, after: Snapshot, loss: float, number: int) -> list[Difference]:
         """The differences of a step. Only if one is near its tolerance is the rounding of the dtype computed."""
+        expected = self._shadow.step(
+            self._made, made.before, made.inputs, made.labels, self._teacher or made.before.weights
+        )
         shown = {name: weight.grad for name, weight in after.weights.items() if weight.grad is not None}
 
         def differences(rounded: Step | None) -> list[Difference]:
             return [
-                *_logits(made, rounded),
+                *_logits(made, expected, rounded),
                 *compare(
                     self._shadow.configuration,
-                    made.expected,
+                    expected,
                     made.before,
                     after,
                     loss=loss,
@@ -159,10 +179,10 @@ class ShadowWatch:
         return found
 
     def _prepare(self) -> None:
-        """Copy the state and compute the next step, if it is a chosen one."""
+        """Copy the state, the batch and the logits before the next step."""
         self._next = None
         number = self._made + 1
-        if number not in self._chosen:
+        if number > self._last:
             return
         weights, slots = self._subject.student_weights(), self._subject.optimizer_state()
         inputs, labels = self._subject.batch(number)
@@ -173,25 +193,17 @@ class ShadowWatch:
         logits = {"student_logits": self._subject.student_logits(inputs[:1])}
         if self._teacher is not None:
             logits["teacher_logits"] = self._subject.teacher_logits(inputs[:1])
-        refused: NotTheModel | None = None
         with self._own_work():
-            try:
-                before = Snapshot.of(weights, slots)
-                expected = self._shadow.step(number, before, inputs, labels, self._teacher or before.weights)
-                self._next = _Prepared(before, inputs.clone(), labels.clone(), logits, expected)
-                if number == self._resumes_after + 1:
-                    self._first_resumed = self._next
-            except NotTheModel as error:
-                refused = error
-        if refused is not None:
-            raise refused
+            self._next = _Prepared(Snapshot.of(weights, slots), inputs.clone(), labels.clone(), logits)
+            if number == self._resumes_after + 1:
+                self._first_resumed = self._next
 
 
-def _logits(made: _Prepared, rounded: Step | None) -> list[Difference]:
+def _logits(made: _Prepared, right: Step, rounded: Step | None) -> list[Difference]:
     """How far the logits of both models are, for the batch's first row."""
     found = []
     for name, seen in made.logits.items():
-        expected = getattr(made.expected, name)
+        expected = getattr(right, name)
         twin = rounded and getattr(rounded, name)
         found.append(Difference(name, "", relative_difference(seen, expected, expected, rounded=twin)))
     return found

@@ -69,6 +69,26 @@ def test_a_healthy_run_agrees_in_every_quantity(tmp_path: Path, cache: Path, dty
     assert refuted(watch.differences, dtype) == []
 
 
+class GradientLostOnce(Distillation):
+    """The third step has no gradient."""
+
+    def update(self, loss: Tensor, step: int) -> None:
+        super().update(loss * 0.0 if step == 3 else loss, step)
+
+
+def test_a_step_is_chosen_after_it_is_made(tmp_path: Path, cache: Path) -> None:
+    """With the share 1, a defect of any step shows. With 0, the first and last step and those of events are left."""
+    all_steps = watched(GradientLostOnce, tmp_path / "all", cache, steps=5, checked_share=1.0)
+    assert "gradient" in {one.quantity for one in refuted(all_steps.found[3], "float32")}
+    assert watched(Distillation, tmp_path / "few", cache, steps=9, warmup_steps=2, checked_share=0.0).checked == [
+        1,
+        2,
+        3,
+        8,
+        9,
+    ]
+
+
 def test_watching_changes_nothing(tmp_path: Path, cache: Path) -> None:
     """With dropout, the losses of a run are the same to the bit with the shadow and without it."""
     setting = replace(a_setting(tmp_path, **SHORT, dropout=0.1), cache=cache)
