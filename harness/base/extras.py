@@ -9,9 +9,9 @@ from urllib.request import url2pathname
 
 from harness.base import strictjson
 
-__all__ = ["installation"]
+__all__ = ["NAME", "installation"]
 
-_NAME = "falsifier-harness"
+NAME = "falsifier-harness"
 
 
 def installation(extra: str) -> str:
@@ -28,7 +28,7 @@ def _requirement(extra: str) -> str:
     if url.startswith("file://"):
         return f"{url2pathname(url.removeprefix('file://'))}[{extra}]"
     scheme = f"{origin['vcs_info']['vcs']}+" if "vcs_info" in origin else ""
-    return f"{_NAME}[{extra}] @ {scheme}{url}" if url else f"{_NAME}[{extra}]"
+    return f"{NAME}[{extra}] @ {scheme}{url}" if url else f"{NAME}[{extra}]"
 
 
 def _origin() -> dict[str, Any]:
@@ -36,7 +36,7 @@ def _origin() -> dict[str, Any]:
     from importlib.metadata import PackageNotFoundError, distribution  # slow to import
 
     try:
-        text = distribution(_NAME).read_text("direct_url.json")
+        text = distribution(NAME).read_text("direct_url.json")
     except PackageNotFoundError:
         text = None
     return dict(strictjson.loads(text)) if text else {}

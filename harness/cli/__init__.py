@@ -1,4 +1,8 @@
-"""The command `harness`. Each subcommand is a module of this package, imported when it is called."""
+"""The command `harness`.
+
+Each command of the core is a module of this package. The tools' commands, and those of other distributions, are entry
+points of the group `harness.commands`. All are imported when they are called.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.base.plugins import Plugin, PluginError, plugins
 from harness.base.vocabulary import ExitStatus
 from harness.report.ci.workflow_commands import annotate, escape_outputs
 from harness.report.terminal.printing import tell
@@ -38,22 +43,16 @@ _COMMANDS = {
     "keygen": "make a key to sign evidence with",
     "attest": "sign bundles that are sealed already",
     "replay": "run the case that refuted a claim again",
-    "inspect": "show what a checkpoint or a program really holds",
-    "trainer": "show what an external trainer's file matches",
     "report": "write bundles as pages, a comment, or files for CI",
     "pack": "pack bundles into one file",
     "unpack": "unpack bundles",
     "merge": "combine the evidence of several hosts",
     "calibrate": "run claims with many seeds, and show their margins",
-    "plant": "plant defects in subjects; list those that falsifiers miss",
-    "falsify-tests": "try to refute that a pytest suite tests what it seems to",
-    "kernel": "try to refute that a function of tensors is right",
-    "probe": "predict the memory of a training step, without a GPU",
-    "roofline": "measure the roofs of this device, and a step's kernels",
     "new": "scaffold a claim: contract, falsifier, mutant, test",
     "init": "set up the harness in another repository",
 }
-"""What each command does, short enough for a line of 80 columns. Its `--help` says more."""
+"""What each command of the core does, short enough for a line of 80 columns. Its `--help` says more."""
+_COLUMNS = 80
 _LONGEST_MESSAGE = 10_000
 """Characters of a message: a name that a user or a file gave can be of any length."""
 _OF_CLICK = ("Invalid value", "Missing ", "No such ", "Got unexpected ", "Option ", "Could not open ")
@@ -81,10 +80,6 @@ def _noticing() -> Iterator[None]:
 class _Commands(click.Group):
     """Imports the module of a command only when it is called, so that `harness list` starts fast."""
 
-    def __init__(self, **named: Any) -> None:
-        super().__init__(**named)
-        self.commands = dict.fromkeys(_COMMANDS)  # type: ignore[assignment]  # click suggests the nearest of these names
-
     def make_context(self, *arguments: Any, **named: Any) -> click.Context:
         with _noticing():
             return super().make_context(*arguments, **named)
@@ -95,12 +90,17 @@ class _Commands(click.Group):
         return status
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_COMMANDS]  # the module harness.cli.list hides the builtin once it is imported
+        return [*_COMMANDS, *_tools()]  # the module harness.cli.list hides the builtin once it is imported
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        command: click.Command = import_module(f"harness.cli.{cmd_name.replace('-', '_')}").command
+        if cmd_name in _COMMANDS:
+            command: click.Command = import_module(f"harness.cli.{cmd_name}").command
+        else:
+            tools = _tools()
+            self.commands = dict.fromkeys([*_COMMANDS, *tools])  # type: ignore[assignment]  # click suggests the nearest of these names
+            if cmd_name not in tools:
+                return None
+            command = _loaded(tools[cmd_name])
         if "_HARNESS_COMPLETE" not in os.environ:
             return command
         from harness.cli.completion import completed
@@ -111,13 +111,38 @@ class _Commands(click.Group):
         """Return the commands that begin like this. click would import every command."""
         from click.shell_completion import CompletionItem
 
-        found = [CompletionItem(name, help=text) for name, text in _COMMANDS.items() if name.startswith(incomplete)]
+        texts = {
+            **_COMMANDS,
+            **{name: _summary(tool) for name, tool in _tools().items() if name.startswith(incomplete)},
+        }
+        found = [CompletionItem(name, help=text) for name, text in texts.items() if name.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the summaries above. click would import every command and cut its summary."""
+        """Write the summaries. click would import every command of the core."""
         with formatter.section("Commands"):
             formatter.write_dl([*_COMMANDS.items()])
+        with formatter.section("Tools"):
+            formatter.write_dl([(name, _summary(tool)) for name, tool in _tools().items()])
+
+
+def _tools() -> dict[str, Plugin]:
+    """Return the commands beside the core. None of them can replace one of the core."""
+    return {name: tool for name, tool in plugins("harness.commands").items() if name not in _COMMANDS}
+
+
+def _loaded(tool: Plugin) -> click.Command:
+    command = tool.load()
+    if not isinstance(command, click.Command):
+        raise PluginError(f"{tool.name} of {tool.origin} is no click command")
+    return command
+
+
+def _summary(tool: Plugin) -> str:
+    try:
+        return _loaded(tool).get_short_help_str(_COLUMNS - len(tool.name) - 4)
+    except PluginError:
+        return f"cannot be used; `harness {tool.name}` says why"
 
 
 @click.group(cls=_Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -155,7 +180,7 @@ def main() -> None:
             with suppress(OSError):
                 tell(f"`{error.ctx.command_path} --help` shows how to use it", err=True)
         status = ExitStatus.REFUSED
-    except (ContractError, ProjectError, NoCacheFolderError) as error:
+    except (ContractError, PluginError, ProjectError, NoCacheFolderError) as error:
         _say(str(error))
         status = ExitStatus.REFUSED
     except (click.Abort, KeyboardInterrupt):

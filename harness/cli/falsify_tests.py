@@ -45,7 +45,7 @@ _CODE = click.Path(exists=True, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.command("falsify-tests")
+@click.command("falsify-tests", short_help="try to refute that a pytest suite tests what it seems to")
 @click.argument("paths", nargs=-1, metavar="[PATH]…")
 @click.option("-k", "expression", metavar="EXPRESSION", help="Run only tests that match, as pytest does.")
 @click.option("--contract", "contract_file", type=_FILE, metavar="FILE", help="Compare with this contract.")

@@ -41,7 +41,7 @@ _LONGEST_PAGE = 256 << 20
 _ONLY_CHECKPOINTS = "; --against and --fail-on are for checkpoints"
 
 
-@click.command("inspect")
+@click.command("inspect", short_help="show what a checkpoint or a program really holds")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--against", metavar="FILE", type=click.Path(path_type=Path), help="Compare with this checkpoint.")
 @click.option(

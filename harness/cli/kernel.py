@@ -35,7 +35,7 @@ _WATCHED = "relations.txt"
 _DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
-@click.group("kernel")
+@click.group("kernel", short_help="try to refute that a function of tensors is right")
 def command() -> None:
     """Try to refute that a kernel, a loss or any other function of tensors is right."""
 

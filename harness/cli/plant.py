@@ -32,7 +32,7 @@ def _part(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-@click.command("plant")
+@click.command("plant", short_help="plant defects in subjects; list those that falsifiers miss")
 @click.argument("ids", nargs=-1, required=True, metavar="ID…")
 @click.option("--budget", type=duration, default="20m", show_default=True, help="When to stop: 90s, 20m, 1h.")
 @click.option(

@@ -24,7 +24,7 @@ __all__ = ["command"]
 _GIB = 1024**3
 
 
-@click.command("probe")
+@click.command("probe", short_help="predict the memory of a training step, without a GPU")
 @click.argument("target", metavar="MODULE:FUNCTION")
 @click.option("--set", "fixed", multiple=True, metavar="NAME=VALUE", help="An argument of the function.")
 @click.option("--sweep", "sweeps", multiple=True, metavar="NAME=V,V,…", help="Predict once for each of these values.")

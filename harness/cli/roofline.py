@@ -11,7 +11,7 @@ from harness.cli.step_function import arguments, document_of, found, refuse_unwr
 __all__ = ["command"]
 
 
-@click.command("roofline")
+@click.command("roofline", short_help="measure the roofs of this device, and a step's kernels")
 @click.argument("target", metavar="[MODULE:FUNCTION]", required=False)
 @click.option("--set", "fixed", multiple=True, metavar="NAME=VALUE", help="An argument of the function.")
 @click.option("--device", type=click.Choice(["cuda", "cpu"]), help="By default cuda, where torch sees it.")

@@ -21,7 +21,7 @@ from harness.report.terminal.trainer_check_text import lines
 __all__ = ["command"]
 
 
-@click.group("trainer")
+@click.group("trainer", short_help="show what an external trainer's file matches")
 def command() -> None:
     """Work on the TOML files that describe external trainers."""
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import ExitStatus
-from harness.cli import _COMMANDS
+from harness.cli import _COMMANDS, _group, _summary, _tools
 from tests.cli.harness_command import COMMAND, complaint, environment, harness
 
 
@@ -19,10 +19,13 @@ def test_every_command_has_a_line_of_its_own(tmp_path: Path) -> None:
     lines = harness(tmp_path, "--help").stdout.splitlines()
     assert not [line for line in lines if line.endswith("...") and "Usage" not in line]
     assert max(map(len, lines)) <= 80
-    wide = max(map(len, _COMMANDS))
-    for name, summary in _COMMANDS.items():
-        assert f"  {name:<{wide}}  {summary}" in lines
-        assert importlib.import_module(f"harness.cli.{name.replace('-', '_')}").command.name == name
+    for texts in (_COMMANDS, {name: _summary(tool) for name, tool in _tools().items()}):
+        wide = max(map(len, texts))
+        for name, summary in texts.items():
+            assert f"  {name:<{wide}}  {summary}" in lines
+            command = _group.get_command(click.Context(_group), name)
+            assert command is not None
+            assert command.name == name
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.shell_completion import get_completion_class
 
-from harness.cli import _COMMANDS, _group
+from harness.cli import _group
 from harness.machine import host, toolchain
 from harness.machine.toolchain import Tool, Toolchain
 from harness.report.terminal.run_lines import Lines, Shown
@@ -88,7 +89,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("history", CLAIM, "--measurement", "largest"),
     ("diff", "a", "b"),
     ("pack", "evidence/DEMO-1/F-DEMO-SORT-001/a", "-o", "PACKED"),
-    *((name, "--help") for name in _COMMANDS),
+    *((name, "--help") for name in _group.list_commands(click.Context(_group))),
 ]
 
 

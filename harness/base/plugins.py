@@ -1,0 +1,72 @@
+"""What distributions add to the harness, ours and others: entry points of a group, imported when they are used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.base import toml
+from harness.base.extras import NAME
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = ["Plugin", "PluginError", "plugins"]
+
+
+class PluginError(Exception):
+    """An entry point cannot be used. The text names the distribution that declares it."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A name of a group, with its entry point in each distribution that gives it."""
+
+    name: str
+    entry_points: dict[str, EntryPoint]
+
+    @property
+    def origin(self) -> str:
+        """The distributions, and what they declare."""
+        return " and ".join(f"{distribution} ({one.value})" for distribution, one in sorted(self.entry_points.items()))
+
+    def load(self) -> Any:
+        """Import the object.
+
+        Raises:
+            PluginError: several distributions give the name, or the import fails in any way.
+        """
+        if len(self.entry_points) > 1:
+            raise PluginError(f"{self.name} is declared by {self.origin}; uninstall all of them but one")
+        [entry_point] = self.entry_points.values()
+        try:
+            return entry_point.load()
+        except (Exception, SystemExit) as error:
+            cause = f"{type(error).__name__}: {error}"
+            raise PluginError(f"{self.name} of {self.origin} cannot be imported: {cause}; update it") from error
+
+
+def plugins(group: str) -> dict[str, Plugin]:
+    """Return what is declared in a group, by name. A checkout declares it in its pyproject.toml, installed or not."""
+    from importlib.metadata import EntryPoint, entry_points  # slow to import
+
+    ours = _declared_in_checkout()
+    found: dict[str, dict[str, EntryPoint]] = {
+        name: {NAME: EntryPoint(name, value, group)} for name, value in (ours or {}).get(group, {}).items()
+    }
+    for one in entry_points(group=group):
+        distribution = one.dist.name if one.dist is not None else "an unnamed distribution"
+        if ours is None or distribution != NAME:
+            found.setdefault(one.name, {})[distribution] = one
+    return {name: Plugin(name, found[name]) for name in sorted(found)}
+
+
+def _declared_in_checkout() -> dict[str, dict[str, str]] | None:
+    """Return the groups in the pyproject.toml of the checkout that this module is in; None outside a checkout."""
+    try:
+        project = toml.load(Path(__file__).parents[2] / "pyproject.toml")["project"]
+        declared: dict[str, dict[str, str]] = project["entry-points"]
+    except (OSError, LookupError):
+        return None
+    return declared if project["name"] == NAME else None

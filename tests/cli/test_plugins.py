@@ -1,0 +1,104 @@
+"""Commands of other distributions, found as entry points."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.base.vocabulary import ExitStatus
+from tests.cli.harness_command import COMMAND, environment
+
+ROOT = Path(__file__).parents[2]
+GREET = """
+import click
+
+@click.command("greet", short_help="greet somebody")
+@click.argument("name")
+def command(name):
+    print(f"hello {name}")
+"""
+
+
+def install(folder: Path, distribution: str, group: str, entries: str, **modules: str) -> None:
+    """Write a distribution as pip would install it."""
+    metadata = folder / f"{distribution}-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[{group}]\n{entries}\n")
+    for name, source in modules.items():
+        (folder / f"{name}.py").write_text(source)
+
+
+def harness(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command with the distributions of the folder."""
+    path = os.pathsep.join([str(folder / "site"), str(ROOT)])
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        env={**environment(folder), "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_a_command_of_another_distribution(tmp_path: Path) -> None:
+    """It is listed, runs, and cannot replace a command of the core."""
+    entries = "greet = greeter:command\nlist = greeter:command"
+    install(tmp_path / "site", "greeting", "harness.commands", entries, greeter=GREET)
+    assert harness(tmp_path, "greet", "Ada").stdout == "hello Ada\n"
+    told = harness(tmp_path, "--help").stdout
+    assert "  greet          greet somebody\n" in told
+    assert "List the installed claims" in harness(tmp_path, "list", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import nowhere_to_be_found", "ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("command = print", "greet of greeting (greeter:command) is no click command"),
+    ],
+)
+def test_a_command_that_cannot_be_imported(source: str, said: str, tmp_path: Path) -> None:
+    """The message names its distribution, and other commands work."""
+    install(tmp_path / "site", "greeting", "harness.commands", "greet = greeter:command", greeter=source)
+    done = harness(tmp_path, "greet", "Ada")
+    assert done.returncode == ExitStatus.REFUSED
+    assert said in done.stderr
+    assert "greeting (greeter:command)" in done.stderr
+    told = harness(tmp_path, "--help").stdout
+    assert "cannot be used; `harness greet` says why" in told
+    assert "predict the memory" in told
+
+
+def test_two_distributions_with_one_name(tmp_path: Path) -> None:
+    """Neither is called, and the message names both."""
+    for name in ("greeting", "salute"):
+        install(tmp_path / "site", name, "harness.commands", "greet = greeter:command", greeter=GREET)
+    done = harness(tmp_path, "greet", "Ada")
+    assert done.returncode == ExitStatus.REFUSED
+    assert "greet is declared by greeting (greeter:command) and salute (greeter:command)" in done.stderr
+
+
+def test_a_checkout_that_is_not_installed(tmp_path: Path) -> None:
+    """Its tools are those of its pyproject.toml."""
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    (checkout / "harness").symlink_to(ROOT / "harness")
+    text = (ROOT / "pyproject.toml").read_text()
+    (checkout / "pyproject.toml").write_text(text.replace("\ntrainer = ", "\ncoach = "))
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "--help"],
+        cwd=checkout,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "\n  coach " in done.stdout
+    assert "\n  trainer " not in done.stdout
