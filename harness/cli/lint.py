@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -15,9 +15,9 @@ import click
 
 from harness.base import strictjson
 from harness.base.json_dataclass import JsonDataclass
+from harness.base.plugins import plugins
 from harness.base.vocabulary import ExitStatus
-from harness.contract import Contract, ContractError
-from harness.contract.equivalent import SUFFIX, equivalents
+from harness.contract import Contract
 from harness.contract.project import Project
 from harness.lint.figure_folders import FigureFolders
 from harness.lint.linter import UNDECIDED, Finding, Severity, lint, undecided
@@ -26,7 +26,10 @@ from harness.machine.limited_process import Limits, Stopped, decoded, isolated_a
 from harness.report.messages.number_text import counted
 from harness.report.terminal.printing import tell, tell_json
 
-__all__ = ["LIMITS", "command"]
+__all__ = ["LIMITS", "Check", "command"]
+
+Check = Callable[[Contract, Project], Iterable[Finding]]
+"""What an entry point of the group `harness.lint` is: a tool's findings on a contract."""
 
 LIMITS = Limits(seconds=60.0, answer_bytes=64 << 20)
 """What the lint of one contract may use. Ours take a fifth of a second each."""
@@ -109,10 +112,12 @@ def _reports(project: Project, files: list[Path], folders: FigureFolders) -> Ite
 
 def _linted(project: Project, contracts: list[Contract], folders: FigureFolders) -> Iterator[tuple[Finding, ...]]:
     """Yield the findings on each contract, each found in a process of its own within LIMITS."""
+    checks: list[Check] = [one.load() for one in plugins("harness.lint").values()]
 
     def work(contract: Contract) -> bytes:
         tempfile.tempdir = folder  # a process that is stopped cannot remove its own files
-        findings = [*_about_equivalents(contract, project), *lint(contract, project.search), *folders.about(contract)]
+        added = [finding for check in checks for finding in check(contract, project)]
+        findings = [*added, *lint(contract, project.search), *folders.about(contract)]
         found = [finding.to_json() for finding in findings]
         return strictjson.dumps(found).encode("utf-8", "backslashreplace")
 
@@ -124,26 +129,6 @@ def _linted(project: Project, contracts: list[Contract], folders: FigureFolders)
             else:
                 found = [Finding.from_json(one) for one in decoded(answer)]
             yield tuple(one for one in found if not _is_ignored(project, contract, one))
-
-
-def _about_equivalents(contract: Contract, project: Project) -> Iterator[Finding]:
-    """Yield what `harness plant` would refuse in the file of equivalent defects, and the entries that it would name."""
-    try:
-        entries = equivalents(contract.path)
-    except ContractError as refused:
-        for one in refused.problems:
-            message = f"{refused.path.name}: {one.message}"
-            yield Finding("equivalents-refused", Severity.ERROR, one.pointer, message, one.remedy)
-        return
-    if not entries:
-        return
-    from harness.running.planting.defects import Subjects
-
-    subjects = Subjects(project.root)
-    for entry in entries:
-        if not subjects.is_matched(entry):
-            message = f"{contract.path.stem}{SUFFIX}: the entry {entry.after!r} for {entry.file} matches no source line"
-            yield Finding("equivalent-unmatched", Severity.WARNING, "", message, "remove it")
 
 
 def _state(findings: tuple[Finding, ...]) -> str:

@@ -29,7 +29,7 @@ ELSEWHERE = {
     "harness/contract/cel_engine.py": ["tests/contract/test_rules.py"],
     "harness/contract/consistency.py": ["tests/contract/test_calibration.py"],
     "harness/contract/entry_point.py": ["tests/contract/test_loader.py", "tests/contract/test_loader_names.py"],
-    "harness/contract/equivalent.py": ["tests/run/planting/test_recorded.py", "tests/cli/test_plant.py"],
+    "harness/contract/equivalent.py": ["tests/tools/planting/test_recorded.py", "tests/tools/planting/test_command.py"],
     "harness/contract/imports.py": ["tests/evidence/test_staleness.py"],
     "harness/contract/mentions.py": ["tests/cli/test_status.py"],
     "harness/contract/model.py": [
@@ -37,7 +37,7 @@ ELSEWHERE = {
         "tests/contract/test_calibration.py",
         "tests/judging/test_judge.py",
     ],
-    "harness/contract/planting.py": ["tests/run/planting/test_recorded.py", "tests/evidence/test_staleness.py"],
+    "harness/contract/planting.py": ["tests/tools/planting/test_recorded.py", "tests/evidence/test_staleness.py"],
     "harness/evidence/artifacts.py": ["tests/evidence/test_seal.py"],
     "harness/evidence/bundle_checks.py": ["tests/evidence/test_verification.py"],
     "harness/evidence/atomic_dir.py": ["tests/evidence/test_seal_refused.py", "tests/run/test_engine.py"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.report.terminal.printing import Block, Table
-from harness.running.planting.results import DefectFate, Planted, Planting, Reach, Row
+from harness.tools.planting.results import DefectFate, Planted, Planting, Reach, Row
 
 __all__ = ["planting_lines", "told"]
 

@@ -14,8 +14,8 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from harness.running.planting.defects import Defect
-from harness.running.planting.results import Attempt, DefectFate, Planted
+from harness.tools.planting.defects import Defect
+from harness.tools.planting.results import Attempt, DefectFate, Planted
 
 __all__ = ["Schedule", "evenly"]
 

@@ -16,11 +16,11 @@ from harness.cli.parameter_options import overrides, parameter_texts
 from harness.contract.project import Project
 from harness.machine.cache_folder import made_cache_folder
 from harness.machine.host import probe
-from harness.report.terminal.planting_text import planting_lines, told
 from harness.report.terminal.printing import tell, tell_all
-from harness.running.planting.campaign import Sample, plant
-from harness.running.planting.results import Planted, Planting, as_json, survivors, written
 from harness.running.request import RunRequest
+from harness.tools.planting.campaign import Sample, plant
+from harness.tools.planting.results import Planted, Planting, as_json, survivors, written
+from harness.tools.planting.text import planting_lines, told
 
 __all__ = ["command"]
 

@@ -9,7 +9,7 @@ from harness.base.schemas import problems
 from harness.contract.equivalent import equivalents
 from harness.contract.planting import SUFFIX
 from harness.contract.project import Project
-from harness.running.planting.defects import Subjects
+from harness.tools.planting.defects import Subjects
 
 PROJECT = Project.find(Path(__file__).parent)
 

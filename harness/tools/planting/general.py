@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Final
 
-from harness.running.planting.syntax import Edit, Operator, Site, called, positional
+from harness.tools.planting.syntax import Edit, Operator, Site, called, positional
 
 __all__ = ["OPERATORS"]
 

@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from harness.running.planting.syntax import Edit, Operator, Site, called
+from harness.tools.planting.syntax import Edit, Operator, Site, called
 
 __all__ = ["OPERATORS"]
 

@@ -11,8 +11,8 @@ import pytest
 from harness.contract.project import Project
 from harness.machine.host import probe
 from harness.running.interruption import Interruption
-from harness.running.planting.campaign import _Campaign
 from harness.running.request import RunRequest
+from harness.tools.planting.campaign import _Campaign
 
 
 def test_a_defect_of_the_harness_ends_the_campaign(project: Project, tmp_path: Path) -> None:

@@ -25,12 +25,12 @@ from harness.machine.host import Host
 from harness.machine.process_control import adopting
 from harness.running.interruption import Interruption
 from harness.running.plan import Plan, make_plan
-from harness.running.planting.claim_trials import ClaimTrials
-from harness.running.planting.defects import Defect, Subjects
-from harness.running.planting.results import Planted, Planting, Reach
-from harness.running.planting.schedule import Schedule, evenly
 from harness.running.request import RunRequest
 from harness.running.resource_requests import MOST_PARALLEL
+from harness.tools.planting.claim_trials import ClaimTrials
+from harness.tools.planting.defects import Defect, Subjects
+from harness.tools.planting.results import Planted, Planting, Reach
+from harness.tools.planting.schedule import Schedule, evenly
 
 __all__ = ["Sample", "plant"]
 

@@ -33,10 +33,10 @@ from harness.judging.judge import judge
 from harness.judging.observation import EndingKind
 from harness.machine import provenance
 from harness.running.plan import Plan
-from harness.running.planting.defects import Defect, Subjects
-from harness.running.planting.kernels import is_kernel
-from harness.running.planting.reach import used_lines
-from harness.running.planting.results import Attempt, DefectFate, Reach
+from harness.tools.planting.defects import Defect, Subjects
+from harness.tools.planting.kernels import is_kernel
+from harness.tools.planting.reach import used_lines
+from harness.tools.planting.results import Attempt, DefectFate, Reach
 
 __all__ = ["ClaimTrials", "project_copy"]
 

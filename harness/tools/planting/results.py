@@ -14,7 +14,7 @@ from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.contract.builtin import COMPLETES
 from harness.contract.equivalent import Equivalent
-from harness.running.planting.defects import FAMILIES, Defect
+from harness.tools.planting.defects import FAMILIES, Defect
 
 __all__ = ["Attempt", "DefectFate", "Planted", "Planting", "Reach", "Row", "as_json", "survivors", "written"]
 

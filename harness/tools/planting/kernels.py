@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final
 
-from harness.running.planting.syntax import Edit
+from harness.tools.planting.syntax import Edit
 
 __all__ = ["OPERATORS", "edits", "is_kernel", "looks_like_one"]
 

@@ -18,8 +18,8 @@ from typing import TypeGuard
 
 from harness.base import regular_file
 from harness.contract.equivalent import Equivalent
-from harness.running.planting import deep_learning, general, kernels
-from harness.running.planting.syntax import Edit, Site, Source
+from harness.tools.planting import deep_learning, general, kernels
+from harness.tools.planting.syntax import Edit, Site, Source
 
 __all__ = ["FAMILIES", "Defect", "Subjects", "defects"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from harness.running.planting.campaign import Sample
-from harness.running.planting.defects import Defect, defects
-from harness.running.planting.results import Attempt, DefectFate, Planted
-from harness.running.planting.schedule import Schedule, evenly
+from harness.tools.planting.campaign import Sample
+from harness.tools.planting.defects import Defect, defects
+from harness.tools.planting.results import Attempt, DefectFate, Planted
+from harness.tools.planting.schedule import Schedule, evenly
 
 FOUND = [
     *defects("a.py", b"def f(x):\n" + b"    x = x + 2\n" * 40),

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.running.planting.claim_trials import project_copy
-from harness.running.planting.defects import defects
-from harness.running.planting.reach import used_lines
+from harness.tools.planting.claim_trials import project_copy
+from harness.tools.planting.defects import defects
+from harness.tools.planting.reach import used_lines
 
 
 def planted(text: str) -> dict[str, set[str]]:

@@ -1,0 +1,31 @@
+"""What `harness lint` says of files of equivalent defects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.contract import Contract, ContractError
+from harness.contract.equivalent import SUFFIX, equivalents
+from harness.contract.project import Project
+from harness.lint.linter import Finding, Severity
+from harness.tools.planting.defects import Subjects
+
+__all__ = ["about_equivalents"]
+
+
+def about_equivalents(contract: Contract, project: Project) -> Iterator[Finding]:
+    """Yield what `harness plant` would refuse in the file of equivalent defects, and the entries that it would name."""
+    try:
+        entries = equivalents(contract.path)
+    except ContractError as refused:
+        for one in refused.problems:
+            message = f"{refused.path.name}: {one.message}"
+            yield Finding("equivalents-refused", Severity.ERROR, one.pointer, message, one.remedy)
+        return
+    if not entries:
+        return
+    subjects = Subjects(project.root)
+    for entry in entries:
+        if not subjects.is_matched(entry):
+            message = f"{contract.path.stem}{SUFFIX}: the entry {entry.after!r} for {entry.file} matches no source line"
+            yield Finding("equivalent-unmatched", Severity.WARNING, "", message, "remove it")
