@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harness.authoring.tensor_function import Host, TensorFunction, try_relations
 from harness.authoring.tensor_function.adversary import Adversary
-from harness.kernels.paired_time import timed
+from harness.tools.kernels.paired_time import timed
 from tests.authoring.tensor_function.computing_defects import _dense
 from tests.authoring.tensor_function.healthy import HEALTHY, softmax
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.test_tutorial import Command, File, promised, steps
 
-PAGE = (Path(__file__).parents[1] / "docs" / "kernels.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "kernels.md").read_text(encoding="utf-8")
 GUIDE = PAGE.partition("## From the first line")[2].partition("\n## ")[0]
 
 

@@ -2,7 +2,7 @@
 
 As a program, it says what `harness kernel check` has to know of the functions before it makes a contract:
 
-    python -m harness.kernels.user_example '{"against": "module:name", "example": "module:name"}' FOLDER…
+    python -m harness.tools.kernels.user_example '{"against": "module:name", "example": "module:name"}' FOLDER…
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _told(asked: dict[str, str]) -> dict[str, Any]:
     """The relations, the defects that fit the arguments, and the defaults of the choices."""
     from harness.authoring.tensor_function import RELATIONS, like
     from harness.authoring.tensor_function.drawing import Case, drawn
-    from harness.kernels.planted_defects import DEFECTS, shape_of
+    from harness.tools.kernels.planted_defects import DEFECTS, shape_of
 
     resolve(asked["against"])
     shape = shape_of(drawn(drawing_function(resolve(asked["example"]), like), Case()))

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from harness.base import regular_file, strictjson
-from harness.base.vocabulary import ExitStatus
-from harness.cli import run
+from harness.base.vocabulary import ExitStatus, Verdict
+from harness.cli.new import NewClaim, new_claim_options
 from harness.cli.options import device_option
 from harness.cli.run_options import RunOptions, require_isolable
+from harness.cli.scaffold import write_all
 from harness.contract import Contract
 from harness.contract.entry_point import EntryPointError, locate
+from harness.contract.layout import laid_out
 from harness.contract.project import Project
 from harness.evidence.bundle import Bundle
 from harness.execution.fork_server import IMPORT_SECONDS, PYTHON, server_environment
-from harness.kernels.kernel_contract import Checked, contract_of
 from harness.machine.limited_process import Stopped, completed
-from harness.report.terminal.printing import tell, tell_all
-from harness.running.events import ClaimFinished, Event
-from harness.running.request import RunRequest
+from harness.report.terminal.printing import tell
+from harness.tools.kernels.kernel_contract import Checked, contract_of
+from harness.tools.one_claim import claim_options, performed, project_here, request_of
 
-__all__ = ["command", "document_of", "kernel_options"]
+__all__ = ["command"]
 
 _WATCHED = "relations.txt"
 _DTYPES = ("float32", "float64", "bfloat16", "float16")
@@ -86,13 +86,8 @@ def kernel_options(decorated: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("function", metavar="MODULE:NAME")
 @kernel_options
 @click.option("--isolate", is_flag=True, help="Run the function in a process of its own, apart from what judges it.")
-@click.option("--no-mutants", is_flag=True, help="Plant no defects in the function; a PASS is then unproven.")
 @device_option
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn.")
-@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side; one by default.")
-@click.option("--evidence", type=click.Path(path_type=Path), metavar="DIR", help="Where the bundle goes.")
-@click.option("--json", "json_file", metavar="FILE|-", help="Also write the record as JSON; - is standard output.")
-@click.option("-v", "--verbose", is_flag=True, help="Show every clause.")
+@claim_options
 def check(
     function: str,
     isolate: bool,
@@ -113,29 +108,54 @@ def check(
     The claim's mutants are defects that are planted in this very function: each must be found. The bundle is like those
     of `harness run`, and `harness verify` judges it again.
     """
-    project = Project.around() or _here()
+    project = project_here()
     is_on_gpu = _is_on_gpu(device, project)
-    document = document_of(project, function, _name(function), on_gpu=is_on_gpu, isolate=isolate, **described)
+    document = _document_of(project, function, _name(function), on_gpu=is_on_gpu, isolate=isolate, **described)
     given = RunOptions(evidence=evidence, json_file=json_file, verbose=verbose, isolate=isolate)
     with tempfile.TemporaryDirectory(prefix="harness-kernel-") as folder:
         file = Path(folder) / f"{document['id']}.json"
         file.write_text(strictjson.dumps(document), encoding="utf-8")
-        request = RunRequest(
-            contracts=[project.load(file)],
-            device=device if is_on_gpu else "cpu",
-            evidence=evidence,
-            seed=seed,
-            jobs=jobs or 1,
-            isolate=isolate,
-            mutants=not no_mutants,
-            command=shlex.join(["harness", *sys.argv[1:]]),
-        )
+        contract = project.load(file)
+        where = device if is_on_gpu else "cpu"
+        request = request_of(evidence, seed, jobs, no_mutants, contracts=[contract], device=where, isolate=isolate)
         if isolate:
             require_isolable(request, project)
-        return _performed(given, project, request)
+        return performed(given, project, request, partial(_table, contract))
 
 
-def document_of(
+@command.command("new")
+@click.argument("identifier", metavar="ID")
+@click.argument("function", metavar="MODULE:NAME")
+@new_claim_options
+@kernel_options
+@click.option("--cuda", is_flag=True, help="The claim is about a GPU; a CPU runs a reduced profile.")
+def new(
+    identifier: str,
+    function: str,
+    issue: str,
+    spec: str | None,
+    title: str | None,
+    folder: str | None,
+    cuda: bool,
+    **described: Any,
+) -> ExitStatus:
+    """Make what `harness kernel check` tries a claim of the project: write its contract, without a falsifier."""
+    project, claim = Project.find(), NewClaim.of(identifier, issue, spec, title, folder)
+    document = _document_of(project, function, claim.id, on_gpu=cuda, **described)
+    named = {"id": claim.id, "issue": claim.issue, "spec": claim.spec, "title": title or document["title"]}
+    document = {"$schema": "../schema/contract.schema.json", **document, **named}
+    path = project.contracts / claim.folder / f"{claim.id}.json"
+    claim.refuse_lookalikes(project)
+    try:
+        write_all({path: laid_out(document)})
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
+    tell(f"wrote {path.relative_to(project.root)}")
+    tell(f"Then: harness lint, and harness run {claim.id}")
+    return ExitStatus.PASS
+
+
+def _document_of(
     project: Project,
     function: str,
     name: str,
@@ -210,11 +230,6 @@ def document_of(
     return contract_of(asked, name, defects, on_gpu=on_gpu)
 
 
-def _here() -> Project:
-    root = Path.cwd()
-    return Project(root, root / "contracts", root / "evidence", (root,))
-
-
 def _is_on_gpu(device: str, project: Project) -> bool:
     from harness.machine.host import probe
 
@@ -252,7 +267,7 @@ def _defines(entry_point: str, project: Project) -> bool:
 
 
 def _constants(source: Path | None) -> tuple[int, ...]:
-    from harness.kernels.source_constants import constants_of
+    from harness.tools.kernels.source_constants import constants_of
 
     try:
         return () if source is None else constants_of(regular_file.read(source).decode("utf-8"))
@@ -262,7 +277,7 @@ def _constants(source: Path | None) -> tuple[int, ...]:
 
 def _asked(project: Project, names: Mapping[str, str]) -> dict[str, Any]:
     """Ask a process that imports the reference and the example."""
-    command = [*PYTHON, "harness.kernels.user_example", json.dumps(names), *map(str, project.search)]
+    command = [*PYTHON, "harness.tools.kernels.user_example", json.dumps(names), *map(str, project.search)]
     try:
         done = completed(command, IMPORT_SECONDS, cwd=project.root, environment=server_environment(project.root))
         answer: dict[str, Any] = strictjson.loads(done.stdout.splitlines()[-1])
@@ -275,27 +290,10 @@ def _asked(project: Project, names: Mapping[str, str]) -> dict[str, Any]:
     return answer
 
 
-def _performed(given: RunOptions, project: Project, request: RunRequest) -> ExitStatus:
-    bundles: list[Path] = []
-    proven: list[bool] = []
-
-    def keep(event: Event) -> None:
-        if isinstance(event, ClaimFinished) and event.bundle is not None:
-            bundles.append(event.bundle)
-            proven.append(event.record.proven)
-
-    status = run.perform(given, project, request, watch=keep)
-    for bundle in bundles:
-        tell_all([*_table(bundle, request.contracts[0])], err=given.json_file == "-")
-    if status == ExitStatus.PASS and any(proven):
-        tell("this PASS is about the relations above; `harness new ID --kernel …` makes it a claim of the project")
-    return status
-
-
-def _table(bundle: Path, contract: Contract) -> Iterator[str]:
+def _table(contract: Contract, bundle: Path) -> Iterator[str]:
     """Yield a line for each relation, and its violations below it."""
-    file = bundle / "artifacts" / _WATCHED
-    measured = Bundle(bundle).observation.measurements
+    file, sealed = bundle / "artifacts" / _WATCHED, Bundle(bundle)
+    measured = sealed.observation.measurements
     lines = regular_file.read(file).decode("utf-8", "replace").splitlines() if file.exists() else []
     for line in lines:
         relation, tried, inapplicable, refused = (*line.split("\t"), "", "", "")[:4]
@@ -312,3 +310,5 @@ def _table(bundle: Path, contract: Contract) -> Iterator[str]:
     left_out = [one for one in contract.measurements if one not in measured and one not in ("calls", "untried")]
     if left_out and lines:
         yield f"  not measured: {', '.join(sorted(left_out))}"
+    if sealed.record.verdict is Verdict.PASS and sealed.record.proven:
+        yield "this PASS is about the relations above; `harness kernel new ID …` makes it a claim of the project"

@@ -71,8 +71,8 @@ def contract_of(
         "claim": f"{function} of {module} returns what the reference {asked.against} does, within rounding, for all "
         "sizes, dtypes and layouts that it accepts, whatever was called before, and changes nothing else.",
         "sources": [{"uri": asked.against, "locator": "the reference"}],
-        "falsifier": "harness.kernels.relations_hold:falsify",
-        "subject": "harness.kernels.user_function:of_function",
+        "falsifier": "harness.tools.kernels.relations_hold:falsify",
+        "subject": "harness.tools.kernels.user_function:of_function",
         "target": {"type": "cuda" if on_gpu else "cpu"},
         "profiles": profiles,
         "observation": _observation(asked),
@@ -118,7 +118,7 @@ def _mutant(name: str, defect: tuple[str, str, Sequence[str]]) -> dict[str, Any]
     relation, text, tried = defect
     return {
         "id": name,
-        "subject": "harness.kernels.user_function:of_function",
+        "subject": "harness.tools.kernels.user_function:of_function",
         "parameters": {"defect": name, "relations": [*tried], "time": False},
         "violates": [f"{relation}.maxItems"],
         "defect": f"{text}, planted in this function",

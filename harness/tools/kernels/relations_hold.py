@@ -15,8 +15,8 @@ from harness.authoring.tensor_function.likeness import like
 from harness.authoring.tensor_function.tolerance import UnfitReference
 from harness.authoring.trial import Trial
 from harness.contract.entry_point import resolve
-from harness.kernels.paired_time import timed
-from harness.kernels.user_example import drawing_function
+from harness.tools.kernels.paired_time import timed
+from harness.tools.kernels.user_example import drawing_function
 
 __all__ = ["WATCHED", "falsify"]
 

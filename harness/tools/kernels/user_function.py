@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.authoring.setting import Setting
 from harness.authoring.tensor_function.hosting import Host
 from harness.contract.entry_point import resolve
-from harness.kernels.planted_defects import DEFECTS
+from harness.tools.kernels.planted_defects import DEFECTS
 
 __all__ = ["of_function"]
 
