@@ -9,7 +9,7 @@ import click
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import ExitStatus
 from harness.cli.options import named_texts, value_of
-from harness.cli.step_function import (
+from harness.tools.step_function import (
     arguments,
     document_of,
     found,
@@ -60,8 +60,8 @@ def command(
     texts = named_texts(sweeps, "--sweep", "NAME=V,V,…")
     values = {name: [value_of(each) for each in text.split(",")] for name, text in texts.items()}
 
-    from harness.report.html.document_pages import probe_page
-    from harness.report.terminal.probe_text import probe_lines
+    from harness.tools.probe.page import probe_page
+    from harness.tools.probe.text import probe_lines
 
     capacity = None if device_memory is None else int(device_memory * _GIB)
     refuse_unwritable(json_file, html_file)

@@ -6,7 +6,7 @@ import click
 
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import ExitStatus
-from harness.cli.step_function import arguments, document_of, found, refuse_unwritable, show, time_limit
+from harness.tools.step_function import arguments, document_of, found, refuse_unwritable, show, time_limit
 
 __all__ = ["command"]
 
@@ -41,8 +41,8 @@ def command(
     chosen = arguments(fixed)
     refuse_unwritable(json_file, html_file)
 
-    from harness.report.html.document_pages import roofline_page
-    from harness.report.terminal.roofline_text import roofline_lines
+    from harness.tools.roofline.page import roofline_page
+    from harness.tools.roofline.text import roofline_lines
 
     def measured() -> JsonObject:
         from harness.roofline.document import document

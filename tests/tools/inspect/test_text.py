@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.inspect.device_code import DeviceCode, Form, Inspection
-from harness.report.terminal.inspection_text import device_code_page
 from harness.report.terminal.printing import lines_of
+from harness.tools.inspect.text import device_code_page
 
 
 def test_the_targets_of_a_kernel_stand_in_order_whatever_the_order_in_the_file() -> None:

@@ -20,8 +20,8 @@ from harness.base.vocabulary import ExitStatus
 from harness.inspect.budget import Refused
 from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 from harness.report.escaping import printable
-from harness.report.terminal.inspection_text import KINDS, checkpoint_page, device_code_page
 from harness.report.terminal.printing import tell, tell_all, tell_json, terminal_width
+from harness.tools.inspect.text import KINDS, checkpoint_page, device_code_page
 
 if TYPE_CHECKING:
     from harness.inspect.checkpoint import Comparison, Inspection

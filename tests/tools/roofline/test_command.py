@@ -11,12 +11,12 @@ from syrupy.assertion import SnapshotAssertion
 
 from harness.base.schemas import problems
 from harness.base.vocabulary import ExitStatus
-from harness.cli.roofline import command
 from harness.report.terminal.printing import lines_of
-from harness.report.terminal.roofline_text import roofline_lines
 from harness.roofline.roofs import Roof, Roofs
 from harness.roofline.step import Kernel
 from harness.roofline.work import Work
+from harness.tools.roofline.command import command
+from harness.tools.roofline.text import roofline_lines
 from tests.roofline.given import ROOFS
 
 STEP = "tests.roofline.given:build"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +17,6 @@ from harness.authoring.faults import NotMeasured
 from harness.authoring.setting import Setting
 from harness.base import regular_file, strictjson, toml
 from harness.base.vocabulary import ExitStatus, Verdict
-from harness.cli import run
 from harness.cli.options import duration
 from harness.cli.run_options import RunOptions
 from harness.contract import Contract
@@ -27,14 +24,13 @@ from harness.contract.layout import laid_out
 from harness.contract.project import Project
 from harness.evidence.bundle import Bundle
 from harness.evidence.verified import verify
-from harness.report.terminal.printing import tell, tell_all
-from harness.running.events import ClaimFinished, Event
-from harness.running.request import RunRequest
+from harness.report.terminal.printing import tell
 from harness.suite.contract import LISTS, Asked, contract_of, faults_of
 from harness.suite.falsifier import EXECUTED, MUTANTS
 from harness.suite.ledger import Ledger, lines_of
 from harness.suite.session import of_project
 from harness.suite.survivors import missing
+from harness.tools.one_claim import claim_options, performed, project_here, request_of
 
 __all__ = ["command"]
 
@@ -64,14 +60,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="SHARE",
     help="Refute a larger share of survivors than this, such as 0.2; any by default.",
 )
-@click.option("--no-mutants", is_flag=True, help="Plant no defects in the suite; a PASS is then unproven.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn.")
-@click.option(
-    "-j", "--jobs", type=click.IntRange(min=1), help="Trials, and mutants of --mutate, side by side; one by default."
-)
-@click.option("--evidence", type=click.Path(path_type=Path), metavar="DIR", help="Where the bundle goes.")
-@click.option("--json", "json_file", metavar="FILE|-", help="Also write the record as JSON; - is standard output.")
-@click.option("-v", "--verbose", is_flag=True, help="Show every clause.")
+@claim_options
 def command(
     paths: tuple[str, ...],
     expression: str | None,
@@ -107,15 +96,14 @@ def command(
         raise click.UsageError("a contract says which paths it is about, and what is expected; use --contract alone")
     if not paths and contract_file is None and against is None:
         raise click.UsageError("say which tests: harness falsify-tests tests/")
-    project = Project.around() or _here()
+    project = project_here()
     given = RunOptions(evidence=evidence, json_file=json_file, verbose=verbose)
     options = ["-k", expression] if expression else []
-    said = shlex.join(["harness", *sys.argv[1:]])
-    request = RunRequest(evidence=evidence, seed=seed, jobs=jobs or 1, mutants=not no_mutants, command=said)
+    request = request_of(evidence, seed, jobs, no_mutants)
     if contract_file is not None:
         contract = project.load(contract_file)
         request = replace(request, contracts=[contract], parameters=_more(contract, options))
-        return _performed(given, project, request)
+        return performed(given, project, request, _found)
     with tempfile.TemporaryDirectory(prefix="harness-suite-") as folder:
         place = Path(folder)
         code = _inside(project.root, mutate) if mutate else []
@@ -123,12 +111,7 @@ def command(
         asked = replace(asked, mutate=code, budget_seconds=budget, workers=jobs or 1, most_survivors=most_survivors)
         if write is not None:
             return _written(write, asked, project)
-        return _performed(given, project, replace(request, contracts=[_contract(asked, project, place)]))
-
-
-def _here() -> Project:
-    root = Path.cwd()
-    return Project(root, root / "contracts", root / "evidence", (root,))
+        return performed(given, project, replace(request, contracts=[_contract(asked, project, place)]), _found)
 
 
 def _inside(root: Path, paths: tuple[Path, ...]) -> list[str]:
@@ -142,18 +125,10 @@ def _inside(root: Path, paths: tuple[Path, ...]) -> list[str]:
     return [path.relative_to(root).as_posix() for path in found]
 
 
-def _performed(given: RunOptions, project: Project, request: RunRequest) -> ExitStatus:
-    """Run the claim, and show every entry of what refutes it, and the survivors among the mutants."""
-    bundles: list[Path] = []
-
-    def keep(event: Event) -> None:
-        if isinstance(event, ClaimFinished) and event.bundle is not None:
-            bundles.append(event.bundle)
-
-    status = run.perform(given, project, request, watch=keep)
-    for bundle in bundles:
-        tell_all([*_entries(bundle), *_survivors(bundle)], err=given.json_file == "-")
-    return status
+def _found(bundle: Path) -> Iterator[str]:
+    """Yield every entry of what refutes the claim, and the survivors among the mutants."""
+    yield from _entries(bundle)
+    yield from _survivors(bundle)
 
 
 def _entries(bundle: Path) -> Iterator[str]:

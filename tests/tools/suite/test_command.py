@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from harness.cli.falsify_tests import _entries, command
+from harness.tools.suite.command import _entries, command
 
 
 def test_a_share_of_survivors_needs_mutants() -> None:
@@ -20,7 +20,7 @@ def test_each_entry_of_what_refutes_a_suite_is_listed(monkeypatch: pytest.Monkey
     """Up to twenty entries of a list are shown. Numbers and empty lists are not."""
     found = {"checks": 5, "skipped": [], "deaf": ["one"], "missing": [f"cell {number}" for number in range(23)]}
     observation = SimpleNamespace(measurements=found)
-    monkeypatch.setattr("harness.cli.falsify_tests.Bundle", lambda path: SimpleNamespace(observation=observation))
+    monkeypatch.setattr("harness.tools.suite.command.Bundle", lambda path: SimpleNamespace(observation=observation))
     lines = [*_entries(Path("bundle"))]
     assert lines[:3] == ["deaf:", "  one", "missing:"]
     assert lines[3:23] == [f"  cell {number}" for number in range(20)]

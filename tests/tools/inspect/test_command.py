@@ -16,12 +16,12 @@ from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import ExitStatus
 from harness.inspect.checkpoint import Kind
-from harness.report.terminal.inspection_text import KINDS
+from harness.tools.inspect.text import KINDS
 from tests.cli.harness_command import COMMAND, complaint, environment, harness
 from tests.cli.outputs import assert_follows_schema
 from tests.inspect.checkpoint.files import apr, safetensors_bytes, zero_tensors
 
-RECORDED = Path(__file__).parents[1] / "recorded" / "device_code"
+RECORDED = Path(__file__).parents[2] / "recorded" / "device_code"
 W = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 

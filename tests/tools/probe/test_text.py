@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from harness.report.terminal.probe_text import largest
+from harness.tools.probe.text import largest
 
 
 @pytest.mark.parametrize(

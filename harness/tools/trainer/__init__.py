@@ -1,0 +1,1 @@
+"""The tool `harness trainer`."""
