@@ -29,7 +29,7 @@ OWN = {
     "machine/provenance.py": ["read_bytes", "read_bytes"],  # the package's own sources
     "probe/present_device.py": ["read_bytes"],  # a source file of the package
     "report/html/templating.py": ["read_text"],  # templates of the package
-    "suite/contract.py": ["read_bytes"],  # a template of the package
+    "tools/suite/contract.py": ["read_bytes"],  # a template of the package
 }
 """The files of the harness's own package."""
 

@@ -14,10 +14,10 @@ import pytest
 from harness import Setting
 from harness.execution.worker_trial import WorkerTrial
 from harness.suite import weakened
-from harness.suite.contract import Asked, contract_of, faults_of
 from harness.suite.falsifier import EXECUTED, NOT_EXECUTED, deaf_tests, falsify
 from harness.suite.ledger import Ledger, stated
 from harness.suite.session import Suite, of_project
+from harness.tools.suite.contract import Asked, contract_of, faults_of
 from tests.falsifiers.distill.trials import Heard
 from tests.suite.toy import FAULTS, write
 

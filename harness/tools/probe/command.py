@@ -68,7 +68,7 @@ def command(
 
     def predicted() -> JsonObject:
         from harness.probe.errors import ProbeError
-        from harness.probe.sweep import document, swept
+        from harness.tools.probe.sweep import document, swept
 
         function = found(target)
         refuse_unknown(target, function, {**chosen, **{name: several[0] for name, several in values.items()}})

@@ -15,8 +15,8 @@ from falsifiers.distill.external import Recorded
 from falsifiers.distill.hugging_face import HF
 from harness import Setting
 from harness.base.vocabulary import Outcome
-from harness.external.file_check import check_run
 from harness.external.trainer_file import load as trainer_file
+from harness.tools.trainer.file_check import check_run
 from tests.external.trainers import ROOT
 from tests.falsifiers.distill.outside import EXPORT, MAX_STEPS, PERIOD, SMOKE, clauses, failed, outside, run
 from tests.falsifiers.distill.outside import outcomes as judged_outcomes

@@ -30,8 +30,8 @@ KERNELS = [
 
 def roofline(monkeypatch: pytest.MonkeyPatch, roofs: Roofs, *arguments: str) -> Result:
     """Run the command with given roofs and kernels."""
-    monkeypatch.setattr("harness.roofline.document.kept", lambda kind, again: roofs)
-    monkeypatch.setattr("harness.roofline.document.profiled", lambda step, kind: (0.05, KERNELS))
+    monkeypatch.setattr("harness.tools.roofline.document.kept", lambda kind, again: roofs)
+    monkeypatch.setattr("harness.tools.roofline.document.profiled", lambda step, kind: (0.05, KERNELS))
     return CliRunner().invoke(command, arguments, standalone_mode=False)
 
 

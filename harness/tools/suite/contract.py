@@ -15,7 +15,7 @@ from harness.suite.ledger import stated
 
 __all__ = ["LISTS", "Asked", "contract_of", "faults_of"]
 
-_TEMPLATE: Final = strictjson.loads(files("harness.suite").joinpath("contract.template.json").read_bytes())
+_TEMPLATE: Final = strictjson.loads(files("harness.tools.suite").joinpath("contract.template.json").read_bytes())
 """What the contracts of all suites have in common."""
 LISTS: Final = frozenset(
     name for name, schema in _TEMPLATE["observation"]["properties"].items() if schema.get("maxItems") == 0

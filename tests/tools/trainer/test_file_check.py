@@ -14,10 +14,10 @@ from falsifiers.distill.external import Recorded
 from harness import Setting
 from harness.authoring.faults import NotMeasured
 from harness.external import directory
-from harness.external.file_check import check_log, check_run
 from harness.external.output_events import EventKind, LogReader
 from harness.external.output_summary import Telling
 from harness.external.trainer_file import Trainer, TrainerError, load
+from harness.tools.trainer.file_check import check_log, check_run
 from tests.cli.harness_command import harness
 from tests.external.trainers import ROOT
 
