@@ -1,8 +1,8 @@
 """MkDocs hook: what the site takes from the repository instead of repeating it.
 
-README.md and its neighbours become pages. `<!-- commands -->`, `<!-- formats -->`, `<!-- claims FOLDER -->` and
-`<!-- planting FOLDER -->` in a page are replaced by what the command line, contracts/schema/ and contracts/FOLDER/ say
-when the site is built.
+README.md and its neighbours become pages. `<!-- overview -->`, `<!-- commands -->`, `<!-- formats -->`,
+`<!-- claims FOLDER -->` and `<!-- planting FOLDER -->` in a page are replaced by what the command line,
+contracts/schema/ and contracts/FOLDER/ say when the site is built.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ def _on_site(target: str, place: str) -> str:
 
 def _generated(mark: re.Match[str], page: str) -> str:
     match mark[1], mark[2]:
+        case "overview", None:
+            return "\n".join(_overview())
         case "commands", None:
             return "\n".join(_commands())
         case "formats", None:
@@ -79,6 +81,14 @@ def _generated(mark: re.Match[str], page: str) -> str:
         case "planting", str(folder):
             return "\n".join(_planting(folder))
     raise PluginError(f"docs/generate.py does not know the mark {mark[0]}")
+
+
+def _overview() -> Iterator[str]:
+    """A table of what each command does."""
+    root = click.Context(_group)
+    commands = {name: _group.get_command(root, name) for name in _group.list_commands(root)}
+    rows = [(f"`harness {name}`", _escaped(one.get_short_help_str(200))) for name, one in commands.items() if one]
+    yield from _table(("command", "what it does"), rows)
 
 
 def _commands() -> Iterator[str]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 
 import click
 
+from harness.base.plugins import plugins
 from harness.base.vocabulary import ExitStatus
 from harness.cli.bundle_paths import BundlePaths
 from harness.cli.key_options import against, trusted_key_option
+from harness.cli.options import named_texts
 from harness.contract.project import Project
 from harness.evidence.findings import Verification
 from harness.evidence.verification import Against
@@ -25,13 +27,14 @@ __all__ = ["command"]
 
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 
+Writer = Callable[[Sequence[BundleResult]], str]
 _WRITERS = {
     "markdown": "harness.report.markdown",
     "ctrf": "harness.report.ci.ctrf",
     "junit": "harness.report.ci.junit",
     "sarif": "harness.report.ci.sarif",
 }
-"""The module of each report in one file."""
+"""The module of each report in one file. Distributions add others in the group `harness.reports`."""
 
 
 @click.command("report")
@@ -44,6 +47,9 @@ _WRITERS = {
 @click.option(
     "--sarif", type=_FILE, metavar="FILE|-", help="Write the open findings against the claims as SARIF 2.1.0."
 )
+@click.option(
+    "--format", "formats", multiple=True, metavar="NAME=FILE|-", help="Write a report that a distribution adds."
+)
 @trusted_key_option
 def command(
     paths: tuple[Path, ...],
@@ -53,6 +59,7 @@ def command(
     ctrf: Path | None,
     junit: Path | None,
     sarif: Path | None,
+    formats: tuple[str, ...],
     trusted_keys: tuple[Path, ...],
 ) -> ExitStatus:
     """Verify the bundles at or below each PATH, and report them.
@@ -65,11 +72,16 @@ def command(
     else 3 if a PATH has no bundle below it; else 0. The report is written in any case.
     """
     files = {"markdown": markdown, "ctrf": ctrf, "junit": junit, "sarif": sarif}
-    targets = {name: target for name, target in files.items() if target is not None}
+    targets = [(name, target) for name, target in files.items() if target is not None]
+    targets += [(name, Path(file)) for name, file in named_texts(formats, "--format", "NAME=FILE").items()]
     if html is None and not targets and not step_summary:
-        raise click.UsageError("say what to write: --html DIR, --markdown, --step-summary, --ctrf, --junit or --sarif")
-    if sum(target == Path("-") for target in targets.values()) > 1:
+        raise click.UsageError(
+            "say what to write: --html DIR, --markdown, --step-summary, --ctrf, --junit, --sarif or --format"
+        )
+    on_stdout = [target for _, target in targets].count(Path("-"))
+    if on_stdout > 1:
         raise click.UsageError("standard output takes one report; write the others into files")
+    reports = [(_writer(name), target, f"--{name}" if name in _WRITERS else "--format") for name, target in targets]
     summary = _step_summary() if step_summary else None
     found = BundlePaths.find(paths)
     project = Project.around()
@@ -78,9 +90,9 @@ def command(
         _prepare(html)
     verifications = found.verified(asked)
     if html is not None:
-        _html(verifications, html, asked, project, err=Path("-") in targets.values())
-    if targets or summary:
-        _files(verifications, targets, summary, project)
+        _html(verifications, html, asked, project, err=on_stdout > 0)
+    if reports or summary:
+        _files(verifications, reports, summary, project, err=on_stdout > 0)
     found.tell("report")
     return found.status(accepted=all(one.accepted for one in verifications))
 
@@ -109,22 +121,39 @@ def _html(
 
 
 def _files(
-    verifications: Sequence[Verification], targets: dict[str, Path], summary: Path | None, project: Project | None
+    verifications: Sequence[Verification],
+    reports: Sequence[tuple[Writer, Path, str]],
+    summary: Path | None,
+    project: Project | None,
+    *,
+    err: bool,
 ) -> None:
     results = bundle_results(verifications, project)
-    quiet = Path("-") in targets.values()
-    for name, target in targets.items():
-        text = import_module(_WRITERS[name]).render(results)  # imported only where it is asked for
+    for write, target, option in reports:
+        text = write(results)
         if target == Path("-"):
             click.echo(text, nl=False)
             continue
         try:
             write_file(target, text)
         except OSError as error:
-            raise click.BadParameter(f"{target} cannot be written: {error.strerror}", param_hint=f"--{name}") from error
-        tell(_counted(verifications, target), err=quiet)
+            raise click.BadParameter(f"{target} cannot be written: {error.strerror}", param_hint=option) from error
+        tell(_counted(verifications, target), err=err)
     if summary is not None:
         _append(results, summary)
+
+
+def _writer(name: str) -> Writer:
+    """Return the function that makes a report, imported only where it is asked for."""
+    if name in _WRITERS:
+        built_in: Writer = import_module(_WRITERS[name]).render
+        return built_in
+    added = plugins("harness.reports")
+    if name not in added:
+        known = ", ".join([*_WRITERS, *added])
+        raise click.BadParameter(f"there is no report {name!r}; there are {known}", param_hint="--format")
+    writer: Writer = added[name].load()
+    return writer
 
 
 def _step_summary() -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 
 from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import COMMAND, environment
+from tests.evidence.factory import sealed
 
 ROOT = Path(__file__).parents[2]
+GREETS = "[harness.commands]\ngreet = greeter:command\n"
 GREET = """
 import click
 
@@ -23,12 +26,12 @@ def command(name):
 """
 
 
-def install(folder: Path, distribution: str, group: str, entries: str, **modules: str) -> None:
+def install(folder: Path, distribution: str, entries: str, **modules: str) -> None:
     """Write a distribution as pip would install it."""
     metadata = folder / f"{distribution}-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(f"[{group}]\n{entries}\n")
+    (metadata / "entry_points.txt").write_text(entries)
     for name, source in modules.items():
         (folder / f"{name}.py").write_text(source)
 
@@ -48,8 +51,7 @@ def harness(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_command_of_another_distribution(tmp_path: Path) -> None:
     """It is listed, runs, and cannot replace a command of the core."""
-    entries = "greet = greeter:command\nlist = greeter:command"
-    install(tmp_path / "site", "greeting", "harness.commands", entries, greeter=GREET)
+    install(tmp_path / "site", "greeting", f"{GREETS}list = greeter:command\n", greeter=GREET)
     assert harness(tmp_path, "greet", "Ada").stdout == "hello Ada\n"
     told = harness(tmp_path, "--help").stdout
     assert "  greet          greet somebody\n" in told
@@ -66,7 +68,7 @@ def test_a_command_of_another_distribution(tmp_path: Path) -> None:
 )
 def test_a_command_that_cannot_be_imported(source: str, said: str, tmp_path: Path) -> None:
     """The message names its distribution, and other commands work."""
-    install(tmp_path / "site", "greeting", "harness.commands", "greet = greeter:command", greeter=source)
+    install(tmp_path / "site", "greeting", GREETS, greeter=source)
     done = harness(tmp_path, "greet", "Ada")
     assert done.returncode == ExitStatus.REFUSED
     assert said in done.stderr
@@ -79,7 +81,7 @@ def test_a_command_that_cannot_be_imported(source: str, said: str, tmp_path: Pat
 def test_two_distributions_with_one_name(tmp_path: Path) -> None:
     """Neither is called, and the message names both."""
     for name in ("greeting", "salute"):
-        install(tmp_path / "site", name, "harness.commands", "greet = greeter:command", greeter=GREET)
+        install(tmp_path / "site", name, GREETS, greeter=GREET)
     done = harness(tmp_path, "greet", "Ada")
     assert done.returncode == ExitStatus.REFUSED
     assert "greet is declared by greeting (greeter:command) and salute (greeter:command)" in done.stderr
@@ -102,3 +104,19 @@ def test_a_checkout_that_is_not_installed(tmp_path: Path) -> None:
     )
     assert "\n  coach " in done.stdout
     assert "\n  trainer " not in done.stdout
+
+
+def test_the_example_of_the_documentation(tmp_path: Path) -> None:
+    """Its command and its report work as the page says."""
+    page = (ROOT / "docs" / "commands.md").read_text()
+    (declared,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    entries = re.sub(r'\[project\.entry-points\."(.*)"\]', r"[\1]", declared).replace('"', "")
+    install(tmp_path / "site", "verdicts", entries, verdicts=source)
+    bundle = sealed(tmp_path, run="a").relative_to(tmp_path)
+    assert harness(tmp_path, "verdicts", "evidence").stdout == f"{bundle} PASS\n"
+    done = harness(tmp_path, "report", "evidence", "--format", "csv=verdicts.csv")
+    assert done.returncode == ExitStatus.PASS
+    assert (tmp_path / "verdicts.csv").read_text() == "F-DEMO-SORT-001,PASS\n"
+    unknown = harness(tmp_path, "report", "evidence", "--format", "xml=x")
+    assert "there is no report 'xml'; there are markdown, ctrf, junit, sarif, csv" in unknown.stderr
