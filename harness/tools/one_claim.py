@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import fields
+from functools import wraps
 from pathlib import Path
 from typing import Any
-
-import click
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli.run import perform
@@ -20,21 +20,25 @@ from harness.running.request import RunRequest
 
 __all__ = ["claim_options", "performed", "project_here", "request_of"]
 
-_OPTIONS = (
-    click.option("--no-mutants", is_flag=True, help="Plant no defects; a PASS is then unproven."),
-    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn."),
-    click.option("-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side; one by default."),
-    click.option("--evidence", type=click.Path(path_type=Path), metavar="DIR", help="Where the bundle goes."),
-    click.option("--json", "json_file", metavar="FILE|-", help="Also write the record as JSON; - is standard output."),
-    click.option("-v", "--verbose", is_flag=True, help="Show every clause."),
-)
+_OPTIONS = ("no_mutants", "seed", "jobs", "evidence", "json_file", "verbose")
 
 
-def claim_options(decorated: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a run of one claim."""
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+def claim_options(*more: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add options of `harness run`, and more by the names of their fields. The command takes them as `given`."""
+    names = {*_OPTIONS, *more}
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def called(**values: Any) -> Any:
+            return command(given=RunOptions(**{name: values.pop(name) for name in names}), **values)
+
+        decorated: Callable[..., Any] = called
+        for option in reversed(fields(RunOptions)):
+            if option.name in names:
+                decorated = option.metadata["declaration"](decorated)
+        return decorated
+
+    return decorate
 
 
 def project_here() -> Project:
@@ -43,10 +47,17 @@ def project_here() -> Project:
     return Project.around() or Project(root, root / "contracts", root / "evidence", (root,))
 
 
-def request_of(evidence: Path | None, seed: int, jobs: int | None, no_mutants: bool, **more: Any) -> RunRequest:
+def request_of(given: RunOptions, **more: Any) -> RunRequest:
     """Return the request of these options, and more of its fields."""
-    command = shlex.join(["harness", *sys.argv[1:]])
-    return RunRequest(evidence=evidence, seed=seed, jobs=jobs or 1, mutants=not no_mutants, command=command, **more)
+    return RunRequest(
+        evidence=given.evidence,
+        seed=given.seed,
+        jobs=given.jobs or 1,
+        isolate=given.isolate,
+        mutants=not given.no_mutants,
+        command=shlex.join(["harness", *sys.argv[1:]]),
+        **more,
+    )
 
 
 def performed(

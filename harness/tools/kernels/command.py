@@ -15,7 +15,6 @@ import click
 from harness.base import regular_file, strictjson
 from harness.base.vocabulary import ExitStatus, Verdict
 from harness.cli.new import NewClaim, new_claim_options
-from harness.cli.options import device_option
 from harness.cli.run_options import RunOptions, require_isolable
 from harness.cli.scaffold import write_all
 from harness.contract import Contract
@@ -85,21 +84,8 @@ def kernel_options(decorated: Callable[..., Any]) -> Callable[..., Any]:
 @command.command("check")
 @click.argument("function", metavar="MODULE:NAME")
 @kernel_options
-@click.option("--isolate", is_flag=True, help="Run the function in a process of its own, apart from what judges it.")
-@device_option
-@claim_options
-def check(
-    function: str,
-    isolate: bool,
-    no_mutants: bool,
-    device: str,
-    seed: int,
-    jobs: int | None,
-    evidence: Path | None,
-    json_file: str | None,
-    verbose: bool,
-    **described: Any,
-) -> ExitStatus:
+@claim_options("device", "isolate")
+def check(given: RunOptions, function: str, **described: Any) -> ExitStatus:
     """Try every relation that holds for a right function of tensors, and show which one fails, with its smallest case.
 
     Outputs and gradients are compared with the reference in float64, for all dtypes and sizes, in odd layouts, after
@@ -109,16 +95,14 @@ def check(
     of `harness run`, and `harness verify` judges it again.
     """
     project = project_here()
-    is_on_gpu = _is_on_gpu(device, project)
-    document = _document_of(project, function, _name(function), on_gpu=is_on_gpu, isolate=isolate, **described)
-    given = RunOptions(evidence=evidence, json_file=json_file, verbose=verbose, isolate=isolate)
+    is_on_gpu = _is_on_gpu(given.device, project)
+    document = _document_of(project, function, _name(function), on_gpu=is_on_gpu, isolate=given.isolate, **described)
     with tempfile.TemporaryDirectory(prefix="harness-kernel-") as folder:
         file = Path(folder) / f"{document['id']}.json"
         file.write_text(strictjson.dumps(document), encoding="utf-8")
         contract = project.load(file)
-        where = device if is_on_gpu else "cpu"
-        request = request_of(evidence, seed, jobs, no_mutants, contracts=[contract], device=where, isolate=isolate)
-        if isolate:
+        request = request_of(given, contracts=[contract], device=given.device if is_on_gpu else "cpu")
+        if given.isolate:
             require_isolable(request, project)
         return performed(given, project, request, partial(_table, contract))
 

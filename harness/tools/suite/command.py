@@ -60,8 +60,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="SHARE",
     help="Refute a larger share of survivors than this, such as 0.2; any by default.",
 )
-@claim_options
+@claim_options()
 def command(
+    given: RunOptions,
     paths: tuple[str, ...],
     expression: str | None,
     contract_file: Path | None,
@@ -71,12 +72,6 @@ def command(
     mutate: tuple[Path, ...],
     budget: float,
     most_survivors: float | None,
-    no_mutants: bool,
-    seed: int,
-    jobs: int | None,
-    evidence: Path | None,
-    json_file: str | None,
-    verbose: bool,
 ) -> ExitStatus:
     """Run a pytest suite, and try to refute that it tests what it seems to test.
 
@@ -97,9 +92,8 @@ def command(
     if not paths and contract_file is None and against is None:
         raise click.UsageError("say which tests: harness falsify-tests tests/")
     project = project_here()
-    given = RunOptions(evidence=evidence, json_file=json_file, verbose=verbose)
     options = ["-k", expression] if expression else []
-    request = request_of(evidence, seed, jobs, no_mutants)
+    request = request_of(given)
     if contract_file is not None:
         contract = project.load(contract_file)
         request = replace(request, contracts=[contract], parameters=_more(contract, options))
@@ -108,7 +102,9 @@ def command(
         place = Path(folder)
         code = _inside(project.root, mutate) if mutate else []
         asked = _asked(project, paths, options, rounds, against, place)
-        asked = replace(asked, mutate=code, budget_seconds=budget, workers=jobs or 1, most_survivors=most_survivors)
+        asked = replace(
+            asked, mutate=code, budget_seconds=budget, workers=request.jobs or 1, most_survivors=most_survivors
+        )
         if write is not None:
             return _written(write, asked, project)
         return performed(given, project, replace(request, contracts=[_contract(asked, project, place)]), _found)
