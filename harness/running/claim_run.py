@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
@@ -34,7 +34,7 @@ from harness.running.recording import Trials, silent, unmeasured
 from harness.running.resource_requests import Failure, ResourceRequests
 from harness.running.scheduler import Task
 
-__all__ = ["ClaimRun", "Shared", "WorkClock"]
+__all__ = ["ClaimRun", "Shared"]
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,25 @@ class Shared:
     """Seals a claim whose trials have ended."""
 
 
+@dataclass
+class _Attempt:
+    """The claim's trials on one device. If a GPU fails, the attempt is given up and another one begins."""
+
+    pending: list[Mutant]
+    """The mutants whose trials have not ended."""
+    predicted: JsonObject | None = None
+    """The memory of a step; None until a device is assigned."""
+    subject: tuple[TrialResult, Judgment] | None = None
+    mutants: dict[str, tuple[TrialResult, MutantOutcome]] = field(default_factory=dict)
+    needs_mutants: bool = True
+    is_given_up: bool = False
+
+
 @final
 class ClaimRun:
     """Runs the trials of a claim, in the threads of the pool, and collects their results.
+
+    Each trial takes the steps of `work`.
 
     Attributes:
         plan: says which GPU the trials get, once the first one has begun.
@@ -68,48 +84,50 @@ class ClaimRun:
         """
         self.plan, self.awaited, self.index = plan, "", index
         self._shared, self._emit = shared, shared.emit
-        self._lock = threading.Lock()
-        self._began = datetime.now(UTC)
-        self._executor: Executor | None = None
-        self._sources: Mapping[str, str] = {}
-        self._subject: tuple[TrialResult, Judgment] | None = None
-        self._mutants: dict[str, tuple[TrialResult, MutantOutcome]] = {}
-        self._pending = [mutant for mutant, obstacle in plan.mutants if obstacle is None]
-        self._needless = self._begins_again = False
+        self._attempt = self._first_attempt()
         self._withdrawn: dict[str, str] = {}
         """Why GPUs failed the claim, by UUID."""
-        self._predicted: JsonObject | None = None
-        """None until a device is assigned."""
-        self._clock = WorkClock()
+        self._executor: Executor | None = None
+        self._sources: Mapping[str, str] = {}
+        self._began, self._lock = datetime.now(UTC), threading.Lock()
+        self._worked: list[tuple[float, float]] = []
+        """From when to when each trial worked, by the monotonic clock."""
+        self._waited = 0.0
+        """Seconds of waits for devices that others held."""
 
     @property
     def is_measured(self) -> bool:
         """Whether the subject's trial has ended."""
-        return self._subject is not None
+        return self._attempt.subject is not None
 
     def task(self) -> Task:
         """The subject's trial, for the schedule. Claims that measure time come first, then those that take longest."""
         plan, expected = self.plan, self._shared.durations.expected
-        whole = sum(expected(plan, name) for name in (events.SUBJECT, *(mutant.id for mutant in self._pending)))
+        names = (events.SUBJECT, *(mutant.id for mutant in self._attempt.pending))
+        whole = sum(expected(plan, name) for name in names)
         self._rank = (not plan.profile.exclusive, -whole, self.index)
         return Task(f"{self.index} {events.SUBJECT}", self._shared.demand.ways(plan), self._rank, whole)
 
     def work(self, turn: Turn, name: str) -> Sequence[Task]:
         """Run the subject's or a mutant's trial. Returns the tasks that come after it."""
         demand = self._shared.demand
+        # 1. Leave a GPU that is broken or crowded.
         if self._moves(demand.broken(turn.amounts) or demand.crowded(turn.amounts)):
             return self._next(name, turn)
-        if self._predicted is None:
-            self._predict(turn)
+        # 2. On a new device, predict the memory of a step. It can be too much, or other than the schedule reserved.
+        if self._attempt.predicted is None:
+            predicted = self._predict(turn)
             self._emit(events.ClaimPlanned.of(self.plan))
             if self.plan.obstacle:
                 return self._next(name, turn)
-            if (amounts := demand.foreseen(self.plan, turn.amounts, self._predicted or {})) != turn.amounts:
+            if (amounts := demand.foreseen(self.plan, turn.amounts, predicted)) != turn.amounts:
                 return (replace(turn.task, ways=(amounts,)),)
         try:
-            with self._leased(turn, name), self._clock.working():
+            # 3. Lease the devices, import the claim's code, run the trial, judge it.
+            with self._leased(turn, name):
                 self._prepare(turn, name)
                 ending = self._trial(turn, name)
+            # 4. If the GPU failed meanwhile, the trial does not count.
             is_unmeasured = ending is EndingKind.NOT_MEASURED
             self._moves(demand.broken(turn.amounts) or (demand.crowded(turn.amounts) if is_unmeasured else None))
         except LeaseUnavailable as error:
@@ -119,16 +137,18 @@ class ClaimRun:
                     self._unavailable(name, str(error))
         except WaitInterrupted as wait:
             raise TurnInterrupted from wait
+        # 5. After the subject come its mutants; after the last trial, the bundle; after a failed GPU, another attempt.
         return self._next(name, turn)
 
     def results(self) -> Trials:
         """The results. Mutants without a result were interrupted before they ran."""
-        if self._subject is None or self.plan.obstacle:
+        attempt = self._attempt
+        if attempt.subject is None or self.plan.obstacle:
             found = unmeasured(self.plan)
         else:
-            result, judgment = self._subject
+            result, judgment = attempt.subject
             ids = [mutant.id for mutant, _ in self.plan.mutants]
-            trials = {name: self._mutants[name][0] for name in ids if name in self._mutants}
+            trials = {name: attempt.mutants[name][0] for name in ids if name in attempt.mutants}
             outcomes = [self._outcome(mutant, obstacle) for mutant, obstacle in self.plan.mutants]
             external = self.plan.request.external
             imported = [self._sources, external.sources if external is not None else {}]
@@ -139,15 +159,16 @@ class ClaimRun:
             found,
             began=self._began,
             withdrawn=self._withdrawn,
-            predicted=self._predicted or {},
-            seconds=self._clock.busy,
-            waited_seconds=self._clock.waited,
+            predicted=attempt.predicted or {},
+            seconds=_covered(self._worked),
+            waited_seconds=self._waited,
         )
 
     def durations(self) -> Mapping[str, float]:
         """The seconds of each trial, by name."""
-        ran = {} if self._subject is None else {events.SUBJECT: self._subject[0].seconds}
-        return ran | {name: result.seconds for name, (result, _) in self._mutants.items()}
+        subject, mutants = self._attempt.subject, self._attempt.mutants
+        ran = {} if subject is None else {events.SUBJECT: subject[0].seconds}
+        return ran | {name: result.seconds for name, (result, _) in mutants.items()}
 
     def interrupt(self) -> None:
         """End the trials that run. Their measurements are kept."""
@@ -164,11 +185,14 @@ class ClaimRun:
     def _outcome(self, mutant: Mutant, obstacle: Reason | None) -> MutantOutcome:
         if obstacle is not None:
             return not_run(mutant, obstacle)
-        if mutant.id in self._mutants:
-            return self._mutants[mutant.id][1]
-        return not_run(mutant, Reason(ReasonCode.NEEDLESS)) if self._needless else interrupted(mutant)
+        if mutant.id in self._attempt.mutants:
+            return self._attempt.mutants[mutant.id][1]
+        return interrupted(mutant) if self._attempt.needs_mutants else not_run(mutant, Reason(ReasonCode.NEEDLESS))
 
-    def _predict(self, turn: Turn) -> None:
+    def _first_attempt(self) -> _Attempt:
+        return _Attempt([mutant for mutant, obstacle in self.plan.mutants if obstacle is None])
+
+    def _predict(self, turn: Turn) -> JsonObject:
         """Take the turn's GPUs, and predict the memory of a step on them."""
         shared = self._shared
         self._began = datetime.now(UTC)
@@ -176,8 +200,10 @@ class ClaimRun:
         gpu = gpus[0] if gpus else None
         plan = replace(self.plan, gpu=gpu, others=gpus[1:], device=device_of(gpu, shared.host))
         with turn.idle():
-            self._predicted = memory_check.foreseen(plan, shared.root, lambda: shared.interruption.requested)
-        self.plan = replace(plan, obstacle=memory_check.obstacle(self._predicted))
+            predicted = memory_check.foreseen(plan, shared.root, lambda: shared.interruption.requested)
+        self._attempt.predicted = predicted
+        self.plan = replace(plan, obstacle=memory_check.obstacle(predicted))
+        return predicted
 
     def _moves(self, failure: Failure | None) -> bool:
         """Remove a failed GPU from the pool. Returns whether the claim begins again on other GPUs."""
@@ -189,7 +215,7 @@ class ClaimRun:
         with self._lock:
             is_new = gpu.key not in self._withdrawn
             self._withdrawn.setdefault(gpu.key, reason)
-            self._begins_again |= moves
+            self._attempt.is_given_up |= moves
         if is_new:
             after = "the claim begins again on another GPU" if moves else "there is no other GPU for the claim"
             self._emit(events.Remarked(claim, f"GPU {gpu.index} is not used any more: {reason}; {after}"))
@@ -219,11 +245,14 @@ class ClaimRun:
                     on_wait=waiting,
                     interrupted=lambda: self._shared.interruption.requested,
                 )
-                self._clock.waited += held.enter_context(taken).waited_seconds
+                self._waited += held.enter_context(taken).waited_seconds
             with turn.idle():
                 turn.resume()
-            self.awaited = ""
-            yield
+            self.awaited, began = "", time.monotonic()
+            try:
+                yield
+            finally:
+                self._worked.append((began, time.monotonic()))
 
     def _prepare(self, turn: Turn, name: str) -> None:
         """Import the claim's code, before its first trial."""
@@ -277,10 +306,10 @@ class ClaimRun:
         """Keep the result of a trial, and tell of it."""
         outcome = None
         if (mutant := self._mutant(name)) is None:
-            self._subject = result, judgment
+            self._attempt.subject = result, judgment
         else:
             outcome = fate_of(mutant, judgment)
-            self._mutants[name] = result, outcome
+            self._attempt.mutants[name] = result, outcome
         traceback = result.observation.ending.traceback or ""
         self._emit(events.TrialFinished(self.plan.contract.id, name, judgment, outcome, result.seconds, traceback))
 
@@ -296,31 +325,26 @@ class ClaimRun:
         """The mutants' tasks after the subject's trial; none if no mutant is needed. After the last trial, seal."""
         shared, following = self._shared, list[Mutant]()
         with self._lock:
-            self._pending = [mutant for mutant in self._pending if mutant.id != name]
-            if self._begins_again and not shared.interruption.requested:
-                return self._again(name)
-            if name == events.SUBJECT and not shared.interruption.requested:
-                passes = self._subject is not None and self._subject[1].outcome is Outcome.PASS
-                self._needless = not (self.plan.obstacle or self.plan.request.all_mutants or passes)
-                if self.plan.obstacle or self._needless:
-                    self._pending = []
-                following = self._pending
-            is_done = not self._pending
+            attempt, is_subject = self._attempt, name == events.SUBJECT
+            attempt.pending = [mutant for mutant in attempt.pending if mutant.id != name]
+            if attempt.is_given_up and not shared.interruption.requested:
+                if attempt.pending and not is_subject:
+                    return ()  # the other trials on the failed device end first
+                self._attempt = self._first_attempt()
+                return (self.task(),)
+            if is_subject and not shared.interruption.requested:
+                passes = attempt.subject is not None and attempt.subject[1].outcome is Outcome.PASS
+                attempt.needs_mutants = bool(self.plan.obstacle) or self.plan.request.all_mutants or passes
+                if self.plan.obstacle or not attempt.needs_mutants:
+                    attempt.pending = []
+                following = attempt.pending
+            is_done = not attempt.pending
         if is_done and (self.is_measured or self.plan.obstacle):
             shared.seal(self)
         # All trials of a claim run on one device, for the verdict speaks of that.
         seconds = {one.id: shared.durations.expected(self.plan, one.id) for one in following}
         ways = {one.id: (shared.demand.of_mutant(one, turn.amounts),) for one in following}
         return [Task(f"{self.index} {one}", ways[one], (*self._rank, -took), took) for one, took in seconds.items()]
-
-    def _again(self, name: str) -> Sequence[Task]:
-        """Begin again on another device, when no trial is left on the failed one."""
-        if name != events.SUBJECT and self._pending:
-            return ()
-        self._begins_again, self._subject, self._predicted = False, None, None
-        self._mutants.clear()
-        self._pending = [mutant for mutant, obstacle in self.plan.mutants if obstacle is None]
-        return (self.task(),)
 
     def _mutant(self, name: str) -> Mutant | None:
         """The mutant of a trial; None for the subject's."""
@@ -333,25 +357,10 @@ def _ended(result: TrialResult, kind: EndingKind, reason: str) -> TrialResult:
     return replace(result, observation=replace(result.observation, ending=ending))
 
 
-class WorkClock:
-    """Sums up seconds: `busy` in which at least one trial of a claim worked, `waited` for devices that others held."""
-
-    def __init__(self) -> None:
-        self.busy = self.waited = 0.0
-        self._count, self._since = 0, 0.0
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """One thread works."""
-        with self._lock:
-            self._count += 1
-            if self._count == 1:
-                self._since = time.monotonic()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._count -= 1
-                if self._count == 0:
-                    self.busy += time.monotonic() - self._since
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    """The seconds in at least one of some spans of time."""
+    covered = until = 0.0
+    for begin, end in sorted(spans):
+        covered += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return covered
