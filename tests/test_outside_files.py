@@ -38,7 +38,7 @@ TEXTS = {
     "evidence/index_cache.py": ["json.loads"],  # the same
     "evidence/unpacking.py": ["archive.open"],  # a member of an archive whose directory was checked
     "authoring/tensor_function/fresh_process.py": ["json.loads"],  # what a fork of this process wrote
-    "execution/rpc_channel.py": ["json.loads"],  # a message with a bound, from a subject's process
+    "execution/rpc.py": ["json.loads"],  # a message with a bound, from a subject's process
     "execution/messages.py": ["json.loads"],  # a message with a bound, from a trial; it refuses NaN
     "external/output_events.py": ["json.loads"],  # a line with a bound, of a trainer that may print NaN
     "machine/limited_process.py": ["json.loads", "json.loads"],  # what a fork of this process wrote

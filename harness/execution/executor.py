@@ -12,9 +12,8 @@ from harness.base.device import Device
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import SearchEnd
 from harness.contract import Contract
-from harness.execution.logs import Log
+from harness.execution.logs import Log, Steps
 from harness.execution.messages import Imports
-from harness.execution.steps import Steps
 from harness.judging.observation import Observation
 from harness.machine.host import Gpu
 from harness.machine.telemetry import Telemetry

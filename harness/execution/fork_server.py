@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from harness.base.beneath import Beneath
 from harness.base.redaction import allowed_environment, looks_secret
@@ -74,22 +74,12 @@ class ForkServerError(RuntimeError):
     """The fork server has ended. The message says how."""
 
 
-class _Process(Protocol):
-    pid: int
-
-    def terminate(self) -> None: ...
-
-    def kill(self) -> None: ...
-
-    def wait(self, timeout: float | None = None) -> int:
-        """The exit status. Raises subprocess.TimeoutExpired."""
-        ...
-
-
 class ForkServer:
     """One fork server and its scratch folder. The server and its descendants end by `close`, or with this process."""
 
-    def __init__(self, root: Path, place: Beneath, control: socket.socket, process: _Process) -> None:
+    def __init__(
+        self, root: Path, place: Beneath, control: socket.socket, process: subprocess.Popen[bytes] | _Forked
+    ) -> None:
         self.folder = place.path
         self.place = place
         """The scratch folder, where code under test can have put links."""
@@ -246,20 +236,15 @@ class _Forked:
         self.pid, self._control = pid, control
 
     def terminate(self) -> None:
-        self._signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self._signal(signal.SIGKILL)
+        """End the server in order, if it has not ended."""
+        with suppress(subprocess.TimeoutExpired, ProcessLookupError):
+            self.wait(0)
+            return
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
 
     def wait(self, timeout: float | None = None) -> int:
         """0 when it has ended: only its parent learns its exit status."""
         if not select.select([self._control], [], [], timeout)[0]:
             raise subprocess.TimeoutExpired("fork server", timeout or 0.0)
         return 0
-
-    def _signal(self, number: signal.Signals) -> None:
-        with suppress(subprocess.TimeoutExpired, ProcessLookupError):
-            self.wait(0)
-            return
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, number)

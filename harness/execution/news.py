@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
 from harness.authoring.toolkit_log import HYPOTHESIS
 from harness.base import regular_file
 from harness.execution.messages import Start
-from harness.execution.models_built import ModelsBuilt
 from harness.execution.sources import Sources
 
-__all__ = ["News"]
+__all__ = ["ModelsBuilt", "News", "tensors_of"]
 
 _LARGEST_DIGESTED: Final = 16 << 20
 """Bytes of a data file whose digest the trial's log has."""
@@ -51,3 +54,109 @@ class News:
             return f"read {shown}, {size} bytes{told}"
         except OSError as error:
             return f"opened {shown}: {error.strerror}"
+
+
+_MOST: Final = 100_000
+"""The most modules that one call describes."""
+_MOST_TENSORS: Final = 12
+
+
+@final
+class ModelsBuilt:
+    """The models that this process has built. No method of a module is called, because it may be the subject's."""
+
+    def __init__(self) -> None:
+        self._new: dict[int, weakref.ref[Any]] = {}
+        """Modules that got a parameter or a part since the last look."""
+        self._parts: set[int] = set()
+        self._hears = False
+
+    def listen(self) -> None:
+        """Record every module that is built from now on, as soon as torch is imported. Call it again after imports."""
+        if "torch" in sys.modules and not self._hears:
+            self._hears = True
+            with suppress(Exception):  # the code under test may have put anything in torch's place
+                from torch.nn.modules import module as built
+
+                built.register_module_parameter_registration_hook(self._got)
+                built.register_module_module_registration_hook(self._got_part)
+
+    def news(self) -> list[tuple[str, str]]:
+        """The description and class of each model that was built since the last call, without parts of models."""
+        if not self._new:
+            return []
+        new, parts = self._new, self._parts
+        self._new, self._parts = {}, set()
+        found = []
+        for module in [module for number, one in new.items() if number not in parts and (module := one()) is not None]:
+            with suppress(Exception):  # the module may be anything
+                found.append((_described(module), type(module).__name__))
+        return found
+
+    def _got(self, module: Any, name: str, value: Any) -> None:
+        if len(self._new) < _MOST:
+            self._new[id(module)] = weakref.ref(module)
+
+    def _got_part(self, module: Any, name: str, part: Any) -> None:
+        self._got(module, name, part)
+        if len(self._parts) < _MOST:
+            self._parts.add(id(part))
+
+
+def tensors_of(subject: object) -> list[str]:
+    """A description of each tensor among the attributes of an object; empty without torch."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return []
+    with suppress(Exception):
+        told = []
+        with torch._C.DisableTorchFunctionSubclass():
+            for name, value in list(object.__getattribute__(subject, "__dict__").items()):
+                if isinstance(value, torch.Tensor):
+                    told.append(f"{name}: {_plain(value.dtype)}{list(value.shape)} on {value.device}")
+        return told[:_MOST_TENSORS]
+    return []
+
+
+def _described(module: Any) -> str:
+    import torch
+
+    parameters: dict[int, Any] = {}
+    dtypes, devices, modules = Counter[str](), Counter[str](), 0
+    for one in _walk(module):
+        modules += 1
+        for parameter in _own(one, "_parameters").values():
+            if parameter is not None:
+                parameters[id(parameter)] = parameter
+    size = trained = total = 0
+    with torch._C.DisableTorchFunctionSubclass():
+        for parameter in parameters.values():
+            count = parameter.numel()
+            total += count
+            size += count * parameter.element_size()
+            trained += count if parameter.requires_grad else 0
+            dtypes[_plain(parameter.dtype)] += 1
+            devices[str(parameter.device)] += 1
+    frozen = "" if trained == total else f", {trained:,} of them trained"
+    kinds = f"{' and '.join(sorted(dtypes))} on {' and '.join(sorted(devices))}" if parameters else "nothing to train"
+    return f"{type(module).__name__}: {total:,} parameters{frozen}, {size:,} bytes, {modules} modules, {kinds}"
+
+
+def _walk(module: Any) -> Iterator[Any]:
+    """Yield a module and its parts, each once."""
+    seen, left = {id(module)}, [module]
+    while left and len(seen) < _MOST:
+        one = left.pop()
+        yield one
+        for part in _own(one, "_modules").values():
+            if part is not None and id(part) not in seen:
+                seen.add(id(part))
+                left.append(part)
+
+
+def _own(module: Any, name: str) -> Mapping[str, Any]:
+    return object.__getattribute__(module, "__dict__").get(name) or {}
+
+
+def _plain(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")

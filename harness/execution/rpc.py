@@ -1,4 +1,4 @@
-"""The methods of a falsifier's Protocol, as calls to another process.
+"""The methods of a falsifier's Protocol, as calls to another process, and the connection that carries them.
 
     protocol = rpc_protocol(falsify)           # of `def falsify(trial: Trial[Format])`
     protocol.methods["read"].arguments.pack(…)
@@ -13,6 +13,8 @@ from __future__ import annotations
 import builtins
 import inspect
 import json
+import select
+import socket
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +30,7 @@ from harness.contract.entry_point import resolve_own
 from harness.contract.project_importer import install
 from harness.execution.value_codec import Blobs, Codec, NotCarried, codec_of
 
-__all__ = ["RpcMethod", "RpcProtocol", "obstacle", "rpc_protocol"]
+__all__ = ["ChannelClosed", "RpcChannel", "RpcMethod", "RpcProtocol", "obstacle", "rpc_protocol"]
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,75 @@ def _told(falsifier: str, subjects: Sequence[str]) -> str:
         return obstacle(falsifier, subjects)
     except BaseException as error:
         return f"{falsifier} cannot be imported: {described(error)}"
+
+
+_LARGEST_HEAD = 1 << 30
+_LARGEST_BLOBS = 16 << 30
+"""Bytes of one document."""
+
+
+class ChannelClosed(Exception):
+    """The other process has ended."""
+
+
+class RpcChannel:
+    """One end of a connection that carries documents of JSON, each followed by blobs of bytes."""
+
+    def __init__(self, connection: socket.socket, other: int | None = None) -> None:
+        """Args:
+        other: a descriptor of the other process. A process that it left behind can hold the connection open.
+        """
+        self._connection = connection
+        self._watched = select.poll()
+        for descriptor in (connection.fileno(), *([] if other is None else [other])):
+            self._watched.register(descriptor, select.POLLIN)
+        self.seconds: float | None = None
+        """The longest wait for bytes."""
+
+    def send(self, document: Any, blobs: Blobs) -> None:
+        """Send a document with its blobs.
+
+        Raises:
+            TypeError, ValueError: the document is not JSON.
+            OSError: the other process has ended, or there is no memory.
+        """
+        head = json.dumps([document, [memoryview(blob).nbytes for blob in blobs]]).encode()
+        self._connection.sendall(len(head).to_bytes(8, "big") + head)
+        for blob in blobs:
+            self._connection.sendall(blob)
+
+    def receive(self) -> tuple[Any, list[bytearray]]:
+        """A document and its blobs.
+
+        Raises:
+            ChannelClosed: the other process has ended.
+            OSError, TypeError, ValueError, RecursionError, MemoryError: it sent something else.
+        """
+        size = int.from_bytes(self._read(8), "big")
+        if size > _LARGEST_HEAD:
+            raise ValueError(f"{size} bytes of JSON")
+        document, sizes = json.loads(bytes(self._read(size)))
+        if not all(type(one) is int and one >= 0 for one in sizes) or sum(sizes) > _LARGEST_BLOBS:
+            raise ValueError("sizes of blobs that cannot be")
+        return document, [self._read(one) for one in sizes]
+
+    def _read(self, size: int) -> bytearray:
+        data = bytearray(size)
+        rest = memoryview(data)
+        while rest:
+            self._wait()
+            got = self._connection.recv_into(rest)
+            if not got:
+                raise ChannelClosed
+            rest = rest[got:]
+        return data
+
+    def _wait(self) -> None:
+        ready = dict(self._watched.poll(None if self.seconds is None else self.seconds * 1000))
+        if not ready:
+            raise TimeoutError("no answer in time")
+        if self._connection.fileno() not in ready:
+            raise ChannelClosed
 
 
 if __name__ == "__main__":

@@ -24,12 +24,10 @@ from harness.authoring.faults import NotMeasured
 from harness.authoring.setting import Setting
 from harness.contract.entry_point import resolve_own
 from harness.execution import frameworks
-from harness.execution.blame import MachineObstacle, machine_fault
+from harness.execution.blame import MachineObstacle, machine_fault, placed, raised_at, set_place
 from harness.execution.messages import Start
 from harness.execution.news import News
-from harness.execution.raised_at import placed, raised_at, set_place
-from harness.execution.rpc import RpcMethod, RpcProtocol, rpc_protocol
-from harness.execution.rpc_channel import ChannelClosed, RpcChannel
+from harness.execution.rpc import ChannelClosed, RpcChannel, RpcMethod, RpcProtocol, rpc_protocol
 from harness.execution.sources import Sources
 from harness.execution.value_codec import Blobs
 from harness.machine.process_control import die_with_parent

@@ -16,7 +16,7 @@ from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 from harness.execution.authentication import Forged, Verifier, new_key
 from harness.execution.executor import StepListener
-from harness.execution.logs import BoundedLog
+from harness.execution.logs import BoundedLog, StepSeries
 from harness.execution.messages import (
     LARGEST_MESSAGE,
     MOST_COLUMNS,
@@ -31,7 +31,6 @@ from harness.execution.messages import (
     decode,
 )
 from harness.execution.progress import Progress
-from harness.execution.steps import StepSeries
 from harness.execution.supervisor import FINISH, STOP
 from harness.execution.trial_log import TrialLog, WorkspaceFiles
 from harness.judging.observation import Ending, EndingKind, Residency

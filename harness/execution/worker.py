@@ -44,7 +44,7 @@ from harness.contract.entry_point import resolve_own
 from harness.contract.project_importer import install
 from harness.execution import frameworks
 from harness.execution.authentication import OVERHEAD, signer
-from harness.execution.blame import machine_fault
+from harness.execution.blame import machine_fault, placed
 from harness.execution.messages import (
     LARGEST_MESSAGE,
     Doing,
@@ -61,7 +61,6 @@ from harness.execution.messages import (
     encode,
 )
 from harness.execution.news import News
-from harness.execution.raised_at import placed
 from harness.execution.reached import Reached
 from harness.execution.sources import Sources
 from harness.execution.stack_sampler import watch_doing

@@ -11,7 +11,7 @@ from harness.authoring.recorder import Recorder
 from harness.authoring.reports import Logged, Report
 from harness.authoring.setting import Setting
 from harness.authoring.trial import NewSearch, Trial
-from harness.execution.models_built import tensors_of
+from harness.execution.news import tensors_of
 
 __all__ = ["WorkerTrial"]
 

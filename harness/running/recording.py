@@ -23,8 +23,7 @@ from harness.contract.todo_markers import unwritten_code, unwritten_texts
 from harness.evidence.seal import ClaimResult, Environment, Seal, SealError
 from harness.evidence.trial_files import series_of
 from harness.execution.executor import TrialRequest, TrialResult
-from harness.execution.logs import Log
-from harness.execution.steps import Steps
+from harness.execution.logs import Log, Steps
 from harness.execution.trial_log import TrialLog
 from harness.judging.judge import Judgment, judge, requested
 from harness.judging.observation import Ending, EndingKind, Observation, Residency

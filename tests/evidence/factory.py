@@ -21,8 +21,7 @@ from harness.evidence.findings import Code, Verification
 from harness.evidence.seal import ClaimResult, Sealer
 from harness.evidence.trial_files import series_of
 from harness.execution.executor import TrialResult
-from harness.execution.logs import Log
-from harness.execution.steps import Steps
+from harness.execution.logs import Log, Steps
 from harness.judging.judge import judge, requested
 from harness.judging.observation import Observation
 from harness.judging.record import MutantRecord, Record

@@ -19,7 +19,7 @@ from harness.evidence import bundle_layout, trial_files
 from harness.evidence.bundle import Bundle
 from harness.evidence.seal import Sealer, SealError
 from harness.evidence.verification import find_bundles, verify
-from harness.execution.steps import Steps
+from harness.execution.logs import Steps
 from harness.judging.observation import Observation
 from harness.judging.record import Record
 from harness.search.counterexample import Counterexample

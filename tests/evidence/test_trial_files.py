@@ -26,8 +26,7 @@ from harness.evidence.trial_files import (
     thinned,
     trial_of,
 )
-from harness.execution.logs import Log
-from harness.execution.steps import Steps
+from harness.execution.logs import Log, Steps
 from harness.judging.judge import judge
 from harness.judging.verdict import fate_of
 from harness.search.counterexample import Counterexample

@@ -23,7 +23,7 @@ from harness.contract.project import Project
 from harness.execution.executor import TrialRequest, TrialResult
 from harness.execution.fork_server import ForkServer, ForkServerError
 from harness.execution.local_executor import LocalExecutor
-from harness.execution.steps import MOST
+from harness.execution.logs import MOST
 from harness.judging.judge import judge
 from harness.judging.observation import EndingKind
 from tests.contracts import contract_of

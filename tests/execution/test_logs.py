@@ -1,4 +1,4 @@
-"""Bounded logs: head, tail and digest of any stream in any chunks, and no secret cut in half."""
+"""Bounded logs: head, tail and digest of any stream in any chunks, and no secret cut in half. Step series likewise."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.redaction import Redactor
-from harness.execution.logs import BoundedLog, Log
+from harness.execution.logs import BoundedLog, Log, Steps, StepSeries
 
 REDACTOR = Redactor({})
 SECRET = "hf_" + "Ab1" * 12
@@ -65,3 +65,24 @@ def test_a_progress_bar_is_not_lost() -> None:
 def test_one_endless_line_is_left_out() -> None:
     """A line without an end has no safe place for a cut, so it is left out."""
     assert log_of(SECRET.encode() * 1000).text.strip().startswith("[… ")
+
+
+@given(st.integers(min_value=0, max_value=3000), st.integers(min_value=2, max_value=64))
+def test_thinning(count: int, most: int) -> None:
+    """The rows are the first, every stride-th after it, and the last: at most the limit, plus the last."""
+    series = StepSeries(most)
+    for step in range(count):
+        series.add({"step": step})
+    steps = series.close()
+    assert steps.count == count
+    kept = [row["step"] for row in steps.rows]
+    expected = list(range(0, count, steps.stride))
+    if count and expected[-1] != count - 1:
+        expected.append(count - 1)
+    assert kept == expected
+    assert len(kept) <= most + 1
+    assert steps.stride == 1 or len(kept) >= most // 2
+
+
+def test_without_steps() -> None:
+    assert StepSeries().close() == Steps()

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from harness.execution.models_built import ModelsBuilt, tensors_of
+from harness.execution.news import ModelsBuilt, tensors_of
 
 torch = pytest.importorskip("torch")
 

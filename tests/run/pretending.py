@@ -14,9 +14,8 @@ from harness.base.redaction import Redactor
 from harness.contract import Contract
 from harness.evidence.seal import ClaimResult
 from harness.execution.executor import Executor, StepListener, TrialRequest, TrialResult
-from harness.execution.logs import Log
+from harness.execution.logs import Log, Steps
 from harness.execution.messages import Imports
-from harness.execution.steps import Steps
 from harness.execution.trial_log import TrialLog
 from harness.judging.observation import Ending, EndingKind, Observation, Residency
 from harness.judging.record import Record
