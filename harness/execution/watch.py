@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.authoring.reports import Entered, Measured, Resolved, Stepped, Unseen
+from harness.authoring.reports import Measured, Resolved, Stepped, Unseen
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 from harness.execution.authentication import Forged, Verifier, new_key
@@ -80,7 +80,6 @@ class Watch:
     resolved: dict[str, Any] = field(default_factory=dict)
     steps: StepSeries = field(default_factory=StepSeries)
     sources: dict[str, str] = field(default_factory=dict)
-    phase: Phase = Phase.START
     ending: Ending | None = None
     allocator_peak_bytes: int | None = None
     seconds: float = 0.0
@@ -105,6 +104,11 @@ class Watch:
     def __post_init__(self) -> None:
         trial, supervisor = self.keys
         self._verifiers = Verifier(trial), Verifier(supervisor)
+
+    @property
+    def phase(self) -> Phase:
+        """Whose code the trial runs now."""
+        return self.progress.phase
 
     def follow(self, stdout: int, stderr: int, messages: int, control_pipe: int) -> None:
         """Read messages until the trial and all processes that it started have ended."""
@@ -210,8 +214,6 @@ class Watch:
                 self.sources.update(sources)
             case Doing(text):
                 self.on_doing(self.mask(text))
-            case Entered(phase):
-                self.phase = phase
             case Started(pid, supervisor):
                 self._supervisor = supervisor, process_tree.started(supervisor)
                 self.sampler.watch(pid)

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from harness.machine.process_tree import started, stat_fields
 
@@ -53,11 +53,7 @@ def end_descendants() -> bool:
     """Kill and reap every descendant of this process. Returns whether all ended in time."""
     deadline = time.monotonic() + _END_SECONDS
     while True:
-        for pid in descendants(os.getpid()):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                continue  # it ended first
+        _kill(descendants(os.getpid()))
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -78,15 +74,18 @@ def end_tree(root: int, began: int | None) -> None:
     """
     deadline = time.monotonic() + _END_SECONDS
     while began is not None and started(root) == began and (below := descendants(root)):
-        for pid in below:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+        _kill(below)
         if time.monotonic() > deadline:
             break
         time.sleep(0.005)
     if began is not None and started(root) == began:
-        with contextlib.suppress(OSError):
-            os.kill(root, signal.SIGKILL)
+        _kill([root])
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended
+            os.kill(pid, signal.SIGKILL)
 
 
 class _Adopting:
@@ -134,9 +133,7 @@ def _end_adopted(others: frozenset[int]) -> None:
         if not (adopted := found - _started_here()):
             return
         for pid in adopted:
-            for one in (*descendants(pid), pid):
-                with contextlib.suppress(OSError):
-                    os.kill(one, signal.SIGKILL)
+            _kill((*descendants(pid), pid))
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         time.sleep(0.005)

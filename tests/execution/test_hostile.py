@@ -8,7 +8,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -169,15 +170,21 @@ def test_a_folder_that_cannot_be_made_is_the_machines(project: Project, tmp_path
     assert "Not a directory" in observation.ending.reason
 
 
+@contextmanager
+def server_of(root: Path) -> Iterator[ForkServer]:
+    """A fork server for the modules in a folder."""
+    server = ForkServer.started(root, (root,))
+    try:
+        yield server
+    finally:
+        server.close()
+
+
 def test_a_module_that_ends_the_fork_server(tmp_path: Path) -> None:
     """os._exit() during an import ends the server, and the error says how."""
     (tmp_path / "deadly.py").write_text("import os, sys\nprint('last words', flush=True)\nos._exit(7)\n")
-    server = ForkServer.started(tmp_path, (tmp_path,))
-    try:
-        with pytest.raises(ForkServerError, match=r"\b7: last words; .* deadly$"):
-            server.import_modules(["deadly"])
-    finally:
-        server.close()
+    with server_of(tmp_path) as server, pytest.raises(ForkServerError, match=r"\b7: last words; .* deadly$"):
+        server.import_modules(["deadly"])
 
 
 def _limited_by(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,12 +209,8 @@ def test_a_module_that_never_ends_its_import(tmp_path: Path, monkeypatch: pytest
     """The import is ended at its limit."""
     (tmp_path / "waiting.py").write_text(ENDLESS)
     _limited_by(tmp_path / "imported", monkeypatch)
-    server = ForkServer.started(tmp_path, (tmp_path,))
-    try:
-        with pytest.raises(ForkServerError, match=r"\b600 s; .* waiting$"):
-            server.import_modules(["json", "waiting"])
-    finally:
-        server.close()
+    with server_of(tmp_path) as server, pytest.raises(ForkServerError, match=r"\b600 s; .* waiting$"):
+        server.import_modules(["json", "waiting"])
 
 
 @pytest.mark.parametrize("line", [ENDLESS, "import os; os._exit(7)"], ids=["never ends", "exits"])
@@ -306,13 +309,10 @@ def test_a_subject_that_cannot_be_loaded_is_nobodys_fault(tmp_path: Path, line: 
 def test_a_module_that_forks_on_import(tmp_path: Path) -> None:
     """The child does not act as a second server: it ends and removes no folder."""
     (tmp_path / "forking.py").write_text("import os\nos.fork()\n")
-    server = ForkServer.started(tmp_path, (tmp_path,))
-    try:
+    with server_of(tmp_path) as server:
         assert server.import_modules(["forking"]).failures == {}
         assert server.import_modules(["json"]).failures == {}
         assert server.folder.is_dir()
-    finally:
-        server.close()
 
 
 def test_a_project_of_thousands_of_modules(tmp_path: Path) -> None:
@@ -326,11 +326,8 @@ def test_a_project_of_thousands_of_modules(tmp_path: Path) -> None:
         "for number in range(2500):\n"
         "    importlib.import_module(f'many.a_module_with_a_rather_long_name_{number}')\n"
     )
-    server = ForkServer.started(tmp_path, (tmp_path,))
-    try:
+    with server_of(tmp_path) as server:
         assert len(server.import_modules(["many"]).sources) == 2501
-    finally:
-        server.close()
 
 
 def test_an_import_that_used_cuda_is_the_falsifiers_defect(tmp_path: Path) -> None:

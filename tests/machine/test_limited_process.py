@@ -223,34 +223,42 @@ def test_a_work_that_closes_its_pipe_and_goes_on_is_ended(snapshot: SnapshotAsse
     assert str(stopped.value) == snapshot
 
 
-def test_a_work_has_the_limits_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_work_has_the_limits_of_its_process() -> None:
     """CPU time is limited by a timer and, five seconds later, by the kernel.
 
-    There is no core file. Memory is limited to what the caller has and the work's own share.
+    There is no core file. Memory is limited to what the caller has and the work's own share. No handler of the caller
+    keeps a limit from ending the work.
     """
+    numbers = (signal.SIGPROF, signal.SIGXCPU)
 
     def work() -> bytes:
         told = {name: resource.getrlimit(getattr(resource, f"RLIMIT_{name}")) for name in ("CPU", "CORE", "AS")}
         timer = signal.getitimer(signal.ITIMER_PROF)[0]
-        handlers = [signal.getsignal(number) is signal.SIG_DFL for number in (signal.SIGPROF, signal.SIGXCPU)]
+        handlers = [signal.getsignal(number) is signal.SIG_DFL for number in numbers]
         with open("/proc/self/statm") as file:
             size = int(file.read().split()[0]) * resource.getpagesize()
         return json.dumps([told, timer, handlers, size]).encode()
 
     limits = replace(LIMITS, seconds=7.25)
-    told, timer, handlers, size = json.loads(isolated(work, limits))
-    assert (told["CPU"][0], told["CORE"]) == (13, [0, 0])
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    try:
+        told, timer, handlers, size = json.loads(isolated(work, limits))
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+    assert (told["CPU"], told["CORE"]) == ([13, resource.getrlimit(resource.RLIMIT_CPU)[1]], [0, 0])
     assert 6 < timer < 7.3
     assert handlers == [True, True]
     assert abs(told["AS"][0] - limits.memory_bytes - size) < 64 << 20
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    set_limits = []
-    monkeypatch.setattr(limited_process.resource, "setrlimit", lambda kind, pair: set_limits.append(pair))
-    for known, value, expected in ((resource.RLIM_INFINITY, 7, 7), (5, 7, 5), (7, 7, 7), (9, 7, 7)):
-        monkeypatch.setattr(limited_process.resource, "getrlimit", lambda kind, known=known: (1, known))
-        limited_process._limit(resource.RLIMIT_CPU, value)
-        assert set_limits.pop() == (expected, known)
-    assert told["CPU"][1] == hard
+
+
+@pytest.mark.parametrize(("hard", "expected"), [(resource.RLIM_INFINITY, 7), (5, 5), (9, 7)])
+def test_no_limit_is_above_that_of_the_machine(monkeypatch: pytest.MonkeyPatch, hard: int, expected: int) -> None:
+    limits: list[tuple[int, int]] = []
+    monkeypatch.setattr(limited_process.resource, "getrlimit", lambda kind: (1, hard))
+    monkeypatch.setattr(limited_process.resource, "setrlimit", lambda kind, pair: limits.append(pair))
+    limited_process._limit(resource.RLIMIT_CPU, 7)
+    assert limits == [(expected, hard)]
 
 
 def test_few_works_are_started_ahead_of_the_first_answer() -> None:
@@ -275,25 +283,6 @@ def test_few_works_are_started_ahead_of_the_first_answer() -> None:
     assert sum(1 for _ in outcomes) == 60
     os.close(reading)
     os.close(writing)
-
-
-def test_a_work_has_no_signal_handler_of_its_caller() -> None:
-    """A work has the default signal handlers. Otherwise its limit of CPU time could not end it."""
-    numbers = (signal.SIGPROF, signal.SIGXCPU)
-    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
-    try:
-        answer = isolated(lambda: bytes(signal.getsignal(number) is signal.SIG_DFL for number in numbers), LIMITS)
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-    assert answer == bytes([True, True])
-
-
-def test_a_machine_may_have_been_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine that has been up for long, the clock has a large value. The limits still hold."""
-    clock = time.monotonic
-    monkeypatch.setattr(time, "monotonic", lambda: clock() + 1e6)
-    assert list(isolated_all([lambda: b"a"] * 3, LIMITS, 2)) == [b"a"] * 3
 
 
 def test_no_fork_collects_before_it_freezes() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -43,6 +42,15 @@ def running(script: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+def sampled(gpu: Gpu | None, pid: int | None = None, more: int = 0) -> Telemetry:
+    """The samples of a process, by default of this one: the first, and how many more."""
+    sampler = Sampler(gpu, interval=60)
+    sampler.watch(os.getpid() if pid is None else pid)
+    for _ in range(more):
+        sampler.sample()
+    return sampler.stop()
+
+
 def column(telemetry: Telemetry, name: str) -> list[float | int | None]:
     return [row[COLUMNS.index(name)] for row in telemetry.rows]
 
@@ -67,9 +75,7 @@ def test_a_tree_of_processes_is_sampled_from_outside() -> None:
 
 
 def test_without_a_gpu_every_gpu_column_says_why() -> None:
-    sampler = Sampler(None)
-    sampler.watch(os.getpid())
-    telemetry = sampler.stop()
+    telemetry = sampled(None)
     for name in COLUMNS:
         if name.startswith("gpu_"):
             assert set(column(telemetry, name)) == {None}
@@ -90,9 +96,7 @@ def test_a_trial_that_ends_at_once_still_has_a_sample() -> None:
 def test_a_process_that_is_gone_is_no_zero() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    sampler = Sampler(None)
-    sampler.watch(process.pid)
-    telemetry = sampler.stop()
+    telemetry = sampled(None, process.pid)
     assert column(telemetry, "rss_bytes") == [None]
     assert telemetry.reasons["rss_bytes"] == "no watched process was alive"
 
@@ -143,9 +147,7 @@ def test_sampling_costs_less_than_a_hundredth_of_a_processor(monkeypatch: pytest
 
 def test_a_sample_that_fails_is_no_failure_of_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_tree.ProcessTree, "read", lambda self: {}["missing"])
-    sampler = Sampler(None)
-    sampler.watch(os.getpid())
-    telemetry = sampler.stop()
+    telemetry = sampled(None)
     assert telemetry.rows == ()
     assert telemetry.reasons["seconds"] == "a sample was lost: KeyError: 'missing'"
 
@@ -174,9 +176,7 @@ def test_gb10(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Device memory is not supported, memory per process is; the reason is recorded."""
     pynvml = replay("gb10", monkeypatch, tmp_path)
     pynvml.running = [(os.getpid(), 7 << 30), (1, 1 << 30)]
-    sampler = Sampler(GB10)
-    sampler.watch(os.getpid())
-    telemetry = sampler.stop()
+    telemetry = sampled(GB10)
     assert set(column(telemetry, "gpu_memory_used_bytes")) == {None}
     assert telemetry.reasons["gpu_memory_used_bytes"] == "NVML: Not Supported"
     assert column(telemetry, "gpu_process_memory_bytes")[0] == 7 << 30
@@ -192,9 +192,7 @@ def test_a_slice_of_mig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     one = {"pid": os.getpid(), "usedGpuMemory": 1 << 30}
     monkeypatch.setitem(pynvml.RECORDING["devices"][1], "nvmlDeviceGetComputeRunningProcesses", {"value": [one]})
     for gpu, seen in zip(probe().gpus, (True, False), strict=True):
-        sampler = Sampler(gpu)
-        sampler.watch(os.getpid())
-        telemetry = sampler.stop()
+        telemetry = sampled(gpu)
         assert telemetry.residency.seen is seen
         assert column(telemetry, "gpu_memory_used_bytes")[0] == 33554432
         assert column(telemetry, "gpu_power_watts")[0] is None
@@ -213,9 +211,7 @@ def test_a_descendant_on_the_gpu_counts(monkeypatch: pytest.MonkeyPatch, tmp_pat
         children = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _parent(int(pid)) == child]
         assert [tree.owns(pid) for pid in (*children, os.getpid(), 1)] == [True, False, False]
         pynvml.running = [(pid, 1 << 30) for pid in children]
-        sampler = Sampler(H200)
-        sampler.watch(process.pid)
-        telemetry = sampler.stop()
+        telemetry = sampled(H200, process.pid)
     assert telemetry.residency == DriverResidency(True, 1 << 30, None)
 
 
@@ -230,10 +226,7 @@ def test_the_driver_never_saw_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     """A silent fall-back to the CPU shows: NVML answers, and lists only other processes."""
     pynvml = replay("h200", monkeypatch, tmp_path)
     pynvml.running = [(1, 1 << 30)]
-    sampler = Sampler(H200)
-    sampler.watch(os.getpid())
-    sampler.sample()
-    telemetry = sampler.stop()
+    telemetry = sampled(H200, more=1)
     assert telemetry.residency == DriverResidency(False, None, None)
     assert telemetry.reasons["gpu_process_memory_bytes"] == "NVML did not list the trial's processes on this GPU"
 
@@ -242,9 +235,7 @@ def test_seen_but_memory_not_available(monkeypatch: pytest.MonkeyPatch, tmp_path
     pynvml = replay("h200", monkeypatch, tmp_path)
     for hidden in (None, 2**64 - 1):
         pynvml.running = [(os.getpid(), hidden)]
-        sampler = Sampler(H200)
-        sampler.watch(os.getpid())
-        residency = sampler.stop().residency
+        residency = sampled(H200).residency
         assert residency == DriverResidency(True, None, "NVML lists the process but not how much memory it has")
 
 
@@ -257,10 +248,7 @@ def test_ids_of_another_namespace_decide_nothing(
     """
     pynvml = replay("h200", monkeypatch, tmp_path)
     pynvml.running = [(4194999, 1 << 30), (0, None)]
-    sampler = Sampler(H200)
-    sampler.watch(os.getpid())
-    sampler.sample()
-    residency = sampler.stop().residency
+    residency = sampled(H200, more=1).residency
     assert residency.seen is None
     assert residency.reason == snapshot
 
@@ -282,9 +270,7 @@ def test_nvml_fails(once: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 def test_no_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     replay("none", monkeypatch, tmp_path)
-    sampler = Sampler(H200)
-    sampler.watch(os.getpid())
-    telemetry = sampler.stop()
+    telemetry = sampled(H200)
     assert telemetry.residency.seen is None
     assert telemetry.residency.reason == snapshot
     assert telemetry.reasons["gpu_power_watts"] == telemetry.residency.reason
@@ -292,17 +278,7 @@ def test_no_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, snapshot: Sn
 
 def test_a_gpu_that_fell_off_the_bus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     replay("gb10", monkeypatch, tmp_path)
-    sampler = Sampler(H200)
-    sampler.watch(os.getpid())
-    assert sampler.stop().residency == DriverResidency(None, None, "NVML: Not Found")
-
-
-def test_a_telemetry_is_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    replay("h200", monkeypatch, tmp_path)
-    sampler = Sampler(H200)
-    sampler.watch(os.getpid())
-    telemetry = sampler.stop()
-    assert json.loads(json.dumps(telemetry.rows)) == [list(row) for row in telemetry.rows]
+    assert sampled(H200).residency == DriverResidency(None, None, "NVML: Not Found")
 
 
 ON_GPU = """

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from harness.base.vocabulary import Verdict
-from harness.contract import Contract
 from harness.execution.executor import TrialRequest
 from harness.execution.lease import lease
 from harness.machine.host import Gpu
@@ -31,41 +29,6 @@ def test_a_run_ends_with_the_first_failure_if_asked(bench: Callable[..., Bench],
     other = replace(whole.contract, id="F-DEMO-OTHER-001")
     finished = whole.run(whole.contract, other, fail_fast=fail_fast, jobs=1)
     assert (len(finished.records), finished.declared, finished.interrupted) == (ran, 2, False)
-
-
-def claims_of(whole: Bench) -> list[Contract]:
-    """Claims that hold, fail, measure time, or have several mutants, all with different names."""
-    (mutant,) = whole.contract.mutants
-    mutants = tuple(replace(mutant, id=f"m-{number}") for number in range(4))
-    kinds: list[dict[str, Any]] = [
-        {},
-        {"parameters": 5},
-        {"profiles": timed(whole.contract).profiles},
-        {"mutants": mutants},
-        {"mutants": ()},
-    ]
-    claims = []
-    for number, kind in enumerate(kinds * 2):
-        subject = "falsifiers.demo.sorting:Broken" if "parameters" in kind else whole.contract.subject
-        changed = {name: value for name, value in kind.items() if name != "parameters"}
-        claims.append(replace(whole.contract, id=f"F-DEMO-{number}-001", subject=subject, **changed))
-    return claims
-
-
-def test_claims_that_run_together_have_the_verdicts_of_claims_that_run_alone(bench: Callable[..., Bench]) -> None:
-    """No part of a record depends on which trials ran at the same time."""
-
-    def told(finished: events.RunFinished) -> list[tuple[Any, ...]]:
-        return [
-            (record.id, record.verdict, record.reason, record.proven, [(one.id, one.fate) for one in record.mutants])
-            for record in finished.records
-        ]
-
-    whole = bench(honest)
-    claims = claims_of(whole)
-    alone = [one for claim in claims for one in told(whole.run(claim, jobs=1))]
-    assert told(whole.run(*claims, jobs=4)) == alone
-    assert {verdict for _, verdict, *_ in alone} == {Verdict.PASS, Verdict.FAIL, Verdict.NOT_MEASURED}
 
 
 def test_the_order_of_trials(bench: Callable[..., Bench], tmp_path: Path) -> None:
