@@ -14,6 +14,7 @@ from harness.evidence.seal import Seal
 from harness.execution.local_executor import LocalExecutors
 from harness.machine.cache_folder import made_cache_folder
 from harness.machine.host import Host
+from harness.running.durations import Durations
 from harness.running.engine import Engine
 from harness.running.events import Handler, Remarked
 from harness.running.plan import with_subject
@@ -64,7 +65,7 @@ def compose(
         )
 
     command = shlex.join(["harness", "run", *request.arguments()])
-    engine = Engine(project, host, executors, seal, emit, command, cache)
+    engine = Engine(project, host, executors, seal, emit, command, Durations(project.root))
     submit: Callable[[Contract], Followed]
     evidence = request.evidence or project.evidence
     if attached is not None:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import final
 
 from harness.base.vocabulary import Verdict
@@ -48,16 +47,17 @@ class Engine:
         seal: Seal,
         emit: events.Handler,
         command: str,
-        cache: Path | None = None,
+        durations: Durations | None = None,
     ) -> None:
         """Args:
         executors: makes what runs the trials of one run.
         seal: writes the bundle of a claim.
         emit: takes every event. It must be thread-safe: trials call it from their own threads.
         command: the command line without the claims, for the record.
-        cache: the folder that remembers how long trials take; None to remember nothing.
+        durations: remembers how long trials take.
         """
-        self._host, self._executors, self._emit, self._cache = host, executors, emit, cache
+        self._host, self._executors, self._emit = host, executors, emit
+        self._durations = durations or Durations(None)
         self._root = project.root
         self._recorder = Recorder(project, host, seal, command)
 
@@ -100,7 +100,7 @@ class _Run:
         plans = [make_plan(contract, engine._host, request) for contract in request.contracts]
         self.records: dict[int, Record] = {}
         self._request, self._recorder, self._emit = request, engine._recorder, engine._emit
-        self._interruption, self._durations = interruption, Durations(engine._cache)
+        self._interruption, self._durations = interruption, engine._durations
         demand = ResourceRequests(engine._host, [plan for plan in plans if not plan.obstacle], request.jobs)
         shared = Shared(
             engine._host,

@@ -31,7 +31,7 @@ def test_a_run_ends_with_the_first_failure_if_asked(bench: Callable[..., Bench],
     assert (len(finished.records), finished.declared, finished.interrupted) == (ran, 2, False)
 
 
-def test_the_order_of_trials(bench: Callable[..., Bench], tmp_path: Path) -> None:
+def test_the_order_of_trials(bench: Callable[..., Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims that measure time come first, then those that took longest last time.
 
     The mutants come before the next claim.
@@ -48,12 +48,13 @@ def test_the_order_of_trials(bench: Callable[..., Bench], tmp_path: Path) -> Non
     pair = (mutant, replace(mutant, id="long", subject="falsifiers.demo.sorting:Long"))
     claims = [replace(whole.contract, id=f"F-DEMO-{name}-001", mutants=pair) for name in ("SHORT", "LONG", "TIMED")]
     claims[2] = timed(claims[2])
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
     durations = Durations(tmp_path)
     for claim, seconds in zip(claims, (1.0, 5.0, 0.1), strict=True):
         plan = make_plan(claim, whole.engine._host, RunRequest())
         durations.add(plan, {"subject": seconds, mutant.id: seconds, "long": 2 * seconds})
     durations.save()
-    whole.engine._cache = tmp_path
+    whole.engine._durations = Durations(tmp_path)
     whole.run(*claims, jobs=1)
     trials = ("Sorter", "Long", "Forgetful")
     assert ran == [f"F-DEMO-{name}-001 {one}" for name in ("TIMED", "LONG", "SHORT") for one in trials]
