@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from stat import S_ISDIR
-from typing import Final, final
+from typing import final
 
 from harness.base.beneath import Beneath
 from harness.evidence import manifest, untrusted
@@ -25,13 +24,10 @@ from harness.evidence.atomic_dir import sync_tree
 from harness.evidence.bundle_layout import MANIFEST
 from harness.evidence.merged_before import MergedBefore, state_of_files
 from harness.evidence.packing import Place
-from harness.evidence.staging import at, hidden_folder, made, move
+from harness.evidence.staging import at, content, difference, digests, hidden_folder, made, move
 from harness.evidence.verification import Verification, verify_all
 
 __all__ = ["LeftOut", "Merged", "merge"]
-
-_WHOLE: Final = "."
-"""Stands for a difference of the whole folder: one of the two is not a folder of readable files."""
 
 
 @final
@@ -82,7 +78,7 @@ def merge(bundles: Sequence[Path], into: Path) -> Merged:
     for place in contents:
         if at(into, place).status() is not None:
             theirs[place] = state_of_files(str(at(into, place).path))
-            present[place] = _content(into, place)
+            present[place] = content(into, place)
     new, there, copied = [], [*known.values()], set()
     for place, one in sound:
         rivals = {path: content for path, content in contents[place].items() if path != one.path}
@@ -91,7 +87,7 @@ def merge(bundles: Sequence[Path], into: Path) -> Merged:
         mine = contents[place][one.path]
         other = next((path for path, content in rivals.items() if content != mine), None)
         if other is not None:
-            left_out.append(LeftOut(one, other, _difference(mine, rivals[other])))
+            left_out.append(LeftOut(one, other, difference(mine, rivals[other])))
         elif place in present or place in copied:
             there.append(at(into, place).path)
         else:
@@ -115,35 +111,11 @@ def merge(bundles: Sequence[Path], into: Path) -> Merged:
 
 def _sealed(bundle: Verification) -> dict[str, str]:
     """Return the digest of every file of a sound bundle; OSError if they are not those that were verified."""
-    found = dict(_digests(bundle.path))
+    found = dict(digests(bundle.path))
     content, digest = untrusted.read(bundle.path, MANIFEST)
     if not digest == found.get(MANIFEST) == bundle.manifest or not manifest.parse(content).items() <= found.items():
         raise _changed(bundle.path)
     return found
-
-
-def _content(into: Path, place: Place) -> dict[str, str]:
-    """Return the digest of every file at a place. If it is no folder of files, the result equals that of no bundle."""
-    status = at(into, place).status()
-    if status is None or not S_ISDIR(status.st_mode):
-        return {_WHOLE: ""}
-    try:
-        return dict(_digests(at(into, place).path))
-    except untrusted.TooLarge:
-        return {_WHOLE: ""}
-
-
-def _digests(folder: Path) -> Iterator[tuple[str, str]]:
-    listing = untrusted.scan(folder)
-    for name in (*listing.refused, *listing.empty):
-        yield name or _WHOLE, ""
-    for name in listing.files:
-        yield name, untrusted.digest(folder, name)
-
-
-def _difference(mine: dict[str, str], others: dict[str, str]) -> str:
-    """Return the first file that differs. The manifest differs whenever another file does, so it comes last."""
-    return min({name for name, _ in mine.items() ^ others.items()}, key=lambda name: (name == MANIFEST, name))
 
 
 def _copy(source: Path, content: dict[str, str], target: Beneath) -> None:

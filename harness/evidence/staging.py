@@ -12,14 +12,20 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from stat import S_ISDIR
+from typing import Final
 
 from harness.base.beneath import Beneath
 from harness.base.removal import remove
+from harness.evidence import untrusted
 from harness.evidence.atomic_dir import sync_folder
-from harness.evidence.bundle_layout import UNPACKING
+from harness.evidence.bundle_layout import MANIFEST, UNPACKING
 from harness.evidence.packing import Place
 
-__all__ = ["at", "hidden_folder", "locked", "made", "move"]
+__all__ = ["WHOLE", "at", "content", "difference", "digests", "hidden_folder", "locked", "made", "move"]
+
+WHOLE: Final = "."
+"""Stands for a difference of the whole folder: one of the two is not a folder of readable files."""
 
 
 def at(folder: Path, place: Place) -> Beneath:
@@ -101,3 +107,28 @@ def locked(folder: Beneath, kind: int) -> Iterator[None]:
             if kind & fcntl.LOCK_NB:
                 raise
         yield
+
+
+def content(into: Path, place: Place) -> dict[str, str]:
+    """Return the digest of every file at a place. If it is no folder of files, the result equals that of no bundle."""
+    status = at(into, place).status()
+    if status is None or not S_ISDIR(status.st_mode):
+        return {WHOLE: ""}
+    try:
+        return dict(digests(at(into, place).path))
+    except untrusted.TooLarge:
+        return {WHOLE: ""}
+
+
+def digests(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the name and the sha256 of every file below a folder. What is no file has an empty digest."""
+    listing = untrusted.scan(folder)
+    for name in (*listing.refused, *listing.empty):
+        yield name or WHOLE, ""
+    for name in listing.files:
+        yield name, untrusted.digest(folder, name)
+
+
+def difference(mine: dict[str, str], others: dict[str, str]) -> str:
+    """Return the first file that differs. The manifest differs whenever another file does, so it comes last."""
+    return min({name for name, _ in mine.items() ^ others.items()}, key=lambda name: (name == MANIFEST, name))

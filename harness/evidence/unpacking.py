@@ -13,12 +13,11 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +27,6 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from harness.base import regular_file
 from harness.base.beneath import Beneath
-from harness.evidence import untrusted
 from harness.evidence.atomic_dir import sync_tree
 from harness.evidence.packing import (
     LARGEST_ARCHIVE,
@@ -38,7 +36,7 @@ from harness.evidence.packing import (
     check_sizes,
     files_by_bundle,
 )
-from harness.evidence.staging import at, hidden_folder, made, move
+from harness.evidence.staging import WHOLE, at, content, difference, digests, hidden_folder, made, move
 from harness.evidence.verification import Verification, verify_all
 from harness.machine.limited_process import Limits, Stopped, isolated_all
 
@@ -74,25 +72,22 @@ def unpack(source: Path, into: Path) -> list[Unpacked]:
             were written are removed.
     """
     _check(source)
-    with _opened(source) as archive:
+    with _opened(source) as archive, made(Beneath(into)), hidden_folder(into) as hidden:
         files = _bundles(archive)
-        there = [place for place in files if at(into, place).status() is not None]
-        for place in there:
-            if difference := _difference(archive, files[place], into.joinpath(*place)):
-                reason = f"is there already and differs ({difference}); it is not replaced"
+        for member in (member for members in files.values() for member in members):
+            _write(archive, member, hidden)
+        verified = dict(zip(files, _verified(hidden, [*files]), strict=True))
+        new = [place for place in files if at(into, place).status() is None]
+        for place in files.keys() - new:
+            mine, theirs = dict(digests(at(hidden, place).path)), content(into, place)
+            if mine != theirs:
+                first = difference(mine, theirs)
+                what = "is no folder of a bundle" if first == WHOLE else f"differs ({first})"
+                reason = f"is there already and {what}; it is not replaced"
                 raise FileExistsError(errno.EEXIST, reason, str(into.joinpath(*place)))
-        verified = dict(zip(there, _verified(into, there), strict=True))
-        new = [place for place in files if place not in verified]
-        if new:
-            with made(Beneath(into)), hidden_folder(into) as hidden:
-                for member in (member for place in new for member in files[place].values()):
-                    _write(archive, member, hidden)
-                verified |= zip(new, _verified(hidden, new), strict=True)
-                sync_tree(Beneath(hidden))
-                move(hidden, into, new)
-    return [
-        Unpacked(replace(verified[place], path=into.joinpath(*place)), is_new=place not in there) for place in files
-    ]
+        sync_tree(Beneath(hidden))
+        move(hidden, into, new)
+    return [Unpacked(replace(one, path=into.joinpath(*place)), place in new) for place, one in verified.items()]
 
 
 def _check(source: Path) -> None:
@@ -128,8 +123,8 @@ def _opened(source: Path) -> Iterator[ZipFile]:
             yield archive
 
 
-def _bundles(archive: ZipFile) -> dict[Place, dict[str, ZipInfo]]:
-    """Return the files of every bundle by their names in it. The bundles are in the order of their places."""
+def _bundles(archive: ZipFile) -> dict[Place, list[ZipInfo]]:
+    """Return the files of every bundle. The bundles are in the order of their places."""
     members = archive.infolist()
     if len(members) > MOST_ENTRIES:
         raise ArchiveError(f"has {len(members)} entries; an archive of bundles has at most {MOST_ENTRIES}")
@@ -145,7 +140,7 @@ def _bundles(archive: ZipFile) -> dict[Place, dict[str, ZipInfo]]:
     for member in members:
         if member.is_dir() and member.filename.removesuffix("/") not in above:
             raise ArchiveError(f"{member.filename!r} is a folder without a file, and a bundle has none")
-    return {place: {name: files["/".join((*place, name))] for name in bundles[place]} for place in sorted(bundles)}
+    return {place: [files["/".join((*place, name))] for name in bundles[place]] for place in sorted(bundles)}
 
 
 def _check_kind(member: ZipInfo) -> None:
@@ -178,27 +173,6 @@ def _content(archive: ZipFile, member: ZipInfo) -> Iterator[bytes]:
                 raise BadZipFile(f"it has {packed.tell()} of the {member.file_size} bytes that it declares")
     except _UNREADABLE as error:
         raise ArchiveError(f"{member.filename!r} cannot be extracted: {error}") from error
-
-
-def _difference(archive: ZipFile, files: Mapping[str, ZipInfo], folder: Path) -> str:
-    """Return the first difference between a bundle of the archive and the folder at its place; empty if none."""
-    if folder.is_symlink() or not folder.is_dir():
-        return "it is not a folder"
-    try:
-        listing = untrusted.scan(folder)
-        for name, why in listing.refused.items():
-            return f"{name or 'it'} {why}"
-        for name in sorted({*listing.files, *listing.empty} ^ files.keys()):
-            return f"{name} is only {'in the archive' if name in files else 'there'}"
-        for name, member in sorted(files.items()):
-            packed = hashlib.sha256()
-            for chunk in _content(archive, member):
-                packed.update(chunk)
-            if untrusted.digest(folder, name) != packed.hexdigest():
-                return f"{name} has other content"
-    except untrusted.TooLarge as error:
-        return f"it {error}"
-    return ""
 
 
 def _write(archive: ZipFile, member: ZipInfo, folder: Path) -> None:

@@ -82,7 +82,7 @@ def test_what_is_refused_exits_2_and_names_the_remedy(tmp_path: Path) -> None:
         (("pack", "evidence", "-o", "a.zip"), "nothing was packed: a.zip: exists already; remove it or name another"),
         (("pack", "missing", "-o", "b.zip"), "missing does not exist; name a bundle or a folder of bundles"),
         (("pack", "evidence", "-o", "no/such/b.zip"), "nothing was packed: no/such/b.zip: No such file"),
-        (("unpack", "a.zip", "-C", "mine"), f"mine/{PLACE}/{bundle.name}: is there already and differs (trials.log h"),
+        (("unpack", "a.zip", "-C", "mine"), f"mine/{PLACE}/{bundle.name}: is there already and differs (trials.log)"),
         (("unpack", "bad.zip"), r"nothing was unpacked: bad.zip: '../../x\x1b[2J' has a backslash, a control"),
         (("unpack", "text.zip"), "is not a zip file"),
         (("unpack", "a.zip", "-C", "text.zip"), "text.zip"),
