@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.indexing import populate
+from harness.base.beneath import Beneath
 from harness.contract.project import Project
 from harness.evidence.index import Entry, read
 from harness.evidence.merged_before import MergedBefore, state_of_files
@@ -72,7 +73,7 @@ def hosts_folders(root: Path, evidence: Path, bundles: int, hosts: int, new: int
         pairs.append((source, target, place))
     before = MergedBefore(root / "united")
     for source, target, place in pairs[: bundles - new]:
-        before.add(source, state_of_files(str(source)), place, state_of_files(str(target)))
+        before.add(source, state_of_files(Beneath(source)), place, state_of_files(Beneath(target)))
     before.save()
 
 

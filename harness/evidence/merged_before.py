@@ -11,26 +11,22 @@ harness, which decides what is sound, has the same sources.
 from __future__ import annotations
 
 import hashlib
-import json
 import marshal
 import os
 from collections.abc import Sequence
-from functools import lru_cache, partial
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import final
 
+from harness.base.beneath import Beneath
 from harness.evidence.bundle_layout import MOST_ENTRIES
 from harness.machine.file_memory import keep, recall
-from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 from harness.machine.provenance import harness_identity
 
 __all__ = ["MergedBefore", "state_of_files"]
 
 _MOST = 1_000_000
 """Rows that are kept. Beyond it, they begin anew."""
-_TOGETHER = 1_000
-"""Bundles for which a process of its own is worth while."""
 
 
 @final
@@ -42,28 +38,16 @@ class MergedBefore:
         self._key = harness_identity()["sha256"]
         self._rows: dict[str, list[str]] = recall("merged", self._into, self._key) or {}
         self._news: dict[str, list[str]] = {}
-        self._is_folder = lru_cache(maxsize=None)(_is_folder)
 
     def places(self, bundles: Sequence[Path]) -> dict[Path, Path]:
-        """Return the bundles whose files were found at a place and still are, with this place. All processors look."""
-        rows = {name: bundle for bundle in bundles if (name := os.path.abspath(bundle)) in self._rows}
-        processors = len(os.sched_getaffinity(0))
-        size = max(_TOGETHER, -(-len(rows) // processors))
-        parts = [tuple(rows)[first : first + size] for first in range(0, len(rows), size)]
-        same: list[str] = []
-        for told in isolated_all([partial(self._unchanged, part) for part in parts], Limits(), processors):
-            same += [] if isinstance(told, Stopped) else decoded(told)
-        return {rows[name]: self._into / self._rows[name][1] for name in same}
-
-    def _unchanged(self, names: Sequence[str]) -> bytes:
-        return json.dumps([name for name in names if self._is_unchanged(name)]).encode()
-
-    def _is_unchanged(self, name: str) -> bool:
-        mine, place, theirs = self._rows[name]
-        issue, claim, _ = place.split("/")
-        if not (self._is_folder(f"{self._into}/{issue}") and self._is_folder(f"{self._into}/{issue}/{claim}")):
-            return False
-        return state_of_files(name) == mine and state_of_files(f"{self._into}/{place}") == theirs
+        """Return the bundles whose files were found at a place and still are, with this place."""
+        known: dict[Path, Path] = {}
+        for bundle in bundles:
+            mine, place, theirs = self._rows.get(os.path.abspath(bundle), ("", "", ""))
+            same = mine and state_of_files(Beneath(bundle)) == mine
+            if same and state_of_files(Beneath(self._into, place)) == theirs:
+                known[bundle] = self._into / place
+        return known
 
     def add(self, bundle: Path, mine: str, place: Sequence[str], theirs: str) -> None:
         """Remember that a bundle with this state is sound, and its place with that state has the same bytes."""
@@ -76,8 +60,8 @@ class MergedBefore:
             keep("merged", self._into, self._key, (self._rows if len(self._rows) < _MOST else {}) | self._news)
 
 
-def state_of_files(folder: str) -> str:
-    """Return a digest of the names, inodes, sizes and times of all files below a folder; empty if it has others.
+def state_of_files(folder: Beneath) -> str:
+    """Return a digest of the names, inodes, sizes and times of all files in a folder; empty if it has others, or links.
 
     It can also differ if the filesystem lists the files in another order. Then the bundle is read again.
     """
@@ -86,28 +70,17 @@ def state_of_files(folder: str) -> str:
     try:
         while pending:
             inside = pending.pop()
-            descriptor = os.open(inside, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
+            with inside.folder() as descriptor:
                 for name in os.listdir(descriptor):
                     # By the descriptor, the path of a file is not walked again.
                     status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                     if S_ISDIR(status.st_mode):
-                        pending.append(f"{inside}/{name}")
+                        pending.append(inside / name)
                     elif not S_ISREG(status.st_mode):
                         return ""
                     found += name, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-            finally:
-                os.close(descriptor)
             if len(found) > 5 * MOST_ENTRIES:
                 return ""
     except OSError:
         return ""
     return hashlib.sha256(marshal.dumps(found, 2)).hexdigest()[:32]  # `repr` takes three times as long
-
-
-def _is_folder(path: str) -> bool:
-    """Whether a path is a folder, and no link to one."""
-    try:
-        return S_ISDIR(os.lstat(path).st_mode)
-    except OSError:
-        return False

@@ -64,7 +64,7 @@ def merge(bundles: Sequence[Path], into: Path) -> Merged:
     """
     before = MergedBefore(into)
     known = before.places(bundles)
-    states = {bundle: state_of_files(str(bundle)) for bundle in bundles if bundle not in known}
+    states = {bundle: state_of_files(Beneath(bundle)) for bundle in bundles if bundle not in known}
     contents: dict[Place, dict[Path, dict[str, str]]] = {}
     left_out, sound = [], []
     for one in verify_all([*states]):
@@ -77,7 +77,7 @@ def merge(bundles: Sequence[Path], into: Path) -> Merged:
     present, theirs = {}, {}
     for place in contents:
         if at(into, place).status() is not None:
-            theirs[place] = state_of_files(str(at(into, place).path))
+            theirs[place] = state_of_files(at(into, place))
             present[place] = content(into, place)
     new, there, copied = [], [*known.values()], set()
     for place, one in sound:
@@ -97,7 +97,7 @@ def merge(bundles: Sequence[Path], into: Path) -> Merged:
         with made(Beneath(into)), hidden_folder(into) as hidden:
             for place, one in new:
                 _copy(one.path, contents[place][one.path], at(hidden, place))
-                theirs[place] = state_of_files(str(at(hidden, place).path))
+                theirs[place] = state_of_files(at(hidden, place))
             sync_tree(Beneath(hidden))
             move(hidden, into, [place for place, _ in new])
     refused = {one.bundle.path for one in left_out}
