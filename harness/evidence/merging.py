@@ -12,7 +12,6 @@ of the two is true. What is merged comes as a whole: after an error, nothing was
 from __future__ import annotations
 
 import errno
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -122,13 +121,9 @@ def _copy(source: Path, content: dict[str, str], target: Beneath) -> None:
     for name, digest in content.items():
         place = target / name
         place.parent.make_folder()
-        hashed = hashlib.sha256()
         with place.create() as output:
-            for chunk in untrusted.chunks(source, name):
-                hashed.update(chunk)
-                output.write(chunk)
-        if hashed.hexdigest() != digest:
-            raise _changed(source)
+            if untrusted.digest(source, name, output) != digest:
+                raise _changed(source)
 
 
 def _changed(bundle: Path) -> OSError:

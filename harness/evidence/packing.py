@@ -249,12 +249,9 @@ def _write(output: BinaryIO, files: Iterable[_File]) -> None:
             entry.create_system = _UNIX
             entry.external_attr = (stat.S_IFREG | 0o644) << 16
             entry.file_size = file.size
-            hashed = hashlib.sha256()
             with archive.open(entry, "w") as into:
-                for chunk in untrusted.chunks(file.bundle, file.name):
-                    hashed.update(chunk)
-                    into.write(chunk)
-            if file.sha256 not in (None, hashed.hexdigest()):
+                digest = untrusted.digest(file.bundle, file.name, into)
+            if file.sha256 not in (None, digest):
                 raise ArchiveError(f"{file.bundle}/{file.name} changed after it was verified")
 
 

@@ -8,7 +8,7 @@ mutant that did not run cannot be derived: it is a statement of the record.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,16 +77,15 @@ def rejudge(
 
 def _identity(record: Record, contract: Contract) -> Iterator[Finding]:
     """Compare the record's fields about the contract with the bundle's contract."""
-    for name in ("id", "issue", "spec", "title", "claim", "falsifier", "target"):
-        yield from _compare(pointer(name), getattr(record, name), getattr(contract, name), Detail.OTHER_THAN_CONTRACT)
+    names = ("id", "issue", "spec", "title", "claim", "falsifier", "target")
+    yield from _fields("", names, record, contract, Detail.OTHER_THAN_CONTRACT)
     yield from _compare("/contract_digest", record.contract_digest, contract.digest, Detail.OTHER_THAN_CONTRACT)
 
 
 def _trial(record: Record, contract: Contract, observation: Observation) -> Iterator[Finding]:
     """Compare the record with the observation, and the observation with the contract and the overrides."""
-    for name in ("subject", "profile", "seed", "device", "resolved"):
-        then, now = getattr(record, name), getattr(observation, name)
-        yield from _compare(pointer(name), then, now, Detail.OTHER_THAN_OBSERVATION)
+    names = ("subject", "profile", "seed", "device", "resolved")
+    yield from _fields("", names, record, observation, Detail.OTHER_THAN_OBSERVATION)
     if record.profile not in contract.profiles:
         yield _differs("/profile", Detail.NO_PROFILE, profile=record.profile)
         return
@@ -124,8 +123,7 @@ def _clauses(record: Record, judgment: Judgment) -> Iterator[Finding]:
 def _clause(where: str, then: ClauseResult, now: ClauseResult) -> Iterator[Finding]:
     if then.outcome is not now.outcome:
         yield _result(f"{where}/outcome", then.id, then.outcome, now.outcome, now.reason)
-    for name in ("value", "bound", "unit"):
-        yield from _compare(f"{where}/{name}", getattr(then, name), getattr(now, name), Detail.OTHERWISE_JUDGED)
+    yield from _fields(where, ("value", "bound", "unit"), then, now, Detail.OTHERWISE_JUDGED)
     yield from _reasons(f"{where}/reason", then.reason, now.reason)
 
 
@@ -148,10 +146,7 @@ def _mutant(
     then: MutantRecord, position: int, mutant: Mutant, record: Record, contract: Contract, seen: Observation | None
 ) -> tuple[MutantOutcome, list[Finding]]:
     where = pointer("mutants", position)
-    findings: list[Finding] = []
-    for name in ("subject", "defect", "violates"):
-        told, declared = getattr(then, name), getattr(mutant, name)
-        findings += _compare(f"{where}/{name}", told, declared, Detail.OTHER_THAN_CONTRACT)
+    findings = [*_fields(where, ("subject", "defect", "violates"), then, mutant, Detail.OTHER_THAN_CONTRACT)]
     if seen is None:
         if then.fate is Fate.INCONCLUSIVE or not then.fate.has_run:
             findings += _untried(f"{where}/reason", then.reason, mutant, record, contract)
@@ -161,9 +156,8 @@ def _mutant(
     now = fate_of(mutant, judge(contract, seen))
     if then.fate is not now.fate:
         findings.append(_result(f"{where}/fate", mutant.id, then.fate, now.fate, now.reason))
-    findings += _compare(f"{where}/failed", then.failed, now.failed, Detail.OTHERWISE_JUDGED)
-    if then.values:
-        findings += _compare(f"{where}/values", then.values, now.values, Detail.OTHERWISE_JUDGED)
+    names = ("failed", "values") if then.values else ("failed",)
+    findings += _fields(where, names, then, now, Detail.OTHERWISE_JUDGED)
     findings += _reasons(f"{where}/reason", then.reason, now.reason)
     findings += _mutant_trial(mutant, record, contract, seen)
     return now, findings
@@ -259,6 +253,12 @@ def _capability(text: str) -> tuple[int, ...]:
 def _unlisted(mutant: Mutant) -> MutantRecord:
     reason = Reason(ReasonCode.NOT_LISTED)
     return MutantRecord(mutant.id, mutant.subject, mutant.defect, mutant.violates, Fate.INCONCLUSIVE, reason, (), None)
+
+
+def _fields(where: str, names: Iterable[str], then: object, now: object, detail: Detail) -> Iterator[Finding]:
+    """Compare the fields of these names."""
+    for name in names:
+        yield from _compare(f"{where}/{name}", getattr(then, name), getattr(now, name), detail)
 
 
 def _compare(where: str, then: Any, now: Any, detail: Detail) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from harness.base.beneath import Beneath
 from harness.base.regular_file import CHUNK
@@ -95,11 +96,13 @@ def read(root: Path, name: str) -> tuple[bytes, str]:
     return content, hashlib.sha256(content).hexdigest()
 
 
-def digest(root: Path, name: str) -> str:
-    """Return the sha256 of a file; raises OSError and TooLarge like `chunks`."""
+def digest(root: Path, name: str, copy: IO[bytes] | None = None) -> str:
+    """Return the sha256 of a file, and write its content to `copy`; raises OSError and TooLarge like `chunks`."""
     hashed = hashlib.sha256()
     for chunk in chunks(root, name):
         hashed.update(chunk)
+        if copy is not None:
+            copy.write(chunk)
     return hashed.hexdigest()
 
 
