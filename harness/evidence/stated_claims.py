@@ -83,7 +83,7 @@ def stated_claims(project: Project, paths: Iterable[Path]) -> tuple[list[Stated]
         row = known.get(str(path))
         state(str(path))  # before it is read
         one = None
-        if row is not None and row["states"] == [state(name) for name in row["files"]]:
+        if row is not None and row == {name: state(name) for name in row}:
             one = Stated.at(path)
         if one is None:
             try:
@@ -93,8 +93,7 @@ def stated_claims(project: Project, paths: Iterable[Path]) -> tuple[list[Stated]
                 continue
             entries = {contract.falsifier, contract.subject, *(mutant.subject for mutant in contract.mutants)}
             modules = {str(locate(entry, project.search_of(path))) for entry in entries}
-            files = [str(path), str(calibration_path(path)), *sorted(modules)]
-            row = {"files": files, "states": [state(name) for name in files]}
+            row = {name: state(name) for name in (str(path), str(calibration_path(path)), *sorted(modules))}
             one = Stated.of(contract)
         fresh[str(path)] = row
         if one.id in found:
