@@ -10,15 +10,10 @@ import os
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.report.ci import ci_cases
-from harness.report.ci.ci_cases import Status
 from harness.report.ci.workflow_commands import annotate
-from harness.report.contract_file import UNKNOWN, ContractFile
 from harness.running.events import ClaimFinished, ClaimPassedOver, ClaimPlanned, Event, Handler
 
 __all__ = ["handlers"]
-
-
-_LEVELS = {Status.NOT_MEASURED: "warning", Status.KNOWN: "notice"}
 
 
 def handlers() -> list[Handler]:
@@ -33,12 +28,11 @@ def _handler() -> Handler:
         if isinstance(event, ClaimPlanned):
             contracts[event.contract.id] = event.contract
         elif isinstance(event, ClaimFinished):
-            record, contract = event.record, contracts.get(event.record.id)
-            file = UNKNOWN if contract is None else ContractFile.of(contract)
-            claim, *_ = ci_cases.of_record(record, file, None if contract is None else record.refutation(contract))
-            if claim.status is not Status.PASS:
-                level, lines = _LEVELS.get(claim.status, "error"), [claim.message, *claim.details]
-                annotate(level, f"{record.verdict} {record.id}", lines, claim.file, claim.line)
+            record = event.record
+            claim, *_ = ci_cases.of_run(record, contracts.get(record.id))
+            if level := claim.status.formats.level:
+                title, lines = f"{record.verdict} {record.id}", [claim.message, *claim.details]
+                annotate(level, title, lines, claim.file, claim.line)
         elif isinstance(event, ClaimPassedOver) and (event.is_news or event.verdict is Verdict.FAIL):
             word = "FALSIFIED" if event.verdict is Verdict.FAIL else "HOLDS"
             annotate("error" if event.is_news else "notice", f"{word} {event.id}", [event.reason])

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from harness.base.vocabulary import Fate, Verdict
+from harness.contract import Contract
 from harness.contract.clauses import ClauseResult
 from harness.contract.contract_annotations import Refutation
 from harness.judging.record import MutantRecord, Record
@@ -25,7 +26,18 @@ from harness.report.messages.refutation_text import refutation_text
 if TYPE_CHECKING:
     from harness.report.bundle_results import BundleResult
 
-__all__ = ["NOTHING", "Case", "Kind", "Status", "bounded", "circumstances", "findings", "of_bundle", "of_record"]
+__all__ = [
+    "NOTHING",
+    "Case",
+    "Kind",
+    "Status",
+    "bounded",
+    "circumstances",
+    "findings",
+    "of_bundle",
+    "of_record",
+    "of_run",
+]
 
 _MOST_DETAILS = 20
 _LONGEST_SECONDS = 1e9
@@ -62,6 +74,34 @@ class Status(StrEnum):
     NOT_RUN = "NOT_RUN"
     """A mutant that cannot run on this machine or was skipped."""
 
+    @property
+    def formats(self) -> Format:
+        """What the status is in each format."""
+        return _FORMATS[self]
+
+
+class Format(NamedTuple):
+    """What a status is in each format."""
+
+    junit: str
+    """The element; empty for none."""
+    ctrf: str
+    level: str
+    """The level of an annotation; empty for none."""
+
+
+_FORMATS = {
+    Status.PASS: Format("", "passed", ""),
+    Status.FAIL: Format("failure", "failed", "error"),
+    Status.KNOWN: Format("skipped", "other", "notice"),
+    Status.HOLDS: Format("failure", "failed", "error"),
+    Status.VOID: Format("error", "failed", "error"),
+    Status.UNSOUND: Format("error", "failed", "error"),
+    Status.NOT_ACCEPTED: Format("error", "failed", "error"),
+    Status.NOT_MEASURED: Format("skipped", "other", "warning"),
+    Status.NOT_RUN: Format("skipped", "skipped", "error"),
+}
+
 
 @dataclass(frozen=True)
 class Case:
@@ -94,6 +134,13 @@ def of_record(record: Record, contract: ContractFile = UNKNOWN, refutation: Refu
     """
     claim = _claim(record, contract, refutation)
     return [claim, *(_mutant(record, mutant, contract) for mutant in record.mutants)]
+
+
+def of_run(record: Record, contract: Contract | None) -> list[Case]:
+    """Return the cases of a claim that this process ran: the claim, then its mutants."""
+    if contract is None:
+        return of_record(record)
+    return of_record(record, ContractFile.of(contract), record.refutation(contract))
 
 
 def of_bundle(bundle: BundleResult) -> list[Case]:

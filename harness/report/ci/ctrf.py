@@ -21,7 +21,7 @@ from harness.base.version import VERSION
 from harness.judging.record import Record
 from harness.report.bundle_results import BundleResult
 from harness.report.ci import ci_cases
-from harness.report.ci.ci_cases import Case, Status
+from harness.report.ci.ci_cases import Case
 from harness.report.escaping import printable
 from harness.report.messages import reason_text
 from harness.report.messages.verdict_text import narrowed
@@ -30,18 +30,6 @@ __all__ = ["SPEC_VERSION", "render"]
 
 SPEC_VERSION = "0.0.0"
 """The version of the published schema, tests/recorded/schemas/ctrf-schema-0.0.json."""
-
-_STATUS = {
-    Status.PASS: "passed",
-    Status.FAIL: "failed",
-    Status.KNOWN: "other",
-    Status.HOLDS: "failed",
-    Status.VOID: "failed",
-    Status.UNSOUND: "failed",
-    Status.NOT_ACCEPTED: "failed",
-    Status.NOT_MEASURED: "other",
-    Status.NOT_RUN: "skipped",
-}
 
 
 def render(bundles: Sequence[BundleResult]) -> str:
@@ -73,7 +61,7 @@ def _test(case: Case, bundle: BundleResult | None) -> dict[str, Any]:
     record = bundle.record if bundle is not None else None
     test: dict[str, Any] = {
         "name": case.name if case.kind is ci_cases.Kind.CLAIM else f"{case.claim} {case.name}",
-        "status": _STATUS[case.status],
+        "status": case.status.formats.ctrf,
         "rawStatus": str(case.status),
         "duration": _duration(case.seconds),
         "type": str(case.kind),

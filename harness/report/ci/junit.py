@@ -17,7 +17,7 @@ has one error, and while a run lasts the file has an error that says so.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,12 +27,10 @@ from junitparser import Attr, Error, Failure, JUnitXml, Skipped, TestCase, TestS
 from harness.base import strictjson
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
-from harness.contract.contract_annotations import Refutation
 from harness.judging.record import Record
 from harness.report.atomic_file import write_file
 from harness.report.ci import ci_cases
 from harness.report.ci.ci_cases import Case, Kind, Status
-from harness.report.contract_file import UNKNOWN, ContractFile
 from harness.report.escaping import printable
 from harness.report.messages import reason_text
 from harness.running.events import ClaimFinished, ClaimPassedOver, ClaimPlanned, Event, Handler, RunFinished, RunStarted
@@ -40,54 +38,17 @@ from harness.running.events import ClaimFinished, ClaimPassedOver, ClaimPlanned,
 if TYPE_CHECKING:
     from harness.report.bundle_results import BundleResult
 
-__all__ = ["handler", "properties_of", "render", "write"]
+__all__ = ["handler", "properties_of", "render"]
 
 _HARNESS = "harness"
-_RESULTS = {
-    Status.FAIL: Failure,
-    Status.KNOWN: Skipped,
-    Status.HOLDS: Failure,
-    Status.VOID: Error,
-    Status.UNSOUND: Error,
-    Status.NOT_ACCEPTED: Error,
-    Status.NOT_MEASURED: Skipped,
-    Status.NOT_RUN: Skipped,
-}
-
-
-def write(
-    records: Iterable[Record],
-    path: Path,
-    *,
-    contracts: Mapping[str, Contract] | None = None,
-    missing: Sequence[tuple[str, str]] = (),
-    passed_over: Sequence[ClaimPassedOver] = (),
-) -> None:
-    """Write the records of many claims into one file, in one step.
-
-    Args:
-        contracts: by the id of the claim.
-        missing: claims without a record, with the reasons. Each is an error.
-        passed_over: claims that were not due. One whose evidence is news is a failure.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    suites = []
-    for record in records:
-        contract = (contracts or {}).get(record.id)
-        file = UNKNOWN if contract is None else ContractFile.of(contract)
-        suites.append(_suite(record, file, None if contract is None else record.refutation(contract)))
-    write_file(path, _document(suites, missing, passed_over))
+_RESULTS = {"failure": Failure, "error": Error, "skipped": Skipped}
 
 
 def render(bundles: Sequence[BundleResult]) -> str:
     """Return many bundles as one document. An unsound or refused bundle is an error."""
-    refused = [(bundle.name, bundle.problem) for bundle in bundles if bundle.record is None]
-    nothing = [] if bundles else [(ci_cases.NOTHING.name, ci_cases.NOTHING.message)]
-    suites = [
-        _suite(bundle.record, bundle.contract, bundle.refutation) for bundle in bundles if bundle.record is not None
-    ]
+    refused = [_missing(bundle.name, bundle.problem) for bundle in bundles if bundle.record is None]
+    nothing = [] if bundles else [_missing(ci_cases.NOTHING.name, ci_cases.NOTHING.message)]
+    suites = [_suite(bundle.record, ci_cases.of_bundle(bundle)) for bundle in bundles if bundle.record is not None]
     return _document(suites, [*refused, *nothing])
 
 
@@ -97,38 +58,32 @@ def handler(path: Path) -> Handler:
     Raises:
         OSError: the file cannot be written, now or at the end of the run.
     """
-    declared: list[str] = []
-    records: list[Record] = []
-    passed_over: list[ClaimPassedOver] = []
+    suites: dict[str, _Suite | None] = {}
+    """By the ids of the claims in their order; None until the claim has ended."""
+    not_due: list[Case] = []
     contracts: dict[str, Contract] = {}
 
     def save(why_missing: str) -> None:
-        ended = {record.id for record in records}
-        missing = [(name, why_missing) for name in declared if name not in ended]
-        write(
-            sorted(records, key=lambda record: declared.index(record.id)),
-            path,
-            contracts=contracts,
-            missing=missing,
-            passed_over=passed_over,
-        )
+        missing = [_missing(name, why_missing) for name, suite in suites.items() if suite is None]
+        write_file(path, _document(list(filter(None, suites.values())), [*missing, *not_due]))
 
     def handle(event: Event) -> None:
         if isinstance(event, ClaimPassedOver):
-            passed_over.append(event)
+            not_due.append(_not_due(event))
         elif isinstance(event, RunStarted):
-            declared.extend(event.claims)
+            suites.update(dict.fromkeys(event.claims))
         elif isinstance(event, ClaimPlanned):
             contracts[event.contract.id] = event.contract
         elif isinstance(event, ClaimFinished):
-            records.append(event.record)
+            record = event.record
+            suites[record.id] = _suite(record, ci_cases.of_run(record, contracts.get(record.id)))
         if isinstance(event, RunFinished):
             save("the run was interrupted before it")
         elif isinstance(event, (RunStarted, ClaimFinished)):
             with suppress(OSError):  # the run continues; only the write at its end must succeed
                 save("the run has not ended")
 
-    write([], path, missing=[("nothing ran", "the run has not begun")])
+    write_file(path, _document([], [_missing("nothing ran", "the run has not begun")]))
     return handle
 
 
@@ -138,20 +93,17 @@ class _Suite(TestSuite):
     file = Attr()
 
 
-def _document(
-    suites: Sequence[_Suite], missing: Sequence[tuple[str, str]], passed_over: Sequence[ClaimPassedOver] = ()
-) -> str:
-    if not suites and not missing and not passed_over:
-        missing = [("nothing ran", "no claim was run; name claims, or say --all")]
+def _document(suites: Sequence[_Suite], others: Sequence[Case]) -> str:
+    """Return the document of suites, and of cases without a record, which have a suite of their own."""
+    if not suites and not others:
+        others = [_missing("nothing ran", "no claim was run; name claims, or say --all")]
     document = JUnitXml()
     for suite in suites:
         document.append(suite)  # type: ignore[no-untyped-call]
-    if missing or passed_over:
-        others = _Suite(_HARNESS)
-        others.add_testcases(
-            [*(_other(name, Status.UNSOUND, why) for name, why in missing), *map(_not_due, passed_over)]
-        )
-        document.append(others)  # type: ignore[no-untyped-call]
+    if others:
+        suite = _Suite(_HARNESS)
+        suite.add_testcases([*map(_case, others)])
+        document.append(suite)  # type: ignore[no-untyped-call]
     document.update_statistics()  # type: ignore[no-untyped-call]
     document._elem.attrib.pop("skipped")  # the schema has it for suites only
     buffer = io.BytesIO()
@@ -159,25 +111,26 @@ def _document(
     return buffer.getvalue().decode("utf-8")
 
 
-def _other(name: str, status: Status, why: str) -> TestCase:
+def _missing(name: str, why: str, status: Status = Status.UNSOUND) -> Case:
     """Return the case of a claim without a record."""
-    return _case(Case(_HARNESS, printable(name), Kind.CLAIM, status, printable(why)))
+    return Case(_HARNESS, printable(name), Kind.CLAIM, status, printable(why))
 
 
-def _not_due(claim: ClaimPassedOver) -> TestCase:
+def _not_due(claim: ClaimPassedOver) -> Case:
     is_known = claim.verdict is Verdict.FAIL and not claim.is_news
     status = Status.HOLDS if claim.is_news and claim.verdict is Verdict.PASS else Status(claim.verdict)
-    return _other(claim.id, status if claim.is_news else Status.KNOWN if is_known else Status.NOT_RUN, claim.reason)
+    status = status if claim.is_news else Status.KNOWN if is_known else Status.NOT_RUN
+    return _missing(claim.id, claim.reason, status)
 
 
-def _suite(record: Record, contract: ContractFile, refutation: Refutation | None = None) -> _Suite:
+def _suite(record: Record, cases: Sequence[Case]) -> _Suite:
     suite = _Suite(printable(f"{record.id} {record.title}"))
-    if contract.name:
-        suite.file = contract.name
+    if cases[0].file:
+        suite.file = cases[0].file
     suite.timestamp = record.started.removesuffix("+00:00").removesuffix("Z")
     for name, value in properties_of(record).items():
         suite.add_property(name, printable(value))
-    suite.add_testcases([_case(case) for case in ci_cases.of_record(record, contract, refutation)])
+    suite.add_testcases([*map(_case, cases)])
     return suite
 
 
@@ -208,7 +161,7 @@ def _case(case: Case) -> TestCase:
     place = f"{case.file}:{case.line}" if case.file else ""
     text = "\n".join(filter(None, (place, case.message, *case.details)))
     if case.status is not Status.PASS:
-        result = _RESULTS[case.status](case.message, str(case.status))
+        result = _RESULTS[case.status.formats.junit](case.message, str(case.status))
         result.text = text
         element.result = [result]
     elif case.details:

@@ -14,7 +14,6 @@ import pytest
 import xmlschema
 from hypothesis import HealthCheck, given, settings
 from junitparser import JUnitXml
-from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import Verdict
 from harness.contract.reasons import Reason, ReasonCode
@@ -25,7 +24,7 @@ from harness.report.ci import junit
 from harness.report.contract_file import UNKNOWN, ContractFile
 from harness.running.events import ClaimFinished, ClaimPassedOver, RunFinished, RunStarted
 from tests.contracts import healthy
-from tests.evidence.factory import DEFECTIVE, claim_result
+from tests.evidence.factory import claim_result
 from tests.report.texts import nasty, with_texts
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -114,29 +113,6 @@ def test_a_failure_begins_with_its_place_and_has_the_clauses(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("changes", "case", "result"),
-    [
-        ({"measurements": healthy(returned=2)}, "F-DEMO-SORT-001", "failure"),
-        ({"measurements": healthy(smallest=...)}, "F-DEMO-SORT-001", "skipped"),
-        ({"mutants": {**DEFECTIVE, "forgets-one": {}}}, "mutant forgets-one", "error"),
-        ({"mutants": {"forgets-one": {"given": 2, "returned": 2}}}, "mutant forgets-one", "error"),
-        ({"mutants": {**DEFECTIVE, "forgets-one": {"given": ...}}}, "mutant forgets-one", "skipped"),
-        ({"skipped": True}, "mutant forgets-one", "skipped"),
-    ],
-    ids=["failed", "not measured", "survived", "misattributed", "inconclusive", "mutants skipped"],
-)
-def test_outcomes_become_results(
-    tmp_path: Path, changes: Any, case: str, result: str, snapshot: SnapshotAssertion
-) -> None:
-    """FAIL is a failure, NOT_MEASURED is skipped, and a surviving mutant is an error."""
-    text = rendered(record_of(tmp_path, **changes))
-    assert results_of(text)[case] == result
-    found = ElementTree.fromstring(text).find(f".//testcase[@name='{case}']/{result}")
-    assert found is not None
-    assert found.attrib["message"] == snapshot
-
-
-@pytest.mark.parametrize(
     ("verdict", "result"), [(Verdict.FAIL, "failure"), (Verdict.VOID, "error"), (Verdict.NOT_MEASURED, "skipped")]
 )
 def test_the_claims_case_has_the_verdict(tmp_path: Path, verdict: Verdict, result: str) -> None:
@@ -146,12 +122,21 @@ def test_the_claims_case_has_the_verdict(tmp_path: Path, verdict: Verdict, resul
     assert results_of(rendered(replace(record, clauses=(), mutants=()))) == {record.id: result}
 
 
+def run(path: Path, *records: Record) -> None:
+    """Write the file of a run of these records."""
+    handle = junit.handler(path)
+    handle(RunStarted(tuple(record.id for record in records)))
+    for record in records:
+        handle(ClaimFinished(record, None))
+    handle(RunFinished(len(records), records, 1.0, interrupted=False))
+
+
 def test_many_claims_are_written_into_one_file(tmp_path: Path) -> None:
     """There is one suite for each claim, with totals."""
     good = record_of(tmp_path)
-    bad = record_of(tmp_path, measurements=healthy(returned=2), run="another")
+    bad = replace(record_of(tmp_path, measurements=healthy(returned=2), run="another"), id="F-DEMO-OTHER-001")
     path = tmp_path / "new" / "junit.xml"
-    junit.write([good, bad], path)
+    run(path, good, bad)
     document = JUnitXml.fromfile(str(path))
     assert (len(document), document.tests, document.failures, document.skipped) == (2, 8, 1, 2)
     assert [entry.name for entry in path.parent.iterdir()] == ["junit.xml"]
@@ -159,7 +144,7 @@ def test_many_claims_are_written_into_one_file(tmp_path: Path) -> None:
 
 def test_a_run_without_claims_is_an_error(tmp_path: Path) -> None:
     """CI must not count it as passed."""
-    junit.write([], tmp_path / "junit.xml")
+    run(tmp_path / "junit.xml")
     assert results_of((tmp_path / "junit.xml").read_text()) == {"nothing ran": "error"}
 
 
@@ -187,7 +172,7 @@ def test_the_file_says_that_the_run_has_not_ended_until_it_has(tmp_path: Path) -
     """A run that dies leaves a file with errors, not an older file."""
     path = tmp_path / "junit.xml"
     record = record_of(tmp_path)
-    junit.write([record], path)
+    run(path, record)
     handle = junit.handler(path)
     assert results_of(path.read_text()) == {"nothing ran": "error"}
     handle(RunStarted((record.id, "F-DEMO-OTHER-001")))
@@ -218,7 +203,7 @@ def test_a_place_that_takes_no_file_is_refused_before_anything_runs(tmp_path: Pa
 
 def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     """A path such as `/dev/stdout` is a device, which must not be replaced by a file."""
-    junit.write([record_of(tmp_path)], Path("/dev/null"))
+    run(Path("/dev/null"), record_of(tmp_path))
     assert Path("/dev/null").is_char_device()
 
 
