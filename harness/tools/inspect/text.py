@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from harness.base.shortening import first
 from harness.report.messages import number_text
 from harness.report.terminal.printing import Block, Table
 
@@ -56,30 +57,27 @@ def _findings(inspection: Inspection) -> Iterator[str]:
 
 
 def _named(names: Sequence[str]) -> str:
-    """Return the first names, and how many there are if not all are shown."""
-    if not names:
-        return ""
-    shown = ", ".join(name for name in names[:_NAMES_SHOWN])
-    return f": {shown}" + (f", … ({len(names)})" if len(names) > _NAMES_SHOWN else "")
+    """Return the first names, and how many more there are."""
+    return f": {first(names, _NAMES_SHOWN)}" if names else ""
 
 
 def _table(tensors: Sequence[Tensor], width: int | None) -> Iterator[str]:
     """Yield a table of the tensors, with as many columns as fit the terminal."""
     rows = [("tensor", "shape", "dtype", "min", "max", "sha256", "size"), *map(_row, tensors)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     shown = len(widths)
     while width is not None and shown > 5 and sum(widths[:shown]) + 2 * (shown - 1) > width:
         shown -= 1
     values = sum(widths[1:shown]) + 2 * (shown - 1)
-    first = widths[0] if width is None else max(min(widths[0], width - values), len("tensor"))
+    column = widths[0] if width is None else max(min(widths[0], width - values), len("tensor"))
     for row in rows:
         cells = [f"{cell:>{widths[at]}}" for at, cell in enumerate(row[1:shown], start=1)]
         name = row[0]
-        if len(name) > first:
+        if len(name) > column:
             # A name that is too long for its column gets a line of its own, so that it can be copied.
             yield name
             name = ""
-        yield "  ".join([f"{name:<{first}}", *cells])
+        yield "  ".join([f"{name:<{column}}", *cells])
 
 
 def _row(tensor: Tensor) -> tuple[str, ...]:
