@@ -41,7 +41,7 @@ TEXTS = {
     "execution/rpc.py": ["json.loads"],  # a message with a bound, from a subject's process
     "execution/messages.py": ["json.loads"],  # a message with a bound, from a trial; it refuses NaN
     "external/output_events.py": ["json.loads"],  # a line with a bound, of a trainer that may print NaN
-    "machine/limited_process.py": ["json.loads", "json.loads"],  # what a fork of this process wrote
+    "machine/limited_process.py": ["json.loads", "json.loads", "json.loads"],  # what a fork of this process wrote
 }
 """Texts that are no files, and bounded where they are made."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,26 @@ RUN_FILES: dict[str, Callable[[World], Any]] = {
     "a claim that leads out": _keys(jobs={"7": [["../../outside/file"]]}),
 }
 """None of them can be followed."""
+
+
+def test_a_run_file_of_small_objects_costs_this_process_little(tmp_path: Path) -> None:
+    """15 MB of them would be a gigabyte of objects, which a fork of the command makes and gives up."""
+    path = tmp_path / "run.json"
+    path.write_text('{"name": "run", "submitted": "", "jobs": {}, "options": {"a": [' + "{}," * 5_000_000 + "{}]}}")
+    script = """if True:
+        import pathlib, resource, sys
+        from harness.running.slurm.detached import RunFileError, load_run
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        try:
+            load_run(pathlib.Path(sys.argv[1]))
+        except RunFileError as error:
+            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, error)
+    """
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, timeout=60)
+    grown, _, refusal = done.stdout.partition(" ")
+    assert "too costly to parse" in refusal, done.stderr
+    assert int(grown) < 100 << 10  # KiB
+
 
 HARMLESS: dict[str, Callable[[World], Any]] = {
     "evidence elsewhere": _options(evidence="/"),

@@ -34,6 +34,7 @@ from harness.base.regular_file import opened, read
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import ExitStatus, Verdict
 from harness.contract import Contract
+from harness.machine.limited_process import parsed
 from harness.running.events import ClaimEnded, NoEventError, decode
 from harness.running.slurm.job import ask
 from harness.running.slurm.judged_bundle import NAME, BundleRefused, judged_bundle
@@ -197,7 +198,7 @@ def load_run(path: Path) -> DetachedRun:
         RunFileError: it is not the file of the run that its name says.
     """
     try:
-        run = DetachedRun.from_json(strictjson.load(path))
+        run = DetachedRun.from_json(parsed(path, read(path), _run_document))
     except OSError as error:
         raise RunFileError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
@@ -207,6 +208,11 @@ def load_run(path: Path) -> DetachedRun:
     if unknown := [job for job in run.jobs if not _JOB.fullmatch(job)]:
         raise RunFileError(f"{path} is not the file of a run: {unknown[0]!r:.100} is not the number of a job")
     return run
+
+
+def _run_document(content: bytes) -> JsonObject:
+    document: JsonObject = DetachedRun.from_json(strictjson.loads(content)).to_json()
+    return document
 
 
 def saved(evidence: Path, name: str | None) -> DetachedRun:
@@ -228,18 +234,25 @@ def ended_claims(events: Path) -> dict[str, ClaimEnded]:
     """Return where the bundle of each claim is that a file of events calls ended, by id. The last attempt counts.
 
     Raises:
-        OSError: it is not a regular file, or is too large.
+        OSError: it is not a regular file, is too large, or is too costly to parse.
     """
-    found: dict[str, ClaimEnded] = {}
-    ends: deque[bytes] = deque(maxlen=_MOST_ENDS)
-    with suppress(FileNotFoundError):
-        ends.extend(_lines_with(b"ClaimEnded", read(events, _MOST_BYTES)))
-    for line in ends:
+    try:
+        content = read(events, _MOST_BYTES)
+    except FileNotFoundError:
+        return {}
+    ends = b"\n".join(deque(_lines_with(b"ClaimEnded", content), maxlen=_MOST_ENDS))
+    found = parsed(events, ends, _ends) if ends else []
+    return {event.id: event for event in map(ClaimEnded.from_json, found)}
+
+
+def _ends(lines: bytes) -> list[JsonObject]:
+    found: dict[str, JsonObject] = {}
+    for line in lines.split(b"\n"):
         with suppress(NoEventError):  # the end of a node cut the line short
             event = decode(line.decode(errors="backslashreplace"), {})
             if isinstance(event, ClaimEnded):
-                found[event.id] = event
-    return found
+                found[event.id] = event.to_json()
+    return [*found.values()]
 
 
 def _lines_with(word: bytes, content: bytes) -> Iterator[bytes]:
