@@ -116,10 +116,8 @@ def _validator(name: str) -> Draft202012Validator:
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
-    schema = strictjson.load(schema_folder() / f"{name}.schema.json")
-    Draft202012Validator.check_schema(schema)
     strict: Any = extend(Draft202012Validator, {"pattern": _pattern})  # type: ignore[no-untyped-call]
-    return cast("Draft202012Validator", strict(schema))
+    return cast("Draft202012Validator", strict(strictjson.load(schema_folder() / f"{name}.schema.json")))
 
 
 def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:

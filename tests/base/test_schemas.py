@@ -83,6 +83,12 @@ def test_what_the_quick_validator_accepts_the_other_accepts(name: str, documents
     assert (found == []) == valid or (valid and all("is not of the form" in one.message for one in found))
 
 
+@pytest.mark.parametrize("name", schemas.NAMES)
+def test_schemas_are_schemas(name: str) -> None:
+    """Validation does not check them, because that takes longer than to check a bundle."""
+    Draft202012Validator.check_schema(strictjson.load(schemas.schema_folder() / f"{name}.schema.json"))
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_valid_document_has_no_problems(name: str, documents: dict[str, Any]) -> None:
     """Texts that are not UTF-8 are valid, although the fast validator cannot read them."""

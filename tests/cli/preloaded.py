@@ -114,16 +114,21 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def _import_everything() -> None:
-    """Import all of harness except the modules that need numpy. A module whose extra is not installed is left out."""
+    """Import all of harness except the modules that need numpy, and compile the schemas.
+
+    A module whose extra is not installed is left out.
+    """
     import importlib
     import pkgutil
 
     import harness
+    from harness.evidence import bundle_checks
 
     for module in pkgutil.walk_packages(harness.__path__, "harness.", onerror=lambda name: None):
         if not module.name.startswith("harness.inspect.checkpoint") and not module.name.endswith("__main__"):
             with contextlib.suppress(ImportError):
                 importlib.import_module(module.name)
+    bundle_checks.prepare()
 
 
 def _serve(control: socket.socket) -> None:

@@ -6,7 +6,6 @@ import json
 from dataclasses import fields
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from harness.base.schemas import schema_folder
 from harness.contract.clauses import ClauseResult
@@ -34,7 +33,6 @@ def test_the_schema_of_a_record_has_its_fields_and_no_others() -> None:
 def test_schemas_are_schemas(name: str) -> None:
     """Each schema uses draft 2020-12, is closed at the top, and has an identifier."""
     schema = json.loads((schema_folder() / f"{name}.schema.json").read_text())
-    Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["$id"] == f"urn:falsifier-harness:{name}:{2 if name == 'record' else 1}"
     assert schema["additionalProperties"] is False
