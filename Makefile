@@ -15,7 +15,7 @@ INSTALLED := $(VENV)/.installed
 # The tests start hundreds of Python processes. Each would compile the harness again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install run test docs wheels trl check fuzz mutants verdicts clean
+.PHONY: install run test families docs wheels trl check fuzz mutants verdicts clean
 
 install: $(INSTALLED)
 
@@ -24,6 +24,10 @@ run: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations=15 $(PYTEST)
+
+# The tests of every family of falsifiers. `make test` skips a family that has passed with the present sources.
+families: $(INSTALLED)
+	$(VENV)/bin/python -m tests.falsifiers.families $(ARGS)
 
 docs: $(INSTALLED)
 	$(VENV)/bin/mkdocs build --strict

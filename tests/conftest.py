@@ -73,6 +73,11 @@ SLOWEST = (
 stand between files that compute."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--families all`: see tests/falsifiers/families.py."""
+    parser.addoption("--families", choices=("changed", "all"), default="changed", help="the families to test")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the slowest files first; the others keep their order."""
     order = {HERE / name: place for place, name in enumerate(SLOWEST)}

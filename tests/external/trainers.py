@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness.external.trainer_file import load
@@ -23,3 +26,15 @@ def make_models(folder: Path) -> list[str]:
         subprocess.run([*command, "--seed", str(seed)], check=True)
         options += ["-P", f"{name}={place}"]
     return options
+
+
+@contextmanager
+def changed_trainer(file: Path, old: str, new: str) -> Iterator[Path]:
+    """A copy of a trainer's file with another text, in a folder of the project that holds no sources."""
+    place = ROOT / "build" / f"changed-{os.getpid()}.toml"
+    place.parent.mkdir(exist_ok=True)
+    place.write_text(file.read_text().replace("{here}", str(file.parent)).replace(old, new, 1))
+    try:
+        yield place
+    finally:
+        place.unlink()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import psutil
 import pytest
 
 from falsifiers.distill.external import Recorded
-from tests.external.trainers import BIGRAMS_FILE, ROOT
+from tests.external.trainers import BIGRAMS_FILE, ROOT, changed_trainer
 from tests.falsifiers.distill.outside import (
     BIGRAMS,
     EXPORT,
@@ -213,13 +212,9 @@ def test_a_flood_of_output_is_bounded(folder: Path) -> None:
 
 def test_a_trainer_that_hangs_ends_with_its_trial(folder: Path) -> None:
     """The trainer ends after the seconds that its file allows, and no process of it is left."""
-    place = ROOT / "tests" / "external" / f"hangs-{os.getpid()}.toml"
-    place.write_text(BIGRAMS_FILE.read_text().replace("[command]\n", "[command]\nseconds = 8\n", 1))
-    try:
+    with changed_trainer(BIGRAMS_FILE, "[command]\n", "[command]\nseconds = 8\n") as place:
         options = ["--profile", "reduced", "--subject", f"command:{place}", *named(folder)]
         status, output = run(folder, EXPORT, *options, "-P", "fail=hang")
-    finally:
-        place.unlink()
     assert (status, clauses(folder)["subject.completes"]) == (1, "FAIL"), output
     left = [one.info["cmdline"] for one in psutil.process_iter(["cmdline"]) if str(folder) in str(one.info["cmdline"])]
     assert left == []

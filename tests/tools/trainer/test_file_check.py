@@ -6,11 +6,10 @@ import json
 import os
 import struct
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from falsifiers.distill.external import Recorded
 from harness import Setting
 from harness.authoring.faults import NotMeasured
 from harness.external import directory
@@ -20,6 +19,9 @@ from harness.external.trainer_file import Trainer, TrainerError, load
 from harness.tools.trainer.file_check import check_log, check_run
 from tests.cli.harness_command import harness
 from tests.external.trainers import ROOT
+
+if TYPE_CHECKING:
+    from falsifiers.distill.external import Recorded
 
 FILE = """
 name = "a trainer"
@@ -80,6 +82,8 @@ def recorded(folder: Path, log: str, steps: int = 50, file: str = FILE) -> Recor
     """The finished run as a subject, read to its end."""
     described = trainer(folder, file).path
     parameters: dict[str, Any] = {"trainer": str(described), "dir": str(a_run(folder, log)), "steps": steps}
+    from falsifiers.distill.external import Recorded  # it imports transformers
+
     subject = Recorded(Setting({**parameters, "device": "cpu"}, "cpu", 0, folder / "work", folder / "cache"))
     subject.distill(lambda step, **values: None)
     return subject
@@ -149,6 +153,8 @@ def test_a_log_without_an_event_is_said_to_have_none(tmp_path: Path) -> None:
     (tmp_path / "named").mkdir()
     path = trainer(tmp_path / "named", described).path
     parameters = {"trainer": str(path), "dir": str(a_run(tmp_path / "named", "on CPU\n")), "steps": 2, "device": "cpu"}
+    from falsifiers.distill.external import Recorded
+
     subject = Recorded(Setting(parameters, "cpu", 0, tmp_path / "work", tmp_path / "cache"))
     subject.distill(lambda step, **values: None)
     assert (subject.unheard(), subject.ran()) == ("", {"told_device": "cpu"})

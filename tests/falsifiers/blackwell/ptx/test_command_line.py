@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from tests.cli.harness_command import harness
+from tests.external.trainers import changed_trainer
 from tests.falsifiers.blackwell.ptx.engines import (
     APR,
     ENGINE,
@@ -64,12 +64,8 @@ def test_from_the_command_line_the_run_on_gx10_fails(tmp_path: Path) -> None:
 
 def test_an_engine_that_hangs_is_ended_and_was_at_fault(tmp_path: Path, code: Path) -> None:
     """The engine ends at the trial's time limit, and the hang counts against it."""
-    mine = PROJECT.root / "tests" / "external" / f"hangs-{os.getpid()}.toml"
-    mine.write_text((PROJECT.root / ENGINE).read_text().replace("[command]\n", "[command]\nseconds = 8\n"))
-    try:
+    with changed_trainer(PROJECT.root / ENGINE, "[command]\n", "[command]\nseconds = 8\n") as mine:
         said = ["--subject", f"command:{mine}", "-P", f"code={code}", "-P", "fail=hangs", "-P", "targets=[120,121]"]
         status, output = command_line(tmp_path, *said)
-    finally:
-        mine.unlink()
     assert status == 1, output
     assert "subject.completes" in output
