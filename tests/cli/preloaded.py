@@ -22,6 +22,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -180,6 +181,7 @@ def _become(connection: socket.socket, stdout: int, stderr: int) -> None:
     os.chdir(call["folder"])
     os.environ.clear()
     os.environ.update(call["environment"])
+    tempfile.tempdir = None  # found anew from the variables
     sys.path[0] = os.getcwd()
     sys.argv = ["harness", *call["arguments"]]
     from harness.cli import main

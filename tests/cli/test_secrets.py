@@ -24,7 +24,6 @@ FORMS = [ISSUED, *(normalize(form, KNOWN) for form in ("NFC", "NFD"))]
 def secret(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A secret of this process, or a token of a known shape; as names show it."""
     monkeypatch.setenv("DEPLOY_TOKEN", KNOWN)
-    monkeypatch.setenv("PYTHONHASHSEED", "1")  # another Python than the tests': it finds its temporary folder anew
     found: str = request.param
     return found
 
