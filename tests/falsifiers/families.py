@@ -25,13 +25,17 @@ ROOT = Path(__file__).parents[2]
 PASSED = Path(__file__).parent / "passed.json"
 FAMILIES = sorted(path.parent.name for path in ROOT.glob("falsifiers/*/__init__.py"))
 _ALWAYS = ("constraints.txt", "contracts/schema", "falsifiers/__init__.py", "harness/__init__.py", "trainers")
-_NAMED = re.compile(r"\b(harness|falsifiers|tests\.falsifiers|tests\.external)\.(\w+)")
+_NAMED = re.compile(
+    r"""(?:^\s*(?:from|import)\s+|["'])(harness|falsifiers|tests\.falsifiers|tests\.external)\.(\w+)""", re.MULTILINE
+)
+"""What a file imports, or names in a string."""
 
 
 def digest(family: str) -> str:
     """The sha256 over the names and contents of all files that decide the result of a family's tests."""
     above = _above_falsifiers()
-    pending = [ROOT / "harness" / "execution", ROOT / "contracts" / family, ROOT / "tests" / "external"]
+    pending = [ROOT / "harness" / "execution", ROOT / "contracts" / family]
+    pending += [path for path in ROOT.glob("tests/external/*.*") if path.is_file() and path.name[:5] != "test_"]
     pending += [ROOT / place / family for place in ("falsifiers", "tests/falsifiers")]
     pending += [ROOT / name for name in _ALWAYS]
     seen: set[Path] = set()
