@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import final
@@ -24,6 +24,8 @@ __all__ = ["Suite", "of_project", "read_ledger"]
 
 _HARNESS = Path(__file__).parents[2]
 _LARGEST_LEDGER = 64 << 20
+_LONGEST_LINE = 4 << 20
+"""Characters. Lines are parsed one after another, so this limits the memory for parsing, 20 bytes a character."""
 _ALWAYS = ("-p", "harness.suite.plugin", "-q", "--assert=rewrite", "--tb=line", "--maxfail=0")
 
 
@@ -129,14 +131,21 @@ def read_ledger(file: Path, status: int) -> Ledger:
 
     Raises:
         OSError: it is not a regular file, or has more than `_LARGEST_LEDGER` bytes.
-        ValueError: a line has another form than the plugin writes.
+        ValueError: a line has another form than the plugin writes, or more than `_LONGEST_LINE` characters.
     """
     text = regular_file.read(file, _LARGEST_LEDGER).decode("utf-8")
-    whole = (line[:-1] for line in io.StringIO(text, newline="\n") if line.endswith("\n"))  # not cut short
     try:
-        return Ledger.read(whole, status)
+        return Ledger.read(_whole_lines(text), status)
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"a line has another form than the plugin of pytest writes: {error!r}") from error
+
+
+def _whole_lines(text: str) -> Iterator[str]:
+    for line in io.StringIO(text, newline="\n"):
+        if len(line) > _LONGEST_LINE:
+            raise ValueError(f"a line has {len(line)} characters; {_LONGEST_LINE} are read")
+        if line.endswith("\n"):  # not cut short
+            yield line[:-1]
 
 
 def of_project(setting: Setting) -> Suite:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +33,19 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
     "an end without files": lambda path: path.write_text('{"end": 1}\n'),
     "an object as an id": lambda path: path.write_text('{"test": {}}\n'),
 }
+
+
+def test_small_text_makes_no_large_memory(tmp_path: Path) -> None:
+    """36 MB of empty objects would take 860 MB. The limit of memory is that of a process of its own."""
+    (tmp_path / "ledger").write_text('{"end": 1, "files": [' + "{}," * 12_000_000 + "{}]}\n")
+    code = (
+        "import pathlib, resource, sys; from harness.suite.session import read_ledger\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (700 << 20, 700 << 20))\n"
+        "try: read_ledger(pathlib.Path(sys.argv[1]), 0)\n"
+        "except ValueError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "ledger"], capture_output=True, text=True)
+    assert "36000026 characters" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE)
