@@ -271,6 +271,7 @@ class NoEventError(ValueError):
     """A line is not an event."""
 
 
+_LONGEST_LINE = 4 << 20
 _IN_LINES: Final[Mapping[str, type[Any]]] = {
     kind.__name__: kind
     for kind in (
@@ -322,8 +323,10 @@ def decode(line: str, contracts: Mapping[str, Contract]) -> Event:
     """The inverse of `encode`. `contracts` are the contracts of the run, by id.
 
     Raises:
-        NoEventError: the line is not an event.
+        NoEventError: the line is not an event, or has more than 4 Mi characters; parsing takes 20 bytes for each.
     """
+    if len(line) > _LONGEST_LINE:
+        raise NoEventError(f"{line[:100]!r} is not an event: it has {len(line)} characters; {_LONGEST_LINE} are read")
     try:
         document = strictjson.loads(line)
         kind = _IN_LINES[document.pop("event")]

@@ -84,6 +84,16 @@ def test_what_is_no_event(line: str) -> None:
         events.decode(line, {})
 
 
+def test_a_line_is_too_long_to_be_parsed() -> None:
+    """Few characters make many objects, so the length is looked at first."""
+    stream = io.StringIO()
+    events.lines_to(stream)(events.TrialPhase("F-DEMO-A-001", "subject", "ended"))
+    line = stream.getvalue()
+    assert events.decode(line, {}) == events.TrialPhase("F-DEMO-A-001", "subject", "ended")
+    with pytest.raises(events.NoEventError, match="characters"):
+        events.decode(line + " " * (4 << 20), {})
+
+
 def test_a_handler_writes_a_line_an_event() -> None:
     """The last line has the exit status."""
     stream = io.StringIO()
