@@ -14,7 +14,12 @@ from harness.evidence.staleness import _some
 from harness.report.messages import due_text, finding_text
 
 SOURCES = sorted(Path(harness.evidence.__file__).parent.glob("*.py"))
-GIVEN_BY = {"_compare": {"then", "now"}, "_which": {"name", "found", "expected"}, "_some": {"names", "more"}}
+GIVEN_BY = {
+    "_compare": {"then", "now"},
+    "_fields": {"then", "now"},
+    "_which": {"name", "found", "expected"},
+    "_some": {"names", "more"},
+}
 """The fields of findings that these functions make, or that they return for a call with `**`."""
 
 
