@@ -210,6 +210,10 @@ def _mutants(contract: Contract) -> Iterator[str]:
         yield f"  {mutant.id}: {mutant.defect}"
         needs = f"; needs {_requirements(mutant.requires)}" if mutant.requires else ""
         yield f"      must fail on {', '.join(mutant.violates)}{needs}"
+        for patch in mutant.patches:
+            yield f"      in {patch.module}:{patch.within}".rstrip(":")
+            yield from (f"        - {line}" for line in patch.before.splitlines())
+            yield from (f"        + {line}" for line in patch.after.splitlines())
         for name, ratios in contract.ratios(mutant.id).items():
             measured = ", ".join(f"{ratio:.3g} times the threshold of {clause}" for clause, ratio in ratios.items())
             yield f"      measured ({name}): {measured}"

@@ -150,11 +150,11 @@ def _mutant_problems(contract: Contract) -> Iterator[Problem]:
                 yield Problem(
                     pointer("mutants", index, "parameters", name), f"no profile has a parameter {name!r}", "remove it"
                 )
-        if mutant.subject == contract.subject and not mutant.parameters:
+        if mutant.subject == contract.subject and not mutant.parameters and not mutant.patches:
             yield Problem(
                 pointer("mutants", index, "subject"),
                 "is the subject itself, unchanged",
-                "name a subject with the defect",
+                "write patches, or name a subject with the defect",
             )
 
 

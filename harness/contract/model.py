@@ -16,6 +16,7 @@ from harness.contract.calibration import Calibration
 from harness.contract.clauses import SchemaClause
 from harness.contract.contract_annotations import FigureUse, Refutation
 from harness.contract.parameters import Parameters
+from harness.contract.patch import Patch
 from harness.contract.rules import Rule
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class Mutant:
     """Memory that its trial uses, if it is less than the profile requires."""
     shares: bool = False
     """Whether its trial shares the device although the subject's does not."""
+    patches: tuple[Patch, ...] = ()
+    """What makes the defect, in the source of the subject."""
 
 
 @dataclass(frozen=True)

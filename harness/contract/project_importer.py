@@ -9,10 +9,14 @@ have a package `falsifiers`. The claim's project has the plain names. A module o
 the package OTHER, and its absolute imports find the modules of its own project first.
 
 Bytecode beside a source file is never read: `harness.execution.sources` denies it.
+
+    plant(patches)
+    resolve_own("falsifiers.mine.reference:Trainer")  # a mutant: its module is compiled with the patches
 """
 
 from __future__ import annotations
 
+import ast
 import builtins
 import importlib
 import os
@@ -25,17 +29,23 @@ from importlib.machinery import (
     PathFinder,
     SourceFileLoader,
 )
-from importlib.util import spec_from_file_location
+from importlib.util import decode_source, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Final, final
 
-__all__ = ["OTHER", "import_other", "install", "module_file"]
+from harness.contract.patch import Patch, patched
+
+__all__ = ["OTHER", "import_other", "install", "module_file", "plant"]
 
 OTHER: Final = "harness_other_project"
 """The package that holds the modules of the project whose plain names are taken."""
 
 _HARNESS: Final = str(Path(__file__).parents[1])
+_patches: dict[str, tuple[Patch, ...]] = {}
+"""By module."""
+_compiled: dict[str, CodeType] = {}
+"""The code of files as they are. A process imports the project anew for a mutant, and compiles it once."""
 
 
 def install(folders: Sequence[Path], others: Sequence[Path] = ()) -> set[str]:
@@ -72,6 +82,20 @@ def import_other(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
+def plant(patches: Iterable[Patch]) -> None:
+    """Import the project anew from now on, with these patches. Call `install` before.
+
+    Raises:
+        PatchError: on import of a module that a patch does not fit.
+    """
+    _patches.clear()
+    for patch in patches:
+        _patches[patch.module] = (*_patches.get(patch.module, ()), patch)
+    for finder in [one for one in sys.meta_path if type(one) is _Finder]:
+        for name in finder.found:
+            sys.modules.pop(name, None)
+
+
 def module_file(name: str, folders: Iterable[Path]) -> Path | None:
     """Return the source file of a module in one of the folders; None if there is none. A package precedes a module."""
     parts = name.split(".")
@@ -92,12 +116,17 @@ class _Finder:
         self._folders = tuple(map(str, folders))
         self._below = tuple(f"{folder}{os.sep}" for folder in self._folders)
         self.packages: set[str] = set()
+        self.found: set[str] = set()
+        """The modules that lie in the folders."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
         """The spec of a module in the folders; None if it is elsewhere."""
         places = self._folders if path is None else tuple(filter(self._is_ours, path))
         is_package = name in self.packages if path is None else bool(places)
-        return self.spec(name, name, places, is_package)
+        spec = self.spec(name, name, places, is_package)
+        if spec is not None:
+            self.found.add(name)
+        return spec
 
     def spec(self, name: str, plain: str, places: Sequence[str], is_package: bool) -> ModuleSpec | None:
         """The spec of a module in one of the places.
@@ -131,11 +160,26 @@ class _Finder:
 
     def loader(self, name: str, file: str) -> SourceFileLoader:
         """What loads a source file."""
-        return SourceFileLoader(name, file)
+        return _Loader(name, file)
 
     def _is_ours(self, folder: str) -> bool:
         below = (folder + os.sep).startswith(self._below)
         return below and "site-packages" not in folder and not folder.startswith(_HARNESS)
+
+
+@final
+class _Loader(SourceFileLoader):
+    """Loads a source file of the project, with its patches."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """The code of the file, compiled once for the process and its forks, or with patches."""
+        if fullname in _patches:
+            # The record of sources takes the digest of bytes that are compiled, and of the file if a tree is.
+            source = decode_source(self.get_data(self.path))
+            return compile(ast.parse(patched(source, _patches[fullname])), self.path, "exec", dont_inherit=True)
+        if self.path not in _compiled and (code := super().get_code(fullname)) is not None:
+            _compiled[self.path] = code
+        return _compiled.get(self.path)
 
 
 @final

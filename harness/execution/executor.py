@@ -12,6 +12,7 @@ from harness.base.device import Device
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import SearchEnd
 from harness.contract import Contract
+from harness.contract.patch import Patch
 from harness.execution.logs import Log, Steps
 from harness.execution.messages import Imports
 from harness.judging.observation import Observation
@@ -51,6 +52,8 @@ class TrialRequest:
     """The project, or a copy of it, whose code the trial imports itself; None if the fork server has imported it."""
     cache: Path | None = None
     """The trial's cache folder; None for the executor's."""
+    patches: tuple[Patch, ...] = ()
+    """What makes the subject a mutant."""
     on_doing: Callable[[str], None] = field(default=lambda text: None, compare=False)
     """Takes what the trial does now, in a few words."""
     reached: Path | None = None

@@ -226,6 +226,7 @@ class LocalExecutor:
             root=root,
             falsifier=request.contract.falsifier,
             subject=request.subject,
+            patches=request.patches,
             parameters=dict(request.parameters),
             device="cuda:0" if request.device.is_cuda else "cpu",
             seed=request.seed,

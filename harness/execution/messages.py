@@ -22,6 +22,7 @@ from harness.authoring.reports import Resolved, Stepped, TrialReport
 from harness.base import strictjson
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
+from harness.contract.patch import Patch
 from harness.judging.observation import EndingKind
 
 __all__ = [
@@ -128,6 +129,8 @@ class Start(JsonDataclass):
     """Whether the subject runs in a process of its own."""
     is_timed: bool = False
     """Whether the claim measures time, so that no other thread may run beside the subject."""
+    patches: tuple[Patch, ...] = ()
+    """What makes the subject a mutant. The trial imports the project anew with them."""
 
 
 @final

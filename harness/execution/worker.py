@@ -41,7 +41,7 @@ from harness.base.exceptions import described
 from harness.base.removal import remove
 from harness.base.strictjson import JsonObject
 from harness.contract.entry_point import resolve_own
-from harness.contract.project_importer import install
+from harness.contract.project_importer import install, plant
 from harness.execution import frameworks
 from harness.execution.authentication import OVERHEAD, signer
 from harness.execution.blame import machine_fault, placed
@@ -298,6 +298,8 @@ def _run(start: Start, messages: int, key: int, may_exit: int) -> None:
         cache=start.cache,
     )
     sources = _sources(start.root)
+    if start.patches:
+        plant(start.patches)
     # The subject's process does not get the key.
     process = SubjectProcess(start, setting, sources, (messages, key, may_exit)) if start.isolated else None
     tell = _reporter(messages, key)  # while no code of the trial has run

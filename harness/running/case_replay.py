@@ -117,7 +117,8 @@ def replay(
     replayed = partial(Replay, subject, plan.profile.name, plan.device.type)
     if plan.obstacle:
         return replayed(_unmeasured(case.clauses, ReasonCode.NOTHING_RAN, plan.obstacle))
-    trial = replace(plan.trial(max(1, host.cpu_count)), subject=subject, case=case.case)
+    patches = mutant.patches if mutant and request.subject is None else ()
+    trial = replace(plan.trial(max(1, host.cpu_count)), subject=subject, patches=patches, case=case.case)
     interruption = Interruption()
     try:
         with (

@@ -82,6 +82,7 @@ class Plan:
         return replace(
             self.trial(threads),
             subject=mutant.subject,
+            patches=mutant.patches,
             parameters={**self.parameters, **mutant.parameters},
             seconds=self.seconds,
             search_end=SearchEnd.TRIED,

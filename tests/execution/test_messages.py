@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from harness.authoring.reports import Entered, Logged, Measured, Resolved, Stepped, Unseen, Used
 from harness.base.vocabulary import Phase
+from harness.contract.patch import Patch
 from harness.execution.messages import (
     Doing,
     Ended,
@@ -35,7 +36,7 @@ from harness.judging.observation import EndingKind
 HERE = Path("/here")
 START = Start(
     HERE, "toy:falsify", "toy:Toy", {"steps": 3}, "cpu", 0, 1, HERE, HERE, HERE, 0.5, ("loss",), HERE, {"A": "b"},
-    ("/here",), "/here/reached.json", True,
+    ("/here",), "/here/reached.json", True, False, (Patch("toy", "Toy.step", "a", "b"),),
 )  # fmt: skip
 EVERY: list[Received] = [
     Logged("the steps to check: 1, 5", "steps"),

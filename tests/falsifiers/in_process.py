@@ -24,6 +24,7 @@ from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Observation
 from harness.search.explorer import CaseSearch, Result
 from tests.falsifiers.distill.trials import Heard
+from tests.falsifiers.planted import planted
 
 __all__ = ["judged"]
 
@@ -43,7 +44,8 @@ def judged(contract: Contract, subject: str, folder: Path, mutant: Mutant | None
         return new
 
     run = WorkerTrial(setting, folder, contract.measurements, recorded, search)
-    run.run(resolve(contract.falsifier), resolve(subject))
+    with planted(mutant):
+        run.run(resolve(contract.falsifier), resolve(subject))
     measured = strictjson.untag_nonfinite(recorded.measurements)
     device = Device("cpu", "a CPU")
     return judge(contract, Observation(subject, "reduced", parameters, device, measured, recorded.resolved))

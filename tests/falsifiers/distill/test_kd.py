@@ -45,7 +45,7 @@ def test_the_losses_that_we_ship_hold(claim: str, subject: str, tmp_path: Path) 
 )
 def test_mutants_die_of_the_first_cases(claim: str, mutant: Mutant, tmp_path: Path) -> None:
     """The first cases kill the mutants on the declared clauses, for any seed, and leave a counterexample."""
-    outcome = fate_of(mutant, judged(CLAIMS[claim], mutant.subject, tmp_path, cases=FIRST))
+    outcome = fate_of(mutant, judged(CLAIMS[claim], mutant.subject, tmp_path, mutant, cases=FIRST))
     assert outcome.fate is Fate.KILLED, outcome.reason
     if all(clause.startswith("edge_") for clause in mutant.violates):
         return  # no search draws the edges

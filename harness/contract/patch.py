@@ -1,0 +1,113 @@
+"""A patch: a defect that a mutant has, or that a campaign plants, as a change of a few lines of Python source.
+
+Patch("falsifiers.mine.reference", "Trainer.step", "loss / accumulation", "loss").applied(source)
+
+The text `before` stands once in the class or function `within`. The later lines of a text of several lines are indented
+like its first one, so a patch does not depend on how deep the code is nested.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import final
+
+from harness.base.json_dataclass import JsonDataclass
+
+__all__ = ["Patch", "PatchError", "patched"]
+
+_Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class PatchError(ValueError):
+    """A patch does not fit its source. The message says why."""
+
+
+@final
+@dataclass(frozen=True)
+class Patch(JsonDataclass):
+    """One change of one place."""
+
+    module: str
+    within: str
+    """The qualified name of a class or function; empty for the whole module."""
+    before: str
+    after: str
+
+    def applied(self, source: str) -> str:
+        """The source with the change.
+
+        Raises:
+            PatchError: the text is not there once, or the changed source is not Python.
+        """
+        start, end = self._span(source)
+        found = list(_occurrences(source, self.before, start, end))
+        if len(found) != 1:
+            place = f"{self.module}:{self.within}".rstrip(":")
+            raise PatchError(f"{self.before!r} is {len(found)} times in {place}, not once")
+        ((at, length, indentation),) = found
+        changed = source[:at] + _indented(self.after, indentation) + source[at + length :]
+        try:
+            same = ast.dump(ast.parse(changed)) == ast.dump(ast.parse(source))
+        except (SyntaxError, ValueError) as error:
+            raise PatchError(f"{self.module} is not Python with the patch: {error}") from error
+        if same:
+            raise PatchError(f"{self.after!r} changes nothing in {self.module}")
+        return changed
+
+    def _span(self, source: str) -> tuple[int, int]:
+        """The characters of the class or function, with its decorators."""
+        if not self.within:
+            return 0, len(source)
+        try:
+            nodes: list[ast.AST] = [ast.parse(source)]
+        except (SyntaxError, ValueError) as error:
+            raise PatchError(f"{self.module} is not Python: {error}") from error
+        for name in self.within.split("."):
+            nodes = [one for node in nodes for one in _defined(node) if one.name == name]
+        if len(nodes) != 1:
+            raise PatchError(f"{self.module} defines {self.within} {len(nodes)} times, not once")
+        (node,) = nodes
+        assert isinstance(node, _Definition)
+        first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+        lines = [len(line) + 1 for line in source.split("\n")]
+        return sum(lines[: first - 1]), sum(lines[: node.end_lineno])
+
+
+def patched(source: str, patches: Iterable[Patch]) -> str:
+    """The source with one change after the other.
+
+    Raises:
+        PatchError: one of them does not fit.
+    """
+    for patch in patches:
+        source = patch.applied(source)
+    return source
+
+
+def _defined(node: ast.AST) -> Iterator[_Definition]:
+    """The classes and functions directly in a node, also below its `if` and `with`."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, _Definition):
+            yield child
+        elif not isinstance(child, ast.expr):
+            yield from _defined(child)
+
+
+def _occurrences(source: str, text: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
+    """Where a text begins, how long it is there, and the indentation of its first line."""
+    first = text.partition("\n")[0]
+    at = source.find(first, start, end)
+    while at >= 0:
+        line = source[source.rfind("\n", 0, at) + 1 : at + 1]
+        indentation = line[: len(line) - len(line.lstrip())] if line.strip() else line
+        there = _indented(text, indentation)
+        if source.startswith(there, at) and at + len(there) <= end:
+            yield at, len(there), indentation
+        at = source.find(first, at + 1, end)
+
+
+def _indented(text: str, indentation: str) -> str:
+    first, *others = text.split("\n")
+    return "\n".join([first, *(f"{indentation}{line}" if line else line for line in others)])

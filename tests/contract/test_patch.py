@@ -1,0 +1,153 @@
+"""Patches of mutants: where they fit, what they change, and what is refused."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.contract import ContractError
+from harness.contract.entry_point import resolve_own
+from harness.contract.loader import load
+from harness.contract.patch import Patch, PatchError, patched
+from harness.contract.project_importer import install, plant
+from tests.contracts import document, write_contract, write_project
+
+SOURCE = '''"""Sums."""
+
+LIMIT = 3
+
+
+class Sum:
+    @property
+    def name(self):
+        return "sum"
+
+    def of(self, values):
+        total = 0
+        for value in values:
+            if value > LIMIT:
+                total += value
+                total += 0
+        return total
+
+
+def of(values):
+    total = 0
+    return total
+'''
+
+
+def changed(within: str, before: str, after: str) -> str:
+    return Patch("sums", within, before, after).applied(SOURCE)
+
+
+def test_a_text_is_changed_within_its_function_alone() -> None:
+    """The same text stands in two functions."""
+    source = changed("Sum.of", "total = 0", "total = 1")
+    assert source == SOURCE.replace("        total = 0", "        total = 1")
+
+
+def test_later_lines_are_indented_like_the_first_one() -> None:
+    """A patch does not say how deep the code is nested."""
+    source = changed("Sum.of", "total += value\ntotal += 0", "if value:\n    total -= value")
+    assert "            if value > LIMIT:\n                if value:\n                    total -= value\n" in source
+    source = changed("Sum.of", "if value > LIMIT:\n    total += value\n    total += 0", "total += value")
+    assert "        for value in values:\n            total += value\n        return total\n" in source
+
+
+def test_a_decorator_and_the_module_itself_can_change() -> None:
+    """A definition begins with its decorators. Without a name, the whole module is searched."""
+    assert "@staticmethod\n    def name" in changed("Sum.name", "@property", "@staticmethod")
+    assert "LIMIT = 4\n" in changed("", "LIMIT = 3", "LIMIT = 4")
+
+
+def test_patches_follow_each_other() -> None:
+    """A later patch sees what an earlier one has written."""
+    steps = [Patch("sums", "of", "total = 0", "total = 1"), Patch("sums", "of", "total = 1", "total = 2")]
+    assert patched(SOURCE, steps).endswith("def of(values):\n    total = 2\n    return total\n")
+
+
+@pytest.mark.parametrize(
+    ("within", "before", "after"),
+    [
+        ("Sum.of", "absent", "x"),
+        ("", "total = 0", "total = 1"),
+        ("Sum.absent", "total = 0", "total = 1"),
+        ("Sum.of.deeper", "total = 0", "total = 1"),
+        ("Sum.of", "total = 0", "total = ("),
+        ("Sum.of", "total = 0", "total = 0  # nothing else"),
+        ("of", "total = 0\n    return total", "pass"),
+    ],
+    ids=["absent", "twice", "no such method", "no such function", "no Python", "no change", "indentation"],
+)
+def test_what_does_not_fit_is_refused(within: str, before: str, after: str) -> None:
+    """A patch that fits nothing, or several places, or changes nothing, would make a mutant that is none."""
+    with pytest.raises(PatchError):
+        changed(within, before, after)
+
+
+def test_lines_end_where_python_ends_them() -> None:
+    """A form feed and a line separator in a text end no line of Python."""
+    source = 'A = "\u2028\x0c"\n\n\ndef f():\n    return 1\n'
+    assert Patch("m", "f", "return 1", "return 2").applied(source) == source.replace("return 1", "return 2")
+
+
+@pytest.fixture
+def importer() -> Iterator[None]:
+    finders, path, modules = sys.meta_path[:], sys.path[:], dict(sys.modules)
+    yield
+    plant(())
+    sys.meta_path[:], sys.path[:] = finders, path
+    for name in set(sys.modules) - set(modules):
+        del sys.modules[name]
+
+
+def test_a_patch_reaches_every_module_that_imports_the_patched_one(tmp_path: Path, importer: None) -> None:
+    """Names that were imported before the patch are bound anew. Without patches, the code is as it was."""
+    (tmp_path / "patched_sums.py").write_text(SOURCE)
+    (tmp_path / "patched_user.py").write_text(
+        "from patched_sums import of, LIMIT\n\n\ndef used():\n    return of([]), LIMIT\n"
+    )
+    install([tmp_path])
+    assert resolve_own("patched_user:used")() == (0, 3)
+    plant([Patch("patched_sums", "of", "total = 0", "total = 7"), Patch("patched_sums", "", "LIMIT = 3", "LIMIT = 4")])
+    assert resolve_own("patched_user:used")() == (7, 4)
+    plant(())
+    assert resolve_own("patched_user:used")() == (0, 3)
+
+
+def written(root: Path, mutant: dict[str, Any]) -> Path:
+    mutants = [{"id": "forgetful", "violates": ["nothing-lost"], "defect": "it forgets", **mutant}]
+    write_project(root)
+    return write_contract(root, document(mutants=mutants))
+
+
+def test_a_contract_states_patches_of_its_subject(tmp_path: Path) -> None:
+    """Subject and module are the contract's, unless the mutant names others."""
+    patch = {"within": "Sorter.sort", "before": "return sorted(items)", "after": "return sorted(items)[1:]"}
+    contract = load(written(tmp_path, {"patches": [patch]}), (tmp_path,))
+    (mutant,) = contract.mutants
+    assert (mutant.subject, mutant.patches[0].module) == (contract.subject, contract.subject.partition(":")[0])
+
+
+@pytest.mark.parametrize(
+    ("mutant", "place"),
+    [
+        (
+            {"patches": [{"within": "Sorter.sort", "before": "return items", "after": "return []"}]},
+            "/mutants/0/patches/0",
+        ),
+        ({"patches": [{"module": "absent", "within": "", "before": "a", "after": "b"}]}, "/mutants/0/patches/0"),
+        ({}, "/mutants/0/subject"),
+    ],
+    ids=["absent text", "absent module", "no defect"],
+)
+def test_a_contract_with_a_mutant_that_is_none_is_refused(tmp_path: Path, mutant: dict[str, Any], place: str) -> None:
+    """The loader names the place."""
+    with pytest.raises(ContractError) as refused:
+        load(written(tmp_path, mutant), (tmp_path,))
+    assert [problem.pointer for problem in refused.value.problems] == [place]
