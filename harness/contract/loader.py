@@ -76,6 +76,12 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
     observation, clauses, found = _described(document, "observation")
     rules, wrong = _rules(document)
     parameters, unfit = _parameters(document)
+    variants: JsonObject = document.get("variants", {})
+    unfit += [
+        Problem(pointer("mutants", index, "variant"), f"no variant is called {mutant['variant']}", "see /variants")
+        for index, mutant in enumerate(document["mutants"])
+        if "variant" in mutant and mutant["variant"] not in variants
+    ]
     if found or wrong or unfit:
         raise ContractError(path, [*found, *wrong, *unfit])
     contract = Contract(
@@ -92,7 +98,10 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
         observation=observation,
         clauses=clauses,
         rules=rules,
-        mutants=tuple(_mutant(mutant, document["subject"]) for mutant in document["mutants"]),
+        mutants=tuple(
+            _mutant({**variants.get(mutant.get("variant"), {}), **mutant}, document["subject"])
+            for mutant in document["mutants"]
+        ),
         stands_in_for=document.get("stands_in_for", ""),
         refuted=tuple(Refutation.from_json(one) for one in document.get("refuted", ())),
         figures=uses_of(document),

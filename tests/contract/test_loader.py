@@ -198,3 +198,14 @@ def test_a_profile_can_have_a_lease_of_its_own() -> None:
     loaded = contract_of(content)
     assert {name: one.exclusive for name, one in loaded.profiles.items()} == {"full": True, "reduced": False}
     assert loaded.exclusive
+
+
+def test_mutants_share_a_variant() -> None:
+    """A variant gives a mutant the keys that it lacks. A name that no variant has is refused."""
+    shared = {"memory_gib": 2.0, "lease": "shared", "parameters": {"steps": 1}}
+    mutant = {**document()["mutants"][0], "variant": "short", "memory_gib": 1.0}
+    (loaded,) = contract_of(document(variants={"short": shared}, mutants=[mutant])).mutants
+    assert (loaded.memory_gib, loaded.shares, loaded.parameters) == (1.0, True, {"steps": 1})
+    with pytest.raises(ContractError) as error:
+        contract_of(document(variants={"long": shared}, mutants=[mutant]))
+    assert [problem.pointer for problem in error.value.problems] == ["/mutants/0/variant"]
