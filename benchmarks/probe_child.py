@@ -17,7 +17,7 @@ from benchmarks.probe_configurations import OVER_TWO_GPUS, chosen
 
 def main(what: str, name: str) -> None:
     """Print the result; with several ranks, that of the first one."""
-    from harness.probe.present_device import present_device
+    from harness.tools.probe.present_device import present_device
 
     rank = int(os.environ.get("LOCAL_RANK", 0))
     if "LOCAL_RANK" in os.environ:
@@ -36,7 +36,7 @@ def main(what: str, name: str) -> None:
 
 
 def _predict(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
-    from harness.probe import predict
+    from harness.tools.probe import predict
 
     start, used = time.perf_counter(), time.process_time()
     found = predict(build, **keywords)
@@ -99,8 +99,8 @@ def _track(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any
     import torch
     from torch.distributed._tools.mem_tracker import MemTracker
 
-    from harness.probe.device_table import device_named
-    from harness.probe.tracer import Fakes, Tracer
+    from harness.tools.probe.device_table import device_named
+    from harness.tools.probe.tracer import Fakes, Tracer
 
     start, used = time.perf_counter(), time.process_time()
     with Tracer(device_named("H200")).pretending(), Fakes():

@@ -34,7 +34,7 @@ OVER_TWO_GPUS: dict[str, tuple[str, dict[str, Any]]] = {
     "ddp-4x512": ("replicated", {}),
     "ddp-views-4x512": ("replicated", {"views": True}),
 }
-# Models and steps from which no value of harness/probe was read.
+# Models and steps from which no value of harness/tools/probe was read.
 HELD_OUT: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2-medium-4x1024": ("architecture", {"name": "gpt2"}),
     "gpt2-medium-autocast-8x512": ("architecture", {"name": "gpt2", "batch": 8, "length": 512, "autocast": True}),

@@ -1,4 +1,4 @@
-"""The memory of the context, of cuBLAS and of single operators on this GPU, for the tables of harness/probe."""
+"""The memory of the context, of cuBLAS and of single operators on this GPU, for the tables of harness/tools/probe."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ SLOWEST = (
     "falsifiers/blackwell/test_kernels.py",
     "cli/test_run_ended.py",
     "falsifiers/blackwell/test_wgpu_fallback.py",
-    "inspect/checkpoint/test_bounded.py",
+    "tools/inspect/checkpoint/test_bounded.py",
     "falsifiers/blackwell/test_triton.py",
     "report/html/test_in_a_browser.py",
     "external/test_guide.py",

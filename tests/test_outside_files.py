@@ -27,7 +27,7 @@ OWN = {
     "base/extras.py": ["read_text"],  # what pip wrote into the metadata of this package
     "cli/scaffold.py": ["read_text"],  # templates of the package
     "machine/provenance.py": ["read_bytes", "read_bytes"],  # the package's own sources
-    "probe/present_device.py": ["read_bytes"],  # a source file of the package
+    "tools/probe/present_device.py": ["read_bytes"],  # a source file of the package
     "report/html/templating.py": ["read_text"],  # templates of the package
     "tools/suite/contract.py": ["read_bytes"],  # a template of the package
 }

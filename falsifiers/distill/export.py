@@ -16,7 +16,7 @@ from falsifiers.distill.oracle.answers import IndependentModel, deepest_differen
 from falsifiers.distill.running.training import StepWatch, Training, train
 from falsifiers.distill.subject import Distillation
 from harness import Hidden, NotShown, Trial, first_shown, look, provided
-from harness.inspect.model_folder import weight_paths
+from harness.external.model_folder import weight_paths
 
 __all__ = ["falsify"]
 

@@ -25,9 +25,9 @@ from falsifiers.distill.subject import OnStep, Run
 from harness import Hidden, NotMeasured, NotShown, look
 from harness.external import directory
 from harness.external.adapter import CommandRun, Outside, RecordedRun
+from harness.external.model_folder import weight_paths
 from harness.external.output_events import EventKind
 from harness.external.output_summary import Telling
-from harness.inspect.model_folder import weight_paths
 
 __all__ = ["Command", "Recorded"]
 

@@ -53,8 +53,8 @@ def _measure(trial: Trial[BoundAnalysis], operations: float) -> None:
 
     The step's traffic is what each of its kernels is given and returns, once a launch.
     """
-    from harness.roofline.roofs import measured
-    from harness.roofline.step import profiled
+    from harness.tools.roofline.roofs import measured
+    from harness.tools.roofline.step import profiled
 
     roofs = measured("cuda")
     peak, bandwidth = roofs.roofs["product bfloat16"].peak, roofs.memory

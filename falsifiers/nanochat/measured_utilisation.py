@@ -16,7 +16,7 @@ from falsifiers.nanochat.device_subjects import Utilisation
 from falsifiers.nanochat.reference.model import Gpt, Shape
 from falsifiers.nanochat.subject import read_back
 from harness import Trial
-from harness.roofline.roofs import Sizes, measured
+from harness.tools.roofline.roofs import Sizes, measured
 
 __all__ = ["falsify"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from falsifiers.nanochat.device_subjects import Assembler
 from falsifiers.nanochat.one_kernel import compiled
 from harness import NotMeasured, Trial
-from harness.inspect.device_code import Form, inspect
 from harness.machine import timebox, toolchain
+from harness.tools.inspect.device_code import Form, inspect
 
 __all__ = ["falsify"]
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from falsifiers.nanochat.subject import Batch, Paths
 from harness import Trial
-from harness.probe.prediction import predict
+from harness.tools.probe.prediction import predict
 
 __all__ = ["falsify"]
 

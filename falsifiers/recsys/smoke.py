@@ -14,9 +14,9 @@ from typing import Protocol
 
 from harness import NotMeasured, Trial
 from harness.machine.triton_interpreter import misfit
-from harness.suite.falsifier import deaf_tests
-from harness.suite.ledger import PASSED, Ledger
-from harness.suite.session import Suite
+from harness.tools.suite.falsifier import deaf_tests
+from harness.tools.suite.ledger import PASSED, Ledger
+from harness.tools.suite.session import Suite
 
 __all__ = ["SmokeTests", "falsify_assertions", "falsify_cells"]
 

@@ -19,9 +19,9 @@ from harness.authoring.elsewhere import Elsewhere
 from harness.authoring.faults import NotMeasured, NotShown
 from harness.authoring.setting import Setting
 from harness.external import command, directory
+from harness.external.model_folder import weight_paths
 from harness.external.output_summary import Telling
 from harness.external.trainer_file import Trainer, load
-from harness.inspect.model_folder import weight_paths
 
 __all__ = ["CommandRun", "Outside", "RecordedRun"]
 

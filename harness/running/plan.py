@@ -14,8 +14,8 @@ from harness.contract.reasons import Reason, ReasonCode
 from harness.execution.executor import TrialRequest
 from harness.execution.lease import CPU
 from harness.machine.host import Gpu, Host
+from harness.machine.pace import pace
 from harness.machine.requirements import Fit, fit, shortfalls
-from harness.roofline.pace import pace
 from harness.running.request import RunRequest
 
 __all__ = ["Plan", "device_of", "make_plan", "option_for_target", "with_subject"]

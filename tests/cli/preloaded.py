@@ -126,7 +126,7 @@ def _import_everything() -> None:
     from harness.evidence import bundle_checks
 
     for module in pkgutil.walk_packages(harness.__path__, "harness.", onerror=lambda name: None):
-        if not module.name.startswith("harness.inspect.checkpoint") and not module.name.endswith("__main__"):
+        if not module.name.startswith("harness.tools.inspect.checkpoint") and not module.name.endswith("__main__"):
             with contextlib.suppress(ImportError):
                 importlib.import_module(module.name)
     bundle_checks.prepare()

@@ -26,7 +26,8 @@ PASSED = Path(__file__).parent / "passed.json"
 FAMILIES = sorted(path.parent.name for path in ROOT.glob("falsifiers/*/__init__.py"))
 _ALWAYS = ("constraints.txt", "contracts/schema", "falsifiers/__init__.py", "harness/__init__.py", "trainers")
 _NAMED = re.compile(
-    r"""(?:^\s*(?:from|import)\s+|["'])(harness|falsifiers|tests\.falsifiers|tests\.external)\.(\w+)""", re.MULTILINE
+    r"""(?:^\s*(?:from|import)\s+|["'])(harness(?:\.tools)?|falsifiers|tests\.falsifiers|tests\.external)\.(\w+)""",
+    re.MULTILINE,
 )
 """What a file imports, or names in a string."""
 

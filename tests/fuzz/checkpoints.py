@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.inspect.checkpoint import Inspection, Refused, dtypes, inspect
+from harness.tools.inspect.checkpoint import Inspection, Refused, dtypes, inspect
 from tests.fuzz.limits import bounded
 
 __all__ = ["ARRAYS", "OTHERS", "examine"]

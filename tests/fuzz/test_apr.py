@@ -7,7 +7,7 @@ from hypothesis import given
 from tests.fuzz.checkpoints import ARRAYS, OTHERS, examine
 from tests.fuzz.corpus import cases
 from tests.fuzz.damage import damaged, noise
-from tests.inspect.checkpoint.files import apr, with_apr_header
+from tests.tools.inspect.checkpoint.files import apr, with_apr_header
 
 FILES = [apr(ARRAYS), apr(OTHERS, {"nested": {"a": [1, 2.5, None]}}), apr({})]
 

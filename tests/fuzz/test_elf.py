@@ -7,14 +7,14 @@ from contextlib import suppress
 
 from hypothesis import given
 
-from harness.inspect.budget import Refused
-from harness.inspect.device_code import DeviceCode, scan
-from harness.inspect.device_code.elf import MAGIC
-from harness.inspect.device_code.images import cut_short
+from harness.tools.inspect.budget import Refused
+from harness.tools.inspect.device_code import DeviceCode, scan
+from harness.tools.inspect.device_code.elf import MAGIC
+from harness.tools.inspect.device_code.images import cut_short
 from tests.fuzz.corpus import cases
 from tests.fuzz.damage import damaged, noise
 from tests.fuzz.limits import bounded
-from tests.inspect.device_code.test_device_code import FILES as RECORDED
+from tests.tools.inspect.device_code.test_device_code import FILES as RECORDED
 
 CUBIN = RECORDED["sm_121.cubin"]
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from tests.fuzz.corpus import cases
 from tests.fuzz.damage import damaged, noise
 from tests.fuzz.test_elf import CUBIN, examine
-from tests.inspect.device_code.test_device_code import FILES as RECORDED
-from tests.inspect.device_code.test_device_code import PTX
+from tests.tools.inspect.device_code.test_device_code import FILES as RECORDED
+from tests.tools.inspect.device_code.test_device_code import PTX
 
 _LZ4, _ZSTD = 0x2011, 0x8011
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from tests.fuzz.checkpoints import ARRAYS, OTHERS, examine
 from tests.fuzz.corpus import cases
 from tests.fuzz.damage import damaged, noise
-from tests.inspect.checkpoint.files import gguf_bytes
+from tests.tools.inspect.checkpoint.files import gguf_bytes
 
 with tempfile.TemporaryDirectory() as folder:
     FILES = [gguf_bytes(arrays, Path(folder)) for arrays in (ARRAYS, OTHERS)]

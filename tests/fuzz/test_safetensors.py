@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.fuzz.checkpoints import ARRAYS, OTHERS, examine
 from tests.fuzz.corpus import cases
 from tests.fuzz.damage import altered, damaged, noise, numbers
-from tests.inspect.checkpoint.files import safetensors_bytes, zero_tensors
+from tests.tools.inspect.checkpoint.files import safetensors_bytes, zero_tensors
 
 FILES = [safetensors_bytes(ARRAYS), safetensors_bytes(OTHERS), zero_tensors()]
 WORDS = ["dtype", "shape", "data_offsets", "__metadata__", "F32", "F4", "BOOL", "C128", "F8_E8M0", "F6_E2M3"]

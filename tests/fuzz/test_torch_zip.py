@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.fuzz.checkpoints import ARRAYS, OTHERS, examine
 from tests.fuzz.corpus import cases
 from tests.fuzz.damage import damaged, noise
-from tests.inspect.checkpoint.files import torch_zip
-from tests.inspect.checkpoint.test_hostile import OPCODES, tensor, zipped
+from tests.tools.inspect.checkpoint.files import torch_zip
+from tests.tools.inspect.checkpoint.test_hostile import OPCODES, tensor, zipped
 
 FILES = [torch_zip(ARRAYS), torch_zip(OTHERS)]
 STORAGES = {"0": bytes(48), "1": bytes(10), "2": bytes(32)}

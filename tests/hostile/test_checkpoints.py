@@ -14,9 +14,9 @@ import numpy as np
 from harness.base.vocabulary import ExitStatus
 from tests.hostile.things import DOCUMENTS, THINGS, put
 from tests.hostile.world import Case, World, cases
-from tests.inspect.checkpoint.files import apr, gguf_bytes, safetensors_bytes, torch_zip, with_apr_header
-from tests.inspect.checkpoint.test_hostile import tensor, zipped
-from tests.inspect.device_code.test_device_code import FILES as RECORDED
+from tests.tools.inspect.checkpoint.files import apr, gguf_bytes, safetensors_bytes, torch_zip, with_apr_header
+from tests.tools.inspect.checkpoint.test_hostile import tensor, zipped
+from tests.tools.inspect.device_code.test_device_code import FILES as RECORDED
 
 ARRAYS = {"a": np.arange(12, dtype=np.float32).reshape(3, 4), "b": np.ones(4, np.float16)}
 CUBIN = RECORDED["sm_121.cubin"]

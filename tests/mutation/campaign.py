@@ -26,7 +26,7 @@ from typing import Any
 from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import WorkItem, WorkResult
 
-from harness.suite import mutation
+from harness.tools.suite import mutation
 from tests.mutation.tests_of_change import CACHE, UNCHANGED, select
 
 ROOT = Path(__file__).parents[2]

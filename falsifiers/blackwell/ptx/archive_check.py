@@ -11,7 +11,7 @@ from typing import Final
 from falsifiers.blackwell.reference.kernel_archive import Archive, ArchiveEntry
 from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel, compiler_version
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
-from harness.inspect.device_code import Form, inspect
+from harness.tools.inspect.device_code import Form, inspect
 
 __all__ = ["NOT_IN_INDEX", "ArchiveCheck", "check", "not_reproduced"]
 

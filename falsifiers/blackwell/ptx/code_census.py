@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.inspect.device_code import DeviceCode, Form, Inspection
+from harness.tools.inspect.device_code import DeviceCode, Form, Inspection
 
 __all__ = ["Census", "Look", "census", "summary"]
 

@@ -20,7 +20,7 @@ from harness.authoring.device_watch import DeviceWatch
 from harness.external import directory
 from harness.external.adapter import CommandRun, Outside, RecordedRun
 from harness.external.command import OutOfMemory
-from harness.inspect.device_code import Inspection, inspect
+from harness.tools.inspect.device_code import Inspection, inspect
 
 __all__ = ["Command", "Recorded"]
 

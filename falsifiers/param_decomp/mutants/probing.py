@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 
 from falsifiers.param_decomp.reference.probing import Probe
-from harness.probe import Prediction
+from harness.tools.probe import Prediction
 
 __all__ = [
     "AdamForgotten",

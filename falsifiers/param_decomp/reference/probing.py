@@ -11,7 +11,7 @@ from typing import Any
 from falsifiers.param_decomp.memory.workloads import workloads
 from falsifiers.param_decomp.reference.trainer import Decomposition
 from harness import Setting
-from harness.probe import Prediction, predict, verdict
+from harness.tools.probe import Prediction, predict, verdict
 
 __all__ = ["Probe", "largest"]
 
@@ -20,7 +20,7 @@ _FIRST_STEP = 5
 
 
 class Probe:
-    """`harness.probe.predict` of a step; each workload is predicted once."""
+    """`harness.tools.probe.predict` of a step; each workload is predicted once."""
 
     def __init__(self, setting: Setting) -> None:
         """Nothing is built yet."""

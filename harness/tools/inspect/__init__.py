@@ -1,1 +1,1 @@
-"""The tool `harness inspect`."""
+"""What a checkpoint or a program holds, read without trusting it."""

@@ -17,14 +17,14 @@ import click
 
 from harness.base import regular_file
 from harness.base.vocabulary import ExitStatus
-from harness.inspect.budget import Refused
 from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 from harness.report.escaping import printable
 from harness.report.terminal.printing import tell, tell_all, tell_json, terminal_width
+from harness.tools.inspect.budget import Refused
 from harness.tools.inspect.text import KINDS, checkpoint_page, device_code_page
 
 if TYPE_CHECKING:
-    from harness.inspect.checkpoint import Comparison, Inspection
+    from harness.tools.inspect.checkpoint import Comparison, Inspection
 
 __all__ = ["command"]
 
@@ -71,7 +71,7 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
         if place is not None and place.is_dir():
             raise click.ClickException(_folder(place))
     with contextlib.suppress(ImportError):
-        import harness.inspect.checkpoint  # noqa: F401  # here, so that its memory is not counted in the child
+        import harness.tools.inspect.checkpoint  # noqa: F401  # here, so that its memory is not counted in the child
     width = terminal_width()
     columns = str(shutil.get_terminal_size().columns)  # the child has no terminal to ask
     out, err = _Captured(sys.stdout), _Captured(sys.stderr)
@@ -136,7 +136,7 @@ def _shown(file: Path, against: Path | None, fail_on: Sequence[str], as_json: bo
     """Print the inspection of a file, or why it is refused."""
     may_be_program = against is None and not fail_on
     try:
-        from harness.inspect.checkpoint import Packed, Unrecognized, compare, inspect
+        from harness.tools.inspect.checkpoint import Packed, Unrecognized, compare, inspect
     except ImportError as error:  # device code can be shown without these packages
         if may_be_program and (told := _told_device_code(file, as_json)) is not None:
             return told
@@ -173,7 +173,7 @@ def _folder(folder: Path) -> str:
 
 def _told_device_code(file: Path, as_json: bool) -> ExitStatus | None:
     """Print the device code of a file. None if it holds none and is not an executable or library either."""
-    from harness.inspect.device_code import inspect
+    from harness.tools.inspect.device_code import inspect
 
     try:
         if not file.is_file():

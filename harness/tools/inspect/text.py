@@ -11,12 +11,12 @@ from harness.report.messages import number_text
 from harness.report.terminal.printing import Block, Table
 
 if TYPE_CHECKING:
-    from harness.inspect import device_code
-    from harness.inspect.checkpoint import Change, Comparison, Inspection, Tensor
+    from harness.tools.inspect import device_code
+    from harness.tools.inspect.checkpoint import Change, Comparison, Inspection, Tensor
 
 __all__ = ["KINDS", "checkpoint_page", "device_code_page"]
 
-# The values of harness.inspect.checkpoint.Kind, which cannot be imported without numpy. A test keeps them equal.
+# The values of harness.tools.inspect.checkpoint.Kind, which cannot be imported without numpy. A test keeps them equal.
 KINDS = ("no-weights", "not-finite", "zero", "constant", "duplicate", "empty", "layout")
 _NAMES_SHOWN = 3
 

@@ -67,7 +67,7 @@ def command(
     refuse_unwritable(json_file, html_file)
 
     def predicted() -> JsonObject:
-        from harness.probe.errors import ProbeError
+        from harness.tools.probe.errors import ProbeError
         from harness.tools.probe.sweep import document, swept
 
         function = found(target)

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from harness.base.strictjson import JsonObject
-from harness.probe.fit import Fit, Verdict, verdict
-from harness.probe.prediction import Prediction, predict
+from harness.tools.probe.fit import Fit, Verdict, verdict
+from harness.tools.probe.prediction import Prediction, predict
 
 __all__ = ["Case", "document", "largest", "swept"]
 

@@ -45,8 +45,8 @@ def command(
     from harness.tools.roofline.text import roofline_lines
 
     def measured() -> JsonObject:
-        from harness.roofline.roofs import RooflineError
         from harness.tools.roofline.document import document
+        from harness.tools.roofline.roofs import RooflineError
 
         build = None if target is None else found(target)
         try:

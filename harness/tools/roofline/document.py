@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from harness.roofline.ceiling_cache import kept
-from harness.roofline.roofs import PeakTooLowError
-from harness.roofline.step import Kernel, placed, profiled
+from harness.tools.roofline.ceiling_cache import kept
+from harness.tools.roofline.roofs import PeakTooLowError
+from harness.tools.roofline.step import Kernel, placed, profiled
 
 __all__ = ["document"]
 

@@ -25,12 +25,12 @@ from harness.contract.project import Project
 from harness.evidence.bundle import Bundle
 from harness.evidence.verified import verify
 from harness.report.terminal.printing import tell
-from harness.suite.falsifier import EXECUTED, MUTANTS
-from harness.suite.ledger import Ledger, lines_of
-from harness.suite.session import of_project
-from harness.suite.survivors import missing
 from harness.tools.one_claim import claim_options, performed, project_here, request_of
 from harness.tools.suite.contract import LISTS, Asked, contract_of, faults_of
+from harness.tools.suite.falsifier import EXECUTED, MUTANTS
+from harness.tools.suite.ledger import Ledger, lines_of
+from harness.tools.suite.session import of_project
+from harness.tools.suite.survivors import missing
 
 __all__ = ["command"]
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from harness.base import regular_file, strictjson
 from harness.base.strictjson import JsonObject
-from harness.suite import weakened
-from harness.suite.ledger import stated
+from harness.tools.suite import weakened
+from harness.tools.suite.ledger import stated
 
 __all__ = ["LISTS", "Asked", "contract_of", "faults_of"]
 
@@ -35,7 +35,7 @@ class Asked:
     options: Sequence[str] = ()
     rounds: int = 1
     tests: Sequence[str] = ()
-    """The lines that state what it has to execute: see `harness.suite.ledger.stated`."""
+    """The lines that state what it has to execute: see `harness.tools.suite.ledger.stated`."""
     exactly: bool = False
     """Whether it may execute no other cells."""
     checks: bool = True
@@ -121,7 +121,7 @@ def _mutant(kind: str, function: str, asked: Asked) -> dict[str, Any]:
     lines = [line for line in asked.tests if line.startswith(f"{function}: ")]
     return {
         "id": kind,
-        "subject": "harness.suite.session:of_project",
+        "subject": "harness.tools.suite.session:of_project",
         "parameters": {"fault": kind, "fault_function": function, "tests": lines, **changed},
         "violates": [weakened.FAULTS[kind].violates],
         "defect": f"{weakened.FAULTS[kind].defect}: {function}",
@@ -136,7 +136,7 @@ def _hidden(asked: Asked) -> list[dict[str, Any]]:
     return [
         {
             "id": weakened.HIDDEN,
-            "subject": "harness.suite.session:of_project",
+            "subject": "harness.tools.suite.session:of_project",
             "parameters": {"fault": weakened.HIDDEN, "fault_function": "", "rounds": 0, "most_mutants": 3},
             "violates": [fault.violates],
             "defect": fault.defect,

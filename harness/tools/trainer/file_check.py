@@ -114,9 +114,9 @@ def check_run(trainer: Trainer, folder: Path, values: Mapping[str, Any]) -> Matc
 
 def _tensors(path: Path, prefix: str) -> tuple[int | None, str]:
     """How many tensors a file holds, and what is wrong with it."""
-    from harness.inspect.checkpoint import Refused, formats
-    from harness.inspect.checkpoint.bounded_file import opened
-    from harness.inspect.model_folder import weight_paths
+    from harness.external.model_folder import weight_paths
+    from harness.tools.inspect.checkpoint import Refused, formats
+    from harness.tools.inspect.checkpoint.bounded_file import opened
 
     if not path.exists():
         return None, f"there is no export {path}"

@@ -17,7 +17,7 @@ from falsifiers.apr.reference import Reference
 from falsifiers.apr.subject import AprFile, Rejected, TensorRecord
 from falsifiers.apr.tensor_sets import FILES, KNOWN, file_of
 from harness import Setting
-from harness.inspect.checkpoint import Kind, Refused, inspect
+from harness.tools.inspect.checkpoint import Kind, Refused, inspect
 
 SUBJECT = Reference(Setting({}, "cpu", 0, Path("/nowhere"), Path("/nowhere")))
 FUZZ = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

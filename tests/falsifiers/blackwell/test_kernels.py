@@ -184,7 +184,7 @@ def test_nvrtc_compiles_for_every_target_without_a_gpu(sm: int) -> None:
     """
     pytest.importorskip("cuda.bindings")
     from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel
-    from harness.inspect.device_code import Form, scan
+    from harness.tools.inspect.device_code import Form, scan
 
     for spec in (catalogue.project("gate", 896, 4864, bias=False), catalogue.rope(64, 1e6)):
         image = compile_kernel(spec, sm)

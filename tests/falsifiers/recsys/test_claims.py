@@ -54,7 +54,7 @@ SAMPLE = [
 
 
 OF_TESTS = {"F-HSTU-ASSERT-COUNT-001", "F-HSTU-COVERAGE-001"}
-"""Claims that run pytest several times. `test_smoke.py` tests their parts, and tests/suite the mechanism."""
+"""Claims that run pytest several times. `test_smoke.py` tests their parts, and tests/tools/suite the mechanism."""
 
 
 @pytest.mark.parametrize("claim", sorted(CLAIMS.keys() - OF_TESTS))

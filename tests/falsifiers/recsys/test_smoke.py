@@ -14,8 +14,8 @@ from falsifiers.recsys.mutants import smoke_tests
 from falsifiers.recsys.reference.smoke_tests import OwnSmokeTests
 from falsifiers.recsys.smoke import _line_of_backward
 from harness import NotMeasured, Setting
-from harness.suite.assertions import HELD, mark
-from harness.suite.ledger import Ledger
+from harness.tools.suite.assertions import HELD, mark
+from harness.tools.suite.ledger import Ledger
 
 FILE = "test_hstu_smoke.py"
 SETTING = Setting({}, "cpu", 0, Path(), Path())

@@ -15,11 +15,11 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import ExitStatus
-from harness.inspect.checkpoint import Kind
+from harness.tools.inspect.checkpoint import Kind
 from harness.tools.inspect.text import KINDS
 from tests.cli.harness_command import COMMAND, complaint, environment, harness
 from tests.cli.outputs import assert_follows_schema
-from tests.inspect.checkpoint.files import apr, safetensors_bytes, zero_tensors
+from tests.tools.inspect.checkpoint.files import apr, safetensors_bytes, zero_tensors
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "device_code"
 W = np.arange(6, dtype=np.float32).reshape(2, 3)

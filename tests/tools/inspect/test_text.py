@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.inspect.device_code import DeviceCode, Form, Inspection
 from harness.report.terminal.printing import lines_of
+from harness.tools.inspect.device_code import DeviceCode, Form, Inspection
 from harness.tools.inspect.text import device_code_page
 
 

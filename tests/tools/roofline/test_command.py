@@ -12,14 +12,14 @@ from syrupy.assertion import SnapshotAssertion
 from harness.base.schemas import problems
 from harness.base.vocabulary import ExitStatus
 from harness.report.terminal.printing import lines_of
-from harness.roofline.roofs import Roof, Roofs
-from harness.roofline.step import Kernel
-from harness.roofline.work import Work
 from harness.tools.roofline.command import command
+from harness.tools.roofline.roofs import Roof, Roofs
+from harness.tools.roofline.step import Kernel
 from harness.tools.roofline.text import roofline_lines
-from tests.roofline.given import ROOFS
+from harness.tools.roofline.work import Work
+from tests.tools.roofline.given import ROOFS
 
-STEP = "tests.roofline.given:build"
+STEP = "tests.tools.roofline.given:build"
 KERNELS = [
     Kernel("sm90_xmma_gemm", "aten::mm", 3, 0.02, Work(1e12, 1e9, "bfloat16", True)),
     Kernel("rows", "linear_cross_entropy", 1, 0.01, None),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falsifiers.blackwell.ptx.code_census import Look, census, summary
-from harness.inspect.device_code import DeviceCode, Form, Inspection
+from harness.tools.inspect.device_code import DeviceCode, Form, Inspection
 
 TARGETS = (75, 90, 121)
 cells = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(TARGETS)), unique=True)

@@ -1,1 +1,0 @@
-"""What a checkpoint or a program holds, read without trusting it."""

@@ -1,1 +1,0 @@
-"""The measured roofs of a device, and where the kernels of a step lie under them. Needs torch."""

@@ -1,0 +1,166 @@
+"""Inspects every tensor of a checkpoint and reports findings, such as NaN or duplicate weights."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from harness.base.strictjson import JsonObject
+from harness.tools.inspect.checkpoint import formats
+from harness.tools.inspect.checkpoint.bounded_file import BoundedFile, Refused, opened
+from harness.tools.inspect.checkpoint.entries import Contents, Entry
+from harness.tools.inspect.checkpoint.scan import Scan, Statistics, refuse_endless_views, scan
+
+__all__ = ["Finding", "Inspection", "Kind", "Tensor", "inspect", "inspect_contents"]
+
+
+class Kind(StrEnum):
+    """Kinds of findings. A finding is not an error by itself: a new bias is zero, and a new norm is constant."""
+
+    NO_WEIGHTS = "no-weights"
+    """The file holds no number at all."""
+    NOT_FINITE = "not-finite"
+    """The tensor holds NaN or infinities."""
+    ZERO = "zero"
+    """Every number of the tensor is zero."""
+    CONSTANT = "constant"
+    """The tensor has at least two numbers, all equal and not zero."""
+    DUPLICATE = "duplicate"
+    """Tensors of the same dtype, shape and bytes, and not constant: tied weights, or one saved in place of another."""
+    EMPTY = "empty"
+    """The tensor has no bytes: a dimension is 0, or it is a placeholder."""
+    LAYOUT = "layout"
+    """The file departs from its format but could be read."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor of a file.
+
+    Attributes:
+        shape: row-major, the slowest dimension first, in every format.
+        elements: the number of elements that the shape states.
+        size: in bytes, in the file.
+        digest: SHA-256 of the elements' bytes in row-major order. Equal tensors of one dtype have equal digests.
+        statistics: None if the dtype cannot be decoded.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    elements: int
+    size: int
+    digest: str
+    statistics: Statistics | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding: its kind, the names of the tensors that it is about, and a sentence."""
+
+    kind: Kind
+    tensors: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """The result of an inspection.
+
+    Attributes:
+        format: the name of the file's format.
+        file_bytes: the file's size.
+        tensors: by name, in the file's order.
+        metadata: JSON values by name.
+    """
+
+    path: Path
+    format: str
+    file_bytes: int
+    tensors: Mapping[str, Tensor]
+    metadata: JsonObject
+    findings: tuple[Finding, ...]
+
+    @property
+    def elements(self) -> int:
+        """The number of elements in the file, without placeholders."""
+        return sum(one.elements for one in self.tensors.values() if one.size)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values; floats may be infinite or NaN."""
+        tensors = [asdict(one) | {"shape": list(one.shape)} for one in self.tensors.values()]
+        findings = [asdict(one) | {"tensors": list(one.tensors)} for one in self.findings]
+        return {
+            "path": str(self.path),
+            "format": self.format,
+            "file_bytes": self.file_bytes,
+            "elements": self.elements,
+            "tensors": tensors,
+            "metadata": dict(self.metadata),
+            "findings": findings,
+        }
+
+
+def inspect(path: Path) -> Inspection:
+    """Inspect every tensor of the checkpoint at `path`.
+
+    Raises:
+        Refused: the file cannot be read to its end.
+    """
+    try:
+        with opened(path) as source:
+            return inspect_contents(source, formats.read(source))
+    except Refused as error:
+        raise type(error)(error.reason, error.offset, path) from error
+
+
+def inspect_contents(source: BoundedFile, contents: Contents) -> Inspection:
+    """Do the same as `inspect` for an open file whose format was read already."""
+    entries = list(contents.entries)
+    refuse_endless_views(source, entries)
+    scans: dict[tuple[Any, ...], Scan] = {}
+    tensors = {}
+    for entry in entries:
+        region = (entry.offset, entry.size, entry.dtype.name, entry.shape, entry.strides)
+        if region not in scans:
+            scans[region] = scan(source, entry)
+        tensors[entry.name] = _tensor(entry, scans[region])
+    findings = (*_findings(tensors.values()), *(Finding(Kind.LAYOUT, (), remark) for remark in contents.remarks))
+    return Inspection(source.path, contents.format, source.size, tensors, contents.metadata, findings)
+
+
+def _tensor(entry: Entry, seen: Scan) -> Tensor:
+    return Tensor(entry.name, entry.dtype.name, entry.shape, entry.elements, entry.size, seen.digest, seen.statistics)
+
+
+def _findings(tensors: Iterable[Tensor]) -> Iterator[Finding]:
+    tensors = list(tensors)
+    if not any(one.size for one in tensors):
+        named = "0 tensors" if not tensors else f"{len(tensors)} tensors without a byte"
+        yield Finding(Kind.NO_WEIGHTS, (), f"{named}: this file holds no weights")
+    alike: dict[tuple[str, tuple[int, ...], str], list[str]] = defaultdict(list)
+    for one in tensors:
+        if not one.size:
+            brings = "a dimension is 0" if not one.elements else f"named with {one.elements:,} elements, brings none"
+            yield Finding(Kind.EMPTY, (one.name,), brings)
+            continue
+        seen = one.statistics
+        uniform = seen is not None and seen.minimum == seen.maximum and not seen.nan + seen.infinite
+        if not uniform:
+            alike[one.dtype, one.shape, one.digest].append(one.name)
+        if seen is None:
+            continue
+        if seen.nan or seen.infinite:
+            text = f"{seen.nan:,} NaN and {seen.infinite:,} infinite of {one.elements:,}"
+            yield Finding(Kind.NOT_FINITE, (one.name,), text)
+        if uniform and seen.minimum == 0:
+            yield Finding(Kind.ZERO, (one.name,), f"all {one.elements:,} are zero")
+        elif uniform and one.elements > 1:
+            yield Finding(Kind.CONSTANT, (one.name,), f"all {one.elements:,} are {seen.minimum:.6g}")
+    for names in alike.values():
+        if len(names) > 1:
+            yield Finding(Kind.DUPLICATE, tuple(names), f"{len(names)} tensors have the same bytes")

@@ -1,0 +1,98 @@
+"""Ledgers: the lines of the plugin, what is kept, what a contract states, and what a run lacks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from harness.tools.suite import plugin
+from harness.tools.suite.ledger import Ledger, lines_of, stated
+
+SMOKE, REFUSAL = "t.py::test_smoke", "t.py::test_refusal"
+
+
+def lines(**changed: Any) -> list[str]:
+    """The lines of a session: a test with four cells, and one with two cells that are no product."""
+    told: list[dict[str, Any]] = []
+    cells = [(SMOKE, {"d": d, "c": c}) for d in ("32", "64") for c in ("0", "4")]
+    cells += [(REFUSAL, {"d": "1", "c": "0"}), (REFUSAL, {"d": "2", "c": "4"})]
+    for function, cell in cells:
+        name = f"{function}[{'-'.join(cell.values())}]"
+        told.append({"collected": name, "function": function, "cell": cell, "drawn": False, "python": True})
+        ended = {"test": name, "outcome": "passed", "reason": "", "held": {"t.py:3:4": 2, "t.py:4:4": 1}}
+        told.append({**ended, **changed.get(name, {})})
+    told.append({"end": 0, "files": ["t.py"]})
+    return [json.dumps(one) for one in told]
+
+
+def test_lines_state_what_ran() -> None:
+    """A product of values is one line, and other cells have one each. Reading the lines gives the cells again."""
+    ledger = Ledger.read(lines())
+    told = list(lines_of(ledger))
+    assert told == [
+        f"{REFUSAL}: 2 assertions, 3 checks; cell c=0, d=1",
+        f"{REFUSAL}: 2 assertions, 3 checks; cell c=4, d=2",
+        f"{SMOKE}: 2 assertions, 3 checks; d in 32, 64; c in 0, 4",
+    ]
+    assert not any(ledger.against(stated(told, exactly=True)).measurements().values())
+    assert stated(["f: 0 assertions"], exactly=True)["f"].cells == {"": (0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("ended", "measurement"),
+    [
+        ({"outcome": "skipped", "reason": "slow"}, "skipped"),
+        ({"outcome": "xfailed", "reason": "flaky"}, "expected_to_fail"),
+        ({"held": {"t.py:3:4": 3}}, "fewer_assertions"),
+        ({"held": {"t.py:3:4": 1, "t.py:4:4": 1}}, "fewer_checks"),
+        ({"test": "another"}, "deselected"),
+    ],
+)
+def test_what_a_run_lacks(ended: dict[str, Any], measurement: str) -> None:
+    """One cell that differs is listed."""
+    before, now = Ledger.read(lines()), Ledger.read(lines(**{f"{SMOKE}[32-4]": ended}))
+    found = now.against(stated(lines_of(before), exactly=False)).measurements()
+    assert {name: len(value) for name, value in found.items() if value} == {measurement: 1}
+    assert not any(before.against(stated(lines_of(now), exactly=False)).measurements().values())
+
+
+def test_cells_that_a_contract_does_not_state() -> None:
+    """A contract states all cells. An earlier run does not forbid new ones."""
+    found = Ledger.read(lines()).against(stated([f"{SMOKE}: 2 assertions; d in 32; c in 0, 4"], exactly=True))
+    assert found.unexpected == [f"{SMOKE} [c=0, d=64]", f"{SMOKE} [c=4, d=64]"]
+
+
+def test_a_session_that_ends_early() -> None:
+    """Such a session has no last line."""
+    assert [len(Ledger.read(told).broken) for told in (lines()[:-1], lines())] == [1, 0]
+
+
+def test_equal_values_under_several_ids() -> None:
+    """Equal values under several ids are two cells."""
+    cell = {"function": "f", "cell": {"d": "1"}, "drawn": False, "python": True}
+    ledger = Ledger.read(json.dumps({"collected": name, **cell}) for name in ("f[a]", "f[b]"))
+    assert sorted(ledger.functions["f"]) == ["d=1", "d=1 #2"]
+
+
+def test_the_lower_count_is_kept() -> None:
+    """If assertions hold a varying number of times, a later run need not reach the higher count."""
+    more, fewer = Ledger.read(lines()), Ledger.read(lines(**{f"{SMOKE}[32-4]": {"held": {"a": 1, "b": 1}}}))
+    kept = more.no_more_than(stated(lines_of(fewer), exactly=False))
+    assert [kept.functions[SMOKE][cell].held for cell in ("c=0, d=32", "c=4, d=32")] == [3, 2]
+
+
+@pytest.mark.parametrize("line", ["tests/test_a.py::test_a", "test_a: many assertions", "test_a: 1 assertion; a = 3"])
+def test_a_line_of_another_form(line: str) -> None:
+    """A line of another form is refused."""
+    with pytest.raises(ValueError, match="is not FUNCTION"):
+        stated([line], exactly=True)
+
+
+@pytest.mark.parametrize("value", ["x = 1\nassert x", "a\u2028b", "a\x0bb", ["plain"], "plain"])
+def test_a_parameter_stays_on_its_line(value: object) -> None:
+    """Otherwise a suite would lack cells of the ledger that it wrote itself."""
+    text = plugin._text(value, "id")
+    assert stated([f"f: 1 assertion, 1 check; cell x={text}"], exactly=True)["f"].cells == {f"x={text}": (1, 1)}
+    assert text.splitlines() == [text]
