@@ -113,7 +113,7 @@ def test_the_page_is_understood() -> None:
     found = list(steps(PAGE))
     files = [step.path for step in found if isinstance(step, File)]
     assert files == re.findall(r"[Pp]ut this into\s+(\S+):", PAGE)
-    assert len(files) == 5
+    assert len(files) == 4
     assert len([step for step in found if isinstance(step, Command)]) == PAGE.count("\n$ ")
 
 

@@ -21,6 +21,7 @@ from harness.contract import Contract
 from harness.contract.project import Project
 from harness.lint.figure_folders import FigureFolders
 from harness.lint.linter import UNDECIDED, Finding, Severity, lint, undecided
+from harness.lint.patches import about_patches
 from harness.lint.source_documents import TextsError
 from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 from harness.report.messages.number_text import counted
@@ -118,6 +119,7 @@ def _linted(project: Project, contracts: list[Contract], folders: FigureFolders)
         tempfile.tempdir = folder  # a process that is stopped cannot remove its own files
         added = [finding for check in checks for finding in check(contract, project)]
         findings = [*added, *lint(contract, project.search), *folders.about(contract)]
+        findings += about_patches(contract, project.search_of(contract.path))
         found = [finding.to_json() for finding in findings]
         return strictjson.dumps(found).encode("utf-8", "backslashreplace")
 

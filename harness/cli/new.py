@@ -1,8 +1,7 @@
 """`harness new ID`: makes the files of a new claim. They pass lint; the claim is NOT_MEASURED until you fill them in.
 
 Each claim has its own modules: F-DISTILL-SMOKE-001 becomes falsifiers/distill/smoke.py (the falsifier, and the Protocol
-that it needs), smoke_subject.py and smoke_mutants.py. If several claims of a folder share a subject, move it to a
-subject.py by hand.
+that it needs) and smoke_subject.py. If several claims of a folder share a subject, move it to a subject.py by hand.
 """
 
 from __future__ import annotations
@@ -160,7 +159,6 @@ def _contents(project: Project, claim: NewClaim) -> tuple[Path, dict[Path, str]]
     modules = {
         package / f"{claim.name}.py": render("falsifier.py.template", id=claim.id),
         package / f"{claim.name}_subject.py": render("subject.py.template", id=claim.id),
-        package / f"{claim.name}_mutants.py": render("mutants.py.template", id=claim.id, module=claim.module),
     }
     # A package tests/falsifiers could hide the falsifiers. Without packages, pytest refuses two files of one name.
     test = {mirror / f"test_{claim.folder}_{claim.name}.py": render("test.py.template", id=claim.id)}
@@ -192,10 +190,9 @@ def _next(claim: NewClaim, contract: Path, test: Path) -> list[str]:
     return [
         "",
         "Now fill in each TODO, and adapt the test:",
-        f"  1. {contract}: the claim, its source, and the measurements that refute it",
+        f"  1. {contract}: the claim, its source, the measurements that refute it, and defects of the subject",
         f"  2. {place}_subject.py: the code under test, behind the falsifier's Protocol",
         f"  3. {place}.py: do the work and measure",
-        f"  4. {place}_mutants.py: a defect that the falsifier must find",
-        f"  5. {test}: measurements that satisfy the contract, and some that refute the claim",
+        f"  4. {test}: measurements that satisfy the contract, and some that refute the claim",
         f"Then: harness lint, and harness run {claim.id}",
     ]

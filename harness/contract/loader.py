@@ -10,7 +10,6 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.util import decode_source
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,7 @@ from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.keywords import PatternError
 from harness.contract.model import Contract, ContractError, Mutant, Profile
 from harness.contract.parameters import Parameters
-from harness.contract.patch import Patch, PatchError
-from harness.contract.project_importer import module_file
+from harness.contract.patch import Patch
 from harness.contract.references import inline, pointer_of
 from harness.contract.rules import Rule, RuleError, compile_rule
 
@@ -50,7 +48,7 @@ def load(path: Path, search: tuple[Path, ...]) -> Contract:
     except strictjson.JsonError as error:
         raise ContractError(path, [Problem(error.pointer, error.message, error.remedy)]) from error
     contract = parse(document, path, content)
-    problems = [*_entry_point_problems(document, search), *_patch_problems(contract, search)]
+    problems = list(_entry_point_problems(document, search))
     if path.stem != contract.id:
         problems.append(Problem("/id", f"{contract.id} is in {path.name}", f"name the file {contract.id}.json"))
     calibration, found = calibration_of(path, document.get("calibration"))
@@ -222,32 +220,6 @@ def _entry_point_problems(document: JsonObject, search: tuple[Path, ...]) -> Ite
         error = seen[text]
         if error is not None:
             yield Problem(where, str(error), error.remedy)
-
-
-def _patch_problems(contract: Contract, search: tuple[Path, ...]) -> Iterator[Problem]:
-    """The patches that do not fit the sources as they are."""
-    sources: dict[str, str] = {}
-    for index, mutant in enumerate(contract.mutants):
-        changed: dict[str, str] = {}
-        for position, patch in enumerate(mutant.patches):
-            try:
-                if patch.module not in sources:
-                    sources[patch.module] = _source(patch.module, search)
-                source = changed.get(patch.module, sources[patch.module])
-                changed[patch.module] = patch.applied(source)
-            except PatchError as error:
-                remedy = "name a text that is there once, in the module of the subject or in 'module'"
-                yield Problem(pointer("mutants", index, "patches", position), str(error), remedy)
-
-
-def _source(module: str, search: tuple[Path, ...]) -> str:
-    file = module_file(module, search)
-    if file is None:
-        raise PatchError(f"there is no module {module} under {', '.join(map(str, search))}")
-    try:
-        return decode_source(regular_file.read(file))
-    except (OSError, SyntaxError, UnicodeError) as error:
-        raise PatchError(f"{file} cannot be read: {error}") from error
 
 
 def _failure(entry_point: str, search: tuple[Path, ...]) -> EntryPointError | None:

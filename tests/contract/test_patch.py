@@ -14,6 +14,7 @@ from harness.contract.entry_point import resolve_own
 from harness.contract.loader import load
 from harness.contract.patch import Patch, PatchError, patched
 from harness.contract.project_importer import install, plant
+from harness.lint.patches import about_patches
 from tests.contracts import document, write_contract, write_project
 
 SOURCE = '''"""Sums."""
@@ -134,20 +135,23 @@ def test_a_contract_states_patches_of_its_subject(tmp_path: Path) -> None:
     assert (mutant.subject, mutant.patches[0].module) == (contract.subject, contract.subject.partition(":")[0])
 
 
-@pytest.mark.parametrize(
-    ("mutant", "place"),
-    [
-        (
-            {"patches": [{"within": "Sorter.sort", "before": "return items", "after": "return []"}]},
-            "/mutants/0/patches/0",
-        ),
-        ({"patches": [{"module": "absent", "within": "", "before": "a", "after": "b"}]}, "/mutants/0/patches/0"),
-        ({}, "/mutants/0/subject"),
-    ],
-    ids=["absent text", "absent module", "no defect"],
-)
-def test_a_contract_with_a_mutant_that_is_none_is_refused(tmp_path: Path, mutant: dict[str, Any], place: str) -> None:
-    """The loader names the place."""
+def test_a_mutant_without_a_defect_is_refused(tmp_path: Path) -> None:
+    """A mutant that states neither a subject nor a patch nor parameters is the subject."""
     with pytest.raises(ContractError) as refused:
-        load(written(tmp_path, mutant), (tmp_path,))
-    assert [problem.pointer for problem in refused.value.problems] == [place]
+        load(written(tmp_path, {}), (tmp_path,))
+    assert [problem.pointer for problem in refused.value.problems] == ["/mutants/0/subject"]
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"within": "Sorter.sort", "before": "return items", "after": "return []"},
+        {"module": "absent", "within": "", "before": "a", "after": "b"},
+    ],
+    ids=["absent text", "absent module"],
+)
+def test_lint_names_a_patch_that_does_not_fit(tmp_path: Path, patch: dict[str, str]) -> None:
+    """The contract still loads: its subject can be judged while the sources change."""
+    contract = load(written(tmp_path, {"patches": [patch]}), (tmp_path,))
+    (finding,) = about_patches(contract, (tmp_path,))
+    assert (finding.rule, finding.pointer) == ("patch-does-not-fit", "/mutants/0/patches/0")

@@ -1,0 +1,48 @@
+"""What `harness lint` says of the patches of a contract's mutants.
+
+A contract whose patch does not fit can still run: the mutant is inconclusive, and the subject is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib.util import decode_source
+from pathlib import Path
+
+from harness.base import regular_file
+from harness.base.strictjson import pointer
+from harness.contract import Contract
+from harness.contract.patch import PatchError
+from harness.contract.project_importer import module_file
+from harness.lint.linter import Finding, Severity
+
+__all__ = ["about_patches"]
+
+
+def about_patches(contract: Contract, search: Sequence[Path]) -> Iterator[Finding]:
+    """Yield an error for each patch that does not fit the sources as they are.
+
+    Args:
+        search: the import roots of the claim's project.
+    """
+    for index, mutant in enumerate(contract.mutants):
+        changed: dict[str, str] = {}
+        for position, patch in enumerate(mutant.patches):
+            try:
+                if patch.module not in changed:
+                    changed[patch.module] = _source(patch.module, search)
+                changed[patch.module] = patch.applied(changed[patch.module])
+            except PatchError as error:
+                where = pointer("mutants", index, "patches", position)
+                remedy = "name a text that is there once, in the module of the subject or in 'module'"
+                yield Finding("patch-does-not-fit", Severity.ERROR, where, str(error), remedy)
+
+
+def _source(module: str, search: Sequence[Path]) -> str:
+    file = module_file(module, search)
+    if file is None:
+        raise PatchError(f"there is no module {module} under {', '.join(map(str, search))}")
+    try:
+        return decode_source(regular_file.read(file))
+    except (OSError, SyntaxError, UnicodeError) as error:
+        raise PatchError(f"{file} cannot be read: {error}") from error
