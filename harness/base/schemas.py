@@ -26,7 +26,7 @@ __all__ = ["MOST_PROBLEMS", "NAMES", "DocumentError", "Problem", "check", "probl
 
 NAMES = (
     "contract", "calibration", "equivalent", "figures", "planting", "observation", "record", "environment", "mutant",
-    "artifacts", "counterexample", "attestation", "trainer", "probe", "roofline",
+    "artifacts", "counterexample", "attestation", "trainer", "probe", "roofline", "patches",
 )  # fmt: skip
 
 

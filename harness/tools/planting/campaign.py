@@ -18,6 +18,7 @@ from pathlib import Path
 
 from harness.contract import Contract
 from harness.contract.equivalent import equivalents
+from harness.contract.patch import Patch
 from harness.contract.project import Project
 from harness.execution.lease import LeaseUnavailable, WaitInterrupted, lease
 from harness.execution.local_executor import LocalExecutor
@@ -69,6 +70,7 @@ def plant(
     tell: Callable[[Planted, int], None],
     *,
     sample: Sample = Sample(),
+    patches: Mapping[str, Sequence[tuple[str, Patch]]] | None = None,
     crowded: bool = False,
 ) -> Planting:
     """Plant in the subjects of a request's claims, on this machine.
@@ -77,16 +79,29 @@ def plant(
         request: its seed is that of every trial and of the sample. A claim without its profile runs in the other one.
         until: the `time.monotonic()` at which the trials end.
         tell: takes each defect when its fate is known, and how many are left.
+        patches: the only defects, by file, each with its kind; None for those of the operators.
         crowded: whether the trials of claims that want the device to themselves run side by side with others.
 
     Raises:
         ContractError: a file of equivalent defects is refused.
+        PatchError: a patch does not fit its file.
+        OSError: a file that is to be patched cannot be read.
     """
+    subjects = Subjects(project.root, patches)
     with Interruption() as interruption, adopting(), ExitStack() as resources:
-        campaign = _Campaign(project, host, cache, request, until, crowded, interruption, resources)
+        campaign = _Campaign(project, subjects, host, cache, request, until, crowded, interruption, resources)
         reaches = campaign.scout()
         planted, found = campaign.plant(sample, tell)
-        return Planting(reaches, planted, found, campaign.digests, interruption.requested, request.parameters)
+        beyond = subjects.beyond(frozenset[str]().union(*(one.ids for one in reaches)))
+        return Planting(
+            reaches,
+            planted,
+            found,
+            subjects.digests,
+            interruption.requested,
+            request.parameters,
+            tuple(one.id for one in beyond),
+        )
 
 
 class _Campaign:
@@ -95,6 +110,7 @@ class _Campaign:
     def __init__(
         self,
         project: Project,
+        subjects: Subjects,
         host: Host,
         cache: Path,
         request: RunRequest,
@@ -109,17 +125,12 @@ class _Campaign:
         self._marked = {contract.id: equivalents(contract.path) for contract in request.contracts}
         """What the authors say of defects, by claim."""
         self._folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="falsifier-plant-")))
-        self._subjects = Subjects(project.root)
+        self._subjects = subjects
         self._trials: dict[str, ClaimTrials] = {}
         self._parallel = max(1, min(MOST_PARALLEL, host.cpu_count) if request.jobs is None else request.jobs)
         self._threads = max(1, host.cpu_count // self._parallel)
         for name in _THREADS:  # for libraries that read them when the fork servers load them
             os.environ.setdefault(name, str(self._threads))
-
-    @property
-    def digests(self) -> Mapping[str, str]:
-        """The sha256 of every file of the subjects, by path."""
-        return self._subjects.digests
 
     def scout(self) -> tuple[Reach, ...]:
         """Run every subject without a defect. Returns what each claim reaches."""

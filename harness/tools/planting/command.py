@@ -9,10 +9,11 @@ from pathlib import Path
 
 import click
 
-from harness.base import regular_file, strictjson
+from harness.base import regular_file, schemas, strictjson
 from harness.base.vocabulary import ExitStatus
 from harness.cli.options import device_option, duration
 from harness.cli.parameter_options import overrides, parameter_texts
+from harness.contract.patch import Patch, PatchError
 from harness.contract.project import Project
 from harness.machine.cache_folder import made_cache_folder
 from harness.machine.host import probe
@@ -62,6 +63,13 @@ def _part(text: str) -> tuple[int, int]:
     metavar="FILE",
     help="Try only the defects that survived in this result of --json.",
 )
+@click.option(
+    "--patches",
+    "patch_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Try only the defects of this file: JSON that follows patches.schema.json.",
+)
 @click.option("--json", "json_file", metavar="FILE|-", help="Also write JSON; with -, it replaces the table.")
 def command(
     ids: tuple[str, ...],
@@ -75,6 +83,7 @@ def command(
     limit: int | None,
     part: tuple[int, int],
     again: Path | None,
+    patch_file: Path | None,
     json_file: str | None,
 ) -> ExitStatus:
     """Plant defects in the subjects of claims, one at a time, and see which of them the falsifiers kill.
@@ -85,6 +94,8 @@ def command(
 
     A survivor shows what the falsifiers cannot see. Make one see it, and keep the defect as a mutant; or write it with
     a reason into ID.equivalent.json next to the contract.
+
+    With --patches, the defects are your own. Each is tried by every claim that imports its file.
 
     What was found is kept in the cache folder. The same command continues where it ended, until a source changes.
 
@@ -106,9 +117,28 @@ def command(
     def tell_fate(one: Planted, left: int) -> None:
         tell(told(one, left), err=True)
 
-    sample = Sample(limit, part, only)
-    planting = plant(project, host, cache, request, until, tell_fate, sample=sample, crowded=crowded)
+    sample, patches = Sample(limit, part, only), None if patch_file is None else _patches(patch_file)
+    try:
+        planting = plant(
+            project, host, cache, request, until, tell_fate, sample=sample, patches=patches, crowded=crowded
+        )
+    except PatchError as error:
+        raise click.BadParameter(f"{patch_file}: {error}", param_hint="--patches") from error
     return _reported(planting, seed, json_file)
+
+
+def _patches(place: Path) -> dict[str, list[tuple[str, Patch]]]:
+    """The patches of a file, by the file that they change, each with its kind."""
+    try:
+        document = strictjson.loads(regular_file.read(place))
+        schemas.check("patches", document)
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(f"{place}: {error}", param_hint="--patches") from error
+    found: dict[str, list[tuple[str, Patch]]] = {}
+    for one in document["patches"]:
+        patch = Patch(one["file"], one["within"], one["before"], one["after"])
+        found.setdefault(one["file"], []).append((one["kind"], patch))
+    return found
 
 
 def _reported(planting: Planting, seed: int, json_file: str | None) -> ExitStatus:

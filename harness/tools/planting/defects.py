@@ -11,25 +11,27 @@ import difflib
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
 
 from harness.base import regular_file
 from harness.contract.equivalent import Equivalent
-from harness.tools.planting import deep_learning, general, kernels
+from harness.contract.patch import Patch, PatchError
+from harness.tools.planting import deep_learning, general, kernels, state
 from harness.tools.planting.syntax import Edit, Site, Source
 
-__all__ = ["FAMILIES", "Defect", "Subjects", "defects"]
+__all__ = ["FAMILIES", "Defect", "Subjects", "defects", "given"]
 
 FAMILIES = {
     "general": tuple(general.OPERATORS),
+    "state and sizes": tuple(state.OPERATORS),
     "deep learning": tuple(deep_learning.OPERATORS),
     "kernel": kernels.OPERATORS,
 }
 """The names of the operators."""
-_OPERATORS = {**general.OPERATORS, **deep_learning.OPERATORS}
+_OPERATORS = {**general.OPERATORS, **state.OPERATORS, **deep_learning.OPERATORS}
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ def _is_kernel_text(node: ast.AST, source: Source) -> TypeGuard[ast.Constant]:
 
 
 def _listed(file: str, content: bytes, edits: list[tuple[str, Edit, str]]) -> list[Defect]:
+    """The edits that change something, each once, by place."""
     found: dict[tuple[int, int, bytes], tuple[str, Edit, str]] = {}
     for name, edit, within in edits:
         key = (edit.start, edit.end, edit.text.encode())
@@ -130,17 +133,56 @@ def _listed(file: str, content: bytes, edits: list[tuple[str, Edit, str]]) -> li
     return result
 
 
+def given(file: str, content: bytes, patches: Iterable[tuple[str, Patch]]) -> list[Defect]:
+    """The defects that a user states for a file: of each, its kind and its patch.
+
+    Raises:
+        PatchError: a patch does not fit the file.
+    """
+    old = content.decode()
+    edits = []
+    for kind, patch in patches:
+        new = _changed(patch, old, is_python=not kernels.is_kernel(file))
+        start = _alike(old, new)
+        end = len(old) - _alike(old[start:][::-1], new[start:][::-1])
+        text = new[start : end + len(new) - len(old)]
+        edits.append((kind, Edit(len(old[:start].encode()), len(old[:end].encode()), text), patch.within))
+    return _listed(file, content, edits)
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
+
+
+def _changed(patch: Patch, text: str, is_python: bool) -> str:
+    if is_python:
+        return patch.applied(text)
+    if text.count(patch.before) != 1:
+        raise PatchError(f"{patch.before!r} is {text.count(patch.before)} times in {patch.module}, not once")
+    return text.replace(patch.before, patch.after)
+
+
 class Subjects:
     """The source files of a campaign's subjects, each read and searched for defects once. Thread-safe."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, patches: Mapping[str, Sequence[tuple[str, Patch]]] | None = None) -> None:
         """Args:
         root: of the project.
+        patches: the only defects, by file; None for those of the operators.
+
+        Raises:
+            PatchError: a patch does not fit its file.
+            OSError: a file cannot be read.
         """
         self._root = root
+        self.given = patches is not None
         self._turn = threading.RLock()
         self._contents: dict[str, bytes] = {}
         self._defects: dict[str, list[Defect]] = {}
+        if patches is not None:
+            self._defects = {file: given(file, self.read(file), ones) for file, ones in patches.items()}
 
     def read(self, file: str) -> bytes:
         """The content of a file, the same for the whole campaign.
@@ -156,18 +198,29 @@ class Subjects:
     def all(self, file: str) -> list[Defect]:
         """Every defect of a file; none if it is not there."""
         with self._turn:
+            if file not in self._defects and self.given:
+                return []
             if file not in self._defects:
                 there = (self._root / file).is_file()
                 self._defects[file] = defects(file, self.read(file)) if there else []
             return self._defects[file]
 
     def on(self, lines: Mapping[str, Collection[int]]) -> list[Defect]:
-        """The defects that change one of these lines; lines are counted from 1, by file."""
-        return [one for file in sorted(lines) for one in self.all(file) if not set(one.lines).isdisjoint(lines[file])]
+        """The defects that change one of these lines; lines are counted from 1, by file.
+
+        A patch of a user counts wherever it is in such a file: it survives if the claims do not even reach it.
+        """
+        ones = [one for file in sorted(lines) for one in self.all(file)]
+        return [one for one in ones if self.given or not set(one.lines).isdisjoint(lines[one.file])]
 
     def is_matched(self, entry: Equivalent) -> bool:
         """Whether an entry of an author's file names a defect."""
-        return any(one.is_named_by(entry) for one in self.all(entry.file))
+        return self.given or any(one.is_named_by(entry) for one in self.all(entry.file))
+
+    def beyond(self, reached: Collection[str]) -> list[Defect]:
+        """The patches of a user that are not among these ids."""
+        ones = [one for file in sorted(self._defects) for one in self._defects[file]] if self.given else []
+        return [one for one in ones if one.id not in reached]
 
     def lines(self, file: str) -> frozenset[int]:
         """All lines of a file."""

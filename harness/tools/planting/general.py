@@ -10,7 +10,7 @@ from typing import Final
 
 from harness.tools.planting.syntax import Edit, Operator, Site, called, positional
 
-__all__ = ["OPERATORS"]
+__all__ = ["OPERATORS", "SAYING"]
 
 _ARITHMETIC: Final[Mapping[type[ast.operator], tuple[str, str, str]]] = {
     ast.Add: ("sign", "+", "-"),
@@ -39,7 +39,7 @@ _COMPARISONS: Final[Mapping[type[ast.cmpop], tuple[str, str]]] = {
     ast.NotIn: (r"\bnot\s+in\b", "in"),
 }
 _SYMMETRIC: Final = frozenset({"isinstance", "issubclass", "max", "min", "hasattr", "getattr", "cast", "allclose"})
-_SAYING: Final = frozenset({"print", "debug", "info", "warning", "warn", "error", "exception", "log", "echo"})
+SAYING: Final = frozenset({"print", "debug", "info", "warning", "warn", "error", "exception", "log", "echo"})
 """Calls that only print or log. Dropping them changes no result."""
 _REDUCTIONS: Final = {
     "mean": "sum", "sum": "mean", "max": "min", "min": "max", "amax": "amin", "amin": "amax", "argmax": "argmin",
@@ -120,7 +120,7 @@ def _dropped_statement(site: Site) -> Iterator[Edit]:
     node = site.node
     effect = isinstance(node, (ast.AugAssign, ast.Raise, ast.Continue, ast.Break, ast.Delete, ast.Assert))
     if isinstance(node, ast.Expr):
-        effect = isinstance(node.value, (ast.Call, ast.Await)) and called(node.value) not in _SAYING
+        effect = isinstance(node.value, (ast.Call, ast.Await)) and called(node.value) not in SAYING
     elif isinstance(node, ast.Assign):
         effect = all(isinstance(target, (ast.Attribute, ast.Subscript)) for target in node.targets)
     if effect and isinstance(node, ast.stmt):

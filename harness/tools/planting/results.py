@@ -146,6 +146,8 @@ class Planting:
     interrupted: bool = False
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """The parameters that differ from the profiles'."""
+    beyond: tuple[str, ...] = ()
+    """The ids of a user's patches in files that no claim reaches."""
 
     @property
     def total(self) -> Row:
@@ -153,8 +155,10 @@ class Planting:
         return _row("all", self.planted)
 
     def operators(self) -> Iterator[Row]:
-        """A row for every operator that has a defect."""
-        for operator in (name for family in FAMILIES.values() for name in family):
+        """A row for every operator that has a defect, and for every kind of a user's patches."""
+        known = [name for family in FAMILIES.values() for name in family]
+        others = {one.defect.operator for one in self.planted}.difference(known)
+        for operator in (*known, *sorted(others)):
             if ones := [one for one in self.planted if one.defect.operator == operator]:
                 yield _row(operator, ones)
 

@@ -56,6 +56,8 @@ def _details(one: Planted) -> Iterator[str]:
 def _remarks(planting: Planting) -> Iterator[str]:
     for reach in planting.claims:
         yield from _of_claim(reach)
+    for name in planting.beyond:
+        yield f"not tried: {name}: no claim imports the file"
     if planting.found:
         yield f"the claims reach {planting.found} defects; {len(planting.planted)} of them are in the sample"
 

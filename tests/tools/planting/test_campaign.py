@@ -13,13 +13,16 @@ from harness.machine.host import probe
 from harness.running.interruption import Interruption
 from harness.running.request import RunRequest
 from harness.tools.planting.campaign import _Campaign
+from harness.tools.planting.defects import Subjects
 
 
 def test_a_defect_of_the_harness_ends_the_campaign(project: Project, tmp_path: Path) -> None:
     """The exception reaches the caller, and no other thread tries defects until the end of the budget."""
     began, host, request = time.monotonic(), probe(project.root), RunRequest(jobs=2)
     with ExitStack() as resources:
-        campaign = _Campaign(project, host, tmp_path, request, began + 60, False, Interruption(), resources)
+        campaign = _Campaign(
+            project, Subjects(project.root), host, tmp_path, request, began + 60, False, Interruption(), resources
+        )
 
         def fail() -> None:
             raise ArithmeticError("a defect")

@@ -47,6 +47,15 @@ def planted(text: str) -> dict[str, set[str]]:
         ("x = y.to(torch.float32)", "dtype", {"x = y.to(torch.bfloat16)"}),
         ("x = y.clone()", "in-place", {"x = y"}),
         ("x = x + y", "in-place", {"x += y"}),
+        ("x = cache[a, b]", "cache-key", {"x = cache[(b,)]", "x = cache[(a,)]"}),
+        ("key = a, b", "cache-key", {"key = (b,)", "key = (a,)"}),
+        ("def f(a): return a", "remembered-result", {
+            'def f(a): return globals().setdefault("_kept_f", (a))',
+            'def f(a): return globals().setdefault(("_kept_f", str([getattr(one, "shape", None) '
+            "for one in list(locals().values())])), (a))"}),
+        ("x = y.shape[2]", "equal-sizes", {"x = y.shape[1]"}),
+        ("x = y.size(-1)", "equal-sizes", {"x = y.size(-2)"}),
+        ("x.step()", "swallowed-exception", {'with __import__("contextlib").suppress(Exception): x.step()'}),
         ("batch = f()", "data", {"batch = f(); batch = batch[: max(1, len(batch) // 2)]",
                                  "batch = f(); batch = batch[:1].expand_as(batch)",
                                  "batch = f(); batch = batch.where(batch.new_ones(batch.shape, dtype=float)"
@@ -124,10 +133,13 @@ def test_a_defect_has_a_name_a_place_and_a_patch() -> None:
     """A defect has a name, a place, and a patch of one range of lines."""
     content = b"class A:\n    def f(self, x):\n        return g(\n            x, 1,\n        )\n"
     found = defects("a/b.py", content)
-    assert [one.id for one in found] == ["a/b.py:4:swapped-arguments:0", "a/b.py:4:constant:0"]
+    assert [one.id for one in found] == [
+        "a/b.py:3:remembered-result:0", "a/b.py:3:remembered-result:1", "a/b.py:4:swapped-arguments:0",
+        "a/b.py:4:constant:0",
+    ]  # fmt: skip
     assert {one.within for one in found} == {"A.f"}
-    assert (found[1].before, found[1].after) == ("x, 1,", "x, 2,")
-    changed = [line for line in found[1].patch(content).splitlines() if line[:1] in "+-"]
+    assert (found[3].before, found[3].after) == ("x, 1,", "x, 2,")
+    changed = [line for line in found[3].patch(content).splitlines() if line[:1] in "+-"]
     assert changed == ["--- a/a/b.py", "+++ b/a/b.py", "-            x, 1,", "+            x, 2,"]
     assert defects("a/b.py", content) == found
     assert defects("a/b.py", b"(") == []
