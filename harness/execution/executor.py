@@ -48,6 +48,8 @@ class TrialRequest:
     """The only case to try, for a falsifier that searches; None for a whole search."""
     search_end: SearchEnd = SearchEnd.SIMPLEST
     """When a falsifier that searches stops."""
+    sought: tuple[str, ...] = ()
+    """The clauses of a mutant. A search stops once its cases have violated them all."""
     root: Path | None = None
     """The project, or a copy of it, whose code the trial imports itself; None if the fork server has imported it."""
     cache: Path | None = None

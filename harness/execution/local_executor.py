@@ -323,6 +323,7 @@ def _claim(request: TrialRequest, until: float) -> dict[str, Any]:
         "device": request.device.to_json(),
         "case": request.case,
         "end": request.search_end,
+        "sought": request.sought,
         "until": until,
     }
 

@@ -86,6 +86,7 @@ class Plan:
             parameters={**self.parameters, **mutant.parameters},
             seconds=self.seconds,
             search_end=SearchEnd.TRIED,
+            sought=mutant.violates,
         )
 
     @property

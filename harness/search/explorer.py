@@ -2,8 +2,8 @@
 
 The search makes two passes:
 
-1. It tries the requested number of cases, steered towards the thresholds. It ends early only if the subject raises, or
-   at the first refutation if asked to.
+1. It tries the requested number of cases, steered towards the thresholds. It ends early only if the subject raises,
+   at the first refutation if asked to, or once a mutant has violated the clauses that it must violate.
 2. If a case refuted the claim, it draws the same cases again up to that one, and shrinks it if asked to.
 
 Each case runs once. If hypothesis draws it again, its stored result is used. So the seed and the subject determine the
@@ -93,7 +93,8 @@ class CaseSearch:
     ) -> None:
         """Args:
         claim: The `contract` as JSON, the `device` as in an observation, the one `case` to run, or None, the `end`
-            of the search, and the time `until` which the trial may last, in seconds of the monotonic clock.
+            of the search, the clauses `sought` of a mutant, and the time `until` which the trial may last, in seconds
+            of the monotonic clock.
         attempt: Runs one case. An exception from it ends the search.
         artifacts: The folder for the counterexample. It also holds each case while the case runs, so that a process
             that dies or hangs leaves its case behind.
@@ -102,6 +103,8 @@ class CaseSearch:
         self._device, self._only, self._setting = Device.from_json(claim["device"]), claim["case"], setting
         self._attempt, self._place = attempt, artifacts / COUNTEREXAMPLE
         self._end, self._until = SearchEnd(claim["end"]), float(claim["until"])
+        self._sought: frozenset[str] = frozenset(claim["sought"])
+        self._violated: frozenset[str] = frozenset()
         self._known: dict[str, Result] = {}
         self._left = math.inf
 
@@ -244,9 +247,16 @@ class CaseSearch:
             if not is_shrinking:
                 self._keep(None)
         self._known[key] = result
-        if not is_shrinking and (result.fault is not None or (self._end is SearchEnd.REFUTED and result.violated)):
+        self._violated |= result.violated
+        if not is_shrinking and self._is_enough(result):
             raise _Stop
         return result
+
+    def _is_enough(self, result: Result) -> bool:
+        """Whether no further case is tried after this one."""
+        if self._sought and self._sought <= self._violated:
+            return True
+        return result.fault is not None or (self._end is SearchEnd.REFUTED and bool(result.violated))
 
     def _run(self, case: Case) -> Result:
         measured = self._attempt(case)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-from hypothesis.strategies import SearchStrategy
 
 from harness import Setting
 from harness.authoring.faults import SubjectFault
@@ -17,12 +15,11 @@ from harness.base.device import Device
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import SearchEnd
 from harness.contract import Contract, Mutant
-from harness.contract.builtin import COMPLETES
 from harness.contract.entry_point import resolve
 from harness.execution.worker_trial import WorkerTrial
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Observation
-from harness.search.explorer import CaseSearch, Result
+from harness.search.explorer import CaseSearch
 from tests.falsifiers.distill.trials import Heard
 from tests.falsifiers.planted import planted
 
@@ -36,12 +33,13 @@ def judged(contract: Contract, subject: str, folder: Path, mutant: Mutant | None
     }  # fmt: skip
     setting, recorded = Setting(parameters, "cpu", 0, folder, folder), Heard()
     given = {"type": "cpu", "name": "a CPU"}
-    claim = {"contract": contract.document, "device": given, "case": None, "end": SearchEnd.TRIED, "until": math.inf}
+    claim = {
+        "contract": contract.document, "device": given, "case": None, "end": SearchEnd.TRIED,
+        "sought": mutant.violates if mutant else (), "until": math.inf,
+    }  # fmt: skip
 
-    def search(attempt: Callable[[Case], JsonObject | SubjectFault]) -> _Enough:
-        new = _Enough(claim, setting, attempt, folder)
-        new.sought = frozenset(mutant.violates if mutant else ())
-        return new
+    def search(attempt: Callable[[Case], JsonObject | SubjectFault]) -> CaseSearch:
+        return CaseSearch(claim, setting, attempt, folder)
 
     run = WorkerTrial(setting, folder, contract.measurements, recorded, search)
     with planted(mutant):
@@ -49,18 +47,3 @@ def judged(contract: Contract, subject: str, folder: Path, mutant: Mutant | None
     measured = strictjson.untag_nonfinite(recorded.measurements)
     device = Device("cpu", "a CPU")
     return judge(contract, Observation(subject, "reduced", parameters, device, measured, recorded.resolved))
-
-
-class _Enough(CaseSearch):
-    """A search that ends when its cases violate the mutant's clauses."""
-
-    sought: frozenset[str] = frozenset()
-    """Clauses; empty to try every case."""
-
-    def explore(self, cases: SearchStrategy[Any], first: Iterable[Case], examples: int) -> Result | None:
-        for case in first:
-            found = super().explore(cases, [case], 0)
-            violated = frozenset[str]().union(*(result.violated for result in self.results))
-            if COMPLETES in violated or (self.sought and self.sought <= violated):
-                return found
-        return super().explore(cases, (), examples)

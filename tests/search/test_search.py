@@ -146,7 +146,13 @@ def test_shrinking_ends_before_the_trial_is_ended(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(explorer, "time", SimpleNamespace(monotonic=lambda: now))
     numbers = st.fixed_dictionaries({"left": st.lists(st.integers(0, 10**6), min_size=9, max_size=9)})
-    claim = {"contract": CONTRACT, "device": {"type": "cpu", "name": "a CPU"}, "case": None, "end": "simplest"}
+    claim = {
+        "contract": CONTRACT,
+        "device": {"type": "cpu", "name": "a CPU"},
+        "case": None,
+        "end": "simplest",
+        "sought": (),
+    }
     setting = Setting(parameters={}, device="cpu", seed=0, workspace=tmp_path, cache=tmp_path)
     search = CaseSearch({**claim, "until": 70.0}, setting, attempt, tmp_path)
     found = search.explore(numbers, [], 60)
@@ -156,6 +162,26 @@ def test_shrinking_ends_before_the_trial_is_ended(tmp_path: Path, monkeypatch: p
     assert kept.violated == found.violated
     assert sum(kept.case["left"]) < sum(found.case["left"])
     assert strictjson.load(tmp_path / COUNTEREXAMPLE)["case"] == kept.case
+
+
+def test_a_mutants_search_ends_once_its_clauses_are_violated(tmp_path: Path) -> None:
+    """A refutation of other clauses does not end it."""
+    numbers = st.fixed_dictionaries({"left": st.integers(0, 1000)})
+    setting = Setting(parameters={}, device="cpu", seed=0, workspace=tmp_path, cache=tmp_path)
+    base = {
+        "contract": CONTRACT,
+        "device": {"type": "cpu", "name": "a CPU"},
+        "case": None,
+        "end": "tried",
+        "until": 1e9,
+    }
+    tried = {}
+    for sought in ((), ("errors[].maximum",), ("errors[].maximum", "errors[].minimum")):
+        attempt = lambda case: {"errors": float(case["left"] == 7)}  # noqa: E731
+        search = CaseSearch({**base, "sought": sought}, setting, attempt, tmp_path)
+        search.explore(numbers, [{"left": 5}, {"left": 7}, {"left": 9}], 60)
+        tried[sought] = len(search.results)
+    assert list(tried.values()) == [60, 2, 60]
 
 
 @pytest.mark.parametrize(("wrong_for", "repeats"), [(math.inf, True), (60, False)])
@@ -168,7 +194,13 @@ def test_the_kept_case_runs_once_more(tmp_path: Path, wrong_for: float, repeats:
         return {"errors": float(case["left"] > 500 and len(ran) <= wrong_for)}
 
     numbers = st.fixed_dictionaries({"left": st.integers(0, 1000)})
-    claim = {"contract": CONTRACT, "device": {"type": "cpu", "name": "a CPU"}, "case": None, "end": "simplest"}
+    claim = {
+        "contract": CONTRACT,
+        "device": {"type": "cpu", "name": "a CPU"},
+        "case": None,
+        "end": "simplest",
+        "sought": (),
+    }
     setting = Setting(parameters={}, device="cpu", seed=0, workspace=tmp_path, cache=tmp_path)
     search = CaseSearch({**claim, "until": math.inf}, setting, attempt, tmp_path)
     found = search.explore(numbers, [], 60)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from falsifiers.distill.kd.cases import HALF, cases, first_cases, question
 from falsifiers.distill.kd.formulas import Truth, truth
+from falsifiers.distill.kd.state import state_check
 from falsifiers.distill.kd.subject import Answer, KdLoss, Question
 from harness import Trial
 
@@ -26,8 +27,12 @@ class Measure(Protocol):
 
 
 def compare(trial: Trial[KdLoss], dtypes: tuple[str, ...], measure: Measure) -> None:
-    """Try as many cases of these dtypes as the contract asks for, and record what `measure` makes of each."""
+    """Try as many cases of these dtypes as the contract asks for, and record what `measure` makes of each.
+
+    Then try whether the loss depends on its arguments alone.
+    """
     devices: set[str] = set()
+    state = state_check(trial)
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
         asked = question(case, trial.device)
@@ -40,7 +45,10 @@ def compare(trial: Trial[KdLoss], dtypes: tuple[str, ...], measure: Measure) -> 
 
     first = first_cases(dtypes)
     drawn = cases(trial.parameters, dtypes)
-    trial.measure(cases=trial.search(drawn, check, examples=trial.parameters["cases"], first=first))
+    tried = trial.search(drawn, check, examples=trial.parameters["cases"], first=first)
+    trial.measure(cases=tried)
+    if tried == trial.parameters["cases"]:  # else a case has refuted the claim, or one alone is tried again
+        trial.measure(violations=state.violations())
     trial.resolve(device="+".join(sorted(devices)))
 
 

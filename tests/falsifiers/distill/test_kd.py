@@ -47,8 +47,8 @@ def test_mutants_die_of_the_first_cases(claim: str, mutant: Mutant, tmp_path: Pa
     """The first cases kill the mutants on the declared clauses, for any seed, and leave a counterexample."""
     outcome = fate_of(mutant, judged(CLAIMS[claim], mutant.subject, tmp_path, mutant, cases=FIRST))
     assert outcome.fate is Fate.KILLED, outcome.reason
-    if all(clause.startswith("edge_") for clause in mutant.violates):
-        return  # no search draws the edges
+    if not any("[]" in clause and not clause.startswith("edge_") for clause in mutant.violates):
+        return  # no search draws the edges, and state is no matter of one case
     kept = json.loads((tmp_path / "counterexample.json").read_text())
     assert set(mutant.violates) & set(kept["clauses"])
 

@@ -1,0 +1,68 @@
+"""The relations of state, layout and purity, for a claim that compares values and gradients by itself.
+
+check = StateCheck(trial, loss, reference, example)    # before the falsifier uses CUDA
+...
+trial.measure(violations=check.violations())           # every right function has none
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from harness.authoring.faults import NotMeasured
+from harness.authoring.tensor_function.catalogue import RELATIONS, try_relations
+from harness.authoring.tensor_function.drawing import Arguments, Draw
+from harness.authoring.tensor_function.function import TensorFunction
+from harness.authoring.tensor_function.tolerance import UnfitReference
+from harness.authoring.trial import Trial
+
+__all__ = ["STATE", "StateCheck"]
+
+STATE: Final = (
+    "history", "refilled", "layouts", "no_growth", "inputs_kept", "settings_kept", "no_shared_memory", "outputs_kept",
+    "plain_tensors", "other_stream",
+)  # fmt: skip
+"""The relations that are tried."""
+
+
+class StateCheck:
+    """Tries on one function what earlier calls, memory, layouts and streams do to a call, and a call to its inputs."""
+
+    def __init__(
+        self,
+        trial: Trial[Any],
+        function: Callable[..., Any],
+        reference: Callable[..., Any],
+        example: Callable[[Draw], Arguments],
+        **more: Any,
+    ) -> None:
+        """Fork the process that calls the function anew.
+
+        Args:
+            function: calls the trial's subject, which is taken from the trial before.
+            reference, example: see `TensorFunction`.
+            more: further fields of `TensorFunction`.
+
+        Raises:
+            RuntimeError: CUDA is in use already.
+        """
+        self._trial = trial
+        self._function = TensorFunction.of(function, reference, example, **more)
+
+    def violations(self) -> list[str]:
+        """The violations, each with the name of its relation and its smallest case; empty for a right function.
+
+        Raises:
+            NotMeasured: the reference does not fit, or the function refuses every dtype.
+        """
+        device = self._trial.device
+        names = [name for name in STATE if device.startswith("cuda") or not RELATIONS[name].needs_gpu]
+        guard = self._trial.subject_fault
+        try:
+            found = try_relations(self._function, names, device=device, seed=self._trial.seed, guard=guard)
+        except UnfitReference as error:
+            raise NotMeasured(str(error)) from error
+        if not found.accepted:
+            raise NotMeasured(f"the function refuses every dtype: {'; '.join(found.refused.get('value', []))}")
+        return [f"{name}: {text}" for name, texts in found.violations.items() for text in texts]
