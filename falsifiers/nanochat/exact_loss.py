@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from falsifiers.nanochat.head_loss_cases import HALF, cases, first_cases, question
+from falsifiers.nanochat.head_loss_state import state_check
 from falsifiers.nanochat.head_question import HeadQuestion
 from falsifiers.nanochat.oracle.head_loss import Truth, truth
 from falsifiers.nanochat.subject import Answer, HeadLoss
@@ -19,8 +20,12 @@ __all__ = ["falsify"]
 
 
 def falsify(trial: Trial[HeadLoss]) -> None:
-    """Compare loss and gradients with float64, case by case; the contract bounds the errors of each precision."""
+    """Compare loss and gradients with float64, case by case; the contract bounds the errors of each precision.
+
+    Then try whether the loss depends on its arguments alone.
+    """
     devices: set[str] = set()
+    state = state_check(trial)
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
         asked = question(case, trial.device)
@@ -33,7 +38,10 @@ def falsify(trial: Trial[HeadLoss]) -> None:
 
     parameters = trial.parameters
     first = first_cases(parameters)
-    trial.measure(cases=trial.search(cases(parameters), check, examples=parameters["cases"], first=first))
+    tried = trial.search(cases(parameters), check, examples=parameters["cases"], first=first)
+    trial.measure(cases=tried)
+    if tried == parameters["cases"]:  # else a case has refuted the claim, or one alone is tried again
+        trial.measure(violations=state.violations())
     trial.resolve(device="+".join(sorted(devices)))
 
 

@@ -15,7 +15,7 @@ from harness.authoring.tensor_function.placed_memory import fits
 __all__ = ["history", "no_growth", "refilled", "repeats"]
 
 _MEMORIES: Final = ("new", "addresses", "objects")
-_TIMES: Final = 100
+_TIMES: Final = 40
 
 
 def history(adversary: Adversary) -> None:
@@ -79,7 +79,7 @@ def repeats(adversary: Adversary) -> None:
 
 
 def no_growth(adversary: Adversary) -> None:
-    """A hundred calls leave no tensor and no memory behind."""
+    """Many calls leave no tensor and no memory behind."""
 
     def check(case: Case) -> list[str]:
         call = adversary.made(case, gradients=False)

@@ -1,0 +1,76 @@
+"""Whether the loss of a head depends on its arguments alone, and leaves them as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from falsifiers.nanochat.head_question import HeadQuestion
+from falsifiers.nanochat.subject import HeadLoss
+from harness import Trial
+from harness.authoring.tensor_function import Draw
+from harness.authoring.tensor_function.state_check import StateCheck
+
+__all__ = ["state_check"]
+
+_IGNORED = -100
+
+
+def state_check(trial: Trial[HeadLoss]) -> StateCheck:
+    """The check of the trial's loss. Call it before CUDA is used."""
+    subject = trial.subject
+
+    def loss(hidden: Tensor, weight: Tensor, targets: Tensor, upstream: Tensor, **numbers: Any) -> tuple[Tensor, ...]:
+        answer = subject(HeadQuestion(hidden, weight, targets, upstream=upstream, float32_sums=True, **numbers))
+        return answer.loss, answer.of_hidden, answer.of_weight
+
+    dtypes = ("float32", "float64", "bfloat16")
+    return StateCheck(trial, loss, _formulas, _arguments, dtypes=dtypes, differentiable=False)
+
+
+def _arguments(draw: Draw) -> Any:
+    """Hidden states [rows, width], weight [vocabulary, width], targets [rows], a scalar upstream, and the numbers."""
+    rows, vocabulary, width = draw.size("rows"), draw.size("vocabulary"), draw.size("width")
+    tensors = (
+        draw.tensor(rows, width),
+        draw.tensor(vocabulary, width),
+        draw.index(rows, below=vocabulary, also=(_IGNORED,)),
+        draw.tensor(),
+    )
+    return tensors, {
+        "ignore_index": _IGNORED,
+        "label_smoothing": draw.choice("label_smoothing", 0.0, 0.1),
+        "z_loss": draw.choice("z_loss", 0.0, 1e-2),
+        "softcap": draw.choice("softcap", 0.0, 5.0),
+        "reduction": draw.choice("reduction", "mean", "sum"),
+    }
+
+
+def _formulas(
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    upstream: Tensor,
+    *,
+    ignore_index: int,
+    label_smoothing: float,
+    z_loss: float,
+    softcap: float,
+    reduction: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss and gradients, written down without autograd, in the dtype of the inputs."""
+    raw = hidden @ weight.T
+    bent = torch.tanh(raw / softcap) if softcap else raw
+    logits = softcap * bent if softcap else raw
+    counts, classes = targets != ignore_index, logits.shape[-1]
+    log_sums = logits.logsumexp(-1, keepdim=True)
+    wanted = torch.zeros_like(logits).scatter(-1, targets.clamp_min(0).unsqueeze(-1), 1.0)
+    wanted = wanted * (1.0 - label_smoothing) + label_smoothing / classes
+    losses = (wanted * (log_sums - logits)).sum(-1) + z_loss * log_sums.squeeze(-1) ** 2
+    slopes = (logits - log_sums).exp() * (1.0 + 2.0 * z_loss * log_sums) - wanted
+    slopes = slopes * (1.0 - bent**2) if softcap else slopes
+    share = 1.0 / counts.sum().clamp_min(1).to(logits.dtype) if reduction == "mean" else torch.ones_like(upstream)
+    slopes = torch.where(counts.unsqueeze(-1), slopes, 0.0) * share * upstream
+    return torch.where(counts, losses, 0.0).sum() * share, slopes @ weight, slopes.T @ hidden
