@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from falsifiers.recsys.attention_cases import LAYOUTS, cases, earlier, first_cases, question
+from falsifiers.recsys.attention_state import state_check
 from falsifiers.recsys.oracle.hstu import Part, in_low_precision, product_along, truth
 from falsifiers.recsys.subject import Answer, Attention, Question
 from harness import Trial
@@ -88,9 +89,13 @@ def _falsify(trial: Trial[Attention], names: tuple[str, ...]) -> None:
 
 
 def _search(trial: Trial[Attention], check: Any) -> None:
-    parameters = trial.parameters
+    """Try the cases, and then whether the attention depends on its arguments alone."""
+    parameters, state = trial.parameters, state_check(trial)
     first = first_cases(parameters)[: parameters["cases"]]
-    trial.measure(cases=trial.search(cases(parameters), check, examples=parameters["cases"], first=first))
+    tried = trial.search(cases(parameters), check, examples=parameters["cases"], first=first)
+    trial.measure(cases=tried)
+    if tried == parameters["cases"]:  # else a case has refuted the claim, or one alone is tried again
+        trial.measure(violations=state.violations())
     trial.resolve(device=torch.device(trial.device).type)
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib
+import linecache
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -89,6 +90,7 @@ def plant(patches: Iterable[Patch]) -> None:
         PatchError: on import of a module that a patch does not fit.
     """
     _patches.clear()
+    linecache.clearcache()
     for patch in patches:
         _patches[patch.module] = (*_patches.get(patch.module, ()), patch)
     for finder in [one for one in sys.meta_path if type(one) is _Finder]:
@@ -174,9 +176,11 @@ class _Loader(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType | None:
         """The code of the file, compiled once for the process and its forks, or with patches."""
         if fullname in _patches:
+            source = patched(decode_source(self.get_data(self.path)), _patches[fullname])
+            # Triton compiles the text of a function, which it gets from here.
+            linecache.cache[self.path] = (len(source), None, source.splitlines(keepends=True), self.path)
             # The record of sources takes the digest of bytes that are compiled, and of the file if a tree is.
-            source = decode_source(self.get_data(self.path))
-            return compile(ast.parse(patched(source, _patches[fullname])), self.path, "exec", dont_inherit=True)
+            return compile(ast.parse(source), self.path, "exec", dont_inherit=True)
         if self.path not in _compiled and (code := super().get_code(fullname)) is not None:
             _compiled[self.path] = code
         return _compiled.get(self.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,6 +118,7 @@ def test_a_patch_reaches_every_module_that_imports_the_patched_one(tmp_path: Pat
     assert resolve_own("patched_user:used")() == (0, 3)
     plant([Patch("patched_sums", "of", "total = 0", "total = 7"), Patch("patched_sums", "", "LIMIT = 3", "LIMIT = 4")])
     assert resolve_own("patched_user:used")() == (7, 4)
+    assert "total = 7" in inspect.getsource(resolve_own("patched_sums:of"))  # what Triton compiles
     plant(())
     assert resolve_own("patched_user:used")() == (0, 3)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from functools import cache
+from importlib.abc import InspectLoader
 from types import ModuleType
 from typing import Any
 
@@ -21,15 +21,16 @@ def interpreted(kernel: Any) -> Any:
 @cache
 def _twin(module: ModuleType) -> ModuleType:
     """Return a module whose functions, also those that it imports from others, are for the interpreter."""
-    name = f"{module.__name__}_interpreted"
-    spec = importlib.util.spec_from_file_location(name, module.__file__)
-    if spec is None or spec.loader is None:
+    spec = module.__spec__
+    code = spec.loader.get_code(module.__name__) if spec and isinstance(spec.loader, InspectLoader) else None
+    if code is None:
         raise ImportError(f"{module.__file__} cannot be loaded")
-    twin = importlib.util.module_from_spec(spec)
+    twin = ModuleType(f"{module.__name__}_interpreted")
+    twin.__file__, twin.__package__ = module.__file__, module.__package__
     before = triton.knobs.runtime.interpret
     triton.knobs.runtime.interpret = True
     try:
-        spec.loader.exec_module(twin)
+        exec(code, vars(twin))  # noqa: S102  # the module's own code, with the patches of a mutant
     finally:
         triton.knobs.runtime.interpret = before
     for name, value in list(vars(twin).items()):

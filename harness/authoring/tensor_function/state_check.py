@@ -7,7 +7,7 @@ trial.measure(violations=check.violations())           # every right function ha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from harness.authoring.faults import NotMeasured
@@ -17,13 +17,17 @@ from harness.authoring.tensor_function.function import TensorFunction
 from harness.authoring.tensor_function.tolerance import UnfitReference
 from harness.authoring.trial import Trial
 
-__all__ = ["STATE", "StateCheck"]
+__all__ = ["FEW_CALLS", "STATE", "StateCheck"]
 
 STATE: Final = (
     "history", "refilled", "layouts", "no_growth", "inputs_kept", "settings_kept", "no_shared_memory", "outputs_kept",
     "plain_tensors", "other_stream",
 )  # fmt: skip
-"""The relations that are tried."""
+"""The relations of state, layout and purity."""
+FEW_CALLS: Final = (
+    "refilled", "inputs_kept", "settings_kept", "no_shared_memory", "outputs_kept", "plain_tensors",
+)  # fmt: skip
+"""Those that take a dozen calls, for a function that an interpreter runs."""
 
 
 class StateCheck:
@@ -35,6 +39,7 @@ class StateCheck:
         function: Callable[..., Any],
         reference: Callable[..., Any],
         example: Callable[[Draw], Arguments],
+        relations: Sequence[str] = STATE,
         **more: Any,
     ) -> None:
         """Fork the process that calls the function anew.
@@ -42,12 +47,13 @@ class StateCheck:
         Args:
             function: calls the trial's subject, which is taken from the trial before.
             reference, example: see `TensorFunction`.
+            relations: those that are tried.
             more: further fields of `TensorFunction`.
 
         Raises:
             RuntimeError: CUDA is in use already.
         """
-        self._trial = trial
+        self._trial, self._relations = trial, relations
         self._function = TensorFunction.of(function, reference, example, **more)
 
     def violations(self) -> list[str]:
@@ -57,7 +63,7 @@ class StateCheck:
             NotMeasured: the reference does not fit, or the function refuses every dtype.
         """
         device = self._trial.device
-        names = [name for name in STATE if device.startswith("cuda") or not RELATIONS[name].needs_gpu]
+        names = [name for name in self._relations if device.startswith("cuda") or not RELATIONS[name].needs_gpu]
         guard = self._trial.subject_fault
         try:
             found = try_relations(self._function, names, device=device, seed=self._trial.seed, guard=guard)
