@@ -33,7 +33,7 @@ def fused_rows(
     block = min(_BLOCK, triton.next_power_of_2(vocabulary))
     with torch.cuda.device_of(logits):
         _rows[(rows,)](
-            logits, towards, labels, tokens, losses, vocabulary, alpha, 1.0 / temperature,
+            logits, towards, labels.contiguous(), tokens, losses, vocabulary, alpha, 1.0 / temperature,
             (1.0 - alpha) * temperature**2, (1.0 - alpha) * temperature,
             ignored=IGNORED, block=block, num_warps=16 if block >= 4096 else 8,
         )  # fmt: skip
