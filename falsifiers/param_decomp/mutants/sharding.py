@@ -1,4 +1,7 @@
-"""Subjects that put ranks together wrongly: one known defect each."""
+"""Subjects that put ranks together wrongly: one known defect each.
+
+They are classes, because on GPUs the ranks are processes of their own, which see no patch.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from falsifiers.param_decomp.reference import Decomposition
 from falsifiers.param_decomp.reference.adversary import Adversary
+from falsifiers.param_decomp.reference.trainer import Decomposition
 from harness import Setting
 
 __all__ = [
@@ -22,10 +25,6 @@ __all__ = [
     "WeightGradientsKept",
     "WeightGradientsSummed",
 ]
-
-
-def _rank() -> int:
-    return dist.get_rank() if dist.is_initialized() else 0
 
 
 def _ranks() -> int:
@@ -64,9 +63,12 @@ class SumsWithoutGradient(Decomposition):
 class SourceGradientsSummed(Decomposition):
     """The sources' gradients are summed over ranks, not averaged; Adam hides the scale, but not from its moments."""
 
-    def main_source_gradients(self) -> dict[str, Tensor]:
+    def average_gradients(self) -> None:
         """Times the ranks."""
-        return {name: one * _ranks() for name, one in super().main_source_gradients().items()}
+        super().average_gradients()
+        for source in self.adversary.sources.values():
+            if source.grad is not None:
+                source.grad *= _ranks()
 
 
 class WeightGradientsSummed(Decomposition):
@@ -92,15 +94,10 @@ class OwnSources(Decomposition):
     """Each rank draws its own first sources."""
 
     def __init__(self, setting: Setting) -> None:
-        """From a seed with its rank."""
+        """From a seed of its rows."""
         super().__init__(setting)
-        generator = torch.Generator().manual_seed(_rank() + 5)
-        self.adversary = Adversary(
-            {
-                name: torch.rand(one.shape, generator=generator, dtype=one.dtype).to(one.device)
-                for name, one in self.adversary.sources.items()
-            }
-        )
+        self.generator.manual_seed(self.rows.start)
+        self.adversary = Adversary({name: self.first_source() for name in self.sites})
 
 
 class RanksDrawAlike(Decomposition):

@@ -1,5 +1,1 @@
 """The subject we ship: a small, exact trainer of a parameter decomposition."""
-
-from falsifiers.param_decomp.reference.trainer import Decomposition
-
-__all__ = ["Decomposition"]

@@ -25,7 +25,7 @@ class Adversary:
     def ascend(self, gradients: Mapping[str, Tensor], rate: float) -> None:
         """One step of Adam up the gradients of the adversarial term, and back into [0, 1]."""
         for name, source in self.sources.items():
-            slots = self.slots.setdefault(name, self.fresh_slots(source))
+            slots = self.slots.setdefault(name, _zeros(source))
             slots["step"] += 1
             slots["exp_avg"].lerp_(gradients[name], 1 - _BETAS[0])
             slots["exp_avg_sq"].lerp_(gradients[name].square(), 1 - _BETAS[1])
@@ -34,13 +34,9 @@ class Adversary:
                 for key, beta in zip(("exp_avg", "exp_avg_sq"), _BETAS, strict=True)
             )
             source += rate * mean / (square.sqrt() + _EPS)
-            self.project(source)
+            source.clamp_(0.0, 1.0)
 
-    def project(self, source: Tensor) -> None:
-        """Clamp a source to [0, 1]."""
-        source.clamp_(0.0, 1.0)
 
-    def fresh_slots(self, source: Tensor) -> dict[str, Tensor]:
-        """Moments of zero."""
-        zeros = {key: torch.zeros_like(source, requires_grad=False) for key in ("exp_avg", "exp_avg_sq")}
-        return {**zeros, "step": torch.zeros((), dtype=torch.float64, device=source.device)}
+def _zeros(source: Tensor) -> dict[str, Tensor]:
+    zeros = {key: torch.zeros_like(source, requires_grad=False) for key in ("exp_avg", "exp_avg_sq")}
+    return {**zeros, "step": torch.zeros((), dtype=torch.float64, device=source.device)}

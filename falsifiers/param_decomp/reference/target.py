@@ -118,10 +118,6 @@ class Target(nn.Module):
         for block in self.blocks:
             yield from block.linears.values()
 
-    def embedded(self, tokens: Tensor) -> Tensor:
-        """The residual stream before the first layer."""
-        return self.embedding[tokens]
-
     def forward(self, tokens: Tensor, maskings: Maskings = no_masking, *, taps: dict[int, Tensor] | None = None) -> Any:
         """Logits [rows, sequence, vocabulary].
 
@@ -130,21 +126,17 @@ class Target(nn.Module):
             maskings: the masking of each site.
             taps: gets the residual stream before each layer that it has as a key.
         """
-        x = self.embedded(tokens)
+        x = self.embedding[tokens]
         rotation = rotations(x, self.config.hidden // self.config.heads, _ROPE_BASE)
         for layer, block in enumerate(self.blocks):
             if taps is not None and layer in taps:
                 taps[layer] = x
             if self.config.remat and torch.is_grad_enabled():
-                x = self.rematerialized(block, x, rotation, maskings)
+                # What is drawn in a block has seeds of its own.
+                x = checkpoint(block, x, rotation, maskings, use_reentrant=False, preserve_rng_state=False)
             else:
                 x = block(x, rotation, maskings)
         return _normed(x) @ self.head
-
-    def rematerialized(self, block: nn.Module, *inputs: Any) -> Tensor:
-        """The block's output; in the backward pass it is computed again. What is drawn in it has seeds of its own."""
-        output: Tensor = checkpoint(block, *inputs, use_reentrant=False, preserve_rng_state=False)
-        return output
 
 
 def _normed(x: Tensor) -> Tensor:

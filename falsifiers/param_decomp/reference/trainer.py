@@ -44,8 +44,10 @@ class Decomposition:
             site.U = nn.Parameter(self.drawn(*site.U.shape))
         with torch.device(self.device):
             self.importances = ImportanceModel(config, list(self.sites)).to(self.dtype)
-        for name, weight in self.importances.named_parameters():
-            weight.data = self.drawn(*weight.shape) if weight.dim() > 1 else self.first_bias(name, weight)
+        for weight in self.importances.parameters():
+            weight.data = self.drawn(*weight.shape) if weight.dim() > 1 else torch.zeros_like(weight)
+        # Importances begin on both sides of both ends of [0, 1].
+        self.importances.output.bias.data.fill_(0.5)
         self.adversary = Adversary({name: self.first_source() for name in self.sites})
         self.component_optimizer = torch.optim.AdamW(self.components().values(), weight_decay=0.0)
         self.importance_optimizer = torch.optim.AdamW(self.importance_weights().values(), weight_decay=0.0)
@@ -56,10 +58,6 @@ class Decomposition:
             return torch.empty(rows, columns, device=self.device, dtype=self.dtype)
         drawn = torch.randn(rows, columns, generator=self.generator, dtype=self.dtype).div_(math.sqrt(rows))
         return drawn.to(self.device)
-
-    def first_bias(self, name: str, weight: Tensor) -> Tensor:
-        """Zero; the output's is 0.5, so that importances begin on both sides of both ends of [0, 1]."""
-        return torch.full_like(weight, 0.5 if name == "output.bias" else 0.0)
 
     def first_source(self) -> Tensor:
         """Uniform in [0, 1]."""
@@ -128,10 +126,6 @@ class Decomposition:
         """Importance pins a component's mask to 1; the last channel of the source is the residual's, as it is."""
         return Masking(lower + (1 - lower) * source[..., :-1], source[..., -1].expand(lower.shape[:-1]), route)
 
-    def faithfulness(self) -> Tensor:
-        """Of all sites."""
-        return losses.faithfulness(self.sites.values())
-
     def frequencies(self, upper: Mapping[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
         """Importance minimality and its frequency term."""
         return losses.minimality(upper, self.p(step), self.config.eps)
@@ -140,20 +134,17 @@ class Decomposition:
         """Falls over the run."""
         return schedule.annealed(self.config.p_start, self.config.p_end, step, self.config.steps)
 
-    def scaled(self, rate: float) -> float:
-        """A rate for this batch."""
-        return schedule.scaled_to_batch(rate, self.config.batch, self.config.reference_batch)
-
     def component_rate(self, step: int) -> float:
         """Cosine."""
-        return self.scheduled(self.scaled(self.config.component_rate), step)
+        return self.scheduled(self.config.component_rate, step)
 
     def importance_rate(self, step: int) -> float:
         """Cosine."""
-        return self.scheduled(self.scaled(self.config.importance_rate), step)
+        return self.scheduled(self.config.importance_rate, step)
 
     def scheduled(self, rate: float, step: int) -> float:
-        """A rate at a step."""
+        """A rate for this batch, at a step."""
+        rate = schedule.scaled_to_batch(rate, self.config.batch, self.config.reference_batch)
         return schedule.cosine(rate, step, self.config.steps, self.config.final_rate)
 
     def source_rate(self, step: int) -> float:
@@ -175,20 +166,20 @@ class Decomposition:
         tokens = self.batch(step)
         clean, lower, upper = self.importances_of(tokens)
         if config.adversarial:
-            self.warm_up_sources(tokens, lower, clean, self.source_rate(step))
-        terms = {"faithfulness": self.faithfulness()}
+            self.warm_up_sources(tokens, lower, clean, step)
+        terms = {"faithfulness": losses.faithfulness(self.sites.values())}
         terms["minimality"], terms["frequency"] = self.frequencies(upper, step)
         terms["stochastic"] = self.stochastic(tokens, lower, clean, step)
         if config.adversarial:
             terms["adversarial"] = self.adversarial(tokens, lower, clean)
-        total = self.total(terms)
+        total = torch.stack([getattr(config, name) * term for name, term in terms.items()]).sum()
         for optimizer in (self.component_optimizer, self.importance_optimizer):
             optimizer.zero_grad()
         total.backward()
         self.average_gradients()
         if config.adversarial:
             self.main_ascent(step)
-        self.clip()
+        nn.utils.clip_grad_norm_(self.components().values(), config.gradient_norm)
         for optimizer, rate in (
             (self.component_optimizer, self.component_rate(step)),
             (self.importance_optimizer, self.importance_rate(step)),
@@ -207,23 +198,15 @@ class Decomposition:
         lower = {name: one.to(self.compute_dtype) for name, (one, _) in gates.items()}
         return clean, lower, {name: one for name, (_, one) in gates.items()}
 
-    def total(self, terms: Mapping[str, Tensor]) -> Tensor:
-        """The terms by their coefficients."""
-        return torch.stack([getattr(self.config, name) * term for name, term in terms.items()]).sum()
-
     def stochastic(self, tokens: Tensor, lower: Mapping[str, Tensor], clean: Tensor, step: int) -> Tensor:
         """The mean divergence of all forwards: `samples` for each chunk of sites, routed to random subsets of it."""
         divergences = []
-        for chunk in self.chunks():
+        for chunk in chunks(list(self.sites), self.config.sites_per_chunk):
             for _ in range(self.config.samples):
                 stream = Stream(self.seed, step, len(divergences), self.rows, self.device)
                 maskings = self.stochastic_maskings(chunk, lower, stream)
                 divergences.append(self.divergence(self.target(tokens, maskings), clean))
         return torch.stack(divergences).mean()
-
-    def chunks(self) -> list[list[str]]:
-        """The sites of each stochastic forward."""
-        return chunks(list(self.sites), self.config.sites_per_chunk)
 
     def stochastic_maskings(
         self, chunk: list[str], lower: Mapping[str, Tensor], stream: Stream
@@ -250,27 +233,23 @@ class Decomposition:
 
         return self.divergence(self.target(tokens, masking), clean)
 
-    def warm_up_sources(self, tokens: Tensor, lower: Mapping[str, Tensor], clean: Tensor, rate: float) -> None:
+    def warm_up_sources(self, tokens: Tensor, lower: Mapping[str, Tensor], clean: Tensor, step: int) -> None:
         """The supplemental ascents: components and importances stand still."""
         fixed = {name: one.detach() for name, one in lower.items()}
         for _ in range(self.config.ascents):
             term = self.adversarial(tokens, fixed, clean)
             gradients = torch.autograd.grad(term, list(self.adversary.sources.values()))
             averaged = [self.averaged(one) for one in gradients]
-            self.adversary.ascend(dict(zip(self.adversary.sources, averaged, strict=True)), rate)
+            self.adversary.ascend(dict(zip(self.adversary.sources, averaged, strict=True)), self.source_rate(step))
 
     def main_ascent(self, step: int) -> None:
-        """The last ascent of a step, with the components from before their update."""
-        self.adversary.ascend(self.main_source_gradients(), self.source_rate(step))
-
-    def main_source_gradients(self) -> dict[str, Tensor]:
-        """The gradients of the adversarial term from the step's own backward pass, without its coefficient."""
+        """The last ascent of a step, by the gradients of its own backward pass, without the term's coefficient."""
         found = {}
         for name, source in self.adversary.sources.items():
             assert source.grad is not None
             found[name] = source.grad / self.config.adversarial
             source.grad = None
-        return found
+        self.adversary.ascend(found, self.source_rate(step))
 
     def average_gradients(self) -> None:
         """Make every gradient the mean over ranks."""
@@ -287,7 +266,3 @@ class Decomposition:
             return gradient
         dist.all_reduce(gradient)
         return gradient / dist.get_world_size()
-
-    def clip(self) -> None:
-        """Cut the gradient of all components together to the configured norm; torch's convention for its eps."""
-        nn.utils.clip_grad_norm_(self.components().values(), self.config.gradient_norm)

@@ -47,12 +47,9 @@ class Updates:
 
     def update_keeping(self) -> None:
         """As a compiled step without donation: all new tensors are made, and then the old ones are dropped."""
-        self.tensors = [
-            self.updated(*three, gradient) for three, gradient in zip(self.tensors, self.gradients, strict=True)
-        ]
-
-    def updated(self, weight: Tensor, first: Tensor, second: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """New weight and moments."""
-        first = (first * _BETAS[0]).add_(gradient, alpha=1 - _BETAS[0])
-        second = (second * _BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
-        return torch.addcdiv(weight, first, second.sqrt().add_(_EPS), value=-_RATE), first, second
+        made = []
+        for (weight, first, second), gradient in zip(self.tensors, self.gradients, strict=True):
+            first = (first * _BETAS[0]).add_(gradient, alpha=1 - _BETAS[0])
+            second = (second * _BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
+            made.append((torch.addcdiv(weight, first, second.sqrt().add_(_EPS), value=-_RATE), first, second))
+        self.tensors = made
