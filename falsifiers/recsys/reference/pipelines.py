@@ -179,20 +179,14 @@ class PipelinedRun:
 class Pipelines:
     """Runs with any of the three."""
 
-    none: type[Plain] = Plain
-    native: type[Plain] = Native
-    prefetch: type[Plain] = Prefetch
-    model: type[RankingModel] = RankingModel
-    run: type[PipelinedRun] = PipelinedRun
-
     def __init__(self, setting: Setting) -> None:
         """Streams bring their device with them; nothing depends on the setting."""
 
     def begin(self, kind: Kind, recipe: Recipe, weights: Mapping[str, Tensor], streams: Streams) -> PipelinedRun:
         """Return a run."""
-        model = self.model(recipe, weights, streams.device)
-        pipeline = {"none": self.none, "native": self.native, "prefetch": self.prefetch}[kind]
-        return self.run(model, pipeline(model, streams), streams)
+        model = RankingModel(recipe, weights, streams.device)
+        pipelines: Mapping[Kind, type[Plain]] = {"none": Plain, "native": Native, "prefetch": Prefetch}
+        return PipelinedRun(model, pipelines[kind](model, streams), streams)
 
 
 def _copy(to: Here, of: Here) -> None:
