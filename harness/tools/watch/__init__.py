@@ -1,0 +1,1 @@
+"""The tool `harness watch`: judges a training job while it runs."""

@@ -1,0 +1,97 @@
+"""What a watcher does on a refutation: log it, call a command, or end the job."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Final
+
+from harness.tools.watch.course import Course, Refutation
+from harness.tools.watch.process import JobProcess
+
+__all__ = ["Action", "call_hook", "end_job", "slurm_state"]
+
+_HOOK_SECONDS: Final = 60.0
+_SLURM_SECONDS: Final = 30.0
+
+
+class Action(StrEnum):
+    """What is done about the first refutation."""
+
+    LOG = "log"
+    """Nothing but printing and sealing."""
+    NOTIFY = "notify"
+    """The command hook is called."""
+    STOP = "stop"
+    """The job gets SIGTERM, once, and all the time it wants to save."""
+    KILL = "kill"
+    """The job gets SIGTERM, and SIGKILL after the grace. A job of Slurm is cancelled."""
+
+
+def call_hook(words: Sequence[str], course: Course, refutations: Sequence[Refutation], bundles: Sequence[str]) -> str:
+    """Call the command hook, with the refutations as JSON on stdin. Returns what went wrong; empty if nothing did."""
+    told = {
+        "job": course.job.get("name"),
+        "step": course.step,
+        "second": course.at,
+        "refutations": [asdict(one) for one in refutations],
+        "bundles": [*bundles],
+    }
+    environment = {**os.environ, "HARNESS_WATCH_WHY": refutations[0].why, "HARNESS_WATCH_CHECK": refutations[0].check}
+    try:
+        done = subprocess.run(
+            [*words], input=json.dumps(told), text=True, timeout=_HOOK_SECONDS, env=environment, capture_output=True
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"the hook {words[0]} failed: {error}"
+    return (
+        "" if done.returncode == 0 else f"the hook {words[0]} ended with status {done.returncode}: {done.stderr[-300:]}"
+    )
+
+
+def end_job(action: Action, process: JobProcess | None, slurm: str, grace: float) -> str:
+    """End the job. Returns what was done.
+
+    Args:
+        slurm: the number of its Slurm job; empty if it has none.
+        grace: seconds between SIGTERM and SIGKILL.
+    """
+    if slurm:
+        return _cancel(slurm, signal_only=action is Action.STOP)
+    if process is None:
+        return "the job is not a process of this machine, nor a job of Slurm: it goes on"
+    reached = process.end(signal.SIGTERM)
+    said = f"SIGTERM to {reached} process" if reached else "the job had ended"
+    if action is Action.KILL and reached and not process.wait(grace):
+        return f"{said}, and after {grace:g} s SIGKILL to {process.end(signal.SIGKILL)}"
+    return said
+
+
+def _cancel(number: str, *, signal_only: bool) -> str:
+    words = ["scancel", *(["--signal=TERM", "--full"] if signal_only else []), number]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_SLURM_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{' '.join(words)} failed: {error}"
+    return f"{' '.join(words)}: status {done.returncode} {done.stderr.strip()[:200]}".strip()
+
+
+def slurm_state(number: str) -> str | None:
+    """Return the state of a Slurm job, such as RUNNING; empty if the queue has it no more, None if Slurm is silent."""
+    try:
+        done = subprocess.run(
+            ["squeue", "--noheader", "--format=%T", f"--jobs={number}"],
+            capture_output=True,
+            text=True,
+            timeout=_SLURM_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode != 0 and "Invalid job id" not in done.stderr:
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,227 @@
+"""The checks of the checkpoints that a job leaves."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from harness.tools.watch.course import INITIAL, Check, Checkpoint, Course
+
+__all__ = ["CHECKPOINT_CHECKS"]
+
+_SHOWN: Final = 3
+"""Names of tensors in a refutation."""
+_DTYPE, _SHAPE, _DIGEST, _NOT_FINITE = range(4)
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+class _OfCheckpoints(Check):
+    needs = "checkpoints"
+
+    @property
+    def before(self) -> Checkpoint | None:
+        """The newest earlier checkpoint that was read; else the first weights."""
+        course = self.course
+        read = [one for one in course.checkpoints.values() if not one.refused and one.step < self.newest]
+        return max(read, key=lambda one: one.step, default=course.weights.get("initial"))
+
+    newest = 0
+
+
+class CheckpointsOnTime(Check):
+    """A checkpoint of every N-th step appears."""
+
+    name, needs = "checkpoints_late", "checkpoint_every, and a folder whose checkpoints the trainer's file names"
+
+    def __init__(self, course: Course) -> None:
+        super().__init__(course)
+        self._due: dict[int, float] = {}
+        self._asked = 0
+
+    def on_time(self) -> None:
+        """See `Check`. A save may be slow or asynchronous, so it is late only by time and by steps."""
+        every, course = self.given.checkpoint_every, self.course
+        if every is None or not course.job.get("folder"):
+            return
+        for step in range(self._asked + every, course.step + 1, every):
+            self._due[step], self._asked, self.judged = course.at, step, True
+        for step, since in list(self._due.items()):
+            if step in course.seen:
+                del self._due[step]
+            elif course.at - since > self.given.late_seconds and course.step >= step + self.given.late_steps:
+                del self._due[step]
+                self.refute(f"there is no checkpoint of step {step}, {course.at - since:.0f} s after that step", step)
+
+    def on_end(self, status: int | None) -> None:
+        """See `Check`."""
+        if status == 0:
+            for step in set(self._due) - self.course.seen:
+                self.refute(f"the run ended, and there is no checkpoint of step {step}", step)
+
+
+class CheckpointsLoad(_OfCheckpoints):
+    """Each checkpoint can be read to its end."""
+
+    name = "checkpoints_unreadable"
+
+    def on_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """See `Check`."""
+        self.judged = True
+        if checkpoint.refused:
+            self.refute(f"{checkpoint.name}, {checkpoint.size} bytes: {checkpoint.refused}", checkpoint.step)
+        elif not any(_elements(one) for one in checkpoint.tensors.values()):
+            self.refute(f"{checkpoint.name}, {checkpoint.size} bytes, holds no weights", checkpoint.step)
+
+
+class CheckpointsWhole(_OfCheckpoints):
+    """Each checkpoint has the tensors of the first weights, or of the checkpoint before."""
+
+    name, needs = "checkpoints_incomplete", "two checkpoints, or the first weights"
+
+    def on_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """See `Check`."""
+        self.newest = checkpoint.step
+        before = self.course.weights.get("initial") or self.before
+        if checkpoint.refused or before is None or before.refused or not checkpoint.tensors:
+            return
+        self.judged = True
+        lacks = [name for name in before.tensors if name not in checkpoint.tensors]
+        other = [
+            name
+            for name, one in checkpoint.tensors.items()
+            if name in before.tensors and list(before.tensors[name][_SHAPE]) != list(one[_SHAPE])
+        ]
+        if lacks:
+            self.refute(f"{checkpoint.name} lacks {_named(lacks)}", checkpoint.step)
+        if other:
+            self.refute(f"{checkpoint.name} has other shapes of {_named(other)}", checkpoint.step)
+
+
+class CheckpointsFinite(_OfCheckpoints):
+    """The weights of each checkpoint are finite."""
+
+    name = "checkpoints_not_finite"
+
+    def on_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """See `Check`."""
+        if checkpoint.refused:
+            return
+        self.judged = True
+        if bad := [name for name, one in checkpoint.tensors.items() if one[_NOT_FINITE]]:
+            self.refute(f"{checkpoint.name} has numbers that are not finite in {_named(bad)}", checkpoint.step)
+
+
+class CheckpointsMoved(_OfCheckpoints):
+    """Each tensor has moved since the first weights."""
+
+    name, needs = "checkpoints_unmoved", "the first weights"
+
+    def on_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """See `Check`. The trainer's file names what the run does not train."""
+        first = self.course.weights.get("initial")
+        if checkpoint.refused or first is None or first.refused or self.found:
+            return
+        both = _trained(self.course, checkpoint.tensors.keys() & first.tensors.keys())
+        if not both:
+            return
+        self.judged = True
+        if still := [name for name in both if checkpoint.tensors[name][_DIGEST] == first.tensors[name][_DIGEST]]:
+            self.refute(f"{checkpoint.name}: {_named(still)} as in the first weights", checkpoint.step)
+
+
+class CheckpointsNew(_OfCheckpoints):
+    """No checkpoint holds the weights of the one before."""
+
+    name, needs = "checkpoints_stale", "two checkpoints"
+
+    def on_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """See `Check`."""
+        self.newest = checkpoint.step
+        before = self.before
+        if checkpoint.refused or before is None or before.step == INITIAL or not checkpoint.tensors:
+            return
+        self.judged = True
+        if checkpoint.digests() == before.digests():
+            self.refute(f"{checkpoint.name} holds the weights of step {before.step}", checkpoint.step)
+
+
+class CheckpointsByRate(_OfCheckpoints):
+    """AdamW moved the weights by about the learning rate in each step."""
+
+    name, needs = "checkpoints_off_rate", "optimizer=adamw, learning_rate, and two checkpoints or the first weights"
+
+    def on_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """See `Check`. The largest movement of an element, over the rates of the steps in between."""
+        given = self.given
+        if given.optimizer != "adamw" or given.learning_rate is None or checkpoint.since is None or self.found:
+            return
+        moved = {name: checkpoint.moved[name] for name in _trained(self.course, checkpoint.moved.keys())}
+        steps = checkpoint.step - checkpoint.since
+        if not moved or steps < 1:
+            return
+        self.judged = True
+        reach = given.learning_rate * steps
+        name = max(moved, key=lambda one: moved[one])
+        if moved[name] > given.step_factor * reach + 1e-7:
+            said = f"{name} moved by {moved[name]:.3g} in {steps} steps; at a rate of {given.learning_rate:g}"
+            self.refute(f"{checkpoint.name}: {said} that is at most about {reach:.3g}", checkpoint.step)
+        elif moved[name] < given.least_movement * given.learning_rate * _fewest(given.warmup_steps, checkpoint):
+            said = f"no element moved by more than {moved[name]:.3g} in {steps} steps"
+            self.refute(f"{checkpoint.name}: {said} at a rate of {given.learning_rate:g}", checkpoint.step)
+
+
+def _fewest(warmup: int, checkpoint: Checkpoint) -> float:
+    """Return the share of the full rate that the first step in between may have had."""
+    return 1.0 if warmup == 0 or (checkpoint.since or 0) >= warmup else 1.0 / warmup
+
+
+class TeacherApart(Check):
+    """The student does not have the teacher's weights."""
+
+    name, needs = "teacher_is_student", "the teacher's weights"
+
+    def on_weights(self, role: str, weights: Checkpoint) -> None:
+        """See `Check`."""
+        if initial := self.course.weights.get("initial"):
+            self._compare(initial, "the student's first weights")
+
+    def on_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """See `Check`."""
+        self._compare(checkpoint, checkpoint.name)
+
+    def _compare(self, one: Checkpoint, what: str) -> None:
+        teacher = self.course.weights.get("teacher")
+        if teacher is None or teacher.refused or one.refused or not one.tensors or self.found:
+            return
+        self.judged = True
+        if one.digests() == teacher.digests():
+            self.refute(f"{what} are the teacher's", one.step)
+
+
+def _elements(tensor: Any) -> int:
+    count = 1
+    for size in tensor[_SHAPE]:
+        count *= size
+    return count
+
+
+def _trained(course: Course, names: Any) -> list[str]:
+    """Return the names of tensors that the run trains, by the trainer's file."""
+    frozen = course.job.get("frozen")
+    return sorted(name for name in names if not frozen or re.search(frozen, name) is None)
+
+
+CHECKPOINT_CHECKS: Final = (
+    CheckpointsOnTime,
+    CheckpointsLoad,
+    CheckpointsWhole,
+    CheckpointsFinite,
+    CheckpointsMoved,
+    CheckpointsNew,
+    CheckpointsByRate,
+    TeacherApart,
+)

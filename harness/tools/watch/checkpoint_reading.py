@@ -1,0 +1,184 @@
+"""Finds the checkpoints of a job and reads them, in a thread, once they do not change any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, final
+
+from harness.external import directory
+from harness.external.trainer_file import Trainer
+from harness.external.model_folder import weight_paths
+from harness.tools.watch.course import INITIAL, Course
+from harness.tools.watch.facts import Fact
+from harness.tools.watch.given import Given
+
+__all__ = ["CheckpointReader", "sizes_of", "weights_fact"]
+
+_PATIENCE: Final = 3.0
+"""A file that cannot be read may still be written: it counts after so many times the time to settle."""
+
+
+@dataclass
+class _Found:
+    """A checkpoint on the disk."""
+
+    path: Path
+    look: tuple[tuple[int, int], ...] = ()
+    """Size and time of change of each file."""
+    since: float = 0.0
+    """When it looked so for the first time."""
+    reading: Future[dict[str, Any]] | None = None
+    read_at: tuple[tuple[int, int], ...] = field(default=())
+
+
+@final
+class CheckpointReader:
+    """Reads each checkpoint once."""
+
+    def __init__(self, trainer: Trainer, values: dict[str, Any], given: Given) -> None:
+        self._trainer, self._values, self._given = trainer, values, given
+        self._found: dict[int, _Found] = {}
+        self._pool = ThreadPoolExecutor(1, "harness-watch-checkpoints")
+        self._last: tuple[int, Path] | None = None
+        """The newest checkpoint that was read."""
+        self._initial = weights_path(trainer, values, trainer.files.initial)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a checkpoint is being read, or waits for it."""
+        return bool(self._found)
+
+    def close(self) -> None:
+        """End the thread when it has read what it reads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def read(self, course: Course, at: float, *, is_over: bool) -> Iterator[Fact]:
+        """Yield the checkpoints that were read since the last call."""
+        known = course.checkpoints.keys()
+        for step, path in directory.checkpoints(self._trainer, self._values).items():
+            if step not in known and step not in self._found:
+                self._found[step] = _Found(path)
+        for step in sorted(self._found):
+            found = self._found[step]
+            if step not in course.seen:
+                yield {"fact": "seen", "at": at, "step": step}
+            if (fact := self._look(step, found, at, is_over)) is not None:
+                del self._found[step]
+                if fact.get("tensors"):
+                    self._last = (step, found.path)
+                yield fact
+
+    def _look(self, step: int, found: _Found, at: float, is_over: bool) -> Fact | None:
+        """Return the fact of a checkpoint once it is read; None as long as that is to come."""
+        try:
+            look = sizes_of(found.path)
+        except OSError:  # it was deleted before it was read
+            return {"fact": "seen", "at": at, "step": step}
+        if look != found.look:
+            found.look, found.since = look, at
+        settled = at - found.since
+        if found.reading is None:
+            if settled >= self._given.settle_seconds or is_over:
+                found.read_at = look
+                found.reading = self._pool.submit(self._read, step, found.path)
+            return None
+        if not found.reading.done():
+            return None
+        result, found.reading = found.reading.result(), None
+        patience = _PATIENCE * self._given.settle_seconds
+        if look != found.read_at or (result.get("refused") and settled < patience and not is_over):
+            return None
+        size = sum(size for size, _ in look)
+        name = (
+            str(found.path.relative_to(self._values["output"]))
+            if _is_inside(found.path, self._values)
+            else str(found.path)
+        )
+        return {"fact": "checkpoint", "at": at, "step": step, "name": name, "bytes": size, **result}
+
+    def _read(self, step: int, path: Path) -> dict[str, Any]:
+        before = self._last or ((INITIAL, self._initial) if self._initial is not None else None)
+        is_single = path.is_file() and before is not None and before[1].is_file()
+        if self._given.optimizer == "adamw" and is_single and before is not None and before[0] < step:
+            return _moved(path, before[0], before[1], self._trainer.files.prefix)
+        return _tensors(path, self._trainer.files.prefix)
+
+
+def weights_path(trainer: Trainer, values: dict[str, Any], text: str) -> Path | None:
+    """Return the place of weights that the trainer's file names; None if it names none, or there is nothing."""
+    if not text or not trainer.has_values(text, values):
+        return None
+    path = Path(trainer.filled(text, values))
+    return path if path.exists() else None
+
+
+def weights_fact(role: str, path: Path, prefix: str, at: float) -> Fact:
+    """Return the fact of weights beside the checkpoints: the first ones, or the teacher's."""
+    size = sum(size for size, _ in sizes_of(path))
+    return {"fact": "weights", "at": at, "role": role, "name": str(path), "bytes": size, **_tensors(path, prefix)}
+
+
+def sizes_of(path: Path) -> tuple[tuple[int, int], ...]:
+    """Return size and time of change of the files with the weights. Raises OSError if there are none."""
+    found = [part.stat() for part in weight_paths(path)]
+    if not found:
+        raise FileNotFoundError(path)
+    return tuple((one.st_size, one.st_mtime_ns) for one in found)
+
+
+def _is_inside(path: Path, values: dict[str, Any]) -> bool:
+    return bool(values.get("output")) and path.is_relative_to(values["output"])
+
+
+def _guarded(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    from harness.tools.inspect.checkpoint import Refused
+
+    try:
+        return read()
+    except Refused as error:
+        return {"refused": f"{error.reason} (byte {error.offset})" if error.offset is not None else error.reason}
+    except OSError as error:
+        return {"refused": error.strerror or str(error)}
+
+
+def _tensors(path: Path, prefix: str) -> dict[str, Any]:
+    from harness.tools.inspect.checkpoint import inspect
+
+    def read() -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for part in weight_paths(path):
+            found |= _plain(inspect(part).tensors, prefix)
+        return {"tensors": found}
+
+    return _guarded(read)
+
+
+def _moved(path: Path, since: int, before: Path, prefix: str) -> dict[str, Any]:
+    from harness.tools.inspect.checkpoint import compare
+
+    def read() -> dict[str, Any]:
+        found = compare(path, before)
+        moved = dict.fromkeys(found.equal, 0.0)
+        moved |= {one.name: one.largest for one in found.changed if one.largest is not None}
+        moved = {name.removeprefix(prefix): one for name, one in moved.items() if name.startswith(prefix)}
+        return {"tensors": _plain(found.this.tensors, prefix), "moved": moved, "since": since}
+
+    compared = _guarded(read)
+    return _tensors(path, prefix) if "refused" in compared else compared
+
+
+def _plain(tensors: Any, prefix: str) -> dict[str, list[Any]]:
+    """Return the tensors below a prefix, by name without it."""
+    return {
+        name.removeprefix(prefix): [
+            one.dtype,
+            list(one.shape),
+            one.digest[:16],
+            0 if one.statistics is None else one.statistics.nan + one.statistics.infinite,
+        ]
+        for name, one in tensors.items()
+        if name.startswith(prefix)
+    }

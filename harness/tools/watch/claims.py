@@ -1,0 +1,86 @@
+"""The claims on a watched job: that on the job itself, and those of the project that a watcher can measure in part.
+
+The project names its own, with the measurement of the watcher for each of theirs:
+
+    [tool.harness.watch]
+    F-DISTILL-CKPT-PERIOD-001 = { unreadable = "checkpoints_unreadable" }
+
+A measurement that is not decided yet is left out, so its clauses are NOT_MEASURED, and a clause that fails stays so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness.base import toml
+from harness.contract import Contract, ContractError
+from harness.contract.project import Project, ProjectError
+from harness.external.choice import External
+from harness.running.request import RunRequest
+from harness.tools.watch.checks import CHECKS, measured
+from harness.tools.watch.course import Course
+
+__all__ = ["Claim", "claims_of", "job_claim"]
+
+_FEW: Final = 5
+"""Losses whose mean is the newest one, as F-DISTILL-SMOKE-001 takes it."""
+_LOSSES: Final = ("first_loss", "last_loss")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim on the job."""
+
+    contract: Contract
+    request: RunRequest
+    measurements: Mapping[str, str] | None
+    """By name of the contract's measurement, that of the watcher; None if they are the watcher's own."""
+
+    def values(self, course: Course) -> dict[str, Any]:
+        """Return the measurements that the course has decided."""
+        if self.measurements is None:
+            return {name: value for name, value in measured(course).items() if name in self.contract.measurements}
+        known = measured(course) | _losses(course)
+        return {name: known[mine] for name, mine in self.measurements.items() if mine in known}
+
+
+def _losses(course: Course) -> dict[str, Any]:
+    """Return the first and the newest loss, once a check has refuted losses; until then, nothing is decided."""
+    refuted = {one.check for one in course.refutations} & {"losses_not_finite", "losses_rise"}
+    losses = course.telling.losses
+    if not refuted or not losses:
+        return {}
+    last = losses[-_FEW:]
+    return dict(zip(_LOSSES, (losses[0], sum(last) / len(last)), strict=True))
+
+
+def job_claim(contract: Contract, command: str, device: str) -> Claim:
+    """Return the claim on the job itself."""
+    return Claim(contract, RunRequest([contract], device=device, command=command), None)
+
+
+def claims_of(project: Project, external: External | None, command: str) -> list[Claim]:
+    """Return the project's claims that a watcher can measure; none if there is no trainer's file to name.
+
+    Raises:
+        ValueError: the project's setting names a claim or a measurement that does not exist.
+    """
+    try:
+        settings = toml.load(project.root / "pyproject.toml")["tool"]["harness"]["watch"]
+    except (OSError, LookupError):
+        return []
+    claims = []
+    known = {*_LOSSES, *(check.name for check in CHECKS)}
+    for name, measurements in settings.items() if external is not None else ():
+        try:
+            contract = project.contract(name)
+        except (ProjectError, ContractError) as error:
+            raise ValueError(f"pyproject.toml: [tool.harness.watch] names {name}: {error}") from error
+        for one, mine in measurements.items():
+            if one not in contract.measurements or mine not in known:
+                raise ValueError(f"pyproject.toml: [tool.harness.watch] {name}: {one} = {mine!r} is no measurement")
+        request = RunRequest([contract], external=external, mutants=False, command=command)
+        claims.append(Claim(contract, request, dict(measurements)))
+    return claims

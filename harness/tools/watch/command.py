@@ -1,0 +1,215 @@
+"""`harness watch`: judges a training job while it runs."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from harness.authoring.faults import NotMeasured
+from harness.base.vocabulary import ExitStatus
+from harness.cli.options import duration, named_texts, value_of
+from harness.contract.installed import or_installed
+from harness.machine.cache_folder import NoCacheFolderError
+from harness.report.terminal.printing import tell, tell_all
+from harness.tools.one_claim import project_here
+from harness.tools.watch.action import Action
+from harness.tools.watch.checks import CHECKS, course_of
+from harness.tools.watch.course import Course
+from harness.tools.watch.facts import FACTS, FactFile, WatchedAlready, facts_in
+from harness.tools.watch.given import given_of
+from harness.tools.watch.setting_up import Asked, begin, resume, states_folder
+from harness.tools.watch.text import job_line, summary, total_line
+from harness.tools.watch.watcher import Orders, Watcher
+
+__all__ = ["command"]
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command("watch", short_help="judge a training job while it runs")
+@click.argument("trainer", metavar="TRAINER.toml", required=False, type=_PATH)
+@click.argument("command_line", metavar="[-- COMMAND…]", nargs=-1, type=click.UNPROCESSED)
+@click.option("--attach", metavar="RUN_DIR", type=_PATH, help="Watch the job that writes to this folder.")
+@click.option("--pid", type=int, help="The process of the job that runs already.")
+@click.option("--slurm-job", "slurm", default="", metavar="ID", help="Its Slurm job, for its end and for scancel.")
+@click.option("--output", metavar="DIR", type=_PATH, help="The folder that a started job writes to: {output}.")
+@click.option("-P", "parameters", multiple=True, metavar="KEY=VALUE", help="A parameter; see above.")
+@click.option(
+    "--on-refute",
+    "action",
+    type=click.Choice([str(one) for one in Action]),
+    default=str(Action.LOG),
+    show_default=True,
+    help="What to do about the first refutation.",
+)
+@click.option("--hook", default="", metavar="COMMAND", help="Called on a refutation; gets JSON on stdin.")
+@click.option("--grace", type=duration, default="60s", show_default=True, help="From SIGTERM to SIGKILL.")
+@click.option("--without", multiple=True, metavar="CHECK", help="Leave a check out.")
+@click.option("--every", type=duration, default="2s", show_default=True, help="Time between two polls.")
+@click.option("--issue", default="WATCH", show_default=True, help="The issue of the claim on the job.")
+@click.option("--name", default="", help="The name of the job; by default, that of the trainer.")
+@click.option("--evidence", type=_PATH, metavar="DIR", help="The folder for bundles, instead of evidence/.")
+@click.option("--html", "page", type=_PATH, metavar="FILE", help="Write a page that refreshes itself.")
+@click.option("--state", type=_PATH, metavar="DIR", help="The folder for the facts of this job.")
+@click.option("--resume", "resumed", type=_PATH, metavar="DIR", help="Continue with the facts in this folder.")
+@click.option("--list", "lists", is_flag=True, help="List the watched jobs of this user, and the GPU-hours saved.")
+def command(
+    trainer: Path | None,
+    command_line: Sequence[str],
+    attach: Path | None,
+    pid: int | None,
+    slurm: str,
+    output: Path | None,
+    parameters: Sequence[str],
+    action: str,
+    hook: str,
+    grace: float,
+    without: Sequence[str],
+    every: float,
+    issue: str,
+    name: str,
+    evidence: Path | None,
+    page: Path | None,
+    state: Path | None,
+    resumed: Path | None,
+    lists: bool,
+) -> ExitStatus:
+    """Judge a training job while it runs, and seal each refutation at once.
+
+    \b
+    harness watch TRAINER.toml -P steps=5000 --output runs/a -- python train.py --out runs/a
+    harness watch TRAINER.toml -P steps=5000 --attach runs/a --pid 4711 --on-refute stop
+    harness watch --resume DIR; harness watch --list
+
+    TRAINER.toml says what the output means and where checkpoints are (docs/trainers.md). Without a COMMAND, the command
+    line is that of the file. The job runs in a session of its own, and its output is copied. Ctrl-C and SIGTERM are
+    passed on to a job that was started here. If the watcher itself is killed, the job goes on, and --resume continues.
+
+    Parameters by -P, beside those of the trainer: what was asked for (steps, device, learning_rate, warmup_steps,
+    schedule=constant|linear|cosine, optimizer=adamw, checkpoint_every, predicted_bytes), and bounds (rise, window,
+    stall_seconds, stall_steps, collapse, collapse_seconds, late_seconds, late_steps, settle_seconds, creep_windows,
+    creep_seconds, memory_slack, idle_seconds, step_factor, least_movement, rate_error). What was not asked for is not
+    judged.
+
+    --on-refute: log seals and prints; notify also calls the hook; stop sends SIGTERM, once; kill sends SIGTERM, and
+    after the grace SIGKILL. With --slurm-job both use scancel. A watcher that has failed ends no job.
+
+    Exit status: 1 if something is refuted; 3 if the watcher failed; 2 if it was refused; else 0.
+    """
+    if lists:
+        return _list()
+    project = project_here()
+    try:
+        if resumed is not None:
+            watcher = resume(_state(resumed), None, _say, _show)
+        else:
+            if trainer is None:
+                raise click.UsageError("name the trainer's TOML file, or --resume DIR")
+            if (attach or pid or slurm) and command_line:
+                raise click.UsageError("a job that runs already has its command line; leave COMMAND out")
+            known = {check.name for check in CHECKS}
+            if strange := sorted(set(without) - known):
+                raise click.BadParameter(
+                    f"{strange[0]!r} is none of {', '.join(sorted(known))}", param_hint="--without"
+                )
+            if action == Action.NOTIFY and not hook:
+                raise click.UsageError("--on-refute notify needs --hook COMMAND")
+            values = {key: value_of(text) for key, text in named_texts(parameters, "-P").items()}
+            orders = Orders(Action(action), tuple(shlex.split(hook)), grace, slurm, every, max(every, 1.0),
+                            without=frozenset(without))  # fmt: skip
+            folder = attach or output
+            asked = Asked(
+                or_installed(trainer),
+                values,
+                folder.absolute() if folder is not None else None,
+                orders,
+                issue,
+                evidence.absolute() if evidence is not None else None,
+                name,
+                page.absolute() if page is not None else None,
+                tuple(command_line),
+                pid,
+                is_attached=bool(attach or pid or slurm),
+            )
+            watcher = begin(asked, state, project, _say, _show)
+    except NotMeasured as error:
+        raise click.ClickException(str(error)) from error
+    except (ValueError, OSError, WatchedAlready, NoCacheFolderError) as error:
+        raise click.UsageError(str(error)) from error
+    _say(f"harness watch: the facts of this job are in {watcher.facts.path.parent}")
+    with watcher.facts, suppress(_Left):
+        _pass_on_signals(watcher)
+        watcher.run()
+    tell_all([*summary(watcher.course)], err=True)
+    return _status(watcher.course)
+
+
+class _Left(Exception):
+    """The user ends the watcher, and the job goes on."""
+
+
+def _pass_on_signals(watcher: Watcher) -> None:
+    process = watcher.readers.process
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if process is None or not process.is_ours:
+            _say("harness watch: leaves; the job goes on")
+            raise _Left
+        _say(f"harness watch: passes {signal.Signals(number).name} on to the job")
+        process.end(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handle)
+
+
+def _status(course: Course) -> ExitStatus:
+    if course.refutations:
+        return ExitStatus.FAIL
+    return ExitStatus.NOT_MEASURED if course.broken else ExitStatus.PASS
+
+
+def _state(named: Path) -> Path:
+    """Return the folder of the facts: that of the path, or of the name in the list."""
+    return named if named.exists() or named.is_absolute() else states_folder() / named
+
+
+def _list() -> ExitStatus:
+    courses = []
+    for path in sorted(states_folder().glob(f"*/{FACTS}")):
+        try:
+            if not (facts := facts_in(path)):
+                continue  # the job was refused before it began
+            course = course_of(facts, given_of(facts[0]["values"]))
+        except (OSError, ValueError, LookupError) as error:
+            tell(f"{path.parent.name}: its facts cannot be read: {error}", err=True)
+            continue
+        courses.append(course)
+        tell(f"{path.parent.name}: {job_line(course, is_watched=_is_held(path))}")
+    tell(total_line(courses))
+    return ExitStatus.PASS if courses else ExitStatus.NOT_MEASURED
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        with FactFile(path):
+            return False
+    except WatchedAlready:
+        return True
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):
+        tell(text, err=True)
+
+
+def _show(content: bytes) -> None:
+    with suppress(OSError, ValueError):
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()

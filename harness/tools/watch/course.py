@@ -1,0 +1,261 @@
+"""The course of a job, from its facts: they are told to the checks one by one, in their order.
+
+    course = Course(Given(steps=500), CHECKS)
+    for fact in facts:
+        course.hear(fact)
+    course.refutations
+
+Kinds of facts, and their keys beside `fact` and `at`, the second of the job:
+
+job         what is watched; the first fact. `first_step` and `every` say how its output counts steps, `folder` where
+            its checkpoints are, `frozen` which tensors it does not train
+output      `file`, `offset`: read up to there; `events`: [kind, values, line] of its lines
+checkpoint  `step`, `name`, `bytes`; `refused`, or `tensors`: name to [dtype, shape, digest, numbers not finite];
+            `moved`: name to the largest movement since `since`, the step of a checkpoint; 0 is the first weights
+seen        `step`: a checkpoint of that step is there
+weights     `role` (initial or teacher), and `tensors` or `refused` as of a checkpoint
+usage       readings of the machine, by the columns of `harness.machine.telemetry`; `free_bytes`, `busy_percent`
+sums        `step`, `sums`: of the magnitudes of each parameter in the job's process, by name
+tick        nothing but the time
+ended       `status`, None if it is unknown; `how`
+refuted     `check`, `step`, `why`: what the watcher found
+sealed      `claim`, `clauses`, `bundle`
+acted       `action`, `what`
+broken      `why`: the watcher failed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from harness.execution.logs import StepSeries
+from harness.external.output_events import Event, EventKind
+from harness.external.output_summary import Telling
+from harness.tools.watch.facts import Fact
+from harness.tools.watch.given import Given
+
+__all__ = ["INITIAL", "Check", "Checkpoint", "Course", "Refutation", "StepAt"]
+
+INITIAL: Final = 0
+"""The step of the weights before the first step."""
+_MOST_REFUTATIONS = 20
+"""Refutations of one check that are kept. More would say the same."""
+
+Tensors = Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class StepAt:
+    """A step, and when its line came."""
+
+    step: int
+    at: float
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that was read, or could not be."""
+
+    step: int
+    at: float
+    name: str
+    size: int
+    refused: str = ""
+    tensors: Tensors = field(default_factory=dict)
+    moved: Mapping[str, float] = field(default_factory=dict)
+    """The largest movement of an element of each tensor since the step `since`."""
+    since: int | None = None
+
+    def digests(self) -> dict[str, str]:
+        """Return the digest of each tensor."""
+        return {name: str(one[2]) for name, one in self.tensors.items()}
+
+
+@dataclass(frozen=True)
+class Refutation:
+    """What a check found: at which step and second of the job, and why."""
+
+    check: str
+    step: int
+    at: float
+    why: str
+
+    @property
+    def text(self) -> str:
+        """Return the item of the list that the check measures."""
+        return f"step {self.step}, second {self.at:.1f}: {self.why}"
+
+
+class Check:
+    """One condition, judged as facts come. It never takes a refutation back.
+
+    Attributes:
+        name: the measurement: a list of refutations, which is empty as long as the condition holds.
+        needs: what it needs to be judged, in words.
+        judged: whether the facts so far had what it needs.
+    """
+
+    name = ""
+    needs = ""
+
+    def __init__(self, course: Course) -> None:
+        self.course, self.given = course, course.given
+        self.judged = False
+        self.found: list[Refutation] = []
+
+    def refute(self, why: str, step: int | None = None) -> None:
+        """Note a refutation now, at the newest step unless another one is named."""
+        if len(self.found) < _MOST_REFUTATIONS:
+            step = self.course.step if step is None else step
+            self.found.append(Refutation(self.name, step, self.course.at, why))
+
+    def on_step(self, step: StepAt) -> None:
+        """Take a step."""
+
+    def on_event(self, event: Event) -> None:
+        """Take any other event of the output."""
+
+    def on_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Take a checkpoint."""
+
+    def on_weights(self, role: str, weights: Checkpoint) -> None:
+        """Take the first weights, or the teacher's."""
+
+    def on_usage(self, usage: Fact) -> None:
+        """Take a sample of the machine."""
+
+    def on_sums(self, sums: Fact) -> None:
+        """Take sums of the weights in memory."""
+
+    def on_time(self) -> None:
+        """Take note that time passed. Called with every fact."""
+
+    def on_end(self, status: int | None) -> None:
+        """Take the end of the job."""
+
+
+class Course:
+    """All that is known of a job so far."""
+
+    def __init__(self, given: Given, checks: Sequence[type[Check]]) -> None:
+        self.given = given
+        self.at = 0.0
+        self.telling = Telling(self._on_step)
+        self.first_step_at: float | None = None
+        self.newest: StepAt | None = None
+        self.series = StepSeries()
+        self.usage: list[Fact] = []
+        self.checkpoints: dict[int, Checkpoint] = {}
+        self.weights: dict[str, Checkpoint] = {}
+        self.offsets: dict[str, int] = {}
+        self.step_file = ""
+        """The file in which steps were found first."""
+        self.seen: set[int] = set()
+        """Steps whose checkpoint was there, read or not."""
+        self.status: int | None = None
+        self.how = ""
+        """How the job ended; empty while it runs."""
+        self.job: Fact = {}
+        self.sealed: list[Fact] = []
+        self.acted: list[Fact] = []
+        self.broken: list[Fact] = []
+        self.told: list[Refutation] = []
+        """The refutations that are facts already."""
+        self.checks: tuple[Check, ...] = tuple(kind(self) for kind in checks)
+
+    @property
+    def step(self) -> int:
+        """The newest step, from 1; 0 before the first."""
+        return self.newest.step if self.newest is not None else 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job has ended."""
+        return bool(self.how)
+
+    @property
+    def was_ended(self) -> bool:
+        """Whether the watcher ended the job."""
+        return any(fact["action"] in ("stop", "kill") for fact in self.acted)
+
+    @property
+    def refutations(self) -> list[Refutation]:
+        """The refutations of all checks, in the order of time."""
+        return sorted((one for check in self.checks for one in check.found), key=lambda one: one.at)
+
+    def hear(self, fact: Fact) -> None:
+        """Take the next fact."""
+        self.at = max(self.at, float(fact["at"]))
+        kind = fact["fact"]
+        if kind == "output":
+            self.offsets[fact["file"]] = fact["offset"]
+            for name, values, line in fact["events"]:
+                if name == EventKind.STEP:
+                    self.step_file = self.step_file or fact["file"]
+                self._event(Event(EventKind(name), values, line))
+        elif kind in ("checkpoint", "weights"):
+            self._weights(kind, fact)
+        elif kind == "usage":
+            self._usage(fact)
+        elif kind == "seen":
+            self.seen.add(fact["step"])
+        elif kind == "sums":
+            self._tell("on_sums", fact)
+        elif kind == "ended":
+            self._end(fact)
+        elif kind == "job":
+            self.job = fact
+            self.telling = Telling(self._on_step, fact.get("first_step", 1), fact.get("every", 1))
+        elif kind == "refuted":
+            self.told.append(Refutation(fact["check"], fact["step"], fact["at"], fact["why"]))
+        elif kind in ("sealed", "acted", "broken"):
+            getattr(self, kind).append(fact)
+        if not self.is_over:
+            self._tell("on_time")
+
+    def _event(self, event: Event) -> None:
+        self.telling.hear(event)
+        if event.kind is not EventKind.STEP:
+            self._tell("on_event", event)
+
+    def _on_step(self, step: int, values: Mapping[str, float]) -> None:
+        self.newest = StepAt(step, self.at, values)
+        if self.first_step_at is None:
+            self.first_step_at = self.at
+        self.series.add({"step": step, "seconds": round(self.at, 3), **values})
+        self._tell("on_step", self.newest)
+
+    def _weights(self, kind: str, fact: Fact) -> None:
+        keys = ("refused", "tensors", "moved", "since")
+        found = Checkpoint(
+            int(fact.get("step", INITIAL)), float(fact["at"]), fact["name"], fact["bytes"],
+            **{key: fact[key] for key in keys if key in fact},
+        )  # fmt: skip
+        if kind == "checkpoint":
+            self._tell("on_checkpoint", found)
+            self.checkpoints[found.step] = found
+            self.seen.add(found.step)
+        else:
+            self.weights[fact["role"]] = found
+            self._tell("on_weights", fact["role"], found)
+
+    def _usage(self, fact: Fact) -> None:
+        self.usage.append(fact)
+        if len(self.usage) > _MOST_USAGE:
+            del self.usage[1::2]
+        self._tell("on_usage", fact)
+
+    def _end(self, fact: Fact) -> None:
+        self.telling.end()
+        self.status, self.how = fact["status"], fact["how"]
+        self._tell("on_end", self.status)
+
+    def _tell(self, name: str, *values: Any) -> None:
+        for check in self.checks:
+            getattr(check, name)(*values)
+
+
+_MOST_USAGE = 8192

@@ -1,0 +1,77 @@
+"""Follows the logs of a job, and turns their new lines into facts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, final
+
+from harness.base import regular_file
+from harness.external.output_events import LONGEST_LINE, Event, EventKind, LogReader
+from harness.external.trainer_file import Trainer
+from harness.tools.watch.course import Course
+from harness.tools.watch.facts import Fact
+
+__all__ = ["LogFollower"]
+
+_CHUNK: Final = 1 << 18
+_MOST_EVENTS: Final = 2000
+"""Events of a fact."""
+_LINE_KINDS: Final = (EventKind.OUT_OF_MEMORY,)
+"""Events whose line says more than their values."""
+_LONGEST: Final = 500
+
+
+@final
+class LogFollower:
+    """Follows the files that a trainer writes its output to.
+
+    The first file with a step is the output. Others then repeat it, or are those of another rank.
+    """
+
+    def __init__(self, trainer: Trainer, paths: Callable[[], list[Path]], show: Callable[[bytes], None]) -> None:
+        """Args:
+        paths: the files that there are now.
+        show: takes the new bytes.
+        """
+        self._trainer, self._paths, self._show = trainer, paths, show
+        self._lacks_end: dict[str, int] = {}
+
+    def read(self, course: Course, at: float, *, is_over: bool) -> Iterator[Fact]:
+        """Yield what is new. A line counts when it has its end, or when the output is over."""
+        for path in self._paths():
+            if course.step_file in ("", str(path)):
+                yield from self._read(path, course, at, is_over)
+
+    def _read(self, path: Path, course: Course, at: float, is_over: bool) -> Iterator[Fact]:
+        name = str(path)
+        reader = LogReader(self._trainer.lines)
+        while True:
+            offset = course.offsets.get(name, 0)
+            try:
+                with regular_file.opened(path) as file:
+                    if os.fstat(file.fileno()).st_size < offset:
+                        offset = 0  # it was begun again
+                    file.seek(offset)
+                    chunk = file.read(_CHUNK)
+            except FileNotFoundError:
+                return
+            whole = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+            if not whole and (is_over or len(chunk) > LONGEST_LINE):
+                whole = len(chunk)
+            if not whole:
+                return
+            events = list(reader.feed(chunk[:whole]))
+            if is_over or chunk[whole - 1 : whole] not in (b"\n", b"\r"):
+                events += list(reader.end())
+            self._show(chunk[:whole])
+            for start in range(0, max(len(events), 1), _MOST_EVENTS):
+                some = events[start : start + _MOST_EVENTS]
+                is_last = start + _MOST_EVENTS >= len(events)
+                yield {"fact": "output", "at": at, "file": name, "offset": offset + whole if is_last else offset,
+                       "events": [_plain(event) for event in some]}  # fmt: skip
+
+
+def _plain(event: Event) -> list[object]:
+    return [str(event.kind), dict(event.values), event.line[:_LONGEST] if event.kind in _LINE_KINDS else ""]

@@ -1,0 +1,235 @@
+"""The checks of time, memory, disk and GPU."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import pairwise
+from typing import Final
+
+from harness.tools.watch.course import Check, Checkpoint, Course, StepAt
+from harness.tools.watch.facts import Fact
+
+__all__ = ["MACHINE_CHECKS"]
+
+_GIB: Final = 1 << 30
+_CROWDED: Final = 20.0
+"""Percent of the machine's processors that others use, from which on a low rate of steps says nothing of the job."""
+_FEWEST: Final = 5
+
+
+class StepsGoOn(Check):
+    """The next step comes."""
+
+    name, needs = "stalled", "steps in the output"
+
+    def __init__(self, course: Course) -> None:
+        super().__init__(course)
+        self._slowest, self._last, self._count = 0.0, 0.0, 0
+
+    def on_step(self, step: StepAt) -> None:
+        """See `Check`."""
+        if self._count:
+            self._slowest = max(self._slowest, step.at - self._last)
+        self._last, self._count = step.at, self._count + 1
+
+    def on_time(self) -> None:
+        """See `Check`. A job may prepare for long before its first step, so only later steps are judged."""
+        if self._count < _FEWEST or self.found:
+            return
+        self.judged = True
+        waited = self.course.at - self._last
+        if waited > max(self.given.stall_seconds, self.given.stall_steps * self._slowest):
+            self.refute(f"no step for {waited:.1f} s; until then the slowest took {self._slowest:.1f} s")
+
+
+class RateKept(Check):
+    """The rate of steps does not collapse."""
+
+    name, needs = "throughput_collapsed", "steps over two windows of time"
+
+    def __init__(self, course: Course) -> None:
+        super().__init__(course)
+        self._began: StepAt | None = None
+        self._best = 0.0
+        self._crowded = False
+
+    def on_usage(self, usage: Fact) -> None:
+        """See `Check`."""
+        self._crowded = self._crowded or (usage.get("others_percent") or 0.0) > _CROWDED
+
+    def on_step(self, step: StepAt) -> None:
+        """See `Check`. A window in which others had the processors is left out."""
+        if self._began is None:
+            self._began = step
+            return
+        seconds, steps = step.at - self._began.at, step.step - self._began.step
+        if seconds < self.given.collapse_seconds or steps < _FEWEST:
+            return
+        rate, crowded = steps / seconds, self._crowded
+        self._began, self._crowded = step, False
+        if self._best and not crowded:
+            self.judged = True
+            if rate * self.given.collapse < self._best and not self.found:
+                self.refute(
+                    f"{rate:.3g} steps a second over {seconds:.0f} s; before, up to {self._best:.3g}", step.step
+                )
+        self._best = max(self._best, rate)
+
+
+class MemoryBounded(Check):
+    """Memory does not creep towards the machine's limit."""
+
+    name, needs = "memory_creeps", "samples of the job's processes, and steps"
+
+    def __init__(self, course: Course) -> None:
+        super().__init__(course)
+        self._windows: deque[tuple[float, float]] = deque(maxlen=self.given.creep_windows + 1)
+        self._ends_at = 0.0
+        self._highest = 0.0
+
+    def on_usage(self, usage: Fact) -> None:
+        """See `Check`. Refuted if each window's peak is above the one before, and the run would fill the memory."""
+        if self.given.steps is None or not self.course.step or self.found:
+            return
+        column = "gpu_process_memory_bytes" if self.given.device == "cuda" else "rss_bytes"
+        used = usage.get(column)
+        if used is None:
+            return
+        self._highest = max(self._highest, used)
+        if usage["at"] < self._ends_at:
+            return
+        if self._ends_at:
+            self._windows.append((usage["at"], self._highest))
+        self._ends_at, self._highest = usage["at"] + self.given.creep_seconds, used
+        if len(self._windows) == self._windows.maxlen:
+            self.judged = True
+            self._extrapolate(usage)
+
+    def _extrapolate(self, usage: Fact) -> None:
+        windows, course = list(self._windows), self.course
+        growths = [after - before for (_, before), (_, after) in pairwise(windows)]
+        least, mean = min(growths), sum(growths) / len(growths)
+        limit = usage.get("limit_bytes")
+        if least < 0.5 * mean or mean <= 0 or limit is None or course.first_step_at is None:
+            return  # growth that slows down is a cache or an allocator that fills
+        steps_left = (self.given.steps or 0) - course.step
+        seconds_left = steps_left * (course.at - course.first_step_at) / course.step
+        (first, _), (last, now) = windows[0], windows[-1]
+        at_end = now + mean * len(growths) / (last - first) * seconds_left
+        if at_end > limit:
+            self.refute(
+                f"memory grows by {mean / self.given.creep_seconds / 2**20:.2g} MiB/s, is {now / _GIB:.2f} GiB, and "
+                f"would reach {at_end / _GIB:.1f} GiB of {limit / _GIB:.1f} GiB at the end"
+            )
+
+
+class MemoryPredicted(Check):
+    """Memory stays within the prediction."""
+
+    name, needs = "memory_beyond_prediction", "predicted_bytes, and samples of the job's processes"
+
+    def on_usage(self, usage: Fact) -> None:
+        """See `Check`."""
+        column = "gpu_process_memory_bytes" if self.given.device == "cuda" else "rss_bytes"
+        used, predicted = usage.get(column), self.given.predicted_bytes
+        if used is None or predicted is None:
+            return
+        self.judged = True
+        if used > self.given.memory_slack * predicted and not self.found:
+            self.refute(f"{used / _GIB:.2f} GiB are used, and {predicted / _GIB:.2f} GiB were predicted")
+
+
+class GpuUsed(Check):
+    """A job that asked for a GPU uses it."""
+
+    name, needs = "gpu_unused", "device=cuda, samples of the job's processes, and steps"
+
+    def __init__(self, course: Course) -> None:
+        super().__init__(course)
+        self._idle_since: float | None = None
+
+    def on_usage(self, usage: Fact) -> None:
+        """See `Check`. `gpu_seen` is whether the driver lists a process of the job: True, False, or None if unknown."""
+        if self.given.device != "cuda" or self.course.step < _FEWEST or self.found:
+            return
+        seen, busy = usage.get("gpu_seen"), usage.get("gpu_utilisation_percent")
+        if seen is False:
+            self.judged = True
+            self.refute("the job makes steps, and no process of it is on a GPU: it runs on the CPU")
+        elif seen and busy is not None:
+            self.judged = True
+            if busy > 0:
+                self._idle_since = None
+            elif self._idle_since is None:
+                self._idle_since = usage["at"]
+            elif usage["at"] - self._idle_since > self.given.idle_seconds:
+                self.refute(f"the GPU did nothing for {usage['at'] - self._idle_since:.0f} s")
+
+
+class DiskLeft(Check):
+    """The next checkpoint has room on the disk."""
+
+    name, needs = "disk_short", "a checkpoint, and the free space of its folder"
+
+    def __init__(self, course: Course) -> None:
+        super().__init__(course)
+        self._largest = 0
+
+    def on_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """See `Check`."""
+        self._largest = max(self._largest, checkpoint.size)
+
+    def on_usage(self, usage: Fact) -> None:
+        """See `Check`. Only the next checkpoint is counted: the trainer may delete older ones."""
+        free = usage.get("free_bytes")
+        needed = self._largest or usage.get("expected_bytes") or 0
+        if free is None or not needed or self.found:
+            return
+        self.judged = True
+        if free < needed:
+            self.refute(f"the disk has {free / 2**20:.1f} MiB left, and a checkpoint needs {needed / 2**20:.1f} MiB")
+
+
+class DeviceTrue(Check):
+    """The output names the device that was asked for."""
+
+    name, needs = "device_other", "device, and a line of the output that names it"
+
+    def on_time(self) -> None:
+        """See `Check`."""
+        told = self.course.telling.ran.get("device", "").lower()
+        if not told or not self.given.device:
+            return
+        self.judged = True
+        runs = "cuda" if told.startswith(("cuda", "gpu")) else told
+        if runs != self.given.device and not self.found:
+            self.refute(f"{self.given.device} was asked for, and the output says {told}")
+
+
+class EndsWell(Check):
+    """The job ends with status 0."""
+
+    name, needs = "ended_badly", "the end of the job, and its status"
+
+    def on_end(self, status: int | None) -> None:
+        """See `Check`. A job that this watch ended, or that a signal from outside ended, is not at fault."""
+        if status is None or self.course.was_ended or status in _FROM_OUTSIDE:
+            return
+        self.judged = True
+        if status != 0:
+            self.refute(f"the job ended with status {status}")
+
+
+_FROM_OUTSIDE: Final = frozenset({128 + 1, 128 + 2, 128 + 9, 128 + 15, -1, -2, -9, -15})
+"""SIGHUP, SIGINT, SIGKILL and SIGTERM: of a user, a scheduler, or the kernel."""
+
+MACHINE_CHECKS: Final = (
+    StepsGoOn,
+    RateKept,
+    MemoryBounded,
+    MemoryPredicted,
+    GpuUsed,
+    DiskLeft,
+    DeviceTrue,
+    EndsWell,
+)

@@ -1,0 +1,76 @@
+"""Samples the machine of a job: its processes, its GPUs, and the disk of its checkpoints."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, Final, final
+
+from harness.machine.host import Host
+from harness.machine.process_tree import ProcessTree
+from harness.machine.residency import GpuProbe
+from harness.tools.watch.facts import Fact
+
+__all__ = ["MachineReader"]
+
+_DEVICES: Final = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu")
+"""Devices of NVIDIA's drivers, on servers, in WSL and on Tegra. Without any, no process of the machine is on a GPU."""
+
+
+@final
+class MachineReader:
+    """Takes samples."""
+
+    def __init__(self, host: Host, pid: int | None, folder: Path | None, expected_bytes: int) -> None:
+        """Args:
+        pid: the job's process; None if it is not on this machine.
+        folder: where its checkpoints are; None if that is not known.
+        expected_bytes: the size of a checkpoint as far as it can be known before the first one; 0 if it cannot.
+        """
+        self._tree: ProcessTree | None = None
+        if pid is not None:
+            self._tree = ProcessTree()
+            self._tree.add(pid)
+        self._probes = [GpuProbe(gpu) for gpu in host.gpus]
+        self._gpus, self._folder, self._expected = host.gpus, folder, expected_bytes
+
+    def sample(self, at: float) -> Fact:
+        """Return a sample. What cannot be read is left out."""
+        import psutil
+
+        cells: dict[str, Any] = {}
+        if self._folder is not None:
+            place = next((one for one in (self._folder, *self._folder.parents) if one.exists()), Path("/"))
+            cells["free_bytes"] = shutil.disk_usage(place).free
+            cells["expected_bytes"] = self._expected or None
+        if self._tree is not None:
+            cells |= self._tree.read()[0]
+            busy = psutil.cpu_percent(None)
+            mine = (cells.get("cpu_percent") or 0.0) / (psutil.cpu_count() or 1)
+            cells["others_percent"] = round(max(busy - mine, 0.0), 1)
+            if cells.get("rss_bytes") is not None:
+                cells["limit_bytes"] = cells["rss_bytes"] + cells["system_available_bytes"]
+            cells |= self._gpu()
+        return {"fact": "usage", "at": at, **{name: value for name, value in cells.items() if value is not None}}
+
+    def _gpu(self) -> dict[str, Any]:
+        """Return the readings of the job's GPUs: of memory the sum, of use the largest."""
+        assert self._tree is not None
+        if not self._probes:
+            return {"gpu_seen": False} if not any(Path(one).exists() for one in _DEVICES) else {}
+        found: dict[str, Any] = {}
+        seen = []
+        for probe, gpu in zip(self._probes, self._gpus, strict=True):
+            readings, _ = probe.read(self._tree.owns)
+            seen.append(probe.residency().seen)
+            if readings.get("gpu_process_memory_bytes") is None and seen[-1] is not True:
+                continue
+            memory = readings.get("gpu_process_memory_bytes") or 0
+            found["gpu_process_memory_bytes"] = found.get("gpu_process_memory_bytes", 0) + memory
+            found["limit_bytes"] = found.get("limit_bytes", 0) + (gpu.memory_bytes or 0)
+            for column in ("gpu_utilisation_percent", "gpu_power_watts", "gpu_temperature_celsius"):
+                if readings.get(column) is not None:
+                    found[column] = max(found.get(column, 0), readings[column])
+        found["gpu_seen"] = True if True in seen else None if None in seen else False
+        found["gpus"] = sum(one is True for one in seen)
+        return found

@@ -1,0 +1,236 @@
+"""The checks of what a job prints: losses, steps, rates, gradients and batches."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from statistics import median
+from typing import Final
+
+from harness.external.output_events import Event, EventKind
+from harness.tools.watch.course import Check, Course, StepAt
+
+__all__ = ["OUTPUT_CHECKS"]
+
+_VANISHED: Final = 1e-7
+"""A loss of this size in float32 is rounding: there is nothing to learn."""
+_IN_A_ROW: Final = 5
+_REMEMBERED: Final = 1_000_000
+"""Checksums of batches that are remembered."""
+
+
+class LossesFinite(Check):
+    """Losses are numbers, not NaN and not infinite."""
+
+    name, needs = "losses_not_finite", "losses in the output"
+
+    def on_step(self, step: StepAt) -> None:
+        """See `Check`."""
+        if (loss := step.values.get("loss")) is not None:
+            self.judged = True
+            if not math.isfinite(loss):
+                self.refute(f"the loss is {loss}", step.step)
+
+
+class LossesMove(Check):
+    """Losses differ from step to step, and are not 0 throughout."""
+
+    name, needs = "losses_constant", "losses in the output"
+
+    def __init__(self, course: Course) -> None:
+        super().__init__(course)
+        self._last: deque[float] = deque(maxlen=max(self.given.window, _IN_A_ROW))
+
+    def on_step(self, step: StepAt) -> None:
+        """See `Check`."""
+        loss = step.values.get("loss")
+        if loss is None or not math.isfinite(loss) or self.found:
+            return
+        self.judged = True
+        self._last.append(loss)
+        few = list(self._last)[-_IN_A_ROW:]
+        if len(few) == _IN_A_ROW and all(abs(one) < _VANISHED for one in few):
+            self.refute(f"the loss is {loss:g}: student and teacher are the same, or nothing is compared", step.step)
+        elif len(self._last) == self._last.maxlen and len(set(self._last)) == 1:
+            self.refute(f"the loss was {loss:g} in each of {len(self._last)} steps", step.step)
+
+
+class LossesFall(Check):
+    """The median loss of a window does not rise far above that of the first window."""
+
+    name, needs = "losses_rise", "two windows of losses in the output"
+
+    def __init__(self, course: Course) -> None:
+        super().__init__(course)
+        self._first: list[float] = []
+        self._last: deque[float] = deque(maxlen=self.given.window)
+
+    def on_step(self, step: StepAt) -> None:
+        """See `Check`."""
+        loss = step.values.get("loss")
+        if loss is None or not math.isfinite(loss) or self.found:
+            return
+        if len(self._first) < self.given.window:
+            self._first.append(loss)
+            return
+        self._last.append(loss)
+        if len(self._last) == self.given.window:
+            self.judged = True
+            before, now = median(self._first), median(self._last)
+            if before > 0 and now > self.given.rise * before:
+                self.refute(
+                    f"the loss rose from {before:g} to {now:g}, medians of {self.given.window} steps", step.step
+                )
+
+
+class BatchesDiffer(Check):
+    """No batch comes twice, by the checksum that the output or the process gives as `batch`."""
+
+    name, needs = "batches_repeated", "a checksum of each batch, as the value `batch` of a step"
+
+    def __init__(self, course: Course) -> None:
+        super().__init__(course)
+        self._seen: dict[tuple[float, int], int] = {}
+        self._repeats = 0
+
+    def on_step(self, step: StepAt) -> None:
+        """See `Check`. A batch comes once in an epoch, the whole part of `epoch`; without it, not twice in a row."""
+        batch, epoch = step.values.get("batch"), step.values.get("epoch")
+        if batch is None or not math.isfinite(batch):
+            return
+        self.judged = True
+        if epoch is None:
+            self._seen = {key: at for key, at in self._seen.items() if at == step.step - 1}
+        key = (batch, math.ceil(epoch) if epoch is not None and math.isfinite(epoch) else 0)
+        earlier = self._seen.get(key)
+        if len(self._seen) < _REMEMBERED:
+            self._seen[key] = step.step
+        self._repeats = self._repeats + 1 if earlier is not None and earlier != step.step else 0
+        if self._repeats == 2 and not self.found:  # one repeated batch can be chance where rows are few
+            self.refute(f"the batch is that of step {earlier} again, and so was the one before", step.step)
+
+
+class GradientsFlow(Check):
+    """Norms of gradients, where they are printed, are neither 0 nor NaN for several steps."""
+
+    name, needs = "gradients_lost", "norms of gradients in the output, as `grad_norm`"
+
+    def __init__(self, course: Course) -> None:
+        super().__init__(course)
+        self._lost = 0
+
+    def on_step(self, step: StepAt) -> None:
+        """See `Check`. A single norm that is not finite is what loss scaling skips."""
+        norm = step.values.get("grad_norm")
+        if norm is None:
+            return
+        self.judged = True
+        self._lost = self._lost + 1 if norm == 0 or not math.isfinite(norm) else 0
+        if self._lost == _IN_A_ROW and not self.found:
+            self.refute(f"the norm of the gradient was {norm:g} in {_IN_A_ROW} steps", step.step)
+
+
+class StepsTrue(Check):
+    """Steps go on, and are as many as were asked for."""
+
+    name, needs = "steps_untrue", "steps in the output"
+
+    def __init__(self, course: Course) -> None:
+        super().__init__(course)
+        self._highest = 0
+        self._told = False
+
+    def on_step(self, step: StepAt) -> None:
+        """See `Check`. A run that resumes at a checkpoint repeats the steps after it."""
+        self.judged = True
+        asked, total = self.given.steps, step.values.get("total")
+        if step.step <= self._highest and step.step - 1 not in self.course.checkpoints:
+            self.refute(f"step {step.step} comes after step {self._highest}, and there is no checkpoint to resume at")
+        if not self._told and asked is not None:
+            if total is not None and total != asked:
+                self._told = True
+                self.refute(f"the run is of {total:g} steps, and {asked} were asked for", step.step)
+            elif step.step > asked:
+                self._told = True
+                self.refute(f"{asked} steps were asked for, and this is step {step.step}", step.step)
+        self._highest = max(self._highest, step.step)
+
+    def on_end(self, status: int | None) -> None:
+        """See `Check`. A job that failed or was ended has fewer steps for that reason."""
+        if said := self.course.telling.contradiction:
+            self.refute(said)
+        made, asked = self.course.telling.made, self.given.steps
+        if status == 0 and asked is not None and made is not None and made < asked and not self._told:
+            self.refute(f"the run ended after {made} steps, and {asked} were asked for")
+
+
+class RatesScheduled(Check):
+    """The learning rate is that of the schedule."""
+
+    name, needs = "rates_off", "learning rates in the output, as `learning_rate`"
+
+    def __init__(self, course: Course) -> None:
+        super().__init__(course)
+        self._zeros = 0
+
+    def on_step(self, step: StepAt) -> None:
+        """See `Check`. A log of step k can show the rate of the step before or after it."""
+        rate = step.values.get("learning_rate")
+        if rate is None or self.found:
+            return
+        self.judged = True
+        given = self.given
+        ends = given.steps is not None and step.step >= given.steps - 1
+        self._zeros = self._zeros + 1 if rate == 0 and not ends else 0
+        if self._zeros == 3 or not math.isfinite(rate) or rate < 0:
+            self.refute(f"the learning rate is {rate:g}", step.step)
+        elif given.learning_rate is not None:
+            slack = given.rate_error * given.learning_rate
+            due = [self._due(near) for near in range(step.step - 2, step.step + 2)] if given.schedule else []
+            expected = [one for one in due if one is not None]
+            low, high = (min(expected), max(expected)) if expected else (0.0, given.learning_rate)
+            if not low - slack <= rate <= high + slack:
+                said = f"{high:g} is due" if expected else f"{given.learning_rate:g} was asked for"
+                self.refute(f"the learning rate is {rate:g}, and {said}", step.step)
+
+    def _due(self, step: int) -> float | None:
+        """Return the rate after this many steps, as transformers' schedules define it."""
+        given, step = self.given, max(step, 0)
+        assert given.learning_rate is not None
+        if step < given.warmup_steps:
+            return given.learning_rate * step / given.warmup_steps
+        if given.schedule == "constant":
+            return given.learning_rate
+        if given.steps is None:
+            return None
+        share = min((step - given.warmup_steps) / max(given.steps - given.warmup_steps, 1), 1.0)
+        shape = 1.0 - share if given.schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * share))
+        return given.learning_rate * shape
+
+
+class SavesSucceed(Check):
+    """No checkpoint fails to be written."""
+
+    name, needs = "saves_failed", "a line of failed saves in the trainer's file"
+
+    def on_time(self) -> None:
+        """See `Check`."""
+        self.judged = self.judged or bool(self.course.step and self.course.job.get("tells_saves"))
+
+    def on_event(self, event: Event) -> None:
+        """See `Check`."""
+        if event.kind is EventKind.FAILED_SAVE:
+            self.judged = True
+            self.refute("the output says that a checkpoint could not be written")
+
+
+OUTPUT_CHECKS: Final = (
+    LossesFinite,
+    LossesMove,
+    LossesFall,
+    BatchesDiffer,
+    GradientsFlow,
+    StepsTrue,
+    RatesScheduled,
+    SavesSucceed,
+)

@@ -1,0 +1,112 @@
+"""The job as a process: started here, or one that runs already. It outlives its watcher."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
+
+from harness.machine.process_tree import started
+
+if TYPE_CHECKING:
+    import psutil
+
+__all__ = ["OUTPUT", "JobProcess", "start"]
+
+OUTPUT: Final = "output.log"
+"""The file of a started job's stdout and stderr, in the folder of the watch."""
+_STATUS: Final = "status"
+_SCRIPT: Final = """
+out=$1 status=$2
+shift 2
+trap : INT TERM HUP
+"$@" >>"$out" 2>&1
+printf %s $? >"$status.part" && mv "$status.part" "$status"
+"""
+"""A shell waits for the job, so that its status is known though the watcher was restarted. It writes no pipe, which
+would end the job together with the watcher."""
+_POLL: Final = 0.05
+
+
+def start(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> JobProcess:
+    """Start a command in a session of its own. Its output goes to OUTPUT in the folder.
+
+    Raises:
+        OSError: the shell cannot be started.
+    """
+    words = ["/bin/sh", "-c", _SCRIPT, "harness-watch", str(folder / OUTPUT), str(folder / _STATUS), *command]
+    (folder / OUTPUT).touch()
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, env={**os.environ, **environment}, start_new_session=True
+    )
+    return JobProcess(process.pid, started(process.pid), folder, is_ours=True)
+
+
+@final
+class JobProcess:
+    """A process that is watched, and those that it starts."""
+
+    def __init__(self, pid: int, started_at: int | None, folder: Path, *, is_ours: bool) -> None:
+        """Args:
+        started_at: when it started, in clock ticks since boot. With the pid, it names the process.
+        is_ours: whether `start` started it. Then `pid` is that of the shell around it.
+        """
+        self.pid, self.started_at, self.is_ours = pid, started_at, is_ours
+        self._folder = folder
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        with contextlib.suppress(OSError):  # of a child of ours: no zombie stays
+            os.waitpid(self.pid, os.WNOHANG)
+        found = started(self.pid)
+        return found is not None and self.started_at in (None, found)
+
+    @property
+    def status(self) -> int | None:
+        """The exit status after its end, as a shell gives it: 128 and more for a signal. None if it is not known."""
+        try:
+            return int((self._folder / _STATUS).read_text())
+        except (OSError, ValueError):
+            return None
+
+    def end(self, number: int) -> int:
+        """Send a signal to the job: SIGKILL to all its processes, any other to the first one. Returns how many got it.
+
+        The trainer decides what its workers do, so that it can save.
+        """
+        roots = self._members()
+        chosen = roots if number == signal.SIGKILL else roots[:1]
+        count = 0
+        for process in chosen:
+            with contextlib.suppress(Exception):  # it has ended by itself
+                process.send_signal(number)
+                count += 1
+        return count
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it has ended, for so many seconds. Returns whether it has."""
+        until = time.monotonic() + seconds
+        while self.is_alive:
+            if time.monotonic() > until:
+                return False
+            time.sleep(_POLL)
+        return True
+
+    def _members(self) -> list[psutil.Process]:
+        """Return the job's processes without the shell around it, the first one first."""
+        import psutil
+
+        if not self.is_alive:
+            return []
+        try:
+            root = psutil.Process(self.pid)
+            children = root.children(recursive=True)
+        except psutil.Error:
+            return []
+        return children if self.is_ours else [root, *children]

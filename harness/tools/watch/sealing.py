@@ -1,0 +1,199 @@
+"""Judges the claims on a watched job, and seals each new refutation as evidence."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, final
+
+from harness.base.beneath import Beneath
+from harness.base.redaction import redactor
+from harness.base.vocabulary import Outcome, Phase
+from harness.contract import Mutant
+from harness.contract.project import Project
+from harness.evidence.seal import Sealer
+from harness.execution.executor import TrialRequest, TrialResult
+from harness.execution.logs import Log, Steps
+from harness.execution.trial_log import TrialLog
+from harness.judging.judge import judge
+from harness.judging.observation import Ending, EndingKind, Observation, Residency
+from harness.judging.verdict import fate_of, not_run
+from harness.machine.host import Host
+from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
+from harness.running.plan import Plan, make_plan
+from harness.running.recording import Recorder, Trials
+from harness.tools.watch.checks import course_of, measured, unseen
+from harness.tools.watch.claims import Claim
+from harness.tools.watch.course import Course
+from harness.tools.watch.facts import FACTS, Fact
+from harness.tools.watch.given import Given
+from harness.tools.watch.planted import planted
+
+__all__ = ["Judge", "Sealed"]
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A bundle of a claim, with the clauses that it was sealed for."""
+
+    claim: str
+    verdict: str
+    clauses: tuple[str, ...]
+    bundle: Path | None
+    problem: str
+
+    def as_fact(self, at: float) -> Fact:
+        """Return the fact of this bundle."""
+        return {"fact": "sealed", "at": at, "claim": self.claim, "verdict": self.verdict,
+                "clauses": [*self.clauses], "bundle": str(self.bundle or ""), "problem": self.problem}  # fmt: skip
+
+
+@final
+class Judge:
+    """Judges the claims on one job, and seals them."""
+
+    def __init__(
+        self, project: Project, host: Host, evidence: Path | None, claims: Sequence[Claim], sources: Mapping[str, str]
+    ) -> None:
+        """Args:
+        evidence: the folder for bundles; None for the project's.
+        sources: digests of the trainer's files.
+        """
+        self._host, self._claims, self._sources = host, claims, sources
+        self._recorder = Recorder(project, host, Sealer(evidence or project.evidence).seal, "harness watch")
+
+    def news(self, course: Course) -> list[tuple[Claim, tuple[str, ...]]]:
+        """Return the claims with clauses that fail and were not sealed, and these clauses."""
+        found = []
+        for claim in self._claims:
+            before = {one for fact in course.sealed if fact["claim"] == claim.contract.id for one in fact["clauses"]}
+            plan = make_plan(claim.contract, self._host, claim.request)
+            judgment = judge(plan.contract, _observation(plan.trial(), claim, course))
+            failed = tuple(clause.id for clause in judgment.with_outcome(Outcome.FAIL) if clause.id not in before)
+            if failed:
+                found.append((claim, failed))
+        return found
+
+    def seal_end(self, course: Course, facts: Path) -> Sealed | None:
+        """Seal the claim on the job itself once more when it has ended; None if its refutations are sealed."""
+        claim = self._claims[0]
+        if any(fact["claim"] == claim.contract.id for fact in course.sealed):
+            return None
+        return self.seal(claim, (), course, facts)
+
+    def seal(self, claim: Claim, clauses: Sequence[str], course: Course, facts: Path) -> Sealed:
+        """Seal what is known of a claim now. A bundle that cannot be written is told, and the watch goes on."""
+        plan = make_plan(claim.contract, self._host, claim.request)
+        with tempfile.TemporaryDirectory(prefix="harness-watch-") as folder:
+            if claim.measurements is None:
+                shutil.copyfile(facts, Path(folder) / FACTS)
+            began = datetime.now(UTC) - timedelta(seconds=course.at)
+            subject = _result(plan.trial(), claim, course, Beneath(Path(folder)))
+            judgment = judge(plan.contract, subject.observation)
+            mutants = {mutant.id: _planted(plan, mutant) for mutant, why in plan.mutants if why is None}
+            outcomes = [
+                fate_of(mutant, judge(plan.contract, mutants[mutant.id].observation))
+                if why is None
+                else not_run(mutant, why)
+                for mutant, why in plan.mutants
+            ]
+            trials = Trials(subject, judgment, mutants, outcomes, began, self._sources, seconds=course.at)
+            done = self._recorder.finished(plan, trials)
+        reason = done.record.reason
+        problem = "" if done.bundle is not None else done.unsealed or (reason.text if reason else "")
+        return Sealed(claim.contract.id, str(done.record.verdict), tuple(clauses), done.bundle, problem)
+
+
+def _observation(request: TrialRequest, claim: Claim, course: Course) -> Observation:
+    """Return what a claim's clauses are judged by."""
+    own = claim.measurements is None
+    return Observation(
+        subject=request.subject,
+        profile=request.profile,
+        parameters=request.parameters,
+        device=request.device,
+        measurements=redactor().mask_json(claim.values(course)),
+        resolved=_resolved(course),
+        residency=Residency(driver_seen=_driver_seen(course), reason="a watcher does not ask the job's allocator"),
+        ending=_ending(course),
+        seed=request.seed,
+        unseen=unseen(course) if own else {},
+    )
+
+
+def _resolved(course: Course) -> dict[str, Any]:
+    """Return what ran. What the output says of a running job can refute, and proves nothing of its end."""
+    resolved: dict[str, Any] = {}
+    if device := course.job.get("runs_on"):
+        resolved["device"] = device
+    elif _driver_seen(course):
+        resolved["device"] = "cuda"
+    if any(one.check in ("device_other", "gpu_unused") for one in course.refutations):
+        resolved["device"] = "cuda" if course.given.device == "cpu" else "cpu"
+    asked, made = course.given.steps, course.telling.made or 0
+    if asked is not None and (course.status == 0 or made > asked):
+        resolved["steps"] = made
+    return resolved
+
+
+def _driver_seen(course: Course) -> bool | None:
+    seen = [fact.get("gpu_seen") for fact in course.usage]
+    return True if True in seen else False if False in seen else None
+
+
+def _ending(course: Course) -> Ending:
+    if course.status == 0:
+        return Ending(EndingKind.COMPLETED)
+    if any(one.check == "ended_badly" for one in course.refutations):
+        return Ending(EndingKind.SUBJECT_FAULT, Phase.SUBJECT, f"the job {course.how}", exit_code=course.status)
+    how = course.how or f"the job still runs; it was watched to step {course.step}"
+    return Ending(EndingKind.NOT_MEASURED, Phase.SUBJECT, how)
+
+
+def _result(request: TrialRequest, claim: Claim, course: Course, artifacts: Beneath) -> TrialResult:
+    log = TrialLog(time.monotonic() - course.at, redactor().mask)
+    log.write(f"watched {course.job.get('name', 'a job')}: {course.job.get('told', '')}")
+    for refutation in course.refutations:
+        log.write(f"{refutation.check}: {refutation.text}")
+    for fact in (*course.sealed, *course.acted, *course.broken):
+        log.write(", ".join(f"{key} {value}" for key, value in fact.items()))
+    observation = _observation(request, claim, course)
+    log.end(observation.ending)
+    rows = tuple(tuple(fact["at"] if one == "seconds" else fact.get(one) for one in COLUMNS) for fact in course.usage)
+    reasons = {} if rows else {"seconds": "the job's processes are not on this machine"}
+    telemetry = Telemetry(rows, reasons, DriverResidency(None, None, "the facts have what the driver said"))
+    return TrialResult(
+        observation, course.series.close(), telemetry, log.close(redactor()), _EMPTY, _EMPTY, artifacts, course.at
+    )
+
+
+def _planted(plan: Plan, mutant: Mutant) -> TrialResult:
+    """Return the result of the checks on the facts of a mutant."""
+    request = plan.mutant_trial(mutant)
+    began = time.monotonic()
+    course = course_of(planted(request.parameters["defect"]), Given.of_texts(request.parameters["given"]))
+    observation = Observation(
+        subject=request.subject,
+        profile=request.profile,
+        parameters=request.parameters,
+        device=request.device,
+        measurements=measured(course),
+        resolved={"device": request.device.type},
+        residency=Residency(reason="facts are replayed"),
+        seed=request.seed,
+    )
+    log = TrialLog(began, redactor().mask)
+    log.write(f"replayed the facts of the healthy job with the defect {mutant.id}")
+    log.end(observation.ending)
+    telemetry = Telemetry((), {"seconds": "facts are replayed"}, DriverResidency(None, None, "facts are replayed"))
+    took = time.monotonic() - began
+    return TrialResult(observation, Steps(), telemetry, log.close(redactor()), _EMPTY, _EMPTY, None, took)
+
+
+_EMPTY = Log("", 0, sha256(b"").hexdigest())

@@ -1,0 +1,247 @@
+"""Makes a watcher: of a job that it starts, of one that runs, or of one that an earlier watcher left."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness.base import regular_file
+from harness.contract.project import Project
+from harness.external import directory
+from harness.external.choice import External, Kind
+from harness.external.output_events import EventKind
+from harness.external.trainer_file import Trainer, load
+from harness.machine.cache_folder import made_cache_folder
+from harness.machine.host import Host, probe
+from harness.machine.process_tree import started
+from harness.report.atomic_file import write_file
+from harness.tools.watch.action import Action
+from harness.tools.watch.checkpoint_reading import CheckpointReader, sizes_of, weights_fact, weights_path
+from harness.tools.watch.claims import claims_of, job_claim
+from harness.tools.watch.contract import contract_of, not_shown
+from harness.tools.watch.course import Course
+from harness.tools.watch.facts import FACTS, Fact, FactFile
+from harness.tools.watch.given import Given, given_of
+from harness.tools.watch.log_reading import LogFollower
+from harness.tools.watch.machine_reading import MachineReader
+from harness.tools.watch.page import watch_page
+from harness.tools.watch.process import OUTPUT, JobProcess, start
+from harness.tools.watch.sealing import Judge
+from harness.tools.watch.watcher import Orders, Readers, Watcher
+
+__all__ = ["Asked", "begin", "resume", "states_folder"]
+
+Say = Callable[[str], None]
+Show = Callable[[bytes], None]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks for."""
+
+    trainer: Path
+    values: Mapping[str, Any]
+    """The parameters: of the watch, of the claims and of the trainer."""
+    folder: Path | None
+    """Where the trainer writes; None if that is not known."""
+    orders: Orders
+    issue: str = "WATCH"
+    evidence: Path | None = None
+    name: str = ""
+    page: Path | None = None
+    command: Sequence[str] = ()
+    pid: int | None = None
+    is_attached: bool = False
+    """Whether the job runs already."""
+
+
+def states_folder() -> Path:
+    """Return the folder with the facts of all watched jobs of this user. Raises NoCacheFolderError."""
+    return made_cache_folder() / "watch"
+
+
+def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Show) -> Watcher:
+    """Start the job, or attach to it, and return its watcher.
+
+    Raises:
+        NotMeasured: the trainer's file is wrong.
+        ValueError: a parameter or a setting is wrong.
+        OSError: the job cannot be started, or facts cannot be written.
+    """
+    trainer = load(asked.trainer)
+    values = {**asked.values, "output": str(asked.folder or ""), "seed": asked.values.get("seed", 0),
+              "here": str(asked.trainer.resolve().parent), "python": sys.executable}  # fmt: skip
+    given = given_of({name: trainer.value(name, values) for name in (*values, *trainer.parameters)})
+    if given.device:
+        values.setdefault("device", given.device)
+    name = asked.name or trainer.name
+    if state is None:
+        stamp = f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}-{secrets.token_hex(3)}"
+        state = states_folder() / f"{stamp}-{''.join(one if one.isalnum() else '-' for one in name)[:40]}"
+    facts = FactFile(state / FACTS)
+    if facts.earlier:
+        raise ValueError(f"{state} has the facts of a job already; --resume {state} continues it")
+    epoch = time.time()
+    host = probe(project.root)
+    # The weights before the first step must be read before it.
+    roles = {"initial": (trainer.files.initial, trainer.files.initial_prefix),
+             "teacher": (trainer.models.teacher, trainer.models.teacher_prefix)}  # fmt: skip
+    weights = [
+        weights_fact(role, path, prefix, 0.0)
+        for role, (text, prefix) in roles.items()
+        if (path := weights_path(trainer, values, text)) is not None
+    ]
+    if asked.pid is not None:
+        epoch = _began(asked.pid)
+    job: dict[str, Any] = {
+        "fact": "job",
+        "at": 0.0,
+        "name": name,
+        "told": shlex.join(asked.command) or str(asked.folder or asked.pid or asked.orders.slurm),
+        "trainer": str(asked.trainer.resolve()),
+        "values": values,
+        "folder": str(asked.folder or "") if trainer.files.checkpoints else "",
+        "frozen": trainer.files.frozen.pattern if trainer.files.frozen is not None else "",
+        "first_step": trainer.first_step,
+        "every": trainer.every,
+        "tells_saves": any(rule.kind is EventKind.FAILED_SAVE for rule in trainer.lines),
+        "runs_on": "" if host.gpus or (asked.is_attached and asked.pid is None) else "cpu",
+        "is_local": not asked.is_attached or asked.pid is not None,
+        "is_ours": not asked.is_attached,
+        "root": str(project.root),
+        "issue": asked.issue,
+        "evidence": str(asked.evidence or ""),
+        "page": str(asked.page or ""),
+        "orders": {**asdict(asked.orders), "without": sorted(asked.orders.without)},
+        "roles": [fact["role"] for fact in weights],
+    }
+    judge = _judge(job, trainer, given, project, host, facts.path)
+    # Nothing can be refused from here on, so the job can start.
+    process = None
+    if asked.pid is not None:
+        process = JobProcess(asked.pid, started(asked.pid), state, is_ours=False)
+    elif not asked.is_attached:
+        epoch = time.time()
+        environment = {} if asked.command else trainer.variables(values)
+        process = start(asked.command or trainer.words(values), state, environment)
+    ids = {} if process is None else {"pid": process.pid, "started_at": process.started_at}
+    facts.earlier = ({**job, "epoch": epoch, **ids}, *weights)
+    for fact in facts.earlier:
+        facts.append(fact)
+    return _watcher(facts, trainer, given, process, judge, host, say, show)
+
+
+def resume(state: Path, project: Project | None, say: Say, show: Show) -> Watcher:
+    """Return a watcher that continues with the facts of an earlier one.
+
+    Raises:
+        ValueError: there are no facts of a job in the folder.
+    """
+    if not (state / FACTS).is_file():
+        raise ValueError(f"there are no facts of a job in {state}")
+    facts = FactFile(state / FACTS)
+    job = facts.earlier[0] if facts.earlier else {}
+    if job.get("fact") != "job":
+        raise ValueError(f"{state / FACTS} does not begin with a job")
+    trainer = load(Path(job["trainer"]))
+    project = project or Project.find(Path(job["root"]))
+    given = given_of({name: trainer.value(name, job["values"]) for name in (*job["values"], *trainer.parameters)})
+    host = probe(project.root)
+    judge = _judge(job, trainer, given, project, host, facts.path)
+    process = None
+    if job.get("pid") is not None:
+        process = JobProcess(job["pid"], job["started_at"], state, is_ours=job["is_ours"])
+    return _watcher(facts, trainer, given, process, judge, host, say, show)
+
+
+def _orders(job: Fact) -> Orders:
+    told = job["orders"]
+    words = {"action": Action(told["action"]), "hook": tuple(told["hook"]), "without": frozenset(told["without"])}
+    return Orders(**{**told, **words})
+
+
+def _judge(job: Fact, trainer: Trainer, given: Given, project: Project, host: Host, facts: Path) -> Judge:
+    """Return what judges the claims on a job. Raises ValueError if one of them cannot be judged."""
+    lacks = not_shown(
+        given,
+        trainer,
+        follows_files=bool(job["folder"]),
+        has_initial="initial" in job["roles"],
+        has_teacher="teacher" in job["roles"],
+        has_process=job["is_local"],
+        knows_end=job["is_ours"],
+    )
+    without = _orders(job).without
+    contract = contract_of(job["name"], job["issue"], given, facts, lacks | without, project.root)
+    command = f"harness watch --resume {facts.parent}"
+    sources, external = _sources(trainer, project, job["values"], given)
+    device = "cuda" if given.device == "cuda" and host.gpus else "cpu"
+    claims = [job_claim(contract, command, device), *claims_of(project, external, command)]
+    return Judge(project, host, Path(job["evidence"]) if job["evidence"] else None, claims, sources)
+
+
+def _watcher(
+    facts: FactFile,
+    trainer: Trainer,
+    given: Given,
+    process: JobProcess | None,
+    judge: Judge,
+    host: Host,
+    say: Say,
+    show: Show,
+) -> Watcher:
+    job = facts.earlier[0]
+    values, folder, state = job["values"], Path(job["folder"]) if job["folder"] else None, facts.path.parent
+    output = values["output"]
+
+    def logs() -> list[Path]:
+        own = [state / OUTPUT] if job["is_ours"] else []
+        return [*own, *(directory.logs(trainer, Path(output)) if output and Path(output).is_dir() else [])]
+
+    first = weights_path(trainer, values, trainer.files.initial)
+    expected = 0 if first is None else sum(size for size, _ in sizes_of(first))
+    readers = Readers(
+        LogFollower(trainer, logs, show),
+        CheckpointReader(trainer, values, given) if folder is not None else None,
+        MachineReader(host, process.pid if process is not None else None, folder, expected),
+        process,
+    )
+    page = Path(job["page"]) if job["page"] else None
+    draw = None if page is None else (lambda course: _draw(page, course))
+    return Watcher(facts, job["epoch"], given, readers, judge, _orders(job), say, draw)
+
+
+def _draw(page: Path, course: Course) -> None:
+    write_file(page, watch_page(course))
+
+
+def _sources(
+    trainer: Trainer, project: Project, values: Mapping[str, Any], given: Given
+) -> tuple[dict[str, str], External | None]:
+    """Return the digests of the trainer's files in the project, and the trainer as the subject of its claims."""
+    path = trainer.path.resolve()
+    if not path.is_relative_to(project.root):
+        return {}, None
+    files = [path, *(one for name in trainer.sources if (one := project.root / name).is_file())]
+    sources = {one.relative_to(project.root).as_posix(): regular_file.sha256(one) for one in files}
+    name = path.relative_to(project.root).as_posix()
+    kept = {key: value for key, value in values.items() if key not in ("output", "here", "python", "seed")}
+    kept = {"trainer": name, **kept, "dir": values["output"], "device": given.device or "cpu"}
+    return sources, External(Kind.RECORDED, name, kept, sources)
+
+
+def _began(pid: int) -> float:
+    """Return the time when a process began. Raises ValueError if there is none."""
+    import psutil
+
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error as error:
+        raise ValueError(f"there is no process {pid}") from error

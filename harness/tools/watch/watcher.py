@@ -1,0 +1,246 @@
+"""The loop of a watcher: read what is new, tell the checks, judge, seal, act; until the job ends.
+
+    watcher = Watcher(facts, readers, judge, orders)
+    course = watcher.run()
+
+A watcher that fails is loud, and from then on it does not end the job. It polls at most so often that it costs a
+hundredth of one processor.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from harness.base.exceptions import described
+from harness.tools.watch.action import Action, call_hook, end_job, slurm_state
+from harness.tools.watch.checkpoint_reading import CheckpointReader
+from harness.tools.watch.checks import CHECKS
+from harness.tools.watch.course import Check, Course, Refutation
+from harness.tools.watch.facts import Fact, FactFile
+from harness.tools.watch.given import Given
+from harness.tools.watch.log_reading import LogFollower
+from harness.tools.watch.machine_reading import MachineReader
+from harness.tools.watch.process import JobProcess
+from harness.tools.watch.sealing import Judge
+
+__all__ = ["Orders", "Readers", "Watcher"]
+
+_SHARE: Final = 0.01
+"""The share of one processor that polling may cost, checkpoints aside, which a thread reads once each."""
+_LONGEST_WAIT: Final = 60.0
+_NAP: Final = 0.25
+_SLURM_EVERY: Final = 30.0
+_PAGE_EVERY: Final = 5.0
+_MOST_FAILURES: Final = 5
+"""Failures in a row after which the watcher only waits for the end of the job."""
+_LAST_READING: Final = 600.0
+"""Seconds that the checkpoints may take which are not read yet when the job ends."""
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What the watcher is told to do."""
+
+    action: Action = Action.LOG
+    hook: tuple[str, ...] = ()
+    grace: float = 60.0
+    slurm: str = ""
+    interval: float = 2.0
+    """Seconds between two polls."""
+    sample_every: float = 5.0
+    """Seconds between two samples of the machine."""
+    silence: float = 3600.0
+    """Seconds without anything new after which a job that is no process of this machine counts as ended."""
+    without: frozenset[str] = frozenset()
+    """Checks that are left out."""
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Where facts come from. None if there is no such source."""
+
+    log: LogFollower
+    checkpoints: CheckpointReader | None
+    machine: MachineReader | None
+    process: JobProcess | None
+
+
+@final
+@dataclass
+class Watcher:
+    """Watches one job."""
+
+    facts: FactFile
+    epoch: float
+    """The time of the job's second 0."""
+    given: Given
+    readers: Readers
+    judge: Judge
+    orders: Orders
+    say: Callable[[str], None]
+    """Takes each line for the user."""
+    write_page: Callable[[Course], None] | None = None
+    _sampled: float = field(default=-1e9, init=False)
+    _asked: float = field(default=-1e9, init=False)
+    _drawn: float = field(default=-1e9, init=False)
+    _changed: float = field(default=0.0, init=False)
+    _failures: int = field(default=0, init=False)
+    _cost: float = field(default=0.0, init=False)
+    """Seconds of the processor that the last reading took."""
+
+    def __post_init__(self) -> None:
+        """Tell the checks what an earlier watcher of this job found."""
+        checks: list[type[Check]] = [one for one in CHECKS if one.name not in self.orders.without]
+        self.course = Course(self.given, checks)
+        for fact in self.facts.earlier:
+            self.course.hear(fact)
+        self._changed = self.now
+
+    @property
+    def now(self) -> float:
+        """The second of the job."""
+        return round(max(time.time() - self.epoch, self.course.at if hasattr(self, "course") else 0.0), 3)
+
+    def add(self, fact: Fact) -> None:
+        """Write a fact, and tell the checks."""
+        self.course.hear(self.facts.append(fact))
+
+    def run(self) -> Course:
+        """Watch until the job has ended."""
+        while not self.course.is_over:
+            try:
+                self.poll()
+                self._failures = 0
+            except Exception as error:
+                self._broke(error)
+            self._wait()
+        if self.readers.checkpoints is not None:
+            self.readers.checkpoints.close()
+        return self.course
+
+    def _wait(self) -> None:
+        """Sleep until the next poll, or until the job has ended."""
+        until = time.monotonic() + min(max(self.orders.interval, self._cost / _SHARE), _LONGEST_WAIT)
+        process = self.readers.process
+        while (left := until - time.monotonic()) > 0 and not self.course.is_over:
+            time.sleep(min(left, _NAP))
+            if process is not None and not process.is_alive:
+                return
+
+    def poll(self) -> None:
+        """Look once."""
+        over = self._over()
+        before = time.thread_time()
+        for fact in self._news(is_over=over is not None):
+            self.add(fact)
+            if fact["fact"] not in ("usage", "tick"):
+                self._changed = self.now
+        self._cost = time.thread_time() - before
+        if over is not None:
+            self._read_rest()
+            status = self.readers.process.status if self.readers.process is not None else None
+            self.add({"fact": "ended", "at": self.now, "status": status, "how": _how(over, status)})
+        self._conclude()
+        if self.write_page is not None and (over is not None or self.now - self._drawn > _PAGE_EVERY):
+            self._drawn = self.now
+            self.write_page(self.course)
+
+    def _news(self, *, is_over: bool) -> Iterator[Fact]:
+        readers, now = self.readers, self.now
+        yield from readers.log.read(self.course, now, is_over=is_over)
+        if readers.checkpoints is not None:
+            yield from readers.checkpoints.read(self.course, now, is_over=is_over)
+        if now - self._sampled >= self.orders.sample_every and not is_over:
+            self._sampled = now
+            tick: Fact = {"fact": "tick", "at": now}
+            yield readers.machine.sample(now) if readers.machine is not None else tick
+
+    def _read_rest(self) -> None:
+        """Read the checkpoints that the job left, before its end is a fact."""
+        reader, until = self.readers.checkpoints, time.monotonic() + _LAST_READING
+        while reader is not None and reader.is_busy and time.monotonic() < until:
+            time.sleep(0.05)
+            for fact in reader.read(self.course, self.now, is_over=True):
+                self.add(fact)
+
+    def _over(self) -> str | None:
+        """Return how the job ended; None while it runs."""
+        process, course, now = self.readers.process, self.course, self.now
+        if process is not None:
+            return None if process.is_alive else "ended"
+        if self.orders.slurm:
+            if now - self._asked < _SLURM_EVERY:
+                return None
+            self._asked = now
+            state = slurm_state(self.orders.slurm)
+            return "left Slurm's queue" if state == "" else None
+        quiet = now - self._changed
+        if course.telling.told_steps is not None and quiet > self.given.late_seconds:
+            return "has told its total, and nothing came after it"
+        return f"has done nothing for {quiet:.0f} s" if quiet > self.orders.silence else None
+
+    def _conclude(self) -> None:
+        """Write what is refuted, seal it, and act."""
+        course = self.course
+        told = {(one.check, one.step, one.why) for one in course.told}
+        new = [one for one in course.refutations if (one.check, one.step, one.why) not in told]
+        known = {one.check for one in course.told}
+        for one in new:
+            self.add({"fact": "refuted", "at": one.at, "check": one.check, "step": one.step, "why": one.why})
+            if one.check not in known:
+                self.say(f"REFUTED  {one.check}: {one.text}")
+            known.add(one.check)
+        if not (new or course.is_over or course.told):
+            return
+        bundles = []
+        for claim, clauses in self.judge.news(course):
+            sealed = self.judge.seal(claim, clauses, course, self.facts.path)
+            self.add(sealed.as_fact(self.now))
+            bundles.append(str(sealed.bundle or ""))
+            self.say(f"{sealed.verdict}  {sealed.claim}: {', '.join(clauses)}  {sealed.bundle or sealed.problem}")
+        if course.is_over and (end := self.judge.seal_end(course, self.facts.path)) is not None:
+            self.add(end.as_fact(self.now))
+            self.say(f"{end.verdict}  {end.claim}  {end.bundle or end.problem}")
+        if course.told and not course.acted and not course.is_over:
+            self._act(course.told, [fact["bundle"] for fact in course.sealed])
+
+    def _act(self, refutations: Sequence[Refutation], bundles: Sequence[str]) -> None:
+        """Do what was ordered, once. A watcher that has failed does not end the job: it may be wrong."""
+        orders, course = self.orders, self.course
+        if orders.action is Action.LOG:
+            return
+        problem = call_hook(orders.hook, course, refutations, bundles) if orders.hook else ""
+        if problem:
+            self.say(f"harness watch: {problem}")
+        if orders.action is Action.NOTIFY:
+            what = problem or "called the hook"
+        elif course.broken:
+            what = "nothing: the watcher failed before, and may be wrong; the job goes on"
+        else:
+            self.say(f"{orders.action}: the job is ended, because {refutations[0].why}")
+            what = end_job(orders.action, self.readers.process, orders.slurm, orders.grace)
+        self.add({"fact": "acted", "at": self.now, "action": str(orders.action), "what": what})
+        self.say(f"{orders.action}: {what}")
+
+    def _broke(self, error: Exception) -> None:
+        """Say that the watcher failed. The job goes on."""
+        self._failures += 1
+        why = described(error)
+        self.say(f"harness watch: THE WATCHER FAILED: {why}; the job goes on, and from now on is not ended")
+        try:
+            self.add({"fact": "broken", "at": self.now, "why": why})
+        except Exception as worse:
+            self.say(f"harness watch: it cannot write its facts either: {described(worse)}")
+        if self._failures >= _MOST_FAILURES:
+            self.say(f"harness watch: it failed {self._failures} times in a row and only waits for the end of the job")
+            while self._failures and self._over() is None:
+                time.sleep(max(self.orders.interval, 1.0))
+            status = self.readers.process.status if self.readers.process is not None else None
+            self.course.status, self.course.how = status, _how("ended, unwatched", status)
+
+
+def _how(over: str, status: int | None) -> str:
+    return over if status is None else f"{over} with status {status}"
