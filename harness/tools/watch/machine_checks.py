@@ -12,8 +12,9 @@ from harness.tools.watch.facts import Fact
 __all__ = ["MACHINE_CHECKS"]
 
 _GIB: Final = 1 << 30
-_CROWDED: Final = 20.0
-"""Percent of the machine's processors that others use, from which on a low rate of steps says nothing of the job."""
+_OTHERS, _BUSY = 20.0, 90.0
+"""Percent of the machine's processors that others use, and that are in use at all, from which on a low rate of steps
+says nothing of the job."""
 _FEWEST: Final = 5
 
 
@@ -55,7 +56,8 @@ class RateKept(Check):
 
     def on_usage(self, usage: Fact) -> None:
         """See `Check`."""
-        self._crowded = self._crowded or (usage.get("others_percent") or 0.0) > _CROWDED
+        is_crowded = usage.get("others_percent", 0.0) > _OTHERS and usage.get("busy_percent", 0.0) > _BUSY
+        self._crowded = self._crowded or is_crowded
 
     def on_step(self, step: StepAt) -> None:
         """See `Check`. A window in which others had the processors is left out."""

@@ -47,7 +47,7 @@ class MachineReader:
             cells |= self._tree.read()[0]
             busy = psutil.cpu_percent(None)
             mine = (cells.get("cpu_percent") or 0.0) / (psutil.cpu_count() or 1)
-            cells["others_percent"] = round(max(busy - mine, 0.0), 1)
+            cells["busy_percent"], cells["others_percent"] = busy, round(max(busy - mine, 0.0), 1)
             if cells.get("rss_bytes") is not None:
                 cells["limit_bytes"] = cells["rss_bytes"] + cells["system_available_bytes"]
             cells |= self._gpu()

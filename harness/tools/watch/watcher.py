@@ -3,8 +3,8 @@
     watcher = Watcher(facts, readers, judge, orders)
     course = watcher.run()
 
-A watcher that fails is loud, and from then on it does not end the job. It polls at most so often that it costs a
-hundredth of one processor.
+A watcher that fails is loud, and from then on it does not end the job. If a poll or a sample is expensive, they become
+rarer, so that each costs about a hundredth of one processor.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from harness.tools.watch.sealing import Judge
 __all__ = ["Orders", "Readers", "Watcher"]
 
 _SHARE: Final = 0.01
-"""The share of one processor that polling may cost, checkpoints aside, which a thread reads once each."""
-_LONGEST_WAIT: Final = 60.0
+"""The share of one processor that polls and samples may cost. Checkpoints are read once each, by a thread."""
+_RARER: Final = 5.0
+"""The factor by which polls become rarer at most. Beyond it, a job prints hundreds of steps a second."""
 _NAP: Final = 0.25
 _SLURM_EVERY: Final = 30.0
 _PAGE_EVERY: Final = 5.0
@@ -83,11 +84,13 @@ class Watcher:
     say: Callable[[str], None]
     """Takes each line for the user."""
     write_page: Callable[[Course], None] | None = None
-    _sampled: float = field(default=-1e9, init=False)
+    _sample_at: float = field(default=-1e9, init=False)
     _asked: float = field(default=-1e9, init=False)
     _drawn: float = field(default=-1e9, init=False)
     _changed: float = field(default=0.0, init=False)
     _failures: int = field(default=0, init=False)
+    _is_unsealed: bool = field(default=False, init=False)
+    """Whether there may be a refutation that is not sealed, or not acted on."""
     _cost: float = field(default=0.0, init=False)
     """Seconds of the processor that the last reading took."""
 
@@ -98,6 +101,7 @@ class Watcher:
         for fact in self.facts.earlier:
             self.course.hear(fact)
         self._changed = self.now
+        self._is_unsealed = bool(self.course.told)
 
     @property
     def now(self) -> float:
@@ -123,7 +127,8 @@ class Watcher:
 
     def _wait(self) -> None:
         """Sleep until the next poll, or until the job has ended."""
-        until = time.monotonic() + min(max(self.orders.interval, self._cost / _SHARE), _LONGEST_WAIT)
+        interval = self.orders.interval
+        until = time.monotonic() + min(max(interval, self._cost / _SHARE), _RARER * interval)
         process = self.readers.process
         while (left := until - time.monotonic()) > 0 and not self.course.is_over:
             time.sleep(min(left, _NAP))
@@ -136,9 +141,10 @@ class Watcher:
         before = time.thread_time()
         for fact in self._news(is_over=over is not None):
             self.add(fact)
-            if fact["fact"] not in ("usage", "tick"):
-                self._changed = self.now
+            self._changed = self.now
         self._cost = time.thread_time() - before
+        if over is None:
+            self._sample()
         if over is not None:
             self._read_rest()
             status = self.readers.process.status if self.readers.process is not None else None
@@ -153,10 +159,14 @@ class Watcher:
         yield from readers.log.read(self.course, now, is_over=is_over)
         if readers.checkpoints is not None:
             yield from readers.checkpoints.read(self.course, now, is_over=is_over)
-        if now - self._sampled >= self.orders.sample_every and not is_over:
-            self._sampled = now
-            tick: Fact = {"fact": "tick", "at": now}
-            yield readers.machine.sample(now) if readers.machine is not None else tick
+
+    def _sample(self) -> None:
+        if self.now < self._sample_at:
+            return
+        before, now = time.thread_time(), self.now
+        machine = self.readers.machine
+        self.add(machine.sample(now) if machine is not None else {"fact": "tick", "at": now})
+        self._sample_at = now + max(self.orders.sample_every, (time.thread_time() - before) / _SHARE)
 
     def _read_rest(self) -> None:
         """Read the checkpoints that the job left, before its end is a fact."""
@@ -193,17 +203,17 @@ class Watcher:
             if one.check not in known:
                 self.say(f"REFUTED  {one.check}: {one.text}")
             known.add(one.check)
-        if not (new or course.is_over or course.told):
+        self._is_unsealed |= bool(new) or course.is_over
+        if not self._is_unsealed:
             return
-        bundles = []
         for claim, clauses in self.judge.news(course):
             sealed = self.judge.seal(claim, clauses, course, self.facts.path)
             self.add(sealed.as_fact(self.now))
-            bundles.append(str(sealed.bundle or ""))
             self.say(f"{sealed.verdict}  {sealed.claim}: {', '.join(clauses)}  {sealed.bundle or sealed.problem}")
         if course.is_over and (end := self.judge.seal_end(course, self.facts.path)) is not None:
             self.add(end.as_fact(self.now))
             self.say(f"{end.verdict}  {end.claim}  {end.bundle or end.problem}")
+        self._is_unsealed = False
         if course.told and not course.acted and not course.is_over:
             self._act(course.told, [fact["bundle"] for fact in course.sealed])
 
