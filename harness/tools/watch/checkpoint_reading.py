@@ -15,7 +15,7 @@ from harness.tools.watch.course import INITIAL, Course
 from harness.tools.watch.facts import Fact
 from harness.tools.watch.given import Given
 
-__all__ = ["CheckpointReader", "sizes_of", "weights_fact"]
+__all__ = ["CheckpointReader", "checkpoint_fact", "sizes_of", "weights_fact"]
 
 _PATIENCE: Final = 3.0
 """A file that cannot be read may still be written: it counts after so many times the time to settle."""
@@ -113,6 +113,12 @@ def weights_path(trainer: Trainer, values: dict[str, Any], text: str) -> Path | 
         return None
     path = Path(trainer.filled(text, values))
     return path if path.exists() else None
+
+
+def checkpoint_fact(step: int, path: Path, at: float) -> Fact:
+    """Return the fact of a checkpoint that is complete."""
+    size = sum(size for size, _ in sizes_of(path))
+    return {"fact": "checkpoint", "at": at, "step": step, "name": path.name, "bytes": size, **_tensors(path, "")}
 
 
 def weights_fact(role: str, path: Path, prefix: str, at: float) -> Fact:

@@ -22,9 +22,9 @@ from harness.tools.one_claim import project_here
 from harness.tools.watch.action import Action
 from harness.tools.watch.checks import CHECKS, course_of
 from harness.tools.watch.course import Course
-from harness.tools.watch.facts import FACTS, FactFile, WatchedAlready, facts_in
+from harness.tools.watch.facts import FACTS, FactFile, WatchedAlready, facts_in, states_folder
 from harness.tools.watch.given import given_of
-from harness.tools.watch.setting_up import Asked, begin, resume, states_folder
+from harness.tools.watch.setting_up import Asked, begin, resume
 from harness.tools.watch.text import job_line, summary, total_line
 from harness.tools.watch.watcher import Orders, Watcher
 

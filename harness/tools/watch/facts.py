@@ -13,14 +13,17 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, final
 
 from harness.base import strictjson
+from harness.machine.cache_folder import made_cache_folder
 
-__all__ = ["FACTS", "Fact", "FactFile", "WatchedAlready", "facts_in"]
+__all__ = ["FACTS", "Fact", "FactFile", "WatchedAlready", "facts_in", "new_state", "states_folder"]
 
 FACTS: Final = "facts.jsonl"
 """The name of the file in the folder of a watch."""
@@ -72,6 +75,17 @@ class FactFile:
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
             raise OSError(f"{self.path} takes no more facts: the disk is full")
         return fact
+
+
+def states_folder() -> Path:
+    """Return the folder with the facts of all watched jobs of this user. Raises NoCacheFolderError."""
+    return made_cache_folder() / "watch"
+
+
+def new_state(name: str) -> Path:
+    """Return a new folder for the facts of a job."""
+    stamp = f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}-{secrets.token_hex(3)}"
+    return states_folder() / f"{stamp}-{''.join(one if one.isalnum() else '-' for one in name)[:40]}"
 
 
 def facts_in(path: Path) -> tuple[Fact, ...]:

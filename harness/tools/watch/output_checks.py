@@ -137,15 +137,15 @@ class StepsTrue(Check):
 
     def __init__(self, course: Course) -> None:
         super().__init__(course)
-        self._highest = 0
+        self._before = 0
         self._told = False
 
     def on_step(self, step: StepAt) -> None:
         """See `Check`. A run that resumes at a checkpoint repeats the steps after it."""
         self.judged = True
         asked, total = self.given.steps, step.values.get("total")
-        if step.step <= self._highest and step.step - 1 not in self.course.checkpoints:
-            self.refute(f"step {step.step} comes after step {self._highest}, and there is no checkpoint to resume at")
+        if step.step <= self._before and step.step - 1 not in self.course.seen:
+            self.refute(f"step {step.step} comes after step {self._before}, and there is no checkpoint to resume at")
         if not self._told and asked is not None:
             if total is not None and total != asked:
                 self._told = True
@@ -153,7 +153,7 @@ class StepsTrue(Check):
             elif step.step > asked:
                 self._told = True
                 self.refute(f"{asked} steps were asked for, and this is step {step.step}", step.step)
-        self._highest = max(self._highest, step.step)
+        self._before = step.step
 
     def on_end(self, status: int | None) -> None:
         """See `Check`. A job that failed or was ended has fewer steps for that reason."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
 import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from harness.external import directory
 from harness.external.choice import External, Kind
 from harness.external.output_events import EventKind
 from harness.external.trainer_file import Trainer, load
-from harness.machine.cache_folder import made_cache_folder
 from harness.machine.host import Host, probe
 from harness.machine.process_tree import started
 from harness.report.atomic_file import write_file
@@ -27,7 +24,7 @@ from harness.tools.watch.checkpoint_reading import CheckpointReader, sizes_of, w
 from harness.tools.watch.claims import claims_of, job_claim
 from harness.tools.watch.contract import contract_of, not_shown
 from harness.tools.watch.course import Course
-from harness.tools.watch.facts import FACTS, Fact, FactFile
+from harness.tools.watch.facts import FACTS, Fact, FactFile, new_state
 from harness.tools.watch.given import Given, given_of
 from harness.tools.watch.log_reading import LogFollower
 from harness.tools.watch.machine_reading import MachineReader
@@ -36,7 +33,7 @@ from harness.tools.watch.process import OUTPUT, JobProcess, start
 from harness.tools.watch.sealing import Judge
 from harness.tools.watch.watcher import Orders, Readers, Watcher
 
-__all__ = ["Asked", "begin", "resume", "states_folder"]
+__all__ = ["Asked", "begin", "resume"]
 
 Say = Callable[[str], None]
 Show = Callable[[bytes], None]
@@ -62,11 +59,6 @@ class Asked:
     """Whether the job runs already."""
 
 
-def states_folder() -> Path:
-    """Return the folder with the facts of all watched jobs of this user. Raises NoCacheFolderError."""
-    return made_cache_folder() / "watch"
-
-
 def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Show) -> Watcher:
     """Start the job, or attach to it, and return its watcher.
 
@@ -82,9 +74,7 @@ def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Sh
     if given.device:
         values.setdefault("device", given.device)
     name = asked.name or trainer.name
-    if state is None:
-        stamp = f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}-{secrets.token_hex(3)}"
-        state = states_folder() / f"{stamp}-{''.join(one if one.isalnum() else '-' for one in name)[:40]}"
+    state = state or new_state(name)
     facts = FactFile(state / FACTS)
     if facts.earlier:
         raise ValueError(f"{state} has the facts of a job already; --resume {state} continues it")

@@ -1,0 +1,59 @@
+"""A callback that watches Lightning's Trainer from its own process.
+
+Trainer(callbacks=[HarnessCallback("tuesday", learning_rate=3e-4, on_refute="stop")])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    from lightning.pytorch.callbacks import Callback
+except ImportError:
+    from pytorch_lightning.callbacks import Callback
+
+from harness.tools.watch.sentinel import Refuted, Sentinel
+
+__all__ = ["HarnessCallback"]
+
+
+class HarnessCallback(Callback):  # type: ignore[misc]
+    """Watches a fit. With `on_refute="stop"`, the Trainer stops after the refuted step."""
+
+    def __init__(self, name: str = "lightning", **options: Any) -> None:
+        """Args:
+        options: of `Sentinel`.
+        """
+        self._name, self._options = name, options
+        self.sentinel: Sentinel | None = None
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Begin."""
+        steps = {"steps": trainer.max_steps} if trainer.max_steps > 0 else {}
+        self.sentinel = Sentinel(self._name, **{**steps, **self._options})
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Tell of the step that a batch ended."""
+        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+        if self.sentinel is None or loss is None or not trainer.is_global_zero:
+            return
+        if trainer.global_step <= self.sentinel.course.telling.newest:
+            return  # gradients are accumulated
+        rates = [group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups]
+        try:
+            self.sentinel.step(
+                trainer.global_step, loss=loss, learning_rate=max(rates, default=None), epoch=trainer.current_epoch + 1,
+                batch=batch, weights=pl_module,
+            )  # fmt: skip
+        except Refuted:
+            trainer.should_stop = True
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """End with an error."""
+        if self.sentinel is not None:
+            self.sentinel.end(1)
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """End."""
+        if self.sentinel is not None:
+            self.sentinel.end(None if self.sentinel.course.acted else 0)

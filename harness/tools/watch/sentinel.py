@@ -1,0 +1,250 @@
+"""Watches a loop from its own process, weights included.
+
+    with Sentinel("tuesday", steps=5000, learning_rate=3e-4, on_refute="stop") as sentinel:
+        for step, batch in enumerate(batches, 1):
+            loss = train(model, batch)
+            sentinel.step(step, loss=loss, batch=batch, weights=model)
+
+It takes the parameters of `harness watch`. With `on_refute="stop"`, the step that is refuted raises `Refuted`. A
+sentinel that fails is loud, and lets the loop go on.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, final
+
+from harness.base.exceptions import described
+from harness.contract.project import Project
+from harness.machine.host import probe
+from harness.tools.watch.checkpoint_reading import checkpoint_fact
+from harness.tools.watch.checks import CHECKS
+from harness.tools.watch.claims import job_claim
+from harness.tools.watch.contract import contract_of, not_shown
+from harness.tools.watch.course import Course, Refutation
+from harness.tools.watch.facts import FACTS, Fact, FactFile, new_state
+from harness.tools.watch.given import given_of
+from harness.tools.watch.machine_reading import MachineReader
+from harness.tools.watch.sealing import Judge
+from harness.tools.watch.text import summary
+
+__all__ = ["Refuted", "Sentinel"]
+
+_SAMPLE_EVERY: Final = 5.0
+_SAMPLED: Final = 4096
+"""Elements of a tensor whose bytes are compared, beside the sum of all."""
+
+
+class Refuted(RuntimeError):
+    """The run is refuted. The text says why."""
+
+    def __init__(self, refutation: Refutation) -> None:
+        super().__init__(f"{refutation.check}: {refutation.text}")
+        self.refutation = refutation
+
+
+@final
+class Sentinel:
+    """The watcher of a loop."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        on_refute: str = "log",
+        state: Path | None = None,
+        evidence: Path | None = None,
+        issue: str = "WATCH",
+        weights_every: int = 100,
+        project: Project | None = None,
+        **given: Any,
+    ) -> None:
+        """Args:
+        on_refute: "log", or "stop" to raise `Refuted`.
+        state: the folder for the facts; by default one in the user's cache.
+        weights_every: steps from one look at the weights to the next.
+        given: parameters of `harness watch`, such as steps=5000.
+
+        Raises:
+            ValueError: a parameter is wrong.
+        """
+        if on_refute not in ("log", "stop"):
+            raise ValueError(f"on_refute is log or stop, not {on_refute!r}")
+        self._stops, self._every, self._given = on_refute == "stop", weights_every, given_of(given)
+        if strange := sorted(given.keys() - vars(self._given).keys()):
+            raise ValueError(f"a watch has no parameter {strange[0]!r}")
+        self._epoch, self._sample_at, self._count = time.time(), 0.0, 0
+        self._project = project or Project.around() or Project(Path.cwd(), Path("contracts"), Path("evidence"), ())
+        state = state or new_state(name)
+        self._facts = FactFile(state / FACTS)
+        self.course = Course(self._given, CHECKS)
+        host = probe(self._project.root)
+        self._machine = MachineReader(host, os.getpid(), None, 0)
+        lacks = not_shown(
+            self._given,
+            None,
+            follows_files=True,
+            has_initial=False,
+            has_teacher=False,
+            has_process=True,
+            knows_end=True,
+        )
+        contract = contract_of(name, issue, self._given, self._facts.path, lacks, self._project.root)
+        device = "cuda" if self._given.device == "cuda" and host.gpus else "cpu"
+        claim = job_claim(contract, f"python {sys.argv[0]}", device)
+        self._judge = Judge(self._project, host, evidence, [claim], {})
+        self._pool = ThreadPoolExecutor(1, "harness-sentinel")
+        self._reading: list[Future[Fact]] = []
+        self._is_broken = False
+        self._add({"fact": "job", "at": 0.0, "name": name, "told": " ".join(sys.argv), "folder": "", "values": given,
+                   "epoch": self._epoch, "runs_on": "" if host.gpus else "cpu", "pid": os.getpid()})  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.end(None if isinstance(error, Refuted) else int(error is not None))
+
+    def step(self, step: int, *, batch: Any = None, weights: Any = None, **values: Any) -> None:
+        """Tell of a step, from 1: its loss, learning_rate, grad_norm, epoch, and any other numbers.
+
+        Args:
+            batch: a number that identifies the batch, or its bytes, an array or a tensor.
+            weights: a module or a mapping of tensors, which is looked at every `weights_every` steps.
+
+        Raises:
+            Refuted: the run is refuted, and is to stop.
+        """
+        texts = {"step": str(step), **{name: _text(value) for name, value in values.items() if value is not None}}
+        if batch is not None:
+            texts["batch"] = _text(batch if isinstance(batch, (int, float)) else zlib.crc32(_bytes(batch)))
+        self._guarded(lambda: self._step(step, texts, weights))
+        self._raise()
+
+    def checkpoint(self, step: int, path: Path) -> None:
+        """Tell of a checkpoint that is written. It is read in a thread."""
+        self._guarded(lambda: self._reading.append(self._pool.submit(checkpoint_fact, step, Path(path), self._now)))
+
+    def end(self, status: int | None = 0) -> None:
+        """Tell of the end, and print the summary. The status is None if a refutation ended the loop."""
+        self._guarded(lambda: self._end(status))
+
+    def _step(self, step: int, texts: Mapping[str, str], weights: Any) -> None:
+        self._count += 1
+        self._add({"fact": "output", "at": self._now, "file": "process", "offset": self._count,
+                   "events": [["step", texts, ""]]})  # fmt: skip
+        if weights is not None and step % self._every == 0:
+            self._add({"fact": "sums", "at": self._now, "step": step, "sums": _sums(weights)})
+        if self._now >= self._sample_at:
+            self._sample_at = self._now + _SAMPLE_EVERY
+            self._add(self._machine.sample(self._now))
+        self._take_readings(wait=False)
+        self._conclude()
+
+    def _end(self, status: int | None) -> None:
+        if self.course.is_over:
+            return
+        self._take_readings(wait=True)
+        self._add(
+            {
+                "fact": "ended",
+                "at": self._now,
+                "status": status,
+                "how": "was stopped" if status is None else f"ended with status {status}",
+            }
+        )
+        self._conclude()
+        if (sealed := self._judge.seal_end(self.course, self._facts.path)) is not None:
+            self._add(sealed.as_fact(self._now))
+        for line in summary(self.course):
+            print(line, file=sys.stderr)
+
+    def _take_readings(self, *, wait: bool) -> None:
+        for one in [one for one in self._reading if wait or one.done()]:
+            self._reading.remove(one)
+            self._add(one.result())
+
+    def _conclude(self) -> None:
+        told = {(one.check, one.step) for one in self.course.told}
+        new = [one for one in self.course.refutations if (one.check, one.step) not in told]
+        for one in new:
+            self._add({"fact": "refuted", "at": one.at, "check": one.check, "step": one.step, "why": one.why})
+            print(f"harness: REFUTED {one.check}: {one.text}", file=sys.stderr, flush=True)
+        if new:
+            for claim, clauses in self._judge.news(self.course):
+                self._add(self._judge.seal(claim, clauses, self.course, self._facts.path).as_fact(self._now))
+
+    @property
+    def refuted(self) -> Refutation | None:
+        """The first refutation; None as long as there is none."""
+        return self.course.told[0] if self.course.told else None
+
+    def _raise(self) -> None:
+        if self._stops and not self._is_broken and not self.course.acted and self.refuted is not None:
+            self._add({"fact": "acted", "at": self._now, "action": "stop", "what": "the loop was told to stop"})
+            raise Refuted(self.refuted)
+
+    def _guarded(self, work: Callable[[], Any]) -> None:
+        """Work unless the sentinel has failed. A failure is loud, and the loop goes on."""
+        if self._is_broken:
+            return
+        try:
+            work()
+        except Exception as error:
+            self._is_broken = True
+            warnings.warn(f"THE SENTINEL FAILED, and the loop goes on unwatched: {described(error)}", stacklevel=3)
+
+    def _add(self, fact: Fact) -> None:
+        self.course.hear(self._facts.append(fact))
+
+    @property
+    def _now(self) -> float:
+        return round(time.time() - self._epoch, 3)
+
+
+def _text(value: Any) -> str:
+    if hasattr(value, "detach"):
+        value = value.detach().item()
+    return repr(value) if isinstance(value, int) else repr(float(value))
+
+
+def _bytes(batch: Any) -> bytes:
+    """Return the bytes of a batch: of its tensors, in order."""
+    if isinstance(batch, bytes):
+        return batch
+    if isinstance(batch, Mapping):
+        return b"".join(_bytes(one) for one in batch.values())
+    if isinstance(batch, (list, tuple)):
+        return b"".join(_bytes(one) for one in batch)
+    if hasattr(batch, "detach"):
+        batch = batch.detach().cpu().contiguous().flatten()
+        batch = batch.view(_byte_type()) if batch.numel() else batch
+        return bytes(batch.numpy().tobytes())
+    return bytes(batch.tobytes()) if hasattr(batch, "tobytes") else repr(batch).encode()
+
+
+def _byte_type() -> Any:
+    import torch
+
+    return torch.uint8
+
+
+def _sums(weights: Any) -> dict[str, str]:
+    """Return for each parameter the sum of its magnitudes, and a checksum of its first elements."""
+    import torch
+
+    named = weights.items() if isinstance(weights, Mapping) else weights.named_parameters()
+    with torch.no_grad():
+        return {name: _sum(one.detach()) for name, one in named}
+
+
+def _sum(weights: Any) -> str:
+    return f"{float(weights.double().abs().sum())!r} {zlib.crc32(_bytes(weights.flatten()[:_SAMPLED]))}"

@@ -1,0 +1,63 @@
+"""A callback that watches transformers' Trainer, or a subclass of it, from its own process.
+
+    trainer.add_callback(HarnessCallback("tuesday", on_refute="stop"))
+
+It judges what the Trainer logs, its weights and its checkpoints. Set `logging_steps=1` to have each loss judged.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from transformers import TrainerCallback
+
+from harness.tools.watch.sentinel import Refuted, Sentinel
+
+__all__ = ["HarnessCallback"]
+
+_SCHEDULES: Final = ("constant", "linear", "cosine")
+
+
+class HarnessCallback(TrainerCallback):
+    """Watches a run of a Trainer. With `on_refute="stop"`, the Trainer stops after the refuted step."""
+
+    def __init__(self, name: str = "transformers", **options: Any) -> None:
+        """Args:
+        options: of `Sentinel`. What is asked for is that of the Trainer's arguments, unless it is given here.
+        """
+        self._name, self._options = name, options
+        self.sentinel: Sentinel | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Begin."""
+        schedule = str(getattr(args.lr_scheduler_type, "value", args.lr_scheduler_type))
+        asked = {
+            "steps": state.max_steps,
+            "learning_rate": args.learning_rate,
+            "warmup_steps": args.get_warmup_steps(state.max_steps),
+            "schedule": schedule if schedule in _SCHEDULES else "",
+            "optimizer": "adamw" if "adamw" in str(args.optim) else "",
+        }
+        self.sentinel = Sentinel(self._name, **{**asked, **self._options})
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **others: Any) -> None:
+        """Tell of a step that was logged."""
+        if self.sentinel is None or not state.is_world_process_zero or "loss" not in (logs or {}):
+            return
+        values = {name: value for name, value in logs.items() if isinstance(value, (int, float))}
+        try:
+            self.sentinel.step(state.global_step, weights=others.get("model"), **values)
+        except Refuted:
+            control.should_training_stop = True
+
+    def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Tell of a checkpoint."""
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        if self.sentinel is not None and folder.exists():
+            self.sentinel.checkpoint(state.global_step, folder)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """End."""
+        if self.sentinel is not None:
+            self.sentinel.end(None if control.should_training_stop and self.sentinel.course.acted else 0)

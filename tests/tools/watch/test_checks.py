@@ -1,0 +1,167 @@
+"""The checks on the facts of a job: none refutes the healthy one, and each refutes the job with its defect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.tools.watch.checks import CHECKS, course_of, measured, unseen
+from harness.tools.watch.contract import contract_of
+from harness.tools.watch.course import Course
+from harness.tools.watch.facts import Fact
+from harness.tools.watch.given import Given, GivenError, given_of
+from harness.tools.watch.planted import DEFECTS, GIVEN, healthy, planted
+
+
+def course(steps: Sequence[dict[str, Any]], given: Given, **job: Any) -> Course:
+    """The course of a job that prints these values, one step a second."""
+    facts: list[Fact] = [{"fact": "job", "at": 0.0, "folder": "run", **job}]
+    for number, values in enumerate(steps, 1):
+        texts = {"step": str(number), **{name: str(value) for name, value in values.items()}}
+        facts.append(
+            {"fact": "output", "at": float(number), "file": "log", "offset": number, "events": [["step", texts, ""]]}
+        )
+    return course_of([*facts, {"fact": "ended", "at": len(steps) + 1.0, "status": 0, "how": "ended"}], given)
+
+
+def refuted(found: Course) -> set[str]:
+    """The checks that refute."""
+    return {one.check for one in found.refutations}
+
+
+def test_the_healthy_job_is_not_refuted() -> None:
+    """Every check that its facts can decide holds."""
+    found = course_of(healthy(), GIVEN)
+    assert found.refutations == []
+    assert unseen(found).keys() == {"gpu_unused"}
+    assert set(measured(found)) == {"steps_seen", *(check.name for check in CHECKS)} - {"gpu_unused"}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_each_defect_is_refuted(defect: str) -> None:
+    """The check that the defect names refutes it, as soon as the facts show it."""
+    facts = planted(defect)
+    found = course_of(facts, GIVEN)
+    mine = [one for one in found.refutations if one.check == DEFECTS[defect].violates]
+    assert mine
+    until = [fact for fact in facts if fact["at"] <= mine[0].at]
+    assert DEFECTS[defect].violates in refuted(course_of(until, GIVEN))
+
+
+def test_every_measurement_is_that_of_a_check(tmp_path: Path) -> None:
+    """The contract declares what the checks measure, and has a mutant for each but the unused GPU."""
+    contract = contract_of("a job", "WATCH", GIVEN, tmp_path / "facts", (), tmp_path)
+    assert contract.id == "F-WATCH-A-JOB-001"
+    assert contract.measurements == {"steps_seen", *(check.name for check in CHECKS)}
+    violated = {one.violates[0].removesuffix(".maxItems") for one in contract.mutants}
+    assert violated == contract.measurements - {"steps_seen", "gpu_unused"}
+
+
+def test_a_contract_speaks_of_what_the_job_can_show(tmp_path: Path) -> None:
+    """A measurement that it cannot show has neither a clause nor a mutant."""
+    contract = contract_of("a job", "WATCH", Given(), tmp_path / "facts", {"rates_off"}, tmp_path)
+    assert "rates_off" not in contract.measurements
+    assert "rate-of-zero" not in {one.id for one in contract.mutants}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rate", "is_refuted"),
+    [
+        ("constant", lambda step: 0.1, False),
+        ("constant", lambda step: 0.1 if step < 50 else 0.2, True),
+        ("linear", lambda step: 0.1 * (1 - step / 100), False),
+        ("linear", lambda step: 0.1 * (1 - step / 200), True),
+        ("", lambda step: 0.1 * (1 - step / 200), False),
+        ("", lambda step: 0.0, True),
+        ("", lambda step: 1.0, True),
+    ],
+)
+def test_rates(schedule: str, rate: Any, is_refuted: bool) -> None:
+    """A rate that is not of the schedule is refuted; without a schedule, only 0 and a rate that is too high are."""
+    steps = [{"loss": 5 - step / 50, "learning_rate": rate(step)} for step in range(1, 101)]
+    found = course(steps, Given(steps=100, learning_rate=0.1, schedule=schedule))
+    assert ("rates_off" in refuted(found)) is is_refuted
+
+
+def test_warm_up_is_part_of_the_schedule() -> None:
+    """Rates rise to the configured one."""
+    steps = [{"learning_rate": 0.1 * min(step / 10, 1)} for step in range(1, 31)]
+    assert refuted(course(steps, Given(steps=30, learning_rate=0.1, warmup_steps=10, schedule="constant"))) == set()
+
+
+@pytest.mark.parametrize(
+    ("batches", "epochs", "is_refuted"),
+    [
+        ([1, 2, 3, 1, 2, 3], [1, 1, 1, 2, 2, 2], False),
+        ([1, 2, 3, 1, 2, 3], [1, 1, 1, 1, 1, 1], True),
+        ([1, 2, 3, 1, 2, 3], [None] * 6, False),
+        ([1, 2, 2, 2, 3, 4], [None] * 6, True),
+        ([1, 2, 1, 3, 1, 4], [1, 1, 1, 1, 1, 1], False),
+    ],
+)
+def test_batches(batches: list[int], epochs: list[Any], is_refuted: bool) -> None:
+    """An epoch repeats no two batches in a row. Without epochs, only a batch that stays is refuted."""
+    steps = [
+        {"batch": batch, **({} if epoch is None else {"epoch": epoch})}
+        for batch, epoch in zip(batches, epochs, strict=True)
+    ]
+    assert ("batches_repeated" in refuted(course(steps, Given()))) is is_refuted
+
+
+def test_a_run_that_resumes_at_a_checkpoint_may_go_back() -> None:
+    """Step 21 may come after step 30 if there is a checkpoint of step 20; without one it is untrue."""
+    facts = [one for one in healthy() if one["at"] <= 30 and one["fact"] in ("job", "output", "checkpoint")]
+    again = [{**one, "at": one["at"] + 20} for one in facts if one["fact"] == "output" and one["at"] >= 21]
+    assert refuted(course_of([*facts, *again], GIVEN)) == set()
+    lost = [one for one in facts if one["fact"] != "checkpoint"]
+    assert "steps_untrue" in refuted(course_of([*lost, *again], replace(GIVEN, checkpoint_every=None)))
+
+
+def test_fewer_steps_than_asked() -> None:
+    """A run that ends well before its last step is untrue; one that something ended is not."""
+    facts = [one for one in healthy() if one["at"] <= 60]
+    for status, expected in ((0, {"steps_untrue"}), (143, set())):
+        end = {"fact": "ended", "at": 61.0, "status": status, "how": "ended"}
+        assert refuted(course_of([*facts, end], GIVEN)) == expected
+
+
+def test_a_frozen_tensor_need_not_move() -> None:
+    """The trainer's file names what the run does not train."""
+    facts = [{**one, "frozen": "^layer"} if one["fact"] == "job" else one for one in planted("idle-optimizer")]
+    names = [one.why for one in course_of(facts, GIVEN).refutations if one.check == "checkpoints_unmoved"]
+    assert names
+    assert "layer" not in names[0]
+
+
+def test_a_gpu_that_is_not_used() -> None:
+    """The driver lists no process of the job, or the GPU does nothing."""
+    given = replace(GIVEN, device="cuda")
+    seen = {False: {"gpu_unused"}, None: set(), True: set()}
+    for one, expected in seen.items():
+        facts = [{**fact, "gpu_seen": one} if fact["fact"] == "usage" else fact for fact in healthy()]
+        facts = [fact for fact in facts if fact.get("file") != "output.log" or fact["events"][0][0] == "step"]
+        assert refuted(course_of(facts, given)) == expected
+    idle = [
+        {**fact, "gpu_seen": True, "gpu_utilisation_percent": 0} if fact["fact"] == "usage" else fact for fact in facts
+    ]
+    assert refuted(course_of(idle, replace(given, idle_seconds=50.0))) == {"gpu_unused"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"steps": "many"}, {"steps": 1.5}, {"rise": -1}, {"device": "tpu"}, {"schedule": "spiral"}, {"rise": True}],
+)
+def test_wrong_parameters_are_refused(values: dict[str, Any]) -> None:
+    """Before a job starts."""
+    with pytest.raises(GivenError):
+        given_of(values)
+
+
+def test_parameters_survive_as_texts() -> None:
+    """A contract keeps them as `-P` takes them."""
+    assert Given.of_texts(GIVEN.texts()) == GIVEN
+    assert given_of({"checkpoint_every": 0, "steps": None, "teacher": "x"}) == Given()
