@@ -26,6 +26,7 @@ from harness.judging.observation import Ending, EndingKind, Observation, Residen
 from harness.judging.verdict import fate_of, not_run
 from harness.machine.host import Host
 from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
+from harness.running.events import ClaimEnded
 from harness.running.plan import Plan, make_plan
 from harness.running.recording import Recorder, Trials
 from harness.tools.watch.checks import course_of, measured, unseen
@@ -47,6 +48,12 @@ class Sealed:
     clauses: tuple[str, ...]
     bundle: Path | None
     problem: str
+
+    @property
+    def text(self) -> str:
+        """Return the line for the user."""
+        clauses = f": {', '.join(self.clauses)}" if self.clauses else ""
+        return f"{self.verdict}  {self.claim}{clauses}  {self.problem or self.bundle}"
 
     def as_fact(self, at: float) -> Fact:
         """Return the fact of this bundle."""
@@ -105,8 +112,7 @@ class Judge:
             ]
             trials = Trials(subject, judgment, mutants, outcomes, began, self._sources, seconds=course.at)
             done = self._recorder.finished(plan, trials)
-        reason = done.record.reason
-        problem = "" if done.bundle is not None else done.unsealed or (reason.text if reason else "")
+        problem = ClaimEnded.of(done).unsealed
         return Sealed(claim.contract.id, str(done.record.verdict), tuple(clauses), done.bundle, problem)
 
 

@@ -74,7 +74,7 @@ def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Sh
     if given.device:
         values.setdefault("device", given.device)
     name = asked.name or trainer.name
-    state = state or new_state(name)
+    state = (state or new_state(name)).resolve()
     facts = FactFile(state / FACTS)
     if facts.earlier:
         raise ValueError(f"{state} has the facts of a job already; --resume {state} continues it")
@@ -134,6 +134,7 @@ def resume(state: Path, project: Project | None, say: Say, show: Show) -> Watche
     Raises:
         ValueError: there are no facts of a job in the folder.
     """
+    state = state.resolve()
     if not (state / FACTS).is_file():
         raise ValueError(f"there are no facts of a job in {state}")
     facts = FactFile(state / FACTS)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, final
 
@@ -143,8 +144,7 @@ class Watcher:
             self.add(fact)
             self._changed = self.now
         self._cost = time.thread_time() - before
-        if over is None:
-            self._sample()
+        self._sample(now=over is not None)
         if over is not None:
             self._read_rest()
             status = self.readers.process.status if self.readers.process is not None else None
@@ -160,13 +160,14 @@ class Watcher:
         if readers.checkpoints is not None:
             yield from readers.checkpoints.read(self.course, now, is_over=is_over)
 
-    def _sample(self) -> None:
-        if self.now < self._sample_at:
+    def _sample(self, *, now: bool) -> None:
+        """Sample the machine if a sample is due, or now."""
+        if self.now < self._sample_at and not now:
             return
-        before, now = time.thread_time(), self.now
+        before, at = time.thread_time(), self.now
         machine = self.readers.machine
-        self.add(machine.sample(now) if machine is not None else {"fact": "tick", "at": now})
-        self._sample_at = now + max(self.orders.sample_every, (time.thread_time() - before) / _SHARE)
+        self.add(machine.sample(at) if machine is not None else {"fact": "tick", "at": at})
+        self._sample_at = at + max(self.orders.sample_every, (time.thread_time() - before) / _SHARE)
 
     def _read_rest(self) -> None:
         """Read the checkpoints that the job left, before its end is a fact."""
@@ -209,10 +210,10 @@ class Watcher:
         for claim, clauses in self.judge.news(course):
             sealed = self.judge.seal(claim, clauses, course, self.facts.path)
             self.add(sealed.as_fact(self.now))
-            self.say(f"{sealed.verdict}  {sealed.claim}: {', '.join(clauses)}  {sealed.bundle or sealed.problem}")
+            self.say(sealed.text)
         if course.is_over and (end := self.judge.seal_end(course, self.facts.path)) is not None:
             self.add(end.as_fact(self.now))
-            self.say(f"{end.verdict}  {end.claim}  {end.bundle or end.problem}")
+            self.say(end.text)
         self._is_unsealed = False
         if course.told and not course.acted and not course.is_over:
             self._act(course.told, [fact["bundle"] for fact in course.sealed])
@@ -249,7 +250,9 @@ class Watcher:
             while self._failures and self._over() is None:
                 time.sleep(max(self.orders.interval, 1.0))
             status = self.readers.process.status if self.readers.process is not None else None
-            self.course.status, self.course.how = status, _how("ended, unwatched", status)
+            self.course.status, self.course.how = status, _how("ended, unwatched,", status)
+            with suppress(Exception):
+                self.facts.append({"fact": "ended", "at": self.now, "status": status, "how": self.course.how})
 
 
 def _how(over: str, status: int | None) -> str:

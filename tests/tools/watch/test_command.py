@@ -1,0 +1,208 @@
+"""`harness watch` as a user types it, with real jobs."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from harness.base.vocabulary import ExitStatus, Outcome, Verdict
+from harness.tools.watch.facts import FACTS, facts_in
+from tests.cli.harness_command import environment, harness
+from tests.contracts import IDENTIFIER
+from tests.tools.watch.jobs import bundles, job_line, project_of, watch_words
+
+CLAIM = f'[tool.harness.watch]\n{IDENTIFIER} = {{ unreadable = "checkpoints_unreadable" }}\n'
+
+
+def watch(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a watcher to its end."""
+    return harness(root, *words[words.index("watch") :])
+
+
+def facts_of(root: Path, kind: str) -> list[dict[str, object]]:
+    """The facts of a kind."""
+    return [dict(fact) for fact in facts_in(root / "state" / FACTS) if fact["fact"] == kind]
+
+
+def until(condition: object, seconds: float = 20.0) -> None:
+    """Wait until a function returns something true."""
+    assert callable(condition)
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_healthy_job(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    """It is left alone, its output is copied, and its claim is sealed at its end: all that it showed holds."""
+    root, out = project_of(tmp_path, CLAIM), tmp_path / "out"
+    words = watch_words(root, "--output", str(out), "--on-refute", "kill", "--html", "page.html",
+                        "--without", "throughput_collapsed", "--without", "memory_creeps")  # fmt: skip
+    done = watch(root, *words, "--", *job_line(60, 20, "none", out))
+    assert done.returncode == ExitStatus.PASS, done.stderr
+    assert done.stdout.splitlines()[-1] == "made 60 steps"
+    assert facts_of(root, "ended")[0]["status"] == 0
+    [bundle] = bundles(root / "evidence")
+    assert (bundle.record.id, bundle.record.verdict, bundle.record.proven) == ("F-WATCH-TOY-001", Verdict.PASS, True)
+    assert bundle.observation.measurements["steps_seen"] == 60
+    assert sorted(path.name for path in out.iterdir()) == [f"step-{step}.safetensors" for step in (20, 40, 60)]
+    page = (root / "page.html").read_text()
+    assert 'http-equiv="refresh"' not in page
+    assert "checkpoints_late" in page
+    told = "\n".join(line for line in done.stderr.splitlines() if line.startswith("  "))
+    assert told == snapshot
+
+
+def test_a_refuted_job_is_stopped(tmp_path: Path) -> None:
+    """NaN ends the job long before its last step, and is sealed with its step while the job runs."""
+    root, out = project_of(tmp_path), tmp_path / "out"
+    words = watch_words(root, "--on-refute", "stop", "--issue", "DEMO-7", steps=2000)
+    done = watch(root, *words, "--", *job_line(2000, 0, "nan", out))
+    assert done.returncode == ExitStatus.FAIL
+    [bundle] = bundles(root / "evidence")
+    assert bundle.path.parent.parent.name == "DEMO-7"
+    assert bundle.record.verdict is Verdict.FAIL
+    failed = [one.id for one in bundle.record.clauses if one.outcome is Outcome.FAIL]
+    assert failed == ["losses_not_finite.maxItems"]
+    assert bundle.observation.measurements["losses_not_finite"][0].startswith("step 5, ")
+    assert facts_of(root, "refuted")[0]["step"] == 5
+    assert facts_of(root, "ended")[0]["status"] == 128 + signal.SIGTERM
+    assert "made 2000 steps" not in done.stdout
+
+
+def test_a_claim_of_the_project_is_refuted_too(tmp_path: Path) -> None:
+    """An empty checkpoint violates the clause of the claim that names it, under the claim's own issue."""
+    root, out = project_of(tmp_path, CLAIM), tmp_path / "out"
+    words = watch_words(root, "--output", str(out), "--on-refute", "kill", steps=2000)
+    done = watch(root, *words, "--", *job_line(2000, 20, "empty", out))
+    assert done.returncode == ExitStatus.FAIL
+    found = {bundle.record.id: bundle for bundle in bundles(root / "evidence")}
+    assert found.keys() == {"F-WATCH-TOY-001", IDENTIFIER}
+    own = found[IDENTIFIER]
+    assert (own.record.issue, own.record.verdict, own.record.mutants_skipped) == ("DEMO-1", Verdict.FAIL, True)
+    outcomes = {one.id: one.outcome for one in own.record.clauses}
+    assert [name for name, outcome in outcomes.items() if outcome is Outcome.FAIL] == ["unreadable.maxItems"]
+    assert outcomes["nothing-lost"] is Outcome.NOT_MEASURED
+
+
+def test_a_crash_is_the_jobs_fault(tmp_path: Path) -> None:
+    """A status other than 0 is refuted; the hook is called with what is."""
+    root = project_of(tmp_path)
+    hook = f'{sys.executable} -c \'import sys; open("told.json", "w").write(sys.stdin.read())\''
+    words = watch_words(root, "--on-refute", "notify", "--hook", hook, steps=30)
+    done = watch(root, *words, "--", *job_line(30, 0, "nan", tmp_path / "out"))
+    assert done.returncode == ExitStatus.FAIL
+    assert '"check": "losses_not_finite"' in (root / "told.json").read_text()
+    assert facts_of(root, "ended")[0]["status"] == 0
+    other = project_of(tmp_path / "other")
+    done = watch(other, *watch_words(other, steps=30), "--", *job_line(30, 0, "crash", tmp_path / "out"))
+    assert [fact["check"] for fact in facts_of(other, "refuted")] == ["ended_badly"]
+    [bundle] = bundles(other / "evidence")
+    assert {"ended_badly.maxItems", "subject.completes"} <= {
+        one.id for one in bundle.record.clauses if one.outcome is Outcome.FAIL
+    }
+
+
+@pytest.mark.parametrize("defect", ["none", "nan"])
+def test_a_killed_watcher(tmp_path: Path, defect: str) -> None:
+    """The job goes on, and another watcher finds what the first one would have found, once."""
+    root, out = project_of(tmp_path), tmp_path / "out"
+    words = watch_words(root, "--output", str(out), steps=100)
+    first = subprocess.Popen([*words, "--", *job_line(100, 20, defect, out)], cwd=root, env=environment(root),
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    until(lambda: (root / "state" / FACTS).exists() and len(facts_of(root, "output")) > 2)
+    first.kill()
+    first.wait()
+    done = watch(root, "watch", "--resume", "state")
+    assert done.returncode == (ExitStatus.PASS if defect == "none" else ExitStatus.FAIL), done.stderr
+    assert facts_of(root, "ended")[0]["status"] == 0
+    refuted = [(fact["check"], fact["step"]) for fact in facts_of(root, "refuted")]
+    assert refuted == ([] if defect == "none" else [("losses_not_finite", step) for step in range(5, 25)])
+    clauses = [clause for fact in facts_of(root, "sealed") for clause in fact["clauses"]]  # type: ignore[attr-defined]
+    assert clauses == ([] if defect == "none" else ["losses_not_finite.maxItems"])
+    assert len(bundles(root / "evidence")) == 1
+    again = watch(root, "watch", "--list")
+    assert again.returncode == ExitStatus.NOT_MEASURED  # the state is elsewhere
+
+
+def test_attached_to_a_running_job(tmp_path: Path) -> None:
+    """A job that runs already is watched to its end by its folder and its process."""
+    root, out = project_of(tmp_path), tmp_path / "out"
+    out.mkdir()
+    with (out / "run.log").open("w") as log:
+        job = subprocess.Popen(job_line(40, 20, "nan", out), cwd=root, stdout=log)
+    words = watch_words(root, "--attach", str(out), "--pid", str(job.pid), steps=40)
+    watcher = subprocess.Popen(words, cwd=root, env=environment(root), stderr=subprocess.PIPE, text=True)
+    assert job.wait(30) == 0
+    _, told = watcher.communicate(timeout=30)
+    assert watcher.returncode == ExitStatus.FAIL, told
+    assert facts_of(root, "refuted")[0]["step"] == 5
+    assert {fact["step"] for fact in facts_of(root, "checkpoint")} == {20, 40}
+    assert [path.name for path in out.iterdir() if path.suffix == ".log"] == ["run.log"]
+
+
+def test_a_signal_is_passed_on(tmp_path: Path) -> None:
+    """SIGTERM for the watcher ends the job that it started, and then the watcher."""
+    root = project_of(tmp_path)
+    words = [*watch_words(root, steps=5000), "--", *job_line(5000, 0, "none", tmp_path / "out")]
+    watcher = subprocess.Popen(
+        words, cwd=root, env=environment(root), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    until(lambda: (root / "state" / FACTS).exists() and facts_of(root, "output"))
+    watcher.send_signal(signal.SIGTERM)
+    watcher.communicate(timeout=30)
+    assert facts_of(root, "ended")[0]["status"] == 128 + signal.SIGTERM
+    assert facts_of(root, "refuted") == []
+
+
+def test_a_broken_watcher_is_loud_and_kills_nothing(tmp_path: Path) -> None:
+    """Without a place for its evidence it says so at each seal, and ends with another status; the job ends well."""
+    root = project_of(tmp_path)
+    (root / "evidence").write_text("a file where a folder has to be")
+    words = watch_words(root, "--on-refute", "kill", steps=40)
+    done = watch(root, *words, "--", *job_line(40, 0, "none", tmp_path / "out"))
+    assert facts_of(root, "ended")[0]["status"] == 0
+    assert re.search("NOT_MEASURED  F-WATCH-TOY-001 .*was not sealed", done.stderr)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["toy.toml", "-P", "steps=many", "--", "true"],
+        ["toy.toml", "-P", "device=tpu", "--", "true"],
+        ["toy.toml", "--without", "typo", "--", "true"],
+        ["toy.toml", "--on-refute", "notify", "--", "true"],
+        ["toy.toml", "--attach", ".", "--", "true"],
+        ["toy.toml", "--pid", "999999999"],
+        ["none.toml", "--", "true"],
+        ["--resume", "nowhere"],
+        [],
+    ],
+)
+def test_what_is_refused_starts_nothing(tmp_path: Path, words: list[str]) -> None:
+    """A wrong option is found before the job starts."""
+    root = project_of(tmp_path)
+    done = watch(root, "watch", *words)
+    assert done.returncode == ExitStatus.REFUSED
+    assert done.stderr.startswith("harness: ")
+    assert not [*root.glob("cache/watch/*/output.log")]
+
+
+def test_the_list_adds_up(tmp_path: Path) -> None:
+    """Each watched job of the user has a line."""
+    root = project_of(tmp_path)
+    words = [word for word in watch_words(root, steps=20) if word not in ("--state", str(root / "state"))]
+    assert watch(root, *words, "--", *job_line(20, 0, "none", tmp_path / "out")).returncode == ExitStatus.PASS
+    done = watch(root, "watch", "--list")
+    assert done.returncode == ExitStatus.PASS
+    assert "toy  step 20/20" in done.stdout
+    assert done.stdout.splitlines()[-1] == "1 job, 0 running, 0 refuted, 0 ended early: 0.00 GPU-hours saved"
+    assert os.listdir(root / "cache" / "watch")
