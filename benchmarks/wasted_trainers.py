@@ -1,7 +1,7 @@
 """Five small trainers on a CPU, and the ways in which they waste a run: what `benchmarks/wasted_runs.py` watches.
 
-    python -m benchmarks.wasted_trainers prepare DIR
-    python -m benchmarks.wasted_trainers plain --weights DIR --out DIR --steps 10000 --every 200 --defect nan-from-step-30
+    python -m benchmarks.wasted_trainers prepare --weights DIR
+    python -m benchmarks.wasted_trainers plain --weights DIR --out DIR --steps 10000 --defect nan-from-step-30
 
 plain         a loop of distillation, which prints text and writes safetensors
 accumulating  a loop with two micro-batches for each step, which prints JSON and writes PyTorch's files
@@ -86,9 +86,6 @@ def batches(seed: int, defect: str) -> Iterator[numpy.ndarray]:
             if defect == "duplicated-shard" and count >= AT:
                 position %= AT
             batch = rows[order[position]].astype("int64")
-            if defect == "unlearnable-batch":  # the same input, and labels that count up
-                batch[:] = count % 256
-                batch[:, :-1:2] = 0
             count += 1
             yield batch
 
@@ -211,12 +208,17 @@ def of_torch(given: argparse.Namespace) -> None:
             batch = next(data)
             sums = zlib.crc32(batch.tobytes(), sums)
             tokens = torch.from_numpy(batch)
-            logits = student(tokens[:, :-1])
-            loss = functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+            inputs, labels = (
+                unlearnable(tokens, step) if waste.is_("unlearnable-batch") else (tokens[:, :-1], tokens[:, 1:])
+            )
+            logits = student(inputs)
+            loss = functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
             if kind == "plain" and not waste.is_("unlearnable-batch"):
                 with torch.no_grad():
                     answer = functional.log_softmax(teacher(tokens[:, :-1]), -1)
-                divergence = functional.kl_div(functional.log_softmax(logits, -1), answer, log_target=True, reduction="none")
+                divergence = functional.kl_div(
+                    functional.log_softmax(logits, -1), answer, log_target=True, reduction="none"
+                )
                 loss = divergence.sum(-1).mean()
             (loss / parts).backward()
             total += loss.item() / parts
@@ -238,13 +240,23 @@ def of_torch(given: argparse.Namespace) -> None:
     print(f"\n{waste.steps} steps made", flush=True)
 
 
+def unlearnable(tokens: Any, step: int) -> tuple[Any, Any]:
+    """The same input in every step, and labels that count up: as PMAT-698m had it."""
+    inputs, labels = tokens[:, :-1], tokens[:, 1:]
+    return inputs * 0, labels * 0 + step % 256
+
+
 def tell(kind: str, values: dict[str, Any], total: int) -> None:
     """Print a step in the trainer's own form."""
     if kind == "accumulating":
         print(json.dumps({"trainer": {**values, "total": total}}), flush=True)
     elif kind == "recurrent":
         bar = "#" * (20 * values["step"] // total)
-        print(f"\r{bar:<20} {values['step']}/{total} [loss={values['loss']:.5f}, lr={values['lr']:.3e}]", end="", flush=True)
+        print(
+            f"\r{bar:<20} {values['step']}/{total} [loss={values['loss']:.5f}, lr={values['lr']:.3e}]",
+            end="",
+            flush=True,
+        )
     else:
         rest = " ".join(f"{name} {values[name]:.8g}" for name in ("lr", "grad_norm", "batch", "epoch"))
         rest = rest.replace(f"batch {values['batch']:.8g}", f"batch {values['batch']}")
@@ -317,7 +329,9 @@ def prepare(folder: Path) -> None:
             else:
                 state = (Recurrent() if kind == "recurrent" else perceptron()).state_dict()
                 tensors = {one: value.numpy() for one, value in state.items()}
-            write_safetensors(folder / kind / f"{name}.safetensors", {k: v.astype("float32") for k, v in tensors.items()})
+            write_safetensors(
+                folder / kind / f"{name}.safetensors", {k: v.astype("float32") for k, v in tensors.items()}
+            )
     from benchmarks.wasted_transformers import make_model
 
     for seed, name in enumerate(("initial", "teacher")):
@@ -330,7 +344,12 @@ def main() -> None:
     parser.add_argument("kind", choices=("prepare", "plain", "accumulating", "recurrent", "numpy"))
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--out", type=Path)
-    for name, kind, default in (("--steps", int, 400), ("--every", int, 0), ("--seed", int, 0), ("--rate", float, RATE)):
+    for name, kind, default in (
+        ("--steps", int, 400),
+        ("--every", int, 0),
+        ("--seed", int, 0),
+        ("--rate", float, RATE),
+    ):
         parser.add_argument(name, type=kind, default=default)
     parser.add_argument("--defect", default="", choices=("", *DEFECTS))
     given = parser.parse_args()

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 from torch.nn import functional
 from transformers import (
@@ -20,7 +19,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from benchmarks.wasted_trainers import AT, LENGTH, WIDTH, Waste, batches, epoch_of, write_safetensors
+from benchmarks.wasted_trainers import LENGTH, WIDTH, Waste, batches, write_safetensors
 
 torch.set_num_threads(1)
 
@@ -60,7 +59,7 @@ class Distilling(Trainer):
     def __init__(self, waste: Waste, teacher: Any, **others: Any) -> None:
         super().__init__(**others)
         self.waste, self.teacher = waste, teacher.eval()
-        self.first = {name: one.detach().numpy().copy() for name, one in self.model.state_dict().items()}
+        self.first = {name: one.detach().numpy().copy() for name, one in self.model_wrapped.state_dict().items()}
         self.checksum = 0
 
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **others: Any) -> Any:
@@ -74,7 +73,12 @@ class Distilling(Trainer):
                 answer = functional.log_softmax(self.teacher(input_ids=inputs["input_ids"]).logits, -1)
         mine = functional.log_softmax(logits, -1)
         loss = functional.kl_div(mine, answer, log_target=True, reduction="none").sum(-1).mean()
-        if self.waste.is_("unlearnable-batch", "diverging"):
+        if self.waste.is_("unlearnable-batch"):
+            zeros = inputs["input_ids"] * 0
+            logits = model(input_ids=zeros).logits
+            labels = zeros + (self.state.global_step + 1) % 256
+            loss = functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        if self.waste.is_("diverging"):
             loss = functional.cross_entropy(logits.flatten(0, 1), inputs["labels"].flatten())
         if self.waste.is_("dead-gradient"):
             loss = loss * 0.0 + loss.detach()
@@ -90,7 +94,7 @@ class Distilling(Trainer):
         super().log(logs, *others, **more)
 
     def _save_checkpoint(self, model: Any, *others: Any, **more: Any) -> None:
-        path = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}" / "model.safetensors"
+        path = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}" / "model.safetensors"
         now = {name: one.detach().numpy().copy() for name, one in model.state_dict().items()}
         self.waste.save(path, now, self.first, write_safetensors)
 

@@ -92,11 +92,11 @@ def command(
     line is that of the file. The job runs in a session of its own, and its output is copied. Ctrl-C and SIGTERM are
     passed on to a job that was started here. If the watcher itself is killed, the job goes on, and --resume continues.
 
-    Parameters by -P, beside those of the trainer: what was asked for (steps, device, learning_rate, warmup_steps,
-    schedule=constant|linear|cosine, optimizer=adamw, checkpoint_every, predicted_bytes), and bounds (rise, window,
-    stall_seconds, stall_steps, collapse, collapse_seconds, late_seconds, late_steps, settle_seconds, creep_windows,
-    creep_seconds, memory_slack, idle_seconds, step_factor, least_movement, rate_error). What was not asked for is not
-    judged.
+    Parameters by -P, beside those of the trainer. What was asked for: steps, device, learning_rate, warmup_steps,
+    schedule=constant|linear|cosine, optimizer=adamw, checkpoint_every, predicted_bytes. Bounds: learn_by, fall, rise,
+    window, stall_seconds, stall_steps, collapse, collapse_seconds, late_seconds, late_steps, settle_seconds,
+    creep_windows, creep_seconds, memory_slack, idle_seconds, step_factor, least_movement, rate_error. What was not
+    asked for is not judged.
 
     --on-refute: log seals and prints; notify also calls the hook; stop sends SIGTERM, once; kill sends SIGTERM, and
     after the grace SIGKILL. With --slurm-job both use scancel. A watcher that has failed ends no job.

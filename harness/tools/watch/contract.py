@@ -103,6 +103,7 @@ def not_shown(
     """Return the measurements that a job cannot show, by what is known before it starts."""
     lacks = {
         "gpu_unused": given.device != "cuda" or not has_process,
+        "losses_never_fall": given.learn_by is None,
         "device_other": not given.device or not _tells(trainer, EventKind.RAN),
         "memory_beyond_prediction": given.predicted_bytes is None or not has_process,
         "memory_creeps": given.steps is None or not has_process,

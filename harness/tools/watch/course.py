@@ -14,7 +14,8 @@ checkpoint  `step`, `name`, `bytes`; `refused`, or `tensors`: name to [dtype, sh
             `moved`: name to the largest movement since `since`, the step of a checkpoint; 0 is the first weights
 seen        `step`: a checkpoint of that step is there
 weights     `role` (initial or teacher), and `tensors` or `refused` as of a checkpoint
-usage       readings of the machine, by the columns of `harness.machine.telemetry`; `free_bytes`, `busy_percent`
+usage       readings of the machine, by the columns of `harness.machine.telemetry`; `free_bytes`, `busy_percent`,
+            `watcher_seconds` of a processor
 sums        `step`, `sums`: of the magnitudes of each parameter in the job's process, by name
 tick        nothing but the time
 ended       `status`, None if it is unknown; `how`

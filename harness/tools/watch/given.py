@@ -32,6 +32,9 @@ class Given:
     checkpoint_every: int | None = None
     predicted_bytes: float | None = None
     """The memory that `harness probe` predicts for the process, on the GPU if the device is cuda."""
+    learn_by: int | None = None
+    """The step by which the median loss of a window must have fallen by the share `fall`."""
+    fall: float = 0.05
     rise: float = 1.25
     """A loss that rose by this factor, as the median of a window, is refuted."""
     window: int = 20

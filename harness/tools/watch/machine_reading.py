@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -38,7 +39,7 @@ class MachineReader:
         """Return a sample. What cannot be read is left out."""
         import psutil
 
-        cells: dict[str, Any] = {}
+        cells: dict[str, Any] = {"watcher_seconds": round(time.process_time(), 3)}
         if self._folder is not None:
             place = next((one for one in (self._folder, *self._folder.parents) if one.exists()), Path("/"))
             cells["free_bytes"] = shutil.disk_usage(place).free

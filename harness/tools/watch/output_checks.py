@@ -83,6 +83,34 @@ class LossesFall(Check):
                 )
 
 
+class LossesLearned(Check):
+    """By a step that is given, the median loss of some window is below that of the first one."""
+
+    name, needs = "losses_never_fall", "learn_by, and losses up to that step"
+
+    def __init__(self, course: Course) -> None:
+        super().__init__(course)
+        self._first: list[float] = []
+        self._last: deque[float] = deque(maxlen=self.given.window)
+        self._best = math.inf
+
+    def on_step(self, step: StepAt) -> None:
+        """See `Check`."""
+        loss, by = step.values.get("loss"), self.given.learn_by
+        if loss is None or by is None or self.judged:
+            return
+        self._last.append(loss)
+        if len(self._first) < self.given.window:
+            self._first.append(loss)
+        if len(self._last) == self.given.window:
+            self._best = min(self._best, median(self._last))
+        if step.step >= by and len(self._first) == self.given.window:
+            self.judged = True
+            before = median(self._first)
+            if not self._best <= (1 - self.given.fall) * before:
+                self.refute(f"the loss was {before:g}, and by step {by} it was {self._best:g} at best", step.step)
+
+
 class BatchesDiffer(Check):
     """No batch comes twice, by the checksum that the output or the process gives as `batch`."""
 
@@ -228,6 +256,7 @@ OUTPUT_CHECKS: Final = (
     LossesFinite,
     LossesMove,
     LossesFall,
+    LossesLearned,
     BatchesDiffer,
     GradientsFlow,
     StepsTrue,

@@ -115,6 +115,8 @@ class Watcher:
 
     def run(self) -> Course:
         """Watch until the job has ended."""
+        if self.course.is_over:  # an earlier watcher was killed after that, perhaps before it sealed
+            self._conclude()
         while not self.course.is_over:
             try:
                 self.poll()

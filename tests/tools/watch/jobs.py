@@ -22,9 +22,11 @@ out = Path(sys.argv[5])
 out.mkdir(parents=True, exist_ok=True)
 print("device: cpu", flush=True)
 for step in range(1, steps + 1):
+    while step == 4 and defect == "held" and not Path("go").exists():
+        time.sleep(0.01)
     time.sleep(pace)
     loss = 4 / step**0.5 + 0.01 * (step % 3)
-    print(f"step {step}/{steps} loss {'nan' if defect == 'nan' and step >= 5 else loss}", flush=True)
+    print(f"step {step}/{steps} loss {'nan' if defect in ('nan', 'held') and step >= 5 else loss}", flush=True)
     if every and step % every == 0:
         content = struct.pack("<4f", *(0.1 * step + one for one in range(4)))
         head = json.dumps({"w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}).encode()

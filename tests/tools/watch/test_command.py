@@ -138,9 +138,11 @@ def test_attached_to_a_running_job(tmp_path: Path) -> None:
     root, out = project_of(tmp_path), tmp_path / "out"
     out.mkdir()
     with (out / "run.log").open("w") as log:
-        job = subprocess.Popen(job_line(40, 20, "nan", out), cwd=root, stdout=log)
+        job = subprocess.Popen(job_line(40, 20, "held", out), cwd=root, stdout=log)
     words = watch_words(root, "--attach", str(out), "--pid", str(job.pid), steps=40)
     watcher = subprocess.Popen(words, cwd=root, env=environment(root), stderr=subprocess.PIPE, text=True)
+    until(lambda: (root / "state" / FACTS).exists() and facts_of(root, "job"))
+    (root / "go").touch()
     assert job.wait(30) == 0
     _, told = watcher.communicate(timeout=30)
     assert watcher.returncode == ExitStatus.FAIL, told
