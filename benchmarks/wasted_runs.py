@@ -41,6 +41,8 @@ BOUNDS = {
     "creep_windows": 4, "idle_seconds": 5.0, "learn_by": 200,
 }  # fmt: skip
 SEEN_BY = {
+    "weights-never-move": {"checkpoints_unmoved", "losses_never_fall"},
+    "initial-weights-saved": {"checkpoints_unmoved", "losses_never_fall"},
     "teacher-as-student": {"teacher_is_student", "losses_constant"},
     "diverging": {"losses_rise", "checkpoints_off_rate"},
     "unlearnable-batch": {"losses_rise", "losses_never_fall"},
