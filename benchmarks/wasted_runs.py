@@ -210,6 +210,8 @@ def wasted(work: Path, only: str) -> bool:
         for defect in DEFECTS:
             if defect in NOT_IN.get(kind, ()) or (only and only != defect):
                 continue
+            if defect == "teacher-as-student":  # for the loop whose loss has no teacher: its file names it
+                copy_teacher(work, "accumulating")
             out = small_disk(work, kind) if defect == "disk-nearly-full" else None
             if defect == "disk-nearly-full" and out is None:
                 print(f"{kind:<13} {defect:<27} no small disk can be mounted here")
@@ -219,6 +221,8 @@ def wasted(work: Path, only: str) -> bool:
                 run.process.wait(150)
             run.process.kill()
             found = of_check(run, SEEN_BY.get(defect, {DEFECTS[defect]}))
+            if defect == "teacher-as-student":
+                prepare(work)
             if out is not None:
                 subprocess.run(["umount", str(out)], check=False)
             if found is None:
@@ -263,6 +267,11 @@ def share_of(run: Run, defect: str, found: dict[str, Any]) -> tuple[float, str]:
     if found["check"].startswith("checkpoints_"):
         note = "at its first checkpoint" if found["step"] == EVERY else "at its second checkpoint"
     return (found["at"] - since) / planned, note
+
+
+def copy_teacher(work: Path, kind: str) -> None:
+    """Put a copy of the student in place of a teacher."""
+    shutil.copyfile(work / "weights" / kind / "initial.safetensors", work / "weights" / kind / "teacher.safetensors")
 
 
 def small_disk(work: Path, kind: str) -> Path | None:
@@ -358,6 +367,12 @@ def cost(work: Path, repeat: int) -> bool:
     return True
 
 
+def prepare(work: Path) -> None:
+    """Write the weights before the first step."""
+    words = [sys.executable, "-m", "benchmarks.wasted_trainers", "prepare", "--weights", f"{work}/weights"]
+    subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
+
+
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -372,8 +387,7 @@ def main() -> None:
     os.environ["HARNESS_CACHE_DIR"] = str(work / "cache")
     for kind, content in TRAINERS.items():
         (work / f"{kind}.toml").write_text(content.replace("steps = 100\n", 'weights = ""\n'))
-    prepare = [sys.executable, "-m", "benchmarks.wasted_trainers", "prepare", "--weights", f"{work}/weights"]
-    subprocess.run(prepare, cwd=ROOT, check=True, capture_output=True)
+    prepare(work)
     parts = {
         "wasted": lambda: wasted(work, given.defect),
         "healthy": lambda: healthy(work, given.repeat),

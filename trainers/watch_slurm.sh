@@ -5,7 +5,7 @@
 #   srun --task-prolog=trainers/watch_slurm.sh --task-epilog=trainers/watch_slurm.sh apr distill ...
 #
 # Slurm runs the prolog as a child of the process that becomes the task, and ends the watcher with the task.
-state=${WATCH_STATE:-$HOME/.cache/falsifier-harness/watch/slurm-$SLURM_JOB_ID-$SLURM_STEP_ID}
+state=${WATCH_STATE:-$HOME/.cache/falsifier-harness/watch/slurm-$SLURM_JOB_ID-$SLURM_STEP_ID-${SLURM_RESTART_COUNT:-0}}
 [ "${SLURM_PROCID:-0}" = 0 ] || exit 0
 if [ -d "$state" ]; then
     exec harness watch --resume "$state" >>"$state/watch.log" 2>&1
