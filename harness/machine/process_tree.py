@@ -76,17 +76,22 @@ class ProcessTree:
         self._discover_at = 0.0
 
     def read(self) -> Readings:
-        """Sample the tree. The columns are processes, rss_bytes, cpu_percent and system_available_bytes."""
+        """Sample the tree. The columns are processes, rss_bytes, cpu_percent and system_available_bytes.
+
+        `anonymous_bytes` is the part of rss_bytes that is no file and not shared, so the kernel cannot reclaim it.
+        """
         import psutil
 
         self._discover(psutil.Process, psutil.Error)
         now = time.monotonic()
-        rss = 0
+        rss = anonymous = 0
         cpu: dict[int, float] = {}
         for pid, process in list(self._known.items()):
             try:
                 with process.oneshot():
-                    rss += process.memory_info().rss
+                    memory = process.memory_info()
+                    rss += memory.rss
+                    anonymous += max(memory.rss - memory.shared, 0)
                     times = process.cpu_times()
                 cpu[pid] = times.user + times.system
             except psutil.AccessDenied:
@@ -94,6 +99,7 @@ class ProcessTree:
             except psutil.Error:
                 del self._known[pid]
         cells: dict[str, float | int | None] = {"processes": len(cpu), "rss_bytes": rss or None, "cpu_percent": None}
+        cells["anonymous_bytes"] = anonymous or None
         reasons: dict[str, str] = {}
         if not rss:
             reasons["rss_bytes"] = "no watched process was alive"

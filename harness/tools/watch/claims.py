@@ -61,8 +61,11 @@ def job_claim(contract: Contract, command: str, device: str) -> Claim:
     return Claim(contract, RunRequest([contract], device=device, command=command), None)
 
 
-def claims_of(project: Project, external: External | None, command: str) -> list[Claim]:
+def claims_of(project: Project, external: External | None, command: str, device: str) -> list[Claim]:
     """Return the project's claims that a watcher can measure; none if there is no trainer's file to name.
+
+    Args:
+        device: "cpu" for a job that was asked to run there: the full profile of a claim may speak of a GPU.
 
     Raises:
         ValueError: the project's setting names a claim or a measurement that does not exist.
@@ -81,6 +84,8 @@ def claims_of(project: Project, external: External | None, command: str) -> list
         for one, mine in measurements.items():
             if one not in contract.measurements or mine not in known:
                 raise ValueError(f"pyproject.toml: [tool.harness.watch] {name}: {one} = {mine!r} is no measurement")
-        request = RunRequest([contract], external=external, mutants=False, command=command)
+        profile = "reduced" if device == "cpu" and "reduced" in contract.profiles else "full"
+        profile = profile if profile in contract.profiles else "auto"
+        request = RunRequest([contract], profile, external=external, mutants=False, command=command)
         claims.append(Claim(contract, request, dict(measurements)))
     return claims

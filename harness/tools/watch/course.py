@@ -152,6 +152,8 @@ class Course:
         self.checkpoints: dict[int, Checkpoint] = {}
         self.weights: dict[str, Checkpoint] = {}
         self.offsets: dict[str, int] = {}
+        self.output_at = 0.0
+        """When the output had something new."""
         self.step_file = ""
         """The file in which steps were found first."""
         self.seen: set[int] = set()
@@ -193,6 +195,7 @@ class Course:
         kind = fact["fact"]
         if kind == "output":
             self.offsets[fact["file"]] = fact["offset"]
+            self.output_at = self.at
             for name, values, line in fact["events"]:
                 if name == EventKind.STEP:
                     self.step_file = self.step_file or fact["file"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from itertools import pairwise
 from typing import Final
@@ -16,6 +17,10 @@ _OTHERS, _BUSY = 20.0, 90.0
 """Percent of the machine's processors that others use, and that are in use at all, from which on a low rate of steps
 says nothing of the job."""
 _FEWEST: Final = 5
+_WORKS: Final = 20.0
+"""Percent of a processor from which on a process works."""
+_DEADLOCK: Final = 10.0
+"""The factor on the time to stall after which also a job that is busy stands still."""
 
 
 class StepsGoOn(Check):
@@ -26,6 +31,7 @@ class StepsGoOn(Check):
     def __init__(self, course: Course) -> None:
         super().__init__(course)
         self._slowest, self._last, self._count = 0.0, 0.0, 0
+        self._busy_at = 0.0
 
     def on_step(self, step: StepAt) -> None:
         """See `Check`."""
@@ -33,14 +39,30 @@ class StepsGoOn(Check):
             self._slowest = max(self._slowest, step.at - self._last)
         self._last, self._count = step.at, self._count + 1
 
+    def on_usage(self, usage: Fact) -> None:
+        """See `Check`."""
+        if usage.get("cpu_percent", 0.0) > _WORKS or usage.get("gpu_utilisation_percent", 0) > 0:
+            self._busy_at = usage["at"]
+
     def on_time(self) -> None:
-        """See `Check`. A job may prepare for long before its first step, so only later steps are judged."""
+        """See `Check`. A job may prepare for long, and finish for long; in between it evaluates and saves.
+
+        So a job stands still if it also prints nothing and its processes do nothing; or, since a deadlock can be busy,
+        after a much longer time.
+        """
+        course, given = self.course, self.given
         if self._count < _FEWEST or self.found:
             return
         self.judged = True
-        waited = self.course.at - self._last
-        if waited > max(self.given.stall_seconds, self.given.stall_steps * self._slowest):
-            self.refute(f"no step for {waited:.1f} s; until then the slowest took {self._slowest:.1f} s")
+        if course.telling.told_steps is not None or course.telling.newest >= (given.steps or math.inf):
+            return
+        last = max(self._last, course.output_at)
+        limit = max(given.stall_seconds, given.stall_steps * self._slowest)
+        if course.at - max(last, self._busy_at) > limit or course.at - last > _DEADLOCK * limit:
+            self.refute(
+                f"no step and no output for {course.at - last:.1f} s; until then the slowest step took "
+                f"{self._slowest:.1f} s"
+            )
 
 
 class RateKept(Check):
@@ -51,6 +73,7 @@ class RateKept(Check):
     def __init__(self, course: Course) -> None:
         super().__init__(course)
         self._began: StepAt | None = None
+        self._before, self._pause = 0.0, 0.0
         self._best = 0.0
         self._crowded = False
 
@@ -60,21 +83,23 @@ class RateKept(Check):
         self._crowded = self._crowded or is_crowded
 
     def on_step(self, step: StepAt) -> None:
-        """See `Check`. A window in which others had the processors is left out."""
+        """See `Check`. A window does not count its longest pause, which may be an evaluation.
+
+        A window in which others had the processors is left out.
+        """
         if self._began is None:
-            self._began = step
+            self._began, self._before = step, step.at
             return
-        seconds, steps = step.at - self._began.at, step.step - self._began.step
+        self._pause, self._before = max(self._pause, step.at - self._before), step.at
+        seconds, steps = step.at - self._began.at - self._pause, step.step - self._began.step
         if seconds < self.given.collapse_seconds or steps < _FEWEST:
             return
         rate, crowded = steps / seconds, self._crowded
-        self._began, self._crowded = step, False
+        self._began, self._pause, self._crowded = step, 0.0, False
         if self._best and not crowded:
             self.judged = True
             if rate * self.given.collapse < self._best and not self.found:
-                self.refute(
-                    f"{rate:.3g} steps a second over {seconds:.0f} s; before, up to {self._best:.3g}", step.step
-                )
+                self.refute(f"{rate:.3g} steps a second for {seconds:.0f} s; before, up to {self._best:.3g}", step.step)
         self._best = max(self._best, rate)
 
 
@@ -93,7 +118,7 @@ class MemoryBounded(Check):
         """See `Check`. Refuted if each window's peak is above the one before, and the run would fill the memory."""
         if self.given.steps is None or not self.course.step or self.found:
             return
-        column = "gpu_process_memory_bytes" if self.given.device == "cuda" else "rss_bytes"
+        column = "gpu_process_memory_bytes" if self.given.device == "cuda" else "anonymous_bytes"
         used = usage.get(column)
         if used is None:
             return

@@ -45,8 +45,8 @@ def healthy() -> list[Fact]:
         if step % 20 == 0:
             facts.append(_checkpoint(step))
         memory = (2.0 - 1.0 / step) * _GIB
-        facts.append({"fact": "usage", "at": float(step), "rss_bytes": memory, "limit_bytes": 16.0 * _GIB,
-                      "free_bytes": 100 * _GIB, "others_percent": 3.0})  # fmt: skip
+        used = {"rss_bytes": memory, "anonymous_bytes": memory, "limit_bytes": 16.0 * _GIB}
+        facts.append({"fact": "usage", "at": float(step), **used, "free_bytes": 100 * _GIB, "others_percent": 3.0})
         facts.append({"fact": "sums", "at": float(step), "step": step, "sums": {"head": 4.0 + 0.01 * step}})
     return [*facts, {"fact": "ended", "at": 121.0, "status": 0, "how": "it ended with status 0"}]
 
@@ -206,7 +206,7 @@ DEFECTS: Final[Mapping[str, Defect]] = {
     "leak": Defect(
         "memory_creeps",
         "each step keeps 150 MiB",
-        _of("usage", lambda fact: {"rss_bytes": 2.0 * _GIB + fact["at"] * 150 * 2**20}),
+        _of("usage", lambda fact: {"anonymous_bytes": 2.0 * _GIB + fact["at"] * 150 * 2**20}),
     ),
     "twice-the-memory": Defect(
         "memory_beyond_prediction",

@@ -125,7 +125,7 @@ def _observation(request: TrialRequest, claim: Claim, course: Course) -> Observa
         parameters=request.parameters,
         device=request.device,
         measurements=redactor().mask_json(claim.values(course)),
-        resolved=_resolved(course),
+        resolved=_resolved(course, own),
         residency=Residency(driver_seen=_driver_seen(course), reason="a watcher does not ask the job's allocator"),
         ending=_ending(course),
         seed=request.seed,
@@ -133,10 +133,12 @@ def _observation(request: TrialRequest, claim: Claim, course: Course) -> Observa
     )
 
 
-def _resolved(course: Course) -> dict[str, Any]:
-    """Return what ran. What the output says of a running job can refute, and proves nothing of its end."""
+def _resolved(course: Course, own: bool) -> dict[str, Any]:
+    """Return what ran. Of a claim of the project, only what refutes: its profile may ask for another device."""
     resolved: dict[str, Any] = {}
-    if device := course.job.get("runs_on"):
+    if not own:
+        pass
+    elif device := course.job.get("runs_on"):
         resolved["device"] = device
     elif _driver_seen(course):
         resolved["device"] = "cuda"

@@ -174,7 +174,7 @@ def _judge(job: Fact, trainer: Trainer, given: Given, project: Project, host: Ho
     command = f"harness watch --resume {facts.parent}"
     sources, external = _sources(trainer, project, job["values"], given)
     device = "cuda" if given.device == "cuda" and host.gpus else "cpu"
-    claims = [job_claim(contract, command, device), *claims_of(project, external, command)]
+    claims = [job_claim(contract, command, device), *claims_of(project, external, command, given.device or "cpu")]
     return Judge(project, host, Path(job["evidence"]) if job["evidence"] else None, claims, sources)
 
 

@@ -137,6 +137,45 @@ def test_a_frozen_tensor_need_not_move() -> None:
     assert "layer" not in names[0]
 
 
+@pytest.mark.parametrize(
+    ("after", "is_refuted"),
+    [
+        ([{"fact": "usage", "cpu_percent": 1.0}] * 40, True),
+        ([{"fact": "usage", "cpu_percent": 95.0}] * 40, False),
+        ([{"fact": "usage", "cpu_percent": 95.0}] * 400, True),
+        ([{"fact": "usage", "cpu_percent": 1.0, "gpu_utilisation_percent": 80}] * 40, False),
+        ([{"fact": "output", "file": "output.log", "offset": 9, "events": []}] * 40, False),
+    ],
+)
+def test_a_job_that_works_does_not_stand_still(after: list[Fact], is_refuted: bool) -> None:
+    """An evaluation may take long. What stands still prints nothing and does nothing, or is busy for far too long."""
+    facts = [one for one in healthy() if one["at"] <= 60]
+    late = [{**one, "at": 70.0 + 10 * number} for number, one in enumerate(after)]
+    assert ("stalled" in refuted(course_of([*facts, *late], GIVEN))) is is_refuted
+
+
+def test_an_evaluation_is_no_collapse() -> None:
+    """One long pause in a window does not count."""
+    late = [{**one, "at": one["at"] + (200.0 if one["at"] > 60 else 0.0)} for one in healthy()]
+    assert refuted(course_of(late, GIVEN)) == set()
+
+
+def test_pages_of_files_do_not_creep() -> None:
+    """The kernel takes the memory of a mapped data set back."""
+    facts = [
+        {**one, "rss_bytes": one["anonymous_bytes"] + one["at"] * 2**27} if one["fact"] == "usage" else one
+        for one in healthy()
+    ]
+    assert refuted(course_of(facts, replace(GIVEN, predicted_bytes=None))) == set()
+
+
+def test_a_job_may_take_long_to_finish() -> None:
+    """After its last step it saves and uploads, for as long as it takes."""
+    facts = healthy()[:-1]
+    late: list[Fact] = [{"fact": "usage", "at": 130.0 + 100 * number} for number in range(20)]
+    assert refuted(course_of([*facts, *late], GIVEN)) == set()
+
+
 def test_a_gpu_that_is_not_used() -> None:
     """The driver lists no process of the job, or the GPU does nothing."""
     given = replace(GIVEN, device="cuda")
