@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from harness.external import directory
-from harness.external.trainer_file import Trainer
 from harness.external.model_folder import weight_paths
+from harness.external.trainer_file import Trainer
 from harness.tools.watch.course import INITIAL, Course
 from harness.tools.watch.facts import Fact
 from harness.tools.watch.given import Given
