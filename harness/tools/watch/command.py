@@ -84,9 +84,12 @@ def command(
     """Judge a training job while it runs, and seal each refutation at once.
 
     \b
-    harness watch TRAINER.toml -P steps=5000 --output runs/a -- python train.py --out runs/a
-    harness watch TRAINER.toml -P steps=5000 --attach runs/a --pid 4711 --on-refute stop
-    harness watch --resume DIR; harness watch --list
+    harness watch TRAINER.toml --output DIR -- COMMAND…
+    harness watch TRAINER.toml --attach DIR --pid PID
+    harness watch --resume DIR
+    harness watch --list
+
+    As in: harness watch train.toml -P steps=5000 --output runs/a --on-refute stop -- python train.py --out runs/a
 
     TRAINER.toml says what the output means and where checkpoints are (docs/trainers.md). Without a COMMAND, the command
     line is that of the file. The job runs in a session of its own, and its output is copied. Ctrl-C and SIGTERM are
