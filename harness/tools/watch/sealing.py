@@ -136,12 +136,11 @@ def _observation(request: TrialRequest, claim: Claim, course: Course) -> Observa
 def _resolved(course: Course, own: bool) -> dict[str, Any]:
     """Return what ran. Of a claim of the project, only what refutes: its profile may ask for another device."""
     resolved: dict[str, Any] = {}
-    if not own:
-        pass
-    elif device := course.job.get("runs_on"):
+    seen = _driver_seen(course)
+    if own and (device := course.job.get("runs_on")):
         resolved["device"] = device
-    elif _driver_seen(course):
-        resolved["device"] = "cuda"
+    elif own and seen is not None:
+        resolved["device"] = "cuda" if seen else "cpu"
     if any(one.check in ("device_other", "gpu_unused") for one in course.refutations):
         resolved["device"] = "cuda" if course.given.device == "cpu" else "cpu"
     asked, made = course.given.steps, course.telling.made or 0

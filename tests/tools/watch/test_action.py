@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,7 @@ def test_prolog_and_epilog(tmp_path: Path) -> None:
     task = subprocess.Popen(["/bin/sh", "-c", f"{SCRIPT}; exec {words} > {out}/run.log"], cwd=root, env=variables)
     while not (state / FACTS).exists() or not facts_in(state / FACTS):
         assert task.poll() is None
+        time.sleep(0.02)
     (root / "go").touch()
     assert task.wait(30) == 0
     job = facts_in(state / FACTS)[0]
