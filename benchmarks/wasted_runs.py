@@ -310,7 +310,8 @@ def killed(work: Path, kills: int) -> bool:
     for number in range(kills):
         victim = chance.choice(("watcher", "job"))
         defect = chance.choice(("", "nan-from-step-30", "initial-weights-saved"))
-        run = begin(work, "plain", f"killed-{number}", defect=defect, steps=SHORT, every=SHORT_EVERY, action="log")
+        kind = "plain" if number % 5 == 0 else "numpy"
+        run = begin(work, kind, f"killed-{number}", defect=defect, steps=SHORT, every=SHORT_EVERY, action="log")
         moment = chance.uniform(0.5, 7.0)
         time.sleep(moment)
         jobs = run.of("job")
