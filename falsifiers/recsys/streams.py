@@ -1,9 +1,11 @@
 """Streams that the falsifier gives to a subject, so that it can make any of them slow.
 
-On a GPU they are CUDA's, and a slow one has a sleeping kernel before each of its tasks. On a CPU they are queues. The
-host fills them, and a schedule decides which queue moves on; nothing but an event orders tasks of two queues. A slow
-queue moves only when no other can. So a forgotten wait shows on every machine, and always in the same way. "long" tasks
-read as soon as they may; what the last ones before a wait write is there only when no other stream can move.
+On a GPU the streams are CUDA streams. A slow one launches a sleeping kernel before each of its tasks.
+
+On a CPU each stream is a queue. The host appends tasks, and a schedule picks the queue whose first task runs next. Only
+events order tasks of different queues. A slow queue advances only when no other queue can, so a missing wait shows on
+every machine, and in every run alike. A slow stream "long" makes single tasks slow instead: a task reads its inputs as
+soon as it may, but the outputs of a stream's last tasks before a wait appear only when no other stream can advance.
 
 Memory behaves as in torch's caching allocator: what the host lets go of is given away again at once in the stream that
 allocated it, though tasks of other streams may still read it, unless `keep` said so.
