@@ -4,8 +4,9 @@ On a GPU the streams are CUDA streams. A slow one launches a sleeping kernel bef
 
 On a CPU each stream is a queue. The host appends tasks, and a schedule picks the queue whose first task runs next. Only
 events order tasks of different queues. A slow queue advances only when no other queue can, so a missing wait shows on
-every machine, and in every run alike. A slow stream "long" makes single tasks slow instead: a task reads its inputs as
-soon as it may, but the outputs of a stream's last tasks before a wait appear only when no other stream can advance.
+every machine, and in every run alike. If `slow` is "long", which a CPU alone has, the tasks of all streams but COMPUTE
+take long: a task reads its inputs as soon as it may, but the outputs of a stream's last tasks before a wait appear only
+when no other stream can advance.
 
 Memory behaves as in torch's caching allocator: what the host lets go of is given away again at once in the stream that
 allocated it, though tasks of other streams may still read it, unless `keep` said so.
