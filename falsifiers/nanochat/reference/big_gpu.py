@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from types import ModuleType
 
 import torch._inductor.utils as inductor
 
@@ -21,14 +19,12 @@ class EveryGpuIsBig:
     def __init__(self, setting: Setting) -> None:
         """Nothing depends on the setting."""
 
-    def applied(self) -> AbstractContextManager[object]:
-        """See `SmallGpuPatch`."""
-        return self._applied()
-
     @contextlib.contextmanager
-    def _applied(self) -> Iterator[None]:
+    def applied(self) -> Iterator[None]:
+        """See `SmallGpuPatch`."""
         asked = inductor.is_big_gpu
-        places = self.places(asked)
+        named = [module for name, module in list(sys.modules.items()) if name.startswith("torch._inductor")]
+        places = [module for module in named if getattr(module, "is_big_gpu", None) is asked]
         try:
             for module in places:
                 module.is_big_gpu = lambda *_: True  # type: ignore[attr-defined]
@@ -36,8 +32,3 @@ class EveryGpuIsBig:
         finally:
             for module in places:
                 module.is_big_gpu = asked  # type: ignore[attr-defined]
-
-    def places(self, asked: object) -> list[ModuleType]:
-        """Return Inductor's modules that have the function under its name."""
-        named = [module for name, module in list(sys.modules.items()) if name.startswith("torch._inductor")]
-        return [module for module in named if getattr(module, "is_big_gpu", None) is asked]

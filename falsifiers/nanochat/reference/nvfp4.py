@@ -11,20 +11,18 @@ from harness import Setting
 
 __all__ = ["EmulatedNvfp4"]
 
-_LARGEST, _LARGEST_SCALE = 6.0, 448.0
+_BLOCK, _LARGEST, _LARGEST_SCALE = 16, 6.0, 448.0
 
 
 class EmulatedNvfp4:
     """The recipe: quantised factors of the product and of the inputs' gradient, and no rotation."""
-
-    block = 16
 
     def __init__(self, setting: Setting) -> None:
         """Nothing depends on the setting."""
 
     def quantised(self, values: Tensor) -> Tensor:
         """See `Quantiser`."""
-        blocks = values.double().unflatten(-1, (-1, self.block))
+        blocks = values.double().unflatten(-1, (-1, _BLOCK))
         tensor_scale = (values.double().abs().amax() / (_LARGEST * _LARGEST_SCALE)).float().double()
         scale = self.scale(blocks.abs().amax(-1, keepdim=True) / _LARGEST, tensor_scale)
         kept = torch.where(scale > 0, self.rounded(blocks / torch.where(scale > 0, scale, 1.0)) * scale, 0.0)
@@ -47,14 +45,6 @@ class EmulatedNvfp4:
         made: Tensor = _Linear.apply(inputs, weight, self)
         return made
 
-    def weight_gradient(self, above: Tensor, inputs: Tensor) -> Tensor:
-        """Return the gradient [out, width] of the weight from those of the outputs [rows, out]."""
-        return above.T @ inputs
-
-    def input_gradient(self, above: Tensor, weight: Tensor) -> Tensor:
-        """Return the gradient [rows, width] of the inputs."""
-        return self.quantised(above) @ self.quantised(weight.T).T
-
 
 class _Linear(torch.autograd.Function):
     """A product whose gradients the recipe computes."""
@@ -68,5 +58,5 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *above: Tensor) -> tuple[Tensor, Tensor, None]:
         inputs, weight = ctx.saved_tensors
-        recipe: EmulatedNvfp4 = ctx.recipe
-        return recipe.input_gradient(above[0], weight), recipe.weight_gradient(above[0], inputs), None
+        quantised = ctx.recipe.quantised
+        return quantised(above[0]) @ quantised(weight.T).T, above[0].T @ inputs, None

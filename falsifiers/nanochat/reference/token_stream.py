@@ -24,18 +24,10 @@ class BatchedStream:
 
     def encode(self, texts: Sequence[str], threads: int, batch: int) -> Sequence[int]:
         """See `TokenStream`."""
-        batches = [texts[start : start + batch] for start in range(0, len(texts), batch)]
+        batches = [list(texts[start : start + batch]) for start in range(0, len(texts), batch)]
         with ThreadPoolExecutor(threads) as pool:
-            done = list(pool.map(self.encode_batch, batches))
-        return [token for one in self.ordered(done, threads) for row in one for token in row]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the tokens of each text."""
-        return [one.ids for one in self.tokenizer.encode_batch(list(texts))]
-
-    def ordered(self, done: list[list[list[int]]], threads: int) -> list[list[list[int]]]:
-        """Return the batches in the order of the texts, in which they are."""
-        return done
+            done = list(pool.map(self.tokenizer.encode_batch, batches))
+        return [token for one in done for row in one for token in row.ids]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """See `TokenStream`."""

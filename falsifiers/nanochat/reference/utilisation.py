@@ -19,9 +19,5 @@ class MeasuredPeak:
         self, operations: float, seconds: float, dtype: str, device: str, peaks: Mapping[str, float]
     ) -> float | None:
         """See `Utilisation`."""
-        achieved, peak = operations / seconds, self.peak(dtype, device, peaks)
+        achieved, peak = operations / seconds, peaks.get(dtype)
         return None if peak is None or achieved > peak else achieved / peak
-
-    def peak(self, dtype: str, device: str, peaks: Mapping[str, float]) -> float | None:
-        """Return the peak in operations a second; None if it was not measured."""
-        return peaks.get(dtype)

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from falsifiers.nanochat.mutants.machine import AfterTheFirstTensor, MisspeltName, NeverSet
 from falsifiers.nanochat.oracle.text_rows import right_rows
-from falsifiers.nanochat.reference.allocator import GrowingSegments
 from falsifiers.nanochat.reference.model import Norm
 from falsifiers.nanochat.reference.paths import KernelPaths
 from falsifiers.nanochat.reference.tokens import batch, encoded, train_tokenizer
 from harness import Setting
 from harness.base.vocabulary import Outcome
+from harness.contract.entry_point import resolve
 from harness.contract.project import Project
 from tests.falsifiers.in_process import judged
+from tests.falsifiers.planted import planted
 
 CONTRACTS = Path(__file__).parents[3] / "contracts" / "nanochat"
 TEXT = ["def step(model):\n    return model.loss(17)\n"] * 8
@@ -74,9 +74,14 @@ def test_only_pieces_of_the_text_with_their_next_tokens_are_right() -> None:
 
 def test_only_the_right_name_at_the_right_time_is_read(tmp_path: Path) -> None:
     """The defects differ from the reference in the variables with which the process begins."""
-    setting = Setting({}, "cpu", 0, tmp_path, tmp_path)
-    right = GrowingSegments(setting).environment()
-    assert right == {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
-    assert not GrowingSegments(setting).late()
-    assert AfterTheFirstTensor(setting).late() == right
-    assert all(wrong(setting).environment() != right for wrong in (AfterTheFirstTensor, MisspeltName, NeverSet))
+    contract = Project.find(CONTRACTS).contract("F-GB10-ALLOC-001")
+    found = {}
+    for mutant in (None, *contract.mutants):
+        with planted(mutant):
+            subject = resolve(contract.subject)(Setting({}, "cpu", 0, tmp_path, tmp_path))
+            found[mutant.id if mutant else "reference"] = subject.environment(), subject.late()
+    right = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    assert found.pop("reference") == (right, {})
+    assert found["after-the-first-tensor"] == ({}, right)
+    assert len(found) == 3
+    assert right not in [environment for environment, _ in found.values()]

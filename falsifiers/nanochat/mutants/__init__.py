@@ -1,1 +1,0 @@
-"""Subjects with one known defect each."""
