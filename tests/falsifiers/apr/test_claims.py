@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from falsifiers.apr import crc, layout
+from falsifiers.apr import layout
 from falsifiers.apr.reference import Reference
 from falsifiers.apr.tensor_sets import KNOWN
 from harness import Setting
@@ -18,14 +17,17 @@ from harness.authoring.faults import SubjectFault
 from harness.authoring.recorder import Recorder
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome
+from harness.contract import Mutant
+from harness.contract.entry_point import resolve
 from harness.contract.project import Project
 from harness.judging.judge import judge
 from harness.judging.observation import Observation
 from tests.falsifiers.known_cases import KnownCases
+from tests.falsifiers.planted import planted
 
 PROJECT = Project.find(Path(__file__).parent)
-FALSIFIERS = {"F-APR-V2-LAYOUT-001": layout.falsify, "F-APR-V2-CRC-001": crc.falsify}
-MUTANTS = [(claim, mutant) for claim in FALSIFIERS for mutant in PROJECT.contract(claim).mutants]
+CLAIMS = ("F-APR-V2-LAYOUT-001", "F-APR-V2-CRC-001")
+MUTANTS = [(claim, mutant) for claim in CLAIMS for mutant in PROJECT.contract(claim).mutants]
 
 
 def violated(claim: str, subject: type, folder: Path) -> set[str]:
@@ -39,7 +41,7 @@ def violated(claim: str, subject: type, folder: Path) -> set[str]:
     try:
         with recorder.subject_fault():
             built = subject(setting)
-        FALSIFIERS[claim](KnownCases(built, setting, folder, recorder))
+        resolve(contract.falsifier)(KnownCases(built, setting, folder, recorder))
     except SubjectFault:
         return {"subject.completes"}
     measured = {name: value for name, value in seen.items() if name in declared}
@@ -56,7 +58,7 @@ def violated(claim: str, subject: type, folder: Path) -> set[str]:
     return {clause.id for clause in judgment.with_outcome(Outcome.FAIL)}
 
 
-@pytest.mark.parametrize("claim", FALSIFIERS)
+@pytest.mark.parametrize("claim", CLAIMS)
 def test_the_reference_passes(claim: str, tmp_path: Path) -> None:
     assert violated(claim, Reference, tmp_path) == set()
 
@@ -66,17 +68,16 @@ class _WritesNothing(Reference):
         return None
 
 
-@pytest.mark.parametrize("claim", FALSIFIERS)
+@pytest.mark.parametrize("claim", CLAIMS)
 def test_a_writer_of_no_bytes_is_to_blame(claim: str, tmp_path: Path) -> None:
     assert violated(claim, _WritesNothing, tmp_path) == {"subject.completes"}
 
 
 @pytest.mark.parametrize(("claim", "mutant"), MUTANTS, ids=[mutant.id for _, mutant in MUTANTS])
-def test_a_mutant_falls_on_what_is_known_already(claim: str, mutant: Any, tmp_path: Path) -> None:
+def test_a_mutant_falls_on_what_is_known_already(claim: str, mutant: Mutant, tmp_path: Path) -> None:
     """The known cases kill every mutant, so the result does not depend on the seed."""
-    module, name = str(mutant.subject).split(":")
-    subject = getattr(importlib.import_module(module), name)
-    assert set(mutant.violates) <= violated(claim, subject, tmp_path)
+    with planted(mutant):
+        assert set(mutant.violates) <= violated(claim, resolve(mutant.subject), tmp_path)
 
 
 def test_the_two_claims_share_their_files() -> None:

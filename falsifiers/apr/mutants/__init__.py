@@ -1,1 +1,0 @@
-"""Implementations of APR v2 with one known defect each."""
