@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from falsifiers.distill.kd.subject import Answer, Question
 from falsifiers.distill.reference.loss import distillation_loss
@@ -24,12 +23,9 @@ class PlainKdLoss:
         head = question.student_head.detach().requires_grad_()
         with torch.enable_grad():
             logits = student @ head.T
-            loss = self.loss(logits, question.teacher @ question.teacher_head.T, question)
+            towards = question.teacher @ question.teacher_head.T
+            loss = distillation_loss(
+                logits, towards, question.labels, alpha=question.alpha, temperature=question.temperature
+            )
         gradients = torch.autograd.grad(loss, (student, head), torch.full_like(loss, question.upstream))
         return Answer(loss.detach(), *gradients)
-
-    def loss(self, student: Tensor, teacher: Tensor, question: Question) -> Tensor:
-        """The scalar loss of logits [rows, vocabulary]."""
-        return distillation_loss(
-            student, teacher, question.labels, alpha=question.alpha, temperature=question.temperature
-        )

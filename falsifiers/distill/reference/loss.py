@@ -27,12 +27,9 @@ def distillation_loss(student: Tensor, teacher: Tensor, labels: Tensor, *, alpha
     counts = labels != IGNORED
     tokens = counts.sum().clamp_min(1)
     cross_entropy = F.cross_entropy(student, labels, ignore_index=IGNORED, reduction="sum")
-    divergences = F.kl_div(
-        F.log_softmax(student / temperature, dim=-1),
-        F.log_softmax(teacher / temperature, dim=-1),
-        reduction="none",
-        log_target=True,
-    ).sum(dim=-1)
+    log_q = F.log_softmax(student / temperature, dim=-1)
+    log_p = F.log_softmax(teacher / temperature, dim=-1)
+    divergences = F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(dim=-1)
     divergence = torch.where(counts, divergences, 0.0).sum()
     return (alpha * cross_entropy + (1 - alpha) * temperature**2 * divergence) / tokens
 
