@@ -25,7 +25,6 @@ __all__ = [
     "DeafReload",
     "EmbeddingLeftOut",
     "FewUpdates",
-    "FlatteredLoss",
     "FlippedBit",
     "HalfPrecisionExport",
     "InitialExport",
@@ -350,14 +349,6 @@ class UntrueNames(Distillation):
         """The next seed, and one epoch for each step."""
         name = f"{self.recipe.model}-teacher-seed-{self.recipe.teacher_seed + 1}"
         return {**super().metadata(step, loss), "teacher_model": name, "epoch": str(step + 1)}
-
-
-class FlatteredLoss(Distillation):
-    """The report and the metadata name a loss that is a fifth too low."""
-
-    def reported(self, loss: Tensor, step: int) -> float:
-        """Four fifths."""
-        return 0.8 * super().reported(loss, step)
 
 
 class AnotherActivation(Distillation):

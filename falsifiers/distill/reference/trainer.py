@@ -31,9 +31,8 @@ __all__ = ["Distillation"]
 class Distillation:
     """A teacher trained beforehand and a fresh student of one architecture; one call of `distill` trains the student.
 
-    Every stage is a method of its own, so that a defect can be planted in one and leave the rest as it is. Models are
-    made when something first asks for them: until then no thread was started and no GPU touched, so a process that
-    holds a subject may still fork.
+    Models are made when something first asks for them: until then no thread was started and no GPU touched, so a
+    process that holds a subject may still fork.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -80,7 +79,7 @@ class Distillation:
             while self.steps_made < steps:
                 started = time.perf_counter()
                 loss = self.make_step(journal, checkpointer)
-                losses.append(self.reported(loss, self.steps_made))
+                losses.append(loss.item())
                 elapsed = time.perf_counter() - started
                 if checkpointer.due(self.steps_made):
                     self.save(checkpointer, self.steps_made, losses[-1])
@@ -99,7 +98,7 @@ class Distillation:
     def make_step(self, journal: Journal, checkpointer: Checkpointer) -> Tensor:
         """Train one step, and return its loss without waiting for it."""
         step = self.steps_made + 1
-        loss = self.loss(*self.batch(step), step)
+        loss = self.loss(*self.batch(step))
         checkpointer.protect()
         self.update(loss, step)
         self.steps_made = step
@@ -160,9 +159,8 @@ class Distillation:
         inputs, labels = sample(self.corpus.training, seed, self.recipe.batch, self.recipe.sequence)
         return inputs.to(self.device), labels.to(self.device)
 
-    def loss(self, inputs: Tensor, labels: Tensor, step: int) -> Tensor:
+    def loss(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """The scalar that the step minimises."""
-        del step  # a defect may begin at some step; the reference treats all alike
         student = self.student(input_ids=inputs, use_cache=False).logits
         teacher = self.teacher_logits(inputs)
         return distillation_loss(student, teacher, labels, alpha=self.recipe.alpha, temperature=self.recipe.temperature)
@@ -180,7 +178,7 @@ class Distillation:
     def gradients(self, inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The gradients by parameter that a step on this batch takes, before clipping; no step is made."""
         self.optimizer.zero_grad()
-        self.loss(inputs, labels, 1).backward()
+        self.loss(inputs, labels).backward()
         found = {
             name: weight.grad.clone() for name, weight in self.student_weights().items() if weight.grad is not None
         }
@@ -190,11 +188,6 @@ class Distillation:
     def learning_rate(self, step: int) -> float:
         """The learning rate of a step, counted from 1."""
         return self.recipe.learning_rate * min(1.0, step / max(1, self.recipe.warmup_steps))
-
-    def reported(self, loss: Tensor, step: int) -> float:
-        """The training loss as the run tells it."""
-        del step
-        return loss.item()
 
     def metadata(self, step: int, loss: float) -> dict[str, str]:
         """What a checkpoint says about itself; safetensors allows strings only."""

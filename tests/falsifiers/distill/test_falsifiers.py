@@ -16,7 +16,6 @@ import torch
 
 from falsifiers.distill.measuring.answers import measure_answers
 from falsifiers.distill.measuring.held_out import HeldOut
-from falsifiers.distill.mutants.architecture import LayerSkipped, TeacherLayerSkipped
 from falsifiers.distill.mutants.exporting import AveragedAtEnd
 from falsifiers.distill.mutants.loading import DowncastOnLoad, UntiedOnLoad
 from falsifiers.distill.mutants.logging import LogsAlways, LogsLossBefore, LogsNothing
@@ -29,22 +28,13 @@ from falsifiers.distill.mutants.precomputing import (
     TextNotInTheKey,
     WidthNotInTheKey,
 )
-from falsifiers.distill.mutants.sampling import BatchBefore, BatchByCount, BeginningOnly, HeldOutToo, RandomInputs
 from falsifiers.distill.mutants.saving import ForgottenLast, LateCopy, NeverOff, NoDirectory
-from falsifiers.distill.mutants.stepping import NegativeIsNothing, ZeroIsEndless
-from falsifiers.distill.mutants.training import DivergenceCutOff, LabelsShiftedTwice
-from falsifiers.distill.mutants.updating import (
-    ClearedEverySecondStep,
-    NotClipped,
-    OnlyRowsSeenDecay,
-    ScheduleOfOneGroup,
-)
 from falsifiers.distill.reference import Distillation
 from harness import NotMeasured
 from harness.authoring.timing import Timing
 from harness.base import strictjson
 from tests.falsifiers.distill.outside import record, run, small_project
-from tests.falsifiers.distill.trials import CONTRACTS, a_setting, a_trial
+from tests.falsifiers.distill.trials import CONTRACTS, a_mutant, a_setting, a_trial
 
 MAX_STEPS = "F-DISTILL-MAXSTEPS-001"
 PERIOD = "F-DISTILL-CKPT-PERIOD-001"
@@ -86,7 +76,10 @@ def declared(claim: str) -> frozenset[str]:
 
 
 def measured(claim: str, folder: Path, subject: Any = Distillation, **changed: Any) -> dict[str, Any]:
-    """The measurements of the claim's falsifier for a subject in this process."""
+    """The measurements of the claim's falsifier for a subject, or the mutant of that name, in this process."""
+    if isinstance(subject, str):
+        with a_mutant(claim, subject) as (patched, _):
+            return measured(claim, folder, patched, **changed)
     module, _, name = json.loads((CONTRACTS / f"{claim}.json").read_text())["falsifier"].partition(":")
     trial, recorded = a_trial(a_setting(folder, **{**IN_PROCESS[claim], **changed}), subject, declared(claim))
     getattr(importlib.import_module(module), name)(trial)
@@ -110,8 +103,8 @@ def test_steps_are_counted_and_nonsense_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_without_end_is_ended(tmp_path: Path) -> None:
     """A run that takes 0 for "no limit" is ended, and the measurement names the request."""
-    assert measured(MAX_STEPS, tmp_path / "zero", ZeroIsEndless)["accepted"] == [0]
-    assert measured(MAX_STEPS, tmp_path / "less", NegativeIsNothing)["accepted"] == [-1]
+    assert measured(MAX_STEPS, tmp_path / "zero", "zero-is-endless")["accepted"] == [0]
+    assert measured(MAX_STEPS, tmp_path / "less", "negative-is-nothing")["accepted"] == [-1]
 
 
 def test_every_checkpoint_is_looked_at(tmp_path: Path) -> None:
@@ -224,11 +217,11 @@ def test_other_text_is_found_by_its_steps(tmp_path: Path) -> None:
     assert healthy.pop("batches") == 60
     assert healthy.pop("teacher_divergence") < 1e-4
     assert not any(healthy.values())
-    assert measured(DATA, tmp_path / "random", RandomInputs)["foreign_rows"] == list(range(1, 61))
-    assert measured(DATA, tmp_path / "held", HeldOutToo)["held_out_rows"] != []
-    assert measured(DATA, tmp_path / "count", BatchByCount)["changed"] == [1, 2, 3]
-    assert measured(DATA, tmp_path / "before", BatchBefore)["read_otherwise"] == [2, 3]
-    assert measured(DATA, tmp_path / "start", BeginningOnly)["position_gap"] > 0.2
+    assert measured(DATA, tmp_path / "random", "random-inputs")["foreign_rows"] == list(range(1, 61))
+    assert measured(DATA, tmp_path / "held", "held-out-too")["held_out_rows"] != []
+    assert measured(DATA, tmp_path / "count", "batch-by-count")["changed"] == [1, 2, 3]
+    assert measured(DATA, tmp_path / "before", "batch-before")["read_otherwise"] == [2, 3]
+    assert measured(DATA, tmp_path / "start", "beginning-only")["position_gap"] > 0.2
 
 
 def test_a_gradient_is_held_against_the_independent_models(tmp_path: Path) -> None:
@@ -239,8 +232,8 @@ def test_a_gradient_is_held_against_the_independent_models(tmp_path: Path) -> No
     healthy = measured(BATCH, tmp_path / "healthy")
     assert max(healthy["gradient_error"], healthy["gradient_error_of_drawn_tokens"]) < 0.1
     assert healthy["gradient_error_again"] == healthy["gradient_error"]
-    assert measured(BATCH, tmp_path / "cut", DivergenceCutOff)["gradient_error"] > 100
-    assert measured(BATCH, tmp_path / "shifted", LabelsShiftedTwice)["gradient_error_of_drawn_tokens"] > 100
+    assert measured(BATCH, tmp_path / "cut", "divergence-cut-off")["gradient_error"] > 100
+    assert measured(BATCH, tmp_path / "shifted", "labels-shifted-twice")["gradient_error_of_drawn_tokens"] > 100
 
 
 def test_a_gradient_that_is_carried_on_is_found(tmp_path: Path) -> None:
@@ -249,9 +242,9 @@ def test_a_gradient_that_is_carried_on_is_found(tmp_path: Path) -> None:
     A gradient with only the batch's rows is found too.
     """
     assert max(measured(EMBEDDING, tmp_path / "healthy")["gradient_errors"]) < 0.1
-    carried = measured(EMBEDDING, tmp_path / "carried", ClearedEverySecondStep)["gradient_errors"]
+    carried = measured(EMBEDDING, tmp_path / "carried", "cleared-every-second-step")["gradient_errors"]
     assert carried[2] > 100 > 0.1 > max(carried[:2])
-    assert min(measured(EMBEDDING, tmp_path / "seen", OnlyRowsSeenDecay)["gradient_errors"]) > 100
+    assert min(measured(EMBEDDING, tmp_path / "seen", "only-rows-seen-decay")["gradient_errors"]) > 100
 
 
 def test_answers_are_held_against_the_independent_model(tmp_path: Path) -> None:
@@ -260,12 +253,16 @@ def test_answers_are_held_against_the_independent_model(tmp_path: Path) -> None:
     A layer that is left out is attributed to the model that lacks it.
     """
     errors = frozenset({"student_logits_error", "teacher_logits_error"})
-    found = []
-    for name, subject in (("healthy", Distillation), ("student", LayerSkipped), ("teacher", TeacherLayerSkipped)):
-        trial, recorded = a_trial(a_setting(tmp_path / name), subject, errors)
+
+    def wrong(subject: Any) -> set[str]:
+        trial, recorded = a_trial(a_setting(tmp_path), subject, errors)
         measure_answers(trial, HeldOut.of(trial))
-        found.append({error for error in errors if recorded.measurements[error] > 1})
-    assert found == [set(), {"student_logits_error"}, {"teacher_logits_error"}]
+        return {error for error in errors if recorded.measurements[error] > 1}
+
+    assert wrong(Distillation) == set()
+    for mutant, error in (("layer-skipped", "student"), ("teacher-layer-skipped", "teacher")):
+        with a_mutant("F-DISTILL-KL-MOVES-001", mutant) as (subject, _):
+            assert wrong(subject) == {f"{error}_logits_error"}
 
 
 def test_the_rate_of_every_tensor_follows_the_schedule(tmp_path: Path) -> None:
@@ -273,10 +270,10 @@ def test_the_rate_of_every_tensor_follows_the_schedule(tmp_path: Path) -> None:
     healthy = measured(LEARNING_RATE, tmp_path / "healthy")
     assert max(healthy["rate_errors"]) < 0.02
     assert healthy["gradient_norm_over_limit"] <= 1.001
-    behind = measured(LEARNING_RATE, tmp_path / "behind", ScheduleOfOneGroup)["rate_errors"]
+    behind = measured(LEARNING_RATE, tmp_path / "behind", "schedule-of-one-group")["rate_errors"]
     assert behind[0] < 0.05
     assert behind[1:] == pytest.approx([0.5, 0.5], abs=0.05)
-    assert measured(LEARNING_RATE, tmp_path / "uncut", NotClipped)["gradient_norm_over_limit"] > 2
+    assert measured(LEARNING_RATE, tmp_path / "uncut", "not-clipped")["gradient_norm_over_limit"] > 2
 
 
 class _LeavesNan(Distillation):

@@ -12,12 +12,11 @@ import torch
 from safetensors import safe_open
 
 from falsifiers.distill import batch, embedding, export, kl_moves, learning_rate, smoke, teacher_divergence
-from falsifiers.distill.mutants.training import SilentCpuFallback
 from falsifiers.distill.reference import Distillation
 from falsifiers.distill.reference.config import ARCHITECTURES, Recipe, new_model
 from falsifiers.distill.reference.export import checkpoint_path
 from harness import NotMeasured
-from tests.falsifiers.distill.trials import CONTRACTS, QUICK, a_setting, a_trial
+from tests.falsifiers.distill.trials import CONTRACTS, QUICK, a_mutant, a_setting, a_trial
 
 _KEYS = {"teacher_model", "temperature", "alpha", "epoch", "step", "final_loss"}
 
@@ -122,12 +121,10 @@ def test_an_embedding_of_another_name_is_asked_for(tmp_path: Path) -> None:
 def test_the_cpu_fallback_is_read_back_as_what_it_is(tmp_path: Path) -> None:
     """The weights are on the CPU, although the logits come from the GPU."""
     setting = a_setting(tmp_path)
-    trial, recorded = a_trial(
-        type(setting)(setting.parameters, "cuda:0", 0, setting.workspace, setting.cache),
-        SilentCpuFallback,
-        declared("F-DISTILL-SMOKE-001"),
-    )
-    smoke.falsify(trial)
+    on_gpu = type(setting)(setting.parameters, "cuda:0", 0, setting.workspace, setting.cache)
+    with a_mutant("F-DISTILL-SMOKE-001", "silent-cpu-fallback") as (subject, falsify):
+        trial, recorded = a_trial(on_gpu, subject, declared("F-DISTILL-SMOKE-001"))
+        falsify(trial)
     assert recorded.resolved["device"] == "cpu"
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ from torch import Tensor
 from falsifiers.distill.subject import OnStep, Run
 from harness import Setting, Trial
 from harness.authoring.reports import Measured, Resolved, Stepped, TrialReport, Unseen
+from harness.contract.entry_point import resolve
+from harness.contract.loader import load
 from harness.execution.worker_trial import WorkerTrial
+from tests.falsifiers.planted import planted
 
 CONTRACTS = Path(__file__).parents[3] / "contracts" / "distill"
 
@@ -72,6 +76,15 @@ def a_trial(setting: Setting, subject: Any, declared: frozenset[str] = frozenset
     recorded = Heard()
     setting.workspace.mkdir(parents=True, exist_ok=True)
     return WorkerTrial(setting, setting.workspace, declared, recorded).build(subject), recorded
+
+
+@contextmanager
+def a_mutant(claim: str, name: str) -> Iterator[tuple[Any, Callable[[Trial[Any]], None]]]:
+    """The subject of a claim's mutant and the claim's falsifier, imported with the patches of the mutant."""
+    contract = load(CONTRACTS / f"{claim}.json", (CONTRACTS.parents[1],))
+    (mutant,) = (one for one in contract.mutants if one.id == name)
+    with planted(mutant):
+        yield resolve(mutant.subject), resolve(contract.falsifier)
 
 
 class Tables:

@@ -12,26 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from falsifiers.distill.mutants.shadowed import (
-    AnotherActivation,
-    CrossEntropyUpdates,
-    MaximumOfSquares,
-    NoDecay,
-    NormStandsStill,
-    NumbersFromZero,
-    PeakRateTold,
-    QuickSquares,
-    SmoothedLoss,
-    TransposedGradient,
-)
-from falsifiers.distill.mutants.training import MovingTeacher
 from falsifiers.distill.oracle.qwen2 import load, new_model
 from falsifiers.distill.oracle.shadow import Configuration, ShadowStep, Snapshot, compare
 from falsifiers.distill.oracle.tolerances import QUANTITIES, refuted
 from falsifiers.distill.oracle.watch import ShadowWatch
 from falsifiers.distill.reference import Distillation
 from harness.authoring.shadow_step import worst
-from tests.falsifiers.distill.trials import a_setting
+from tests.falsifiers.distill.trials import a_mutant, a_setting
 
 SHORT = {
     "steps": 4,
@@ -92,27 +79,27 @@ def test_watching_changes_nothing(tmp_path: Path, cache: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("subject", "quantities", "tensor"),
+    ("mutant", "quantities", "tensor"),
     [
-        (CrossEntropyUpdates, {"gradient", "exp_avg", "exp_avg_sq"}, None),
-        (TransposedGradient, {"gradient", "exp_avg", "exp_avg_sq"}, PROJECTION),
-        (NormStandsStill, {"applied"}, NORM),
-        (QuickSquares, {"exp_avg_sq", "applied"}, None),
-        (NoDecay, {"applied"}, None),
-        (MaximumOfSquares, {"max_exp_avg_sq"}, None),
-        (SmoothedLoss, {"loss"}, ""),
-        (PeakRateTold, {"rate"}, ""),
-        (NumbersFromZero, {"number"}, ""),
-        (AnotherActivation, {"student_logits", "gradient", "exp_avg", "exp_avg_sq"}, None),
-        (MovingTeacher, {"teacher_logits", "loss", "gradient", "exp_avg", "exp_avg_sq"}, None),
+        ("cross-entropy-updates", {"gradient", "exp_avg", "exp_avg_sq"}, None),
+        ("transposed-gradient", {"gradient", "exp_avg", "exp_avg_sq"}, PROJECTION),
+        ("norm-stands-still", {"applied"}, NORM),
+        ("quick-squares", {"exp_avg_sq", "applied"}, None),
+        ("no-decay", {"applied"}, None),
+        ("maximum-of-squares", {"max_exp_avg_sq"}, None),
+        ("smoothed-loss", {"loss"}, ""),
+        ("peak-rate-told", {"rate"}, ""),
+        ("numbers-from-zero", {"number"}, ""),
+        ("another-activation", {"student_logits", "gradient", "exp_avg", "exp_avg_sq"}, None),
+        ("moving-teacher", {"teacher_logits", "loss", "gradient", "exp_avg", "exp_avg_sq"}, None),
     ],
-    ids=lambda value: getattr(value, "__name__", None),
 )
 def test_a_defect_shows_in_its_quantity_and_tensor(
-    tmp_path: Path, cache: Path, subject: type[Distillation], quantities: set[str], tensor: str | None
+    tmp_path: Path, cache: Path, mutant: str, quantities: set[str], tensor: str | None
 ) -> None:
     """The expected quantity is beyond its tolerance. Other tensors and earlier quantities are not."""
-    found = refuted(watched(subject, tmp_path, cache).differences, "float32")
+    with a_mutant("F-DISTILL-STEP-001", mutant) as (subject, _):
+        found = refuted(watched(subject, tmp_path, cache).differences, "float32")
     assert quantities <= {one.quantity for one in found}
     if tensor is not None:
         assert {one.tensor for one in found} == {tensor}

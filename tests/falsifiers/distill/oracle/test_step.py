@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from pydoc_data import topics
@@ -14,19 +15,10 @@ import pytest
 from falsifiers.distill import step
 from falsifiers.distill.mutants.logging import LogsLossBefore
 from falsifiers.distill.mutants.resuming import OptimizerForgotten
-from falsifiers.distill.mutants.shadowed import (
-    BatchOfOneSeed,
-    DropsHalfAsMuch,
-    LowRankStart,
-    NeverInTraining,
-    OneMask,
-    StopsEarly,
-    WideStart,
-)
 from falsifiers.distill.oracle.tolerances import TOLERANCES
 from falsifiers.distill.reference import Distillation
 from harness import NotMeasured
-from tests.falsifiers.distill.trials import CONTRACTS, Heard, a_setting, a_trial
+from tests.falsifiers.distill.trials import CONTRACTS, Heard, a_mutant, a_setting, a_trial
 
 CONTRACT = json.loads((CONTRACTS / "F-DISTILL-STEP-001.json").read_text())
 SHORT = {
@@ -45,11 +37,18 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-def measured(subject: type[Distillation], folder: Path, cache: Path, **parameters: Any) -> Heard:
-    """The measurements of a short run."""
+def measured(subject: type[Distillation] | str, folder: Path, cache: Path, **parameters: Any) -> Heard:
+    """The measurements of a short run of a subject, or of the mutant of that name."""
+    if isinstance(subject, str):
+        with a_mutant("F-DISTILL-STEP-001", subject) as (patched, falsify):
+            return _heard(patched, falsify, folder, cache, **parameters)
+    return _heard(subject, step.falsify, folder, cache, **parameters)
+
+
+def _heard(subject: Any, falsify: Callable[[Any], None], folder: Path, cache: Path, **parameters: Any) -> Heard:
     setting = replace(a_setting(folder, **{**SHORT, **parameters}), cache=cache)
     trial, heard = a_trial(setting, subject, frozenset(CONTRACT["observation"]["properties"]))
-    step.falsify(trial)
+    falsify(trial)
     return heard
 
 
@@ -72,18 +71,18 @@ def test_a_healthy_run_is_interrupted_resumed_and_checked(tmp_path: Path, cache:
     [
         (OptimizerForgotten, "count_error", 0.75),
         (LogsLossBefore, "misreported", [f"log: step {step}" for step in (2, 3, 4, 5)]),
-        (StopsEarly, "steps_executed", 4),
-        (WideStart, "initial_scale_error", pytest.approx(0.25 * 8**0.5, abs=0.1)),
-        (LowRankStart, "initial_rank_error", pytest.approx(0.4, abs=0.1)),
-        (BatchOfOneSeed, "unseeded", ["batch, of another seed"]),
-        (OneMask, "unseeded", ["masks, of another step"]),
-        (DropsHalfAsMuch, "unseeded", ["masks, of the share 0.05"]),
-        (NeverInTraining, "unseeded", ["masks, of another step"]),
+        ("stops-early", "steps_executed", 4),
+        ("wide-start", "initial_scale_error", pytest.approx(0.25 * 8**0.5, abs=0.1)),
+        ("low-rank-start", "initial_rank_error", pytest.approx(0.4, abs=0.1)),
+        ("batch-of-one-seed", "unseeded", ["batch, of another seed"]),
+        ("one-mask", "unseeded", ["masks, of another step"]),
+        ("drops-half-as-much", "unseeded", ["masks, of the share 0.05"]),
+        ("never-in-training", "unseeded", ["masks, of another step"]),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_a_defect_is_measured(
-    tmp_path: Path, cache: Path, subject: type[Distillation], name: str, value: object
+    tmp_path: Path, cache: Path, subject: type[Distillation] | str, name: str, value: object
 ) -> None:
     """The defect's own measurement shows it."""
     assert measured(subject, tmp_path, cache).measurements[name] == value
@@ -91,7 +90,7 @@ def test_a_defect_is_measured(
 
 def test_what_is_refuted_first_ends_the_trial(tmp_path: Path, cache: Path) -> None:
     """A wrong start ends the trial before the first step, and a wrong step after resuming ends it at that step."""
-    assert measured(WideStart, tmp_path / "start", cache).steps == []
+    assert measured("wide-start", tmp_path / "start", cache).steps == []
     heard = measured(OptimizerForgotten, tmp_path / "resumed", cache)
     assert heard.steps == [1, 2, 3, 4, 4]
     assert "steps_executed" not in heard.measurements
