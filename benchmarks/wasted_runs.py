@@ -48,6 +48,7 @@ SEEN_BY = {
     "unlearnable-batch": {"losses_rise", "losses_never_fall"},
 }
 """Defects that more than one check may find first."""
+KINDS = ("plain", "accumulating", "transformers")
 NOT_IN = {
     "transformers": {"wrong-number-of-steps"},  # its log has no total, so it shows at the end alone
 }
@@ -206,7 +207,7 @@ def wasted(work: Path, only: str) -> bool:
     """Refute each defect in three trainers."""
     print(f"{'trainer':<13} {'defect':<27} {'check':<23} {'step':>6} {'second':>7} {'share':>7}  late by")
     shares, missed = [], []
-    for kind in ("plain", "accumulating", "transformers"):
+    for kind in KINDS:
         for defect in DEFECTS:
             if defect in NOT_IN.get(kind, ()) or (only and only != defect):
                 continue
@@ -260,6 +261,7 @@ def share_of(run: Run, defect: str, found: dict[str, Any]) -> tuple[float, str]:
                     steps.append((fact["at"], count))
     begins = {"hanging-loader": AT, "collapsing-throughput": 10 * AT}.get(defect, 0)
     calm = [(at, step) for at, step in steps if step <= (begins or STEPS)]
+    calm = calm or [(0.0, 0)]  # refuted before its first step
     (first, low), (last, high) = calm[0], calm[-1]
     planned = first + max((last - first) / max(high - low, 1), PACE) * STEPS
     since = last if begins else 0.0
@@ -363,8 +365,10 @@ def cost(work: Path, repeat: int) -> bool:
         spent = samples[-1]["watcher_seconds"] - samples[0]["watcher_seconds"]
         used.append(spent / (samples[-1]["at"] - samples[0]["at"]))
     alone, watched = median(arms["alone"]), median(arms["watched"])
-    print(f"job alone {alone:.2f} s, watched {watched:.2f} s ({watched / alone - 1:+.1%}); after its start, the watcher "
-          f"used {median(used):.2%} of a processor")  # fmt: skip
+    print(
+        f"job alone {alone:.2f} s, watched {watched:.2f} s ({watched / alone - 1:+.1%}); after its start, the "
+        f"watcher used {median(used):.2%} of a processor"
+    )
     return True
 
 
