@@ -110,7 +110,7 @@ class LedgerAttribution:
                 }
         except (OutOfDeviceMemory, torch.OutOfMemoryError):
             ran_out = True
-        accounts = self.told(ledger)
+        accounts = ledger.accounts()
         return Report(blocks, ran_out, accounts, self.blame(accounts, ledger.wanted) if ran_out else None)
 
     def last_block(self) -> Mapping[str, Trained]:
@@ -129,13 +129,8 @@ class LedgerAttribution:
             f"kept {index}": ledger.tensor(Owner.ACTIVATIONS, sequence, width)
             for index, width in enumerate(kept_widths(shape))
         }
-        scores = {"scores": ledger.tensor(self.workspace_owner, shape.heads, sequence, sequence)}
+        scores = {"scores": ledger.tensor(Owner.SCORES, shape.heads, sequence, sequence)}
         return {**weights, **moments, **kept, **scores}
-
-    @property
-    def workspace_owner(self) -> Owner:
-        """The owner that the score workspace is booked to."""
-        return Owner.SCORES
 
     def step(self, shape: BlockShape, block: Mapping[str, Tensor], x: Tensor) -> None:
         """A forward, a backward and an update of the weights. Their temporary memory becomes slack."""
@@ -148,10 +143,6 @@ class LedgerAttribution:
             weights[name].sub_(gradient, alpha=STEP_RATE)
             block[f"mean of {name}"].copy_(gradient)
             block[f"square of {name}"].copy_(gradient.square())
-
-    def told(self, ledger: Ledger) -> dict[Owner, int]:
-        """The accounts as reported."""
-        return ledger.accounts()
 
     def blame(self, accounts: Mapping[Owner, int], wanted: Mapping[Owner, int]) -> Owner:
         """The owner of most bytes, including its refused request."""

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from falsifiers.blackwell.faults.memory import BrokenMemory, DeviceFault
 from falsifiers.blackwell.measuring.device_memory import Arena
-from falsifiers.blackwell.mutants.root_cause import AlwaysBlamesModules, KeepsGradients, ScoresAsModules
 from falsifiers.blackwell.reference.attribution import Ledger, LedgerAttribution
 from falsifiers.blackwell.reference.shapes import BlockShape
 from falsifiers.blackwell.root_cause import _block_bytes, _loads, falsify
@@ -29,6 +28,7 @@ from harness.contract.project import Project
 from harness.execution.worker_trial import WorkerTrial
 from harness.judging.judge import judge
 from harness.judging.observation import Observation
+from tests.falsifiers.in_process import judged
 
 _CONTRACT = Project.find(Path(__file__).parent).contract("F-BLACKWELL-ROOTCAUSE-001")
 _PROFILE = _CONTRACT.profiles["reduced"]
@@ -154,11 +154,12 @@ class AsksForGradients(LedgerAttribution):
 class ForgetsKeptInput(LedgerAttribution):
     """Books one of the eleven kept tensors of a block as unknown."""
 
-    def told(self, ledger: Ledger) -> dict[Owner, int]:
-        told = super().told(ledger)
+    def put(self, load: Load, memory: DeviceMemory) -> Report:
+        report = super().put(load, memory)
+        told = report.accounts
         forgotten = told[Owner.ACTIVATIONS] // 20
         activations, unknown = told[Owner.ACTIVATIONS] - forgotten, told[Owner.UNKNOWN] + forgotten
-        return {**told, Owner.ACTIVATIONS: activations, Owner.UNKNOWN: unknown}
+        return replace(report, accounts={**told, Owner.ACTIVATIONS: activations, Owner.UNKNOWN: unknown})
 
 
 class AddsUpRefusals(LedgerAttribution):
@@ -184,8 +185,10 @@ class CountsBrokenBlock(LedgerAttribution):
 class TellsNoNumber(LedgerAttribution):
     """Reports NaN, which must not pass the comparisons."""
 
-    def told(self, ledger: Ledger) -> dict[Owner, Any]:
-        return {**super().told(ledger), Owner.UNKNOWN: math.nan}
+    def put(self, load: Load, memory: DeviceMemory) -> Report:
+        report = super().put(load, memory)
+        untold: Any = math.nan
+        return replace(report, accounts={**report.accounts, Owner.UNKNOWN: untold})
 
 
 class ZeroesMoments(LedgerAttribution):
@@ -230,11 +233,8 @@ def failed(tmp_path: Path, kind: type[LedgerAttribution]) -> list[str]:
     ("kind", "clauses"),
     [
         (LedgerAttribution, set()),
-        (AlwaysBlamesModules, {"blamed_uncapped.const", "blamed_both.const"}),
-        (ScoresAsModules, {"modules-are-not-the-cause", "workspace-uncapped", "accounts_off[].maximum"}),
         (FreesBrokenBlock, {"accounts_off[].maximum", "accounts[]{}.minimum"}),
         (AsksForGradients, {"accounts_off[].maximum"}),
-        (KeepsGradients, {"outside[].maximum"}),
         (ForgetsKeptInput, {"accounts_off_own[].maximum"}),
         (AddsUpRefusals, {"blamed_modules.const"}),
         (CountsBrokenBlock, {"accounts_off_own[].maximum"}),
@@ -246,6 +246,13 @@ def test_the_verdict_follows_the_bytes(tmp_path: Path, kind: type[LedgerAttribut
     """The figures refute the spec's root cause, and every subject that states it."""
     assert clauses <= set(failed(tmp_path, kind))
     assert clauses or not failed(tmp_path, kind)
+
+
+@pytest.mark.parametrize("name", ["always-blames-modules", "scores-as-modules", "keeps-gradients"])
+def test_a_mutant_fails_its_clauses(tmp_path: Path, name: str) -> None:
+    (mutant,) = (one for one in _CONTRACT.mutants if one.id == name)
+    judgment = judged(_CONTRACT, mutant.subject, tmp_path, mutant)
+    assert set(mutant.violates) <= {clause.id for clause in judgment.with_outcome(Outcome.FAIL)}
 
 
 @pytest.mark.parametrize("mebibytes", [100, 1500])
