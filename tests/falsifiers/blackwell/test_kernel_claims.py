@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from falsifiers.blackwell import prewarm_keys
-from falsifiers.blackwell.ptx import archive_check, falsifier
+from falsifiers.blackwell.ptx import archive_check
 from falsifiers.blackwell.reference.kernels.catalogue import add
 from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel
 from falsifiers.blackwell.watching.compilations import watching
@@ -24,21 +22,22 @@ from harness.authoring.reports import Measured, Resolved, TrialReport
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract, Mutant
+from harness.contract.entry_point import resolve
 from harness.contract.project import Project
 from harness.judging.judge import judge
 from harness.judging.observation import Ending, EndingKind, Observation
 from tests.falsifiers.known_cases import KnownCases
+from tests.falsifiers.planted import planted
 
 PROJECT = Project.find(Path(__file__).parent)
 PTX, KEYS = "F-BLACKWELL-PTX-001", "F-BLACKWELL-PREWARM-KEYS-001"
-FALSIFIERS = {PTX: falsifier.falsify, KEYS: prewarm_keys.falsify}
 TINY = {"model": "qwen2-tiny", "vocabulary": 64, "batch": 1, "sequence": 8}
 SMALLER = {PTX: {**TINY, "targets": [120, 121], "steps": 2}, KEYS: {"cases": 3}}
 FEWER = {PTX: {"rebuilt_targets": 1}}
 """For the reference. A mutant needs more of them."""
 HERE = [
     (claim, mutant)
-    for claim in FALSIFIERS
+    for claim in (PTX, KEYS)
     for mutant in PROJECT.contract(claim).mutants
     if mutant.requires.get("device") != "cuda"
 ]
@@ -90,7 +89,7 @@ def outcomes(
     try:
         with recorder.subject_fault():
             built = subject(setting)
-        FALSIFIERS[claim](KnownCases(built, setting, folder, recorder))
+        resolve(contract.falsifier)(KnownCases(built, setting, folder, recorder))
     except SubjectFault as fault:
         ending = Ending(EndingKind.SUBJECT_FAULT, Phase.SUBJECT, str(fault))
     except NotMeasured as why:
@@ -111,18 +110,13 @@ def engine(cache: Path) -> Any:
     """The subject of the PTX claim, with its files in `cache`."""
     contract = PROJECT.contract(PTX)
     parameters = {**contract.profiles["reduced"].parameters, **SMALLER[PTX]}
-    return named(contract.subject)(Setting(parameters, "cpu", 1, cache, cache))
+    return resolve(contract.subject)(Setting(parameters, "cpu", 1, cache, cache))
 
 
-def named(entry_point: str) -> type:
-    module, _, name = entry_point.partition(":")
-    return getattr(importlib.import_module(module), name)
-
-
-@pytest.mark.parametrize("claim", FALSIFIERS)
+@pytest.mark.parametrize("claim", [PTX, KEYS])
 def test_the_reference_passes(claim: str, tmp_path: Path, kept: Path) -> None:
     contract = PROJECT.contract(claim)
-    found = outcomes(claim, contract, named(contract.subject), tmp_path, kept, **FEWER.get(claim, {}))
+    found = outcomes(claim, contract, resolve(contract.subject), tmp_path, kept, **FEWER.get(claim, {}))
     assert {clause for clause, outcome in found.items() if outcome is not Outcome.PASS} == set()
 
 
@@ -131,7 +125,8 @@ def test_every_mutant_falls_on_the_clauses_it_was_made_for(
     claim: str, mutant: Mutant, tmp_path: Path, kept: Path
 ) -> None:
     parameters = {**mutant.parameters, **SMALLER[claim]}
-    found = outcomes(claim, PROJECT.contract(claim), named(mutant.subject), tmp_path, kept, **parameters)
+    with planted(mutant):
+        found = outcomes(claim, PROJECT.contract(claim), resolve(mutant.subject), tmp_path, kept, **parameters)
     failed = {clause for clause, outcome in found.items() if outcome is Outcome.FAIL}
     assert set(mutant.violates) <= failed
 
@@ -143,7 +138,7 @@ def test_a_machine_without_a_compiler_of_its_own_is_not_the_subjects_fault(
     contract = PROJECT.contract(PTX)
     shutil.copytree(kept, tmp_path / "cache", ignore=shutil.ignore_patterns("host-kernels"))
     monkeypatch.setattr("falsifiers.blackwell.reference.host_device.shutil.which", lambda name: None)
-    found = outcomes(PTX, contract, named(contract.subject), tmp_path, tmp_path / "cache", rebuilt_targets=0)
+    found = outcomes(PTX, contract, resolve(contract.subject), tmp_path, tmp_path / "cache", rebuilt_targets=0)
     assert (found["subject.completes"], found["absent.maxItems"]) == (Outcome.NOT_MEASURED, Outcome.PASS)
     assert Outcome.FAIL not in found.values()
     with pytest.raises(NotMeasured, match=r"g\+\+"):
