@@ -1,0 +1,128 @@
+"""The interface to another checker: a function of one form of a case, called in a process of its own.
+
+    def checker(form: Form) -> None:
+        function = form.make()
+        assert function(*arguments).isfinite().all()
+
+It raises AssertionError where it finds a mistake, returns where it finds none, and raises `NotInScope` where it has
+nothing to say. Any other exception counts as found, with its text: a subject that crashes is not accepted.
+
+As a program, it reads what `harness corpus run` asks from its input, and prints one line of JSON for each form.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.authoring.setting import Setting
+from harness.base.exceptions import described
+from harness.base.strictjson import JsonObject
+from harness.contract.entry_point import resolve
+from harness.contract.project_importer import install
+
+__all__ = ["Checker", "Form", "NotInScope"]
+
+
+class NotInScope(Exception):
+    """The checker has nothing to say of this kind of subject. The text says why."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form of a case: with its mistake, or mended.
+
+    Attributes:
+        surface: function, trainer, suite or other.
+        subject: the entry point.
+        claims: the claims that apply, each with all its parameters. A function's have `against` and `example`.
+        workspace: an empty folder.
+    """
+
+    case: str
+    kind: str
+    surface: str
+    subject: str
+    mended: bool
+    claims: Mapping[str, JsonObject]
+    seed: int
+    workspace: Path
+
+    @property
+    def parameters(self) -> JsonObject:
+        """Those of the first claim, with the switch."""
+        return {**next(iter(self.claims.values())), "case": self.subject, "mended": self.mended}
+
+    def make(self) -> Any:
+        """The function, the files of the suite, or the trainer.
+
+        Anything of the case that raises here is its own doing.
+        """
+        made = resolve(self.subject)
+        if self.surface in ("function", "suite"):
+            return made(self.mended)
+        return made(Setting(self.parameters, "cpu", self.seed, self.workspace, self.workspace / "cache"))
+
+
+Checker = Callable[[Form], None]
+
+
+def _asked(checker: Checker, form: Form) -> dict[str, Any]:
+    try:
+        checker(form)
+    except NotInScope as error:
+        answer, reason = "not in scope", str(error)
+    except BaseException as error:
+        answer, reason = "found", described(error)[:200]
+    else:
+        answer, reason = "accepted", ""
+    return {"case": form.case, "mended": form.mended, "answer": answer, "reason": reason}
+
+
+def _in_child(checker: Checker, form: Form, seconds: float) -> dict[str, Any]:
+    """Ask in a fork of this process, since a subject may change torch itself."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        os.dup2(2, 1)  # what the subject prints is no answer
+        with os.fdopen(writing, "w") as out:
+            out.write(json.dumps(_asked(checker, form)))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        if not select.select([told], [], [], seconds)[0]:
+            os.kill(child, signal.SIGKILL)
+        text = told.read()
+    os.waitpid(child, 0)
+    if text:
+        answer: dict[str, Any] = json.loads(text)
+        return answer
+    return {"case": form.case, "mended": form.mended, "answer": "found", "reason": "the process ended without an answer"}
+
+
+def main() -> None:
+    """Answer for every form that is asked."""
+    asked = json.loads(sys.stdin.read())
+    install([*map(Path, sys.argv[1:])])
+    checker: Checker = resolve(asked["checker"])
+    with tempfile.TemporaryDirectory(prefix="harness-corpus-") as folder:
+        for number, one in enumerate(asked["forms"]):
+            workspace = Path(folder) / str(number)
+            workspace.mkdir()
+            form = Form(**one, seed=asked["seed"], workspace=workspace)
+            print(json.dumps(_in_child(checker, form, asked["seconds"])), flush=True)
+
+
+if __name__ == "__main__":
+    from harness.tools.corpus import checker as this  # the classes that checkers import, not those of __main__
+
+    this.main()

@@ -1,0 +1,176 @@
+"""`harness corpus`: documented mistakes of the field, and how many of them the harness and other checkers catch."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from harness.base import strictjson
+from harness.base.version import VERSION
+from harness.base.vocabulary import ExitStatus
+from harness.contract.layout import laid_out
+from harness.contract.project import Project
+from harness.machine import git
+from harness.machine.host import probe
+from harness.report.terminal.printing import tell, tell_all
+from harness.tools.corpus.campaign import Answer, Judged, ask_checker, judge_cases
+from harness.tools.corpus.record import CASES, KINDS, Case, RecordError, cases_of
+from harness.tools.corpus.results import HARNESS, Fate, Results, corpus_digest, document, table
+
+__all__ = ["CHECKERS", "command"]
+
+CHECKERS: Final = tuple(
+    f"falsifiers.corpus.checkers:{name}" for name in ("loss_goes_down", "assert_close", "kernelbench")
+)
+"""The other checkers that are asked by default."""
+
+_kind = click.option("--kind", "kinds", multiple=True, type=click.Choice([*KINDS]), help="Only cases of this kind.")
+
+
+@click.group("corpus", short_help="how many documented mistakes are caught")
+def command() -> None:
+    """Documented mistakes of the field: how many of them the harness and other checkers catch."""
+
+
+def _chosen(root: Path, ids: tuple[str, ...], kinds: tuple[str, ...]) -> list[Case]:
+    try:
+        known = cases_of(root)
+    except RecordError as error:
+        raise click.ClickException(str(error)) from error
+    if unknown := sorted({*ids} - {one.id for one in known}):
+        raise click.BadParameter(f"there is no case {unknown[0]}; `harness corpus list` names them")
+    return [one for one in known if (not ids or one.id in ids) and (not kinds or one.kind in kinds)]
+
+
+@command.command("list")
+@_kind
+def list_(kinds: tuple[str, ...]) -> ExitStatus:
+    """List the cases by kind, each with its year, its source, and the claims that apply."""
+    kind = ""
+    for case in _chosen(Project.find().root, (), kinds):
+        if case.kind != kind:
+            kind = case.kind
+            tell(KINDS[kind])
+        claims = ", ".join(case.claims) or "no claim"
+        tell_all((f"  {case.id}  {case.year}  {case.title}", f"      {case.source}", f"      {claims}"))
+    return ExitStatus.PASS
+
+
+@command.command("run")
+@click.argument("ids", nargs=-1, metavar="[CASE]…")
+@_kind
+@click.option("--quick", is_flag=True, help="Only functions of tensors and test suites: the cases that take seconds.")
+@click.option(
+    "--profile", type=click.Choice(["reduced", "full"]), default="reduced", show_default=True, help="Of the claims."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of every trial.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Trials side by side.")
+@click.option(
+    "--checker", "checkers", multiple=True, metavar="MODULE:NAME", help="Another checker to ask; by default, three."
+)
+@click.option("--no-checkers", is_flag=True, help="Ask no other checker.")
+@click.option(
+    "--evidence", type=click.Path(path_type=Path), help="The folder for bundles; by default a temporary one."
+)
+@click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the record of the run.")
+def run(
+    ids: tuple[str, ...],
+    kinds: tuple[str, ...],
+    quick: bool,
+    profile: str,
+    seed: int,
+    jobs: int,
+    checkers: tuple[str, ...],
+    no_checkers: bool,
+    evidence: Path | None,
+    json_file: Path | None,
+) -> ExitStatus:
+    """Run the claims that apply on every case, failing and mended; ask other checkers; print a table by kind.
+
+    A case is caught if a claim is FAIL on its mistake and none is on its mended form. Mutants do not run: the contracts'
+    own runs prove the falsifiers.
+
+    Exit status: 0 if no mended form is refuted and exactly the misses that the records name are missed, else 1.
+    """
+    project = Project.find()
+    cases = _chosen(project.root, ids, kinds)
+    if quick:
+        cases = [one for one in cases if one.surface in ("function", "suite")]
+    started = datetime.now(UTC)
+    with ExitStack() as stack:
+        folder = evidence or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="harness-corpus-")))
+        in_scope = [one for one in cases if not one.out_of_scope]
+        judged = judge_cases(
+            project, in_scope, probe(project.root), evidence=folder, profile=profile, seed=seed, jobs=jobs, tell=_told
+        )
+        asked = () if no_checkers else (checkers or CHECKERS)
+        answers = {one: _answers(project, one, in_scope, seed) for one in asked}
+    results = Results(cases, judged, answers)
+    if json_file is not None:
+        commit = git.commit(project.root)
+        circumstances = {
+            "version": VERSION, "revision": commit.revision, "profile": profile,
+            "seed": seed, "started": started.strftime("%Y-%m-%dT%H:%M:%SZ"), "corpus": corpus_digest(project.root),
+            "seconds": round((datetime.now(UTC) - started).total_seconds()),
+        }  # fmt: skip
+        json_file.write_text(laid_out(document(results, circumstances)), encoding="utf-8")
+    return _reported(results)
+
+
+def _told(case: Case, form: str, judged: Judged) -> None:
+    clauses = ", ".join(judged.clauses)
+    tell(f"{case.id}  {form}  {judged.claim}  {judged.verdict}  {clauses[:200]}".rstrip(), err=True)
+
+
+def _answers(project: Project, checker: str, cases: list[Case], seed: int) -> dict[str, tuple[Answer, Answer]]:
+    found = [*ask_checker(project, checker, cases, seed)]
+    return {one.case: (one, other) for one, other in zip(found[::2], found[1::2], strict=True)}
+
+
+def _reported(results: Results) -> ExitStatus:
+    fates = results.fates()
+    rows = [*table(results.cases, fates)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    tell_all("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    for case in results.cases:
+        fate = fates[HARNESS][case.id]
+        reason = case.out_of_scope or case.missed
+        if fate is not Fate.CAUGHT:
+            tell(f"{fate}: {case.id}  {reason}".rstrip())
+    surprises = results.surprises()
+    tell_all(surprises)
+    return ExitStatus.FAIL if surprises else ExitStatus.PASS
+
+
+@command.command("new")
+@click.argument("identifier", metavar="ID")
+@click.option("--kind", required=True, type=click.Choice([*KINDS]), help="Its folder.")
+@click.option("--source", required=True, metavar="URL", help="Where the mistake is documented.")
+@click.option("--surface", type=click.Choice(["function", "trainer", "suite", "other"]), default="function")
+def new(identifier: str, kind: str, source: str, surface: str) -> ExitStatus:
+    """Write the record of a new case, to be filled in, and show the subject to write."""
+    root = Project.find().root
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", identifier):
+        raise click.BadParameter(f"{identifier!r} has other characters than a-z, 0-9 and hyphens", param_hint="ID")
+    file = root / CASES / kind / f"{identifier}.json"
+    name = identifier.replace("-", "_")
+    content: dict[str, Any] = {
+        "id": identifier, "kind": kind, "title": "", "source": source, "year": datetime.now(UTC).year, "believed": "",
+        "truth": "", "noticed": "", "late": "", "cost": "", "surface": surface,
+        "subject": f"falsifiers.corpus.{kind}:{name}", "claims": {},
+    }  # fmt: skip
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as out:
+            out.write(strictjson.dumps(content, indent=2) + "\n")
+    except FileExistsError as error:
+        raise click.ClickException(f"{file} is there already") from error
+    tell(f"wrote {file.relative_to(root)}; fill in its texts, and the claims that speak of the property")
+    tell(f"Then: write {name}(mended) in falsifiers/corpus/{kind}.py, and harness corpus run {identifier}")
+    return ExitStatus.PASS

@@ -1,0 +1,141 @@
+"""The records of a corpus: one JSON file for each documented mistake, below `falsifiers/corpus/cases/KIND/`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from harness.base import regular_file, strictjson
+from harness.base.strictjson import JsonObject
+
+__all__ = ["CASES", "COSTS", "KINDS", "SURFACES", "Case", "RecordError", "cases_of", "read_case"]
+
+CASES: Final = Path("falsifiers/corpus/cases")
+"""The folder of the records, from the project's root."""
+KINDS: Final[Mapping[str, str]] = {
+    "kernels": "false speed-ups of kernels",
+    "losses": "losses and gradients",
+    "optimizers": "optimizers and schedules",
+    "data": "data",
+    "checkpoints": "checkpoints",
+    "distribution": "distribution over ranks",
+    "hardware": "memory and hardware",
+    "tests": "evaluations and tests",
+}
+"""The folders, and what they hold."""
+COSTS: Final[Mapping[str, str]] = {
+    "false result": "a number was believed that is wrong",
+    "weaker model": "training went on, and came to less",
+    "lost work": "weights or a run were lost",
+    "wasted time": "people or machines worked in vain",
+    "damage": "others relied on it, and had to be told",
+}
+SURFACES: Final = ("function", "trainer", "suite", "other")
+"""What a subject is, for checkers that are not the harness: a function of tensors, a trainer, a pytest suite."""
+_ID: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_SOURCE: Final = re.compile(r"https://[^\s/]+\.[^\s/]+/\S*")
+_ENTRY: Final = re.compile(r"[\w.]+:\w+")
+_FIRST_YEAR: Final = 1990
+
+
+class RecordError(ValueError):
+    """A record is not of its form. The text names the file and says what is wrong."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One documented mistake.
+
+    Attributes:
+        source: an address that anybody can open.
+        year: when it was made public.
+        believed, truth: what people took for true, and what was.
+        noticed, late: by what or by whom it was noticed, and after how long.
+        cost: one of COSTS.
+        surface: one of SURFACES.
+        subject: the entry point; with `mended`, it is right. Empty if nothing here could judge it.
+        claims: the claims that speak of the property, with the parameters that differ from their profile's.
+        out_of_scope: why no claim can judge it here; empty if one can.
+        missed: why the harness does not catch it; empty if it does.
+    """
+
+    id: str
+    kind: str
+    title: str
+    source: str
+    year: int
+    believed: str
+    truth: str
+    noticed: str
+    late: str
+    cost: str
+    surface: str = "function"
+    subject: str = ""
+    claims: Mapping[str, JsonObject] = field(default_factory=dict)
+    out_of_scope: str = ""
+    missed: str = ""
+
+    def problems(self) -> list[str]:
+        """What is wrong with the values; empty if nothing is."""
+        texts = {one: getattr(self, one) for one in ("title", "believed", "truth", "noticed", "late")}
+        found = [f"{name} is empty or not one line" for name, text in texts.items() if not text or "\n" in text]
+        if not _ID.fullmatch(self.id):
+            found.append("the id has other characters than a-z, 0-9 and single hyphens")
+        found += _unknown("kind", self.kind, KINDS) + _unknown("cost", self.cost, COSTS)
+        found += _unknown("surface", self.surface, SURFACES)
+        if not _SOURCE.fullmatch(self.source):
+            found.append("source is no https address")
+        if not isinstance(self.year, int) or self.year < _FIRST_YEAR:
+            found.append(f"year is no year since {_FIRST_YEAR}")
+        if self.out_of_scope and (self.claims or self.missed):
+            found.append("a case out of scope has no claims, and is not missed")
+        if not self.out_of_scope and not (self.claims and _ENTRY.fullmatch(self.subject)):
+            found.append("name the subject, and the claims that apply, or say why it is out of scope")
+        return found
+
+
+def _unknown(name: str, value: str, known: Collection[str]) -> list[str]:
+    return [] if value in known else [f"{name} is none of {', '.join(known)}"]
+
+
+def read_case(file: Path) -> Case:
+    """Read a record.
+
+    Raises:
+        RecordError: it cannot be read, or is not of its form.
+    """
+    required = {one.name for one in fields(Case) if one.default is MISSING and one.default_factory is MISSING}
+    try:
+        content: Any = strictjson.loads(regular_file.read(file))
+        if not isinstance(content, dict):
+            raise RecordError(f"{file}: it is no object")
+        lacks = sorted(required - content.keys())
+        unknown = sorted(content.keys() - {one.name for one in fields(Case)})
+        if lacks or unknown:
+            raise RecordError(f"{file}: missing {', '.join(lacks) or 'nothing'}; unknown {', '.join(unknown) or 'nothing'}")
+        case = Case(**content)
+        problems = case.problems()
+    except (OSError, strictjson.JsonError, TypeError) as error:
+        raise RecordError(f"{file}: {error}") from error
+    if (case.id, case.kind) != (file.stem, file.parent.name):
+        problems.append(f"the file belongs at {case.kind}/{case.id}.json")
+    if problems:
+        raise RecordError(f"{file}: {'; '.join(problems)}")
+    return case
+
+
+def cases_of(root: Path) -> list[Case]:
+    """Read all records of a project, in the order of kinds and ids.
+
+    Raises:
+        RecordError: a record is not of its form, or two have one id.
+    """
+    found = [read_case(file) for file in sorted((root / CASES).glob("*/*.json"))]
+    ids = [one.id for one in found]
+    if twice := sorted({one for one in ids if ids.count(one) > 1}):
+        raise RecordError(f"{twice[0]} is the id of two records")
+    order = list(KINDS)
+    return sorted(found, key=lambda one: (order.index(one.kind), one.id))
