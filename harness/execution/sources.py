@@ -175,7 +175,7 @@ class Sources:
         """Python compiles the source of this file."""
         name = os.path.abspath(os.fsdecode(file))
         if self._is_ours(name) and os.path.isfile(name):  # and not "<string>"
-            is_whole = isinstance(source, bytes | bytearray | memoryview)
+            is_whole = isinstance(source, bytes | bytearray | memoryview) and not _is_part(bytes(source), Path(name))
             self._code(name, hashlib.sha256(source).hexdigest() if is_whole else regular_file.sha256(Path(name)))
 
     def _load(self, file: Any) -> None:
@@ -230,6 +230,11 @@ class Sources:
             with suppress(OSError):
                 if file.is_file() and file.stat().st_size <= LARGEST:
                     self._tell(name, regular_file.sha256(file))
+
+
+def _is_part(source: bytes, file: Path) -> bool:
+    """Whether this is a part of a line of a file. Python compiles one where it shows an exception that ended a thread."""
+    return b"\n" not in source and file.stat().st_size > len(source) and source in regular_file.read(file)
 
 
 def _taken(news: deque[_T]) -> Iterator[_T]:
