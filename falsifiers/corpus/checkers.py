@@ -84,7 +84,7 @@ def _descend(form: Form) -> None:
         loss = function(*args, **found.kwargs)
         loss.backward()
         optimizer.step()
-        losses.append(float(loss))
+        losses.append(loss.item())
     assert all(one == one for one in losses), "a loss is NaN"
     assert any(later < earlier for earlier, later in pairwise(losses)), "the loss never falls"
     assert losses[-1] < losses[0], "the loss has not fallen"
