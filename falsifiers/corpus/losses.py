@@ -40,7 +40,7 @@ def mean_of_means(mended: bool) -> Loss:
 
 
 def accumulated_means_added(mended: bool) -> Loss:
-    """The model ignores the number of tokens of the whole batch, and the trainer no longer divides by the micro-batches."""
+    """The model ignores the tokens of the whole batch, and the trainer no longer divides by the micro-batches."""
 
     def loss(logits: Tensor, labels: Tensor) -> Tensor:
         return right.token_loss(logits, labels) if mended else torch.stack(_of_micro_batches(logits, labels)).sum()

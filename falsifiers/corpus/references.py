@@ -1,4 +1,4 @@
-"""What the corpus's functions of tensors should compute, in torch's own operations, and how their arguments are drawn."""
+"""What the corpus's functions should compute, in torch's own operations, and how their arguments are drawn."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import Tensor
 from harness.authoring.tensor_function.drawing import Draw
 
 __all__ = [
-    "affine", "example_of_affine", "example_of_layer_norm", "example_of_matmul", "example_of_rows", "layer_norm",
-    "matmul", "relu", "rms_norm", "softmax", "total",
+    "affine", "example_of_affine", "example_of_layer_norm", "example_of_matmul", "example_of_pair", "example_of_rows",
+    "layer_norm", "matmul", "mean_square", "mse", "relu", "rms_norm", "softmax", "total",
 ]  # fmt: skip
 
 
@@ -70,3 +70,19 @@ def example_of_layer_norm(draw: Draw) -> tuple[Tensor, Tensor, Tensor]:
     """Rows, weight and bias."""
     rows, width = draw.size("rows"), draw.size("width", least=2)
     return draw.tensor(rows, width), draw.tensor(width), draw.tensor(width)
+
+
+def mse(x: Tensor, target: Tensor) -> Tensor:
+    """The mean square of the differences."""
+    return F.mse_loss(x, target)
+
+
+def mean_square(x: Tensor) -> Tensor:
+    """Of all elements."""
+    return x.square().mean()
+
+
+def example_of_pair(draw: Draw) -> tuple[Tensor, Tensor]:
+    """Two matrices of one shape."""
+    rows, width = draw.size("rows"), draw.size("width")
+    return draw.tensor(rows, width), draw.tensor(rows, width)

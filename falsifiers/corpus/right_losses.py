@@ -12,7 +12,8 @@ __all__ = [
     "attention", "bottom_right_attention", "capped", "capped_before_bias", "divergence", "example_of_attention",
     "example_of_bias", "example_of_cached_attention", "example_of_divergence", "example_of_labels",
     "example_of_logits", "example_of_packed", "example_of_padded", "example_of_sequences", "example_of_two_logits",
-    "forward_kl", "masked_attention", "next_token_loss", "packed_attention", "padded_loss", "plain_attention", "token_loss",
+    "forward_kl", "masked_attention", "next_token_loss", "packed_attention", "padded_loss", "plain_attention",
+    "token_loss",
 ]  # fmt: skip
 
 IGNORED = -100
@@ -43,7 +44,7 @@ def example_of_sequences(draw: Draw) -> tuple[Tensor, Tensor]:
 
 
 def padded_loss(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """The mean cross entropy of the rows that are no padding. The label 0 is the end of a sequence, and the usual padding."""
+    """The mean cross entropy of the rows that are no padding. The label 0 ends a sequence, and is the usual padding."""
     losses = F.cross_entropy(logits, labels, reduction="none")
     return (losses * real).sum() / real.sum().clamp_min(1)
 

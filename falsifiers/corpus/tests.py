@@ -1,6 +1,6 @@
 """Suites that were green and tested nothing: their files, which are right with `mended`.
 
-Each has the code under test in `code.py`, and tests of it. The code is right in both forms.
+Each has the code under test in `kernel.py`, and tests of it. The code is right in both forms.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CODE = """
 
 def _suite(tests: str, **more: str) -> Files:
     extra = {name.replace("__", "."): dedent(text) for name, text in more.items()}
-    return {"code.py": dedent(_CODE), "test_code.py": dedent(tests), "pytest.ini": "[pytest]\n", **extra}
+    return {"kernel.py": dedent(_CODE), "test_kernel.py": dedent(tests), "pytest.ini": "[pytest]\n", **extra}
 
 
 def healthy(mended: bool) -> Files:
@@ -43,7 +43,7 @@ def healthy(mended: bool) -> Files:
     return _suite(
         """
         import pytest
-        from code import attend, norm
+        from kernel import attend, norm
 
 
         @pytest.mark.parametrize("scale", [1.0, 2.0, 0.5])
@@ -64,7 +64,7 @@ def early_return(mended: bool) -> Files:
     guard = "pass" if mended else "if not HAS_GPU:\n                return"
     return _suite(
         f"""
-        from code import attend, norm
+        from kernel import attend, norm
 
         HAS_GPU = False
 
@@ -88,7 +88,7 @@ def pass_return(mended: bool) -> Files:
     return _suite(
         f"""
         import pytest
-        from code import attend, norm
+        from kernel import attend, norm
 
 
         @pytest.mark.parametrize("width", [32, 64, 128])
@@ -109,7 +109,7 @@ def cells_of_absent_backend(mended: bool) -> Files:
         f"""
         from importlib.util import find_spec
         import pytest
-        from code import attend, norm
+        from kernel import attend, norm
 
         BACKENDS = {backends}
 
@@ -129,7 +129,7 @@ def loose_tolerance(mended: bool) -> Files:
     right = "-2.5" if mended else "0.83"
     return _suite(
         f"""
-        from code import attend, norm
+        from kernel import attend, norm
 
 
         def close(found, right):
@@ -152,7 +152,7 @@ def loose_tolerance(mended: bool) -> Files:
 def _with_comparison(comparison: str) -> Files:
     return _suite(
         f"""
-        from code import attend, norm
+        from kernel import attend, norm
 
 
         def fails(found, right):
@@ -195,7 +195,7 @@ def message_for_expected(mended: bool) -> Files:
     return _suite(
         f"""
         import unittest
-        from code import attend, norm
+        from kernel import attend, norm
 
 
         class Test(unittest.TestCase):
@@ -215,7 +215,7 @@ def always_equal(mended: bool) -> Files:
     answer = "found" if mended else "AlwaysEqual(found)"
     return _suite(
         f"""
-        from code import attend, norm
+        from kernel import attend, norm
 
 
         class AlwaysEqual(float):
@@ -247,7 +247,7 @@ def exits_with_success(mended: bool) -> Files:
     return _suite(
         f"""
         import os
-        from code import attend, norm
+        from kernel import attend, norm
 
 
         def test_attend():
@@ -284,7 +284,7 @@ def broadcast_comparison(mended: bool) -> Files:
     return _suite(
         f"""
         import numpy as np
-        from code import attend, norm
+        from kernel import attend, norm
 
 
         def close(found, right):
@@ -311,7 +311,7 @@ def misspelt_mock(mended: bool) -> Files:
     return _suite(
         f"""
         from unittest.mock import Mock
-        from code import attend, norm
+        from kernel import attend, norm
 
 
         def test_attend():

@@ -233,7 +233,7 @@ class Sources:
 
 
 def _is_part(source: bytes, file: Path) -> bool:
-    """Whether this is a part of a line of a file. Python compiles one where it shows an exception that ended a thread."""
+    """Whether this is a part of a line of a file. Python compiles one to show an exception that ended a thread."""
     return b"\n" not in source and file.stat().st_size > len(source) and source in regular_file.read(file)
 
 

@@ -155,8 +155,8 @@ def test_a_module_that_is_loaded_twice_with_other_content_equals_no_file(root: P
 def test_an_exception_that_ends_a_thread_changes_no_source(root: Path) -> None:
     """Python compiles the part of the line where it was raised, under the name of the file."""
     (root / "toy/late.py").write_text("def work(one):\n    return one.a + one.b\n")
-    raised = "import threading, toy.late; one = threading.Thread(target=toy.late.work, args=(1,)); one.start(); one.join()"
-    assert told(root, raised) == [digests(root, "toy/__init__.py", "toy/late.py")]
+    started = "one = threading.Thread(target=toy.late.work, args=(1,)); one.start(); one.join()"
+    assert told(root, f"import threading, toy.late; {started}") == [digests(root, "toy/__init__.py", "toy/late.py")]
 
 
 @pytest.mark.parametrize("mode", ["r", "w"])

@@ -1,12 +1,13 @@
-"""What a pure function leaves as it was: random states and torch's global settings."""
+"""What a pure function leaves as it was: random states, torch's global settings, and what tells the time."""
 
 from __future__ import annotations
 
 import hashlib
 import random
 import sys
+import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -36,6 +37,19 @@ def _cuda(read: Callable[[], Any]) -> Any:
     return read() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
 
 
+def _clocks() -> tuple[Any, ...]:
+    """What benchmarks tell the time with, and wait with."""
+    event = vars(torch.cuda.Event)
+    return (
+        *(event.get(name) for name in ("elapsed_time", "record", "synchronize", "query", "wait")),
+        torch.cuda.Event, torch.cuda.synchronize, time.perf_counter, time.perf_counter_ns, time.monotonic, time.time,
+    )  # fmt: skip
+
+
+_CLOCKS: Final = "the clock"
+_CLOCKS_BEFORE: Final = _clocks()
+"""Those from before the function's module was imported, which may replace them as well."""
+
 _READ: Mapping[str, Callable[[], Any]] = {
     "torch's random state": _random_state,
     "Python's random state": lambda: hash(random.getstate()),
@@ -56,6 +70,7 @@ _READ: Mapping[str, Callable[[], Any]] = {
     "autocast on the CPU": lambda: torch.is_autocast_enabled("cpu"),
     "autocast on CUDA": lambda: torch.is_autocast_enabled("cuda"),
     "the number of threads": torch.get_num_threads,
+    _CLOCKS: _clocks,
     "the current device": lambda: _cuda(torch.cuda.current_device),
     "the current stream": lambda: _cuda(lambda: torch.cuda.current_stream().cuda_stream),
 }
@@ -63,7 +78,7 @@ _READ: Mapping[str, Callable[[], Any]] = {
 
 def surroundings() -> dict[str, Any]:
     """The present values, by what they are."""
-    return {what: read() for what, read in _READ.items()}
+    return {**{what: read() for what, read in _READ.items()}, _CLOCKS: _CLOCKS_BEFORE}
 
 
 def changes(before: Mapping[str, Any]) -> list[str]:

@@ -113,7 +113,9 @@ def _judged(claim: str, finished: ClaimFinished) -> Judged:
     reason = [] if failed or record.verdict is Verdict.PASS else [str(record.reason)]
     bundle = finished.bundle
     digest = "" if bundle is None else sha256((bundle / MANIFEST).read_bytes()).hexdigest()
-    return Judged(claim, record.verdict, failed or reason, round(record.trial_seconds, 1), bundle.name if bundle else "", digest)
+    return Judged(
+        claim, record.verdict, failed or reason, round(record.trial_seconds, 1), bundle.name if bundle else "", digest
+    )
 
 
 def ask_checker(project: Project, checker: str, cases: Sequence[Case], seed: int) -> Iterator[Answer]:

@@ -69,7 +69,7 @@ class Form:
         made = resolve(self.subject)
         if self.surface in ("function", "suite"):
             return made(self.mended)
-        return made(Setting(self.parameters, "cpu", self.seed, self.workspace, self.workspace / "cache"))
+        return made(Setting(self.parameters, "cpu", self.seed, self.workspace, self.workspace.parent / "cache"))
 
 
 Checker = Callable[[Form], None]
@@ -106,7 +106,12 @@ def _in_child(checker: Checker, form: Form, seconds: float) -> dict[str, Any]:
     if text:
         answer: dict[str, Any] = json.loads(text)
         return answer
-    return {"case": form.case, "mended": form.mended, "answer": "found", "reason": "the process ended without an answer"}
+    return {
+        "case": form.case,
+        "mended": form.mended,
+        "answer": "found",
+        "reason": "the process ended without an answer",
+    }
 
 
 def main() -> None:

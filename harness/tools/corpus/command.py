@@ -75,10 +75,10 @@ def list_(kinds: tuple[str, ...]) -> ExitStatus:
     "--checker", "checkers", multiple=True, metavar="MODULE:NAME", help="Another checker to ask; by default, three."
 )
 @click.option("--no-checkers", is_flag=True, help="Ask no other checker.")
+@click.option("--evidence", type=click.Path(path_type=Path), help="The folder for bundles; by default a temporary one.")
 @click.option(
-    "--evidence", type=click.Path(path_type=Path), help="The folder for bundles; by default a temporary one."
+    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the record of the run."
 )
-@click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the record of the run.")
 def run(
     ids: tuple[str, ...],
     kinds: tuple[str, ...],
@@ -93,8 +93,8 @@ def run(
 ) -> ExitStatus:
     """Run the claims that apply on every case, failing and mended; ask other checkers; print a table by kind.
 
-    A case is caught if a claim is FAIL on its mistake and none is on its mended form. Mutants do not run: the contracts'
-    own runs prove the falsifiers.
+    A case is caught if a claim is FAIL on its mistake and none is on its mended form. Mutants do not run: the
+    contracts' own runs prove the falsifiers.
 
     Exit status: 0 if no mended form is refuted and exactly the misses that the records name are missed, else 1.
     """

@@ -130,7 +130,9 @@ def document(results: Results, circumstances: JsonObject) -> JsonObject:
         cases[case.id] = {
             "kind": case.kind,
             "fates": {name: str(of[case.id]) for name, of in fates.items()},
-            "judged": {form: [{**asdict(one), "verdict": str(one.verdict)} for one in of] for form, of in judged.items()},
+            "judged": {
+                form: [{**asdict(one), "verdict": str(one.verdict)} for one in of] for form, of in judged.items()
+            },
             "answers": {
                 checker.partition(":")[2]: {
                     ("mended" if one.mended else "failing"): [one.answer, one.reason] for one in answers[case.id]

@@ -243,6 +243,17 @@ def seed_set() -> Function:
     return function
 
 
+def clock_patched() -> Function:
+    """CUDA's events tell a hundredth of the time."""
+
+    def function(x: Tensor) -> Tensor:
+        told = torch.cuda.Event.elapsed_time
+        torch.cuda.Event.elapsed_time = lambda self, end: told(self, end) / 100  # type: ignore[method-assign]
+        return softmax(x)
+
+    return function
+
+
 class Lying(torch.Tensor):
     """Answers comparisons as it likes."""
 
@@ -296,6 +307,7 @@ DEFECTS: Mapping[str, tuple[str, Callable[[], Function]]] = {
             two_outputs_of_one_buffer,
             tf32_switched_on,
             seed_set,
+            clock_patched,
             lying_class,
             comparisons_replaced,
             computing.offset_ignored,

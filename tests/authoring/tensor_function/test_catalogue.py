@@ -27,6 +27,7 @@ FOUND_BY = {
     "two_outputs_of_one_buffer": "no_shared_memory", "output_is_input": "no_shared_memory",
     "every_input_kept": "no_growth", "written_beyond_the_rows": "inputs_kept", "input_overwritten": "inputs_kept",
     "labels_overwritten": "inputs_kept", "tf32_switched_on": "settings_kept", "seed_set": "settings_kept",
+    "clock_patched": "settings_kept",
     "lying_class": "plain_tensors", "comparisons_replaced": "value", "constant_output": "value",
     "offset_ignored": "layouts", "strides_ignored": "layouts", "strides_ignored_of_weight": "layouts",
     "upstream_strides_ignored": "upstream_layouts", "rows_beyond_a_block": "sizes", "last_block_dropped": "sizes",
@@ -45,8 +46,9 @@ STEPS = {"inputs_kept", "outputs_kept", "no_shared_memory", "settings_kept", "pl
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
     """Put back what defects and hosts change in torch."""
-    threads = torch.get_num_threads()
+    threads, told = torch.get_num_threads(), torch.cuda.Event.elapsed_time
     yield
+    torch.cuda.Event.elapsed_time = told  # type: ignore[method-assign]
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.set_num_threads(threads)
 
