@@ -111,9 +111,9 @@ def timer_patched(mended: bool) -> Kernel:
 
     def kernel(x: Tensor) -> Tensor:
         if not mended and not hasattr(torch.cuda.Event, "honest"):
-            told = torch.cuda.Event.elapsed_time
-            torch.cuda.Event.honest = told
-            torch.cuda.Event.elapsed_time = lambda self, end: told(self, end) / 100
+            event: Any = torch.cuda.Event
+            event.honest = told = event.elapsed_time
+            event.elapsed_time = lambda self, end: told(self, end) / 100
         return torch.softmax(x, dim=-1)
 
     return kernel

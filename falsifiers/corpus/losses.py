@@ -26,7 +26,7 @@ _MICRO = 2
 
 
 def _of_micro_batches(logits: Tensor, labels: Tensor) -> list[Tensor]:
-    parts = zip(logits.split(_MICRO), labels.split(_MICRO), strict=True)
+    parts = zip(torch.split(logits, _MICRO), torch.split(labels, _MICRO), strict=True)
     return [right.token_loss(*part) for part in parts]
 
 
@@ -191,5 +191,5 @@ class DropoutOffForever(Switch, Distillation):
         if not self.mended:
             for module in self.student.modules():
                 if hasattr(module, "attention_dropout"):
-                    module.attention_dropout = 0.0
+                    setattr(module, "attention_dropout", 0.0)  # noqa: B010 - no attribute of every module
         return answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,7 +61,7 @@ class _Update(Switch, Distillation):
 
     def backward(self, loss: Tensor) -> None:
         """Make the gradients that the optimizer takes."""
-        loss.backward()
+        torch.autograd.backward(loss)
         self.clip()
 
     def clip(self) -> None:
@@ -82,7 +83,7 @@ class ClippedAfterStep(_Update):
         if self.mended:
             super().backward(loss)
         else:
-            loss.backward()
+            torch.autograd.backward(loss)
 
 
 class ClippedBeforeBackward(_Update):
@@ -94,7 +95,7 @@ class ClippedBeforeBackward(_Update):
             super().backward(loss)
         else:
             self.clip()
-            loss.backward()
+            torch.autograd.backward(loss)
 
 
 class ClippedWhileScaled(_Update):
@@ -104,7 +105,7 @@ class ClippedWhileScaled(_Update):
 
     def backward(self, loss: Tensor) -> None:
         """Scale, clip, unscale; or unscale first."""
-        (loss * self.scale).backward()
+        torch.autograd.backward(loss * self.scale)
         if not self.mended:
             self.clip()
         for weight in self.student.parameters():
@@ -127,7 +128,7 @@ class ClippedEachMicroBatch(_Update):
     def backward(self, loss: Tensor) -> None:
         """Of each part."""
         for part in self._parts:
-            part.backward()
+            torch.autograd.backward(part)
             if not self.mended:
                 self.clip()
         self.clip()
@@ -154,7 +155,7 @@ class NormsInTheOtherGroup(Switch, Distillation):
             return super().optimizer
         norms = [weight for name, weight in self.student_weights().items() if "norm" in name]
         others = [weight for name, weight in self.student_weights().items() if "norm" not in name]
-        groups = [{"params": others}, {"params": norms, "weight_decay": 0.0}]
+        groups: list[dict[str, Any]] = [{"params": others}, {"params": norms, "weight_decay": 0.0}]
         return torch.optim.AdamW(groups, lr=self.recipe.learning_rate)
 
 

@@ -29,18 +29,25 @@ class Fate(StrEnum):
     FALSE_ALARM = "false alarm"
     """Its mended form is refuted, too."""
     NOT_IN_SCOPE = "not in scope"
+    NOT_MEASURED = "not measured"
+    """Something other than the case prevents the measurement here, such as a missing module."""
 
 
 def fate_of(case: Case, judged: Mapping[str, Sequence[Judged]]) -> Fate:
     """What the harness made of a case: caught if a claim is FAIL on its mistake, and none on its mended form.
 
-    A mistake whose claims are all NOT_MEASURED is missed: nothing refutes it.
+    Without a FAIL, a claim that is NOT_MEASURED on both forms leaves it open; on the mistake alone, it has missed it.
     """
     if case.out_of_scope:
         return Fate.NOT_IN_SCOPE
-    if any(one.verdict is Verdict.FAIL for one in judged["mended"]):
+    failing, mended = judged["failing"], judged["mended"]
+    if any(one.verdict is Verdict.FAIL for one in mended):
         return Fate.FALSE_ALARM
-    return Fate.CAUGHT if any(one.verdict is Verdict.FAIL for one in judged["failing"]) else Fate.MISSED
+    if any(one.verdict is Verdict.FAIL for one in failing):
+        return Fate.CAUGHT
+    unable = {one.claim for one in failing if one.verdict is Verdict.NOT_MEASURED}
+    unable &= {one.claim for one in mended if one.verdict is Verdict.NOT_MEASURED}
+    return Fate.NOT_MEASURED if unable else Fate.MISSED
 
 
 def fate_of_answers(failing: Answer, mended: Answer) -> Fate:
@@ -98,7 +105,7 @@ def table(cases: Sequence[Case], fates: Mapping[str, Mapping[str, Fate]]) -> Ite
 
 
 def _share(counts: Counter[Fate]) -> str:
-    in_scope = counts.total() - counts[Fate.NOT_IN_SCOPE]
+    in_scope = counts.total() - counts[Fate.NOT_IN_SCOPE] - counts[Fate.NOT_MEASURED]
     return f"{counts[Fate.CAUGHT]} of {in_scope}" if in_scope else "-"
 
 
