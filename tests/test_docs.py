@@ -101,7 +101,7 @@ def test_paths_in_the_text_exist() -> None:
 
 
 def test_the_documentation_is_short() -> None:
-    """A reader finds a fact if it stands once. Results stand in evidence, options in the help; one page is a table."""
-    pages = [page for page in (ROOT / "docs").glob("*.md") if page.name != "coverage.md"]
+    """A reader finds a fact if it stands once. Results stand in evidence, options in the help; two pages are tables."""
+    pages = [page for page in (ROOT / "docs").glob("*.md") if page.name not in ("coverage.md", "corpus.md")]
     assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 30_000
     assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition("## 0.1.0")[2].splitlines()) <= 80

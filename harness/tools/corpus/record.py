@@ -115,9 +115,8 @@ def read_case(file: Path) -> Case:
         lacks = sorted(required - content.keys())
         unknown = sorted(content.keys() - {one.name for one in fields(Case)})
         if lacks or unknown:
-            raise RecordError(
-                f"{file}: missing {', '.join(lacks) or 'nothing'}; unknown {', '.join(unknown) or 'nothing'}"
-            )
+            text = f"it lacks {', '.join(lacks) or 'nothing'}; unknown: {', '.join(unknown) or 'none'}"
+            raise RecordError(f"{file}: {text}")
         case = Case(**content)
         problems = case.problems()
     except (OSError, strictjson.JsonError, TypeError) as error:

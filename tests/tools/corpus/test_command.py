@@ -1,0 +1,97 @@
+"""The command, end to end, and the interface to other checkers."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from harness.contract.project import Project
+from harness.tools.corpus.campaign import ask_checker
+from harness.tools.corpus.checker import Form, NotInScope
+from harness.tools.corpus.command import command
+from harness.tools.corpus.record import CASES, cases_of
+
+ROOT = Path(__file__).parents[3]
+QUICK = ("name-inside-a-name", "managed-by-capability", "wrapper-bypassed")
+
+
+def called(*arguments: str) -> Result:
+    """What the command answers."""
+    return CliRunner().invoke(command, arguments, standalone_mode=False)
+
+
+def picky(form: Form) -> None:
+    """Finds mistakes in linear layers, has nothing to say of trainers, and dies of softmax."""
+    if form.surface != "function":
+        raise NotInScope("functions only")
+    if "softmax" in form.parameters["against"]:
+        os._exit(7)
+    assert form.mended, f"{form.case} is not mended"
+
+
+def test_three_cases_end_to_end(tmp_path: Path) -> None:
+    """Each is caught, its mended form passes, and the record says so with the digest of each bundle."""
+    file = tmp_path / "results.json"
+    told = called("run", *QUICK, "--no-checkers", "--json", str(file), "--evidence", str(tmp_path / "evidence"))
+    assert told.return_value == 0, told.output
+    found = json.loads(file.read_text(encoding="utf-8"))["cases"]
+    assert {name: one["fates"] for name, one in found.items()} == {name: {"harness": "caught"} for name in QUICK}
+    bundles = {one["bundle"] for case in found.values() for form in case["judged"].values() for one in form}
+    assert bundles == {path.name for path in (tmp_path / "evidence").glob("*/*/*")}
+
+
+def test_other_checkers_answer_for_both_forms() -> None:
+    """Found, accepted, not in scope; a process that dies has found something."""
+    wanted = ("constant-of-zero-weights", "clipped-after-step", "replayed-buffer")
+    cases = [one for one in cases_of(ROOT) if one.id in wanted]
+    answers = ask_checker(Project.find(ROOT), f"{__name__}:picky", cases, 0)
+    found = {(one.case, one.mended): one.answer for one in answers}
+    assert found == {
+        ("constant-of-zero-weights", False): "found", ("constant-of-zero-weights", True): "accepted",
+        ("clipped-after-step", False): "not in scope", ("clipped-after-step", True): "not in scope",
+        ("replayed-buffer", False): "found", ("replayed-buffer", True): "found",
+    }  # fmt: skip
+
+
+def test_an_unknown_case() -> None:
+    """It is refused before anything runs."""
+    told = called("run", "no-such-case")
+    assert "there is no case no-such-case" in str(told.exception)
+
+
+def test_the_list_has_every_case_in_order() -> None:
+    """By year, for example."""
+    output = called("list", "--sort", "year").output
+    lines = [line.split("  ") for line in output.splitlines() if not line.startswith(" ")]
+    assert {one[0] for one in lines} == {one.id for one in cases_of(ROOT)}
+    years = [int(one[2]) for one in lines]
+    assert years == sorted(years)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project without cases, as the current folder."""
+    (tmp_path / "pyproject.toml").write_text("[tool.harness]\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_new_case_is_written_once(project: Path) -> None:
+    """With what is known, and empty texts to fill in."""
+    arguments = ("new", "my-case", "--kind", "data", "--source", "https://example.org/1")
+    assert called(*arguments).return_value == 0
+    content = json.loads((project / CASES / "data/my-case.json").read_text(encoding="utf-8"))
+    assert (content["id"], content["source"], content["title"]) == ("my-case", "https://example.org/1", "")
+    assert content["subject"] == "falsifiers.corpus.data:my_case"
+    assert "is there already" in str(called(*arguments).exception)
+
+
+def test_an_id_that_leaves_its_folder(project: Path) -> None:
+    """It is refused."""
+    told = called("new", "../../mine", "--kind", "data", "--source", "https://example.org/1")
+    assert "has other characters" in str(told.exception)
+    assert not (project / CASES).exists()
