@@ -1,0 +1,1 @@
+"""Tests of the claims about APR v2."""
