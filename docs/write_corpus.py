@@ -86,7 +86,7 @@ def page(cases: Sequence[Case], results: Mapping[str, Any]) -> str:
         table=_rows(table(cases, fates)),
         missed=_list(_open(cases, fates["harness"])),
         bundles=len(judged),
-        costs=", ".join(f"{name} ({text})" for name, text in COSTS.items()),
+        costs=", ".join(COSTS),
     )
     parts = [head]
     for kind, text in KINDS.items():
@@ -112,7 +112,7 @@ def _circumstances(results: Mapping[str, Any]) -> str:
 def _open(cases: Sequence[Case], fates: Mapping[str, Fate]) -> Iterator[str]:
     for case in cases:
         if fates[case.id] is not Fate.CAUGHT:
-            yield f"`{case.id}`: {fates[case.id]}. {_plain(case.missed or case.out_of_scope)}"
+            yield f"`{case.id}`, {fates[case.id]}: {_plain(case.missed or case.out_of_scope)}"
 
 
 def _cases(cases: Iterable[Case], fates: Mapping[str, Mapping[str, Fate]]) -> Iterator[Sequence[str]]:

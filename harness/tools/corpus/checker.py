@@ -19,6 +19,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,9 @@ def main() -> None:
     asked = json.loads(sys.stdin.read())
     install([*map(Path, sys.argv[1:])])
     checker: Checker = resolve(asked["checker"])
+    for one in asked["forms"]:  # here once, and not in each fork
+        with suppress(Exception):
+            resolve(one["subject"])
     with tempfile.TemporaryDirectory(prefix="harness-corpus-") as folder:
         for number, one in enumerate(asked["forms"]):
             workspace = Path(folder) / str(number)
