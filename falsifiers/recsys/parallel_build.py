@@ -110,7 +110,7 @@ def _watched(build: ForkProcess, waiting: Path) -> list[int]:
             _kill(build)
             raise NotMeasured(f"the build did not end within {_SECONDS:g} s")
         held = {one.name for one in waiting.iterdir()} - released
-        quiet = quiet + 1 if held and held == before and _all_wait(build.pid or 0) else 0
+        quiet = quiet + 1 if held and held == before and _all_wait() else 0
         before = held
         if quiet == _LOOKS:
             starts.append(len(held))
@@ -122,9 +122,12 @@ def _watched(build: ForkProcess, waiting: Path) -> list[int]:
     return starts
 
 
-def _all_wait(build: int) -> bool:
-    """Return whether no thread of the build's processes runs, is about to, or waits for a disk."""
-    pending = [build]
+def _all_wait() -> bool:
+    """Return whether no thread of the processes below this one runs, is about to, or waits for a disk.
+
+    If the subject has a process of its own, the compilers are below that one, which is below this one too.
+    """
+    pending = [child.pid for child in psutil.Process().children()]
     try:
         while pending:
             for task in Path(f"/proc/{pending.pop()}/task").iterdir():

@@ -5,19 +5,21 @@
 
 The trial forks this process before it reads the key of its messages, and never imports the subject's module. Calls and
 results travel by the types of the falsifier's Protocol (`rpc.py`, `value_codec.py`), so the subject's
-process can send wrong values, and nothing else. It shares standard output and error with the trial.
+process can send wrong values, and nothing else. A call has the trial's working directory and the environment variables
+that the falsifier changed. The process shares standard output and error with the trial.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 from harness.authoring.faults import NotMeasured
@@ -85,6 +87,7 @@ class SubjectProcess:
         if sys.modules.get(module) is not None:
             raise NotMeasured(f"the falsifier imports {module}, the module of the subject")
         sys.modules[module] = None  # type: ignore[assignment]  # no import of it succeeds here
+        self._began_with = dict(os.environ)
         try:
             failed = self._ask(["load"], [], protocol)[0]
         except SubjectEnded as error:
@@ -111,7 +114,9 @@ class SubjectProcess:
             given = method.pack(blobs, *args, **kwargs)
         except Exception as error:
             raise NotMeasured(f"arguments of {protocol.name}.{name} cannot be carried: {error}") from error
-        answer, come = self._ask(["call", name, given], blobs, protocol)
+        changed = {key: os.environ.get(key) for key in {*os.environ, *self._began_with}}
+        changed = {key: value for key, value in changed.items() if value != self._began_with.get(key)}
+        answer, come = self._ask(["call", name, given, os.getcwd(), changed], blobs, protocol)
         try:
             return method.result.unpack(answer, come)
         except Exception as error:
@@ -213,6 +218,25 @@ def _stand_in(protocol: RpcProtocol, process: SubjectProcess) -> Any:
     return object.__new__(kind)
 
 
+@contextmanager
+def _environment(changed: Mapping[str, str | None]) -> Iterator[None]:
+    """Within it, these environment variables have these values; None removes one."""
+    before = {key: os.environ.get(key) for key in changed}
+    _set(changed)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for key, value in variables.items():
+        if value is None:
+            os.environ.pop(key, None)
+        else:
+            os.environ[key] = value
+
+
 class _Server:
     """The subject's side: it answers until the trial ends it."""
 
@@ -256,10 +280,11 @@ class _Server:
                 self._news.listen()
             case ["build"]:
                 self._subject = self._kind(self._setting)
-            case ["call", name, arguments]:
+            case ["call", name, arguments, folder, changed]:
                 method = self._protocol.methods[name]
                 function = self._subject if name == "__call__" else getattr(self._subject, name)
-                return method.result.pack(method.call(function, arguments, given), blobs)
+                with contextlib.chdir(folder), _environment(changed):
+                    return method.result.pack(method.call(function, arguments, given), blobs)
             case ["end"]:
                 return frameworks.allocator_peak_bytes()
         return None

@@ -6,9 +6,9 @@
     record = codec.unpack(sent, blobs)       # here: of exactly this type, or an exception
 
 The type says how to read; the other process cannot choose a class. A codec exists for values only, whose copy is as
-good as the original: numbers, texts, bytes, paths, enums, literals, None, JSON (for `Any`), sequences and mappings of
-these, and frozen dataclasses. A tensor is a value only as a field of a frozen dataclass. A bare tensor can be memory
-that the other side still uses, such as a model's weights.
+good as the original: numbers, texts, bytes, paths, enums, literals, None, JSON with tuples (for `Any`), sequences and
+mappings of these, and frozen dataclasses. A tensor is a value only as a field of a frozen dataclass. A bare tensor can
+be memory that the other side still uses, such as a model's weights.
 """
 
 from __future__ import annotations
@@ -140,15 +140,26 @@ def _pack_json(value: Any, blobs: Blobs) -> Any:
             return kind(value)
     if isinstance(value, list):
         return [_pack_json(item, blobs) for item in value]
+    if isinstance(value, tuple):
+        return {"tuple": [_pack_json(item, blobs) for item in value]}
     if isinstance(value, collections.abc.Mapping) and all(isinstance(key, str) for key in value):
-        return {str(key): _pack_json(item, blobs) for key, item in value.items()}
+        return {"map": {str(key): _pack_json(item, blobs) for key, item in value.items()}}
     if value is None:
         return None
     raise _wrong(value, "JSON")
 
 
 def _unpack_json(sent: Any, blobs: Sequence[Any]) -> Any:
-    return sent  # which was read from JSON
+    if isinstance(sent, list):
+        return [_unpack_json(item, blobs) for item in sent]
+    if not isinstance(sent, dict):
+        return sent  # which was read from JSON
+    ((kind, inner),) = sent.items()
+    if kind == "tuple":
+        return tuple(_unpack_json(item, blobs) for item in _items(inner))
+    if kind != "map" or type(inner) is not dict:
+        raise _wrong(sent, "a tuple or a mapping")
+    return {key: _unpack_json(item, blobs) for key, item in inner.items()}
 
 
 _SCALARS: dict[Any, Codec] = {
@@ -235,26 +246,48 @@ def _map(key: Codec, item: Codec) -> Codec:
 
 
 def _dataclass(kind: type[Any]) -> Codec:
-    if not kind.__dataclass_params__.frozen:
-        raise NotCarried(f"{kind.__qualname__} is a dataclass that is not frozen, so it can be changed in place")
-    hints = typing.get_type_hints(kind)
-    names = [field.name for field in fields(kind)]
-    try:
-        codecs = [codec_of(hints[name], is_field=True) for name in names]
-    except RecursionError as error:
-        raise NotCarried(f"{kind.__qualname__} refers to itself") from error
+    """Values of a dataclass, and of the dataclasses below it that are defined by now.
+
+    The falsifier may hand over a dataclass of its own below that of the Protocol. Both processes know it, because the
+    falsifier is imported before the subject. A class that is defined later arrives as the nearest known one above it.
+    """
+    known: dict[str, tuple[type[Any], dict[str, Codec]]] = {}
+    for one in (kind, *_below(kind)):
+        try:
+            known[f"{one.__module__}.{one.__qualname__}"] = one, _codecs_of_fields(one)
+        except NotCarried:
+            if one is kind:
+                raise
+    names = {one: name for name, (one, _) in known.items()}
 
     def pack(value: Any, blobs: Blobs) -> Any:
         if not isinstance(value, kind):
             raise _wrong(value, kind.__qualname__)
-        return [codec.pack(getattr(value, name), blobs) for codec, name in zip(codecs, names, strict=True)]
+        name = next(names[one] for one in type(value).__mro__ if one in names)
+        return [name, *(codec.pack(getattr(value, field), blobs) for field, codec in known[name][1].items())]
 
     def unpack(sent: Any, blobs: Sequence[Any]) -> Any:
-        return kind(
-            **{name: codec.unpack(one, blobs) for name, codec, one in zip(names, codecs, _items(sent), strict=True)}
-        )
+        name, *rest = _items(sent)
+        made, codecs = known[_SCALARS[str].unpack(name, blobs)]
+        return made(**{field: codecs[field].unpack(one, blobs) for field, one in zip(codecs, rest, strict=True)})
 
     return Codec(pack, unpack)
+
+
+def _below(kind: type[Any]) -> list[type[Any]]:
+    """The dataclasses that are derived from one."""
+    found = [one for one in kind.__subclasses__() if "__dataclass_fields__" in vars(one)]
+    return [*found, *(further for one in found for further in _below(one))]
+
+
+def _codecs_of_fields(kind: type[Any]) -> dict[str, Codec]:
+    if not kind.__dataclass_params__.frozen:
+        raise NotCarried(f"{kind.__qualname__} is a dataclass that is not frozen, so it can be changed in place")
+    hints = typing.get_type_hints(kind)
+    try:
+        return {field.name: codec_of(hints[field.name], is_field=True) for field in fields(kind)}
+    except RecursionError as error:
+        raise NotCarried(f"{kind.__qualname__} refers to itself") from error
 
 
 def _items(sent: Any) -> list[Any]:
@@ -268,7 +301,8 @@ def _pack_tensor(value: Any, blobs: Blobs) -> Any:
     if not isinstance(value, torch.Tensor):
         raise _wrong(value, "a Tensor")
     plain = torch.Tensor.detach(value).as_subclass(torch.Tensor).resolve_conj().resolve_neg().to_dense()
-    flat = plain.to("cpu").contiguous().reshape(-1)
+    flat = plain.to("cpu").contiguous()
+    flat = flat.as_strided((flat.numel(),), (1,))  # a dimension of one element keeps its stride otherwise
     blobs.append(flat.view(torch.uint8).numpy() if flat.numel() else b"")
     strides = [] if plain.is_contiguous() or not _is_compact(plain.shape, plain.stride()) else list(plain.stride())
     return [str(plain.dtype).removeprefix("torch."), list(plain.shape), strides, str(plain.device), len(blobs) - 1]

@@ -17,6 +17,7 @@ CONTRACT = {
             "refused": {"type": "boolean"},
             "process": {"type": "integer"},
             "imported": {"type": "boolean"},
+            "followed": {"const": True},
         },
     },
     "mutants": [
@@ -50,9 +51,12 @@ class Halving(Protocol):
     def halves(self, numbers: Numbers) -> Numbers: ...
 
     def process(self) -> int: ...
+
+    def surroundings(self) -> tuple[str, str | None]: ...
 '''
 
 FALSIFIER = """
+import os
 import sys
 
 from apart.protocol import Halving, Numbers, Refused
@@ -76,6 +80,16 @@ def falsify(trial: Trial[Halving]) -> None:
     with trial.subject_fault():
         process = trial.subject.process()
     trial.measure(process=process, imported=sys.modules.get("apart.subjects") is not None)
+    before = os.getcwd(), None
+    os.chdir(trial.workspace)
+    os.environ["TOY"] = "there"
+    with trial.subject_fault():
+        there = trial.subject.surroundings()
+    os.chdir(before[0])
+    del os.environ["TOY"]
+    with trial.subject_fault():
+        back = trial.subject.surroundings()
+    trial.measure(followed=there == (str(trial.workspace.resolve()), "there") and back == before)
     if trial.parameters["how"] == "is asked for more":
         with trial.subject_fault():
             trial.subject.quarter(3.0)
@@ -123,6 +137,9 @@ class Halver:
     def process(self):
         return os.getpid()
 
+    def surroundings(self):
+        return os.getcwd(), os.environ.get("TOY")
+
     def halves(self, numbers):
         if self.how == "returns another type":
             return numbers.values
@@ -145,7 +162,7 @@ class Halver:
                 from harness.authoring.trial import Trial
                 for one in gc.get_objects():
                     if type(one) is Trial:
-                        one.measure(error=0.0, refused=True, process=0, imported=False)
+                        one.measure(error=0.0, refused=True, process=0, imported=False, followed=True)
                         one._recorder.report = lambda message: None
                 return number
             case "lies in its methods":

@@ -62,7 +62,10 @@ def run(executor: LocalExecutor, how: str, seconds: float = 30.0) -> TrialResult
 
 
 def test_the_subject_has_a_process_of_its_own(apart: LocalExecutor, shared: LocalExecutor) -> None:
-    """Only that process imports the subject's module, which is still a source of the evidence."""
+    """Only that process imports the subject's module, which is still a source of the evidence.
+
+    In a call it has the falsifier's working directory and environment variables.
+    """
     results = {executor: run(executor, "well") for executor in (apart, shared)}
     for executor, result in results.items():
         observation = result.observation
