@@ -1,6 +1,6 @@
-"""Compares the results of claims that share the machine with those of claims that run one after another.
+"""Compares the results of claims that run one after another with those of scheduled and isolated ones.
 
-    python -m tests.run.same_verdicts [--profile PROFILE] [ID…]     # by default all claims, reduced; takes an hour
+    python -m tests.run.same_verdicts [--profile PROFILE] [ID…]     # by default all claims, reduced; takes hours
 
 The exit status is 1 if a claim or one of its mutants has another result. The noise of a machine can make a claim that
 measures time NOT_MEASURED. Such a claim is only named.
@@ -17,7 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-SERIAL, SCHEDULED = ("-j", "1"), ()
+from harness.contract.project import Project
+from harness.execution.isolable import obstacles
+
+SERIAL, SCHEDULED, ISOLATED = ("-j", "1"), (), ("--isolate",)
 
 
 def outcomes(records: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
@@ -47,27 +50,43 @@ def differences(
     return found
 
 
+def isolable(ids: list[str]) -> list[str]:
+    """The claims of the project, or those of them that are named, whose subjects can be isolated."""
+    project = Project.find()
+    contracts = [contract for contract in project.load_all()[0] if contract.id in ids or not ids]
+    return [name for name, why in obstacles(project, contracts).items() if not why]
+
+
+def results(claims: list[str], profile: str, way: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """Run claims; the result of each."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = ["--evidence", folder, "--json", f"{folder}/run.json"]
+        command = ["run", *claims, "--profile", profile, *way, *place]
+        subprocess.run([sys.executable, "-m", "harness", *command], check=False)  # a FAIL is not an error here
+        return outcomes(json.loads(Path(folder, "run.json").read_text())["records"])
+
+
 def main() -> int:
-    """Run the claims twice, and print the differences."""
+    """Run the claims three times, and print the differences."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--profile", default="reduced")
     parser.add_argument("ids", nargs="*")
     given = parser.parse_args()
-    found = []
-    for way in (SERIAL, SCHEDULED):
-        with tempfile.TemporaryDirectory() as folder:
-            place = ["--evidence", folder, "--json", f"{folder}/run.json"]
-            command = ["run", *(given.ids or ["--all"]), "--profile", given.profile, *way, *place]
-            subprocess.run([sys.executable, "-m", "harness", *command], check=False)  # a FAIL is not an error here
-            found.append(outcomes(json.loads(Path(folder, "run.json").read_text())["records"]))
+    able = isolable(given.ids)
+    serial, scheduled = (results(given.ids or ["--all"], given.profile, way) for way in (SERIAL, SCHEDULED))
+    isolated = results(able, given.profile, ISOLATED) if able else {}
     contracts = [json.loads(path.read_text()) for path in Path("contracts").glob("*/F-*[0-9].json")]
     timed = {one["id"] for one in contracts if one.get("lease") == "exclusive"}
-    differing = differences(*found)
-    noisy = {claim for claim in timed & differing.keys() if "NOT_MEASURED" in {one[claim]["verdict"] for one in found}}
-    for claim, parts in differing.items():
-        print(f"{claim}{' measures time' if claim in noisy else ''}: {'; '.join(parts)}")
-    print(f"{len(found[0])} claims, {len(differing)} differ, {len(noisy)} of them by noise")
-    return 1 if not found[0] or differing.keys() - noisy else 0
+    scheduling = differences(serial, scheduled)
+    found = serial, scheduled
+    noisy = {claim for claim in timed & scheduling.keys() if "NOT_MEASURED" in {one[claim]["verdict"] for one in found}}
+    isolation = differences({claim: serial[claim] for claim in able if claim in serial}, isolated)
+    for way, differing in (("scheduled", scheduling), ("isolated", isolation)):
+        for claim, parts in differing.items():
+            print(f"{way} {claim}{' measures time' if claim in noisy else ''}: {'; '.join(parts)}")
+    print(f"{len(serial)} claims, {len(scheduling)} differ where scheduled, {len(noisy)} of them by noise")
+    print(f"{len(isolated)} claims isolated, {len(isolation)} differ")
+    return 1 if not serial or scheduling.keys() - noisy or isolation else 0
 
 
 if __name__ == "__main__":
