@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from harness import Trial
 from harness.suite.session import Suite
 from harness.suite.survivors import try_mutants
+
+from harness import Trial
 
 __all__ = ["falsify"]
 
