@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.suite.session import Suite
-
 from harness import Setting
 from harness.authoring.tensor_function.hosting import Host
 from harness.contract.entry_point import resolve
+from harness.tools.suite.session import Suite
 
 __all__ = ["Switch", "of_function", "of_suite", "written"]
 

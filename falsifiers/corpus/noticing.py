@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from harness.suite.session import Suite
-from harness.suite.survivors import try_mutants
-
 from harness import Trial
+from harness.tools.suite.session import Suite
+from harness.tools.suite.survivors import try_mutants
 
 __all__ = ["falsify"]
 

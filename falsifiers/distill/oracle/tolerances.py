@@ -21,7 +21,7 @@ TOLERANCES: Mapping[str, Mapping[str, float]] = {
         "exp_avg": 1e-4,
         "exp_avg_sq": 3e-4,
         "update": 5e-3,
-        "applied": 1e-5,
+        "applied": 1e-6,
         "rate": 1e-6,
         "initial_scale": 0.1,
         "initial_rank": 0.1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,7 +54,7 @@ def _chosen(root: Path, ids: tuple[str, ...], kinds: tuple[str, ...]) -> list[Ca
 @click.option("--sort", type=click.Choice(["kind", "year", "cost"]), default="kind", show_default=True)
 def list_(kinds: tuple[str, ...], sort: str) -> ExitStatus:
     """List the cases, each with its kind, year and cost, its source, and the claims that apply."""
-    orders = {"kind": [*KINDS].index, "cost": [*COSTS].index, "year": int}
+    orders: dict[str, Callable[[Any], int]] = {"kind": [*KINDS].index, "cost": [*COSTS].index, "year": int}
     cases = _chosen(Project.find().root, (), kinds)
     for case in sorted(cases, key=lambda one: orders[sort](getattr(one, sort))):
         claims = ", ".join(case.claims) or f"out of scope: {case.out_of_scope}"
