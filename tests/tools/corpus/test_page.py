@@ -1,0 +1,48 @@
+"""docs/corpus.md, and the results that it tells."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from harness.tools.corpus.record import cases_of
+from harness.tools.corpus.results import Fate, corpus_digest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def writer() -> ModuleType:
+    """docs/write_corpus.py."""
+    spec = importlib.util.spec_from_file_location("write_corpus", ROOT / "docs" / "write_corpus.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_results_are_those_of_this_corpus(writer: ModuleType) -> None:
+    """After a change, `harness corpus run --json falsifiers/corpus/results.json` writes them anew."""
+    results = json.loads(writer.RESULTS.read_text(encoding="utf-8"))
+    assert results["corpus"] == corpus_digest(ROOT)
+    assert results["cases"].keys() == {one.id for one in cases_of(ROOT)}
+
+
+def test_every_miss_is_named(writer: ModuleType) -> None:
+    """And no mended form is refuted."""
+    results = json.loads(writer.RESULTS.read_text(encoding="utf-8"))["cases"]
+    for case in cases_of(ROOT):
+        fate = results[case.id]["fates"]["harness"]
+        assert fate != Fate.FALSE_ALARM
+        assert bool(case.missed) == (fate == Fate.MISSED)
+
+
+def test_the_page_is_up_to_date(writer: ModuleType) -> None:
+    """After a change, `python docs/write_corpus.py` writes it."""
+    results = json.loads(writer.RESULTS.read_text(encoding="utf-8"))
+    assert writer.PAGE.read_text(encoding="utf-8") == writer.page(cases_of(ROOT), results)
