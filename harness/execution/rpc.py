@@ -46,13 +46,13 @@ class RpcMethod:
         given = self.signature.bind(*args, **kwargs).arguments
         return {name: codec.pack(given[name], blobs) for name, codec in self.arguments.items() if name in given}
 
-    def call(self, function: Callable[..., Any], sent: Mapping[str, Any], blobs: Sequence[Any]) -> Any:
-        """Call a function with packed arguments."""
+    def unpack(self, sent: Mapping[str, Any], blobs: Sequence[Any]) -> inspect.BoundArguments:
+        """The arguments of a call that `pack` packed."""
         given = self.signature.bind_partial()
         for name, codec in self.arguments.items():
             if name in sent:
                 given.arguments[name] = codec.unpack(sent[name], blobs)
-        return function(*given.args, **given.kwargs)
+        return given
 
 
 @dataclass(frozen=True)

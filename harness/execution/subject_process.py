@@ -6,7 +6,8 @@
 The trial forks this process before it reads the key of its messages, and never imports the subject's module. Calls and
 results travel by the types of the falsifier's Protocol (`rpc.py`, `value_codec.py`), so the subject's
 process can send wrong values, and nothing else. A call has the trial's working directory and the environment variables
-that the falsifier changed. The process shares standard output and error with the trial.
+that the falsifier changed. What it writes into the tensors that it was given comes back, as it would without
+isolation. The process shares standard output and error with the trial.
 """
 
 from __future__ import annotations
@@ -89,14 +90,14 @@ class SubjectProcess:
         sys.modules[module] = None  # type: ignore[assignment]  # no import of it succeeds here
         self._began_with = dict(os.environ)
         try:
-            failed = self._ask(["load"], [], protocol)[0]
+            failed = self._ask(["load"], Blobs(), protocol)[0]
         except SubjectEnded as error:
             failed = error
         if failed:
             raise NotMeasured(f"the subject could not be loaded: {failed}")
 
         def build(setting: Setting) -> Any:
-            self._ask(["build"], [], protocol)
+            self._ask(["build"], Blobs(), protocol)
             return _stand_in(protocol, self)
 
         return build
@@ -109,7 +110,7 @@ class SubjectProcess:
             SubjectEnded: there is no answer.
             Exception: the subject raised it.
         """
-        blobs: Blobs = []
+        blobs = Blobs()
         try:
             given = method.pack(blobs, *args, **kwargs)
         except Exception as error:
@@ -118,7 +119,10 @@ class SubjectProcess:
         changed = {key: value for key, value in changed.items() if value != self._began_with.get(key)}
         answer, come = self._ask(["call", name, given, os.getcwd(), changed], blobs, protocol)
         try:
-            return method.result.unpack(answer, come)
+            result, *changed = answer
+            for place, data in changed:
+                blobs.write_back(place, come[data])
+            return method.result.unpack(result, come)
         except Exception as error:
             self._fail(f"the subject's process returned no result of {protocol.name}.{name}: {error}")
 
@@ -131,7 +135,7 @@ class SubjectProcess:
         """End the process. Returns the peak of its GPU allocator in bytes; None if it is unknown."""
         with suppress(Exception):
             self._carrier.seconds = _END_SECONDS
-            peak = self._ask(["end"], [], None)[0]
+            peak = self._ask(["end"], Blobs(), None)[0]
             return peak if type(peak) is int and peak >= 0 else None
         return None
 
@@ -251,12 +255,12 @@ class _Server:
                 asked, given = self._carrier.receive()
             except ChannelClosed:
                 os._exit(0)  # the trial has ended
-            blobs: Blobs = []
+            blobs = Blobs()
             try:
                 answer = ["returned", self._done(asked, given, blobs)]
             except BaseException as error:
                 answer = ["raised", *self._raised(error)]
-                blobs = []
+                blobs = Blobs()
             if os.getpid() != owner:
                 os._exit(1)  # a fork of the subject that came back
             self._carrier.send([answer, self._sources.news(), [*self._news.lines()]], blobs)
@@ -283,8 +287,16 @@ class _Server:
             case ["call", name, arguments, folder, changed]:
                 method = self._protocol.methods[name]
                 function = self._subject if name == "__call__" else getattr(self._subject, name)
+                before = [bytes(blob) for blob in given]
+                bound = method.unpack(arguments, given)
                 with contextlib.chdir(folder), _environment(changed):
-                    return method.result.pack(method.call(function, arguments, given), blobs)
+                    result = method.result.pack(function(*bound.args, **bound.kwargs), blobs)
+                after = Blobs()
+                method.pack(after, *bound.args, **bound.kwargs)
+                written = after.changes(before)
+                places = [[place, len(blobs) + number] for number, place in enumerate(written)]
+                blobs += written.values()
+                return [result, *places]
             case ["end"]:
                 return frameworks.allocator_peak_bytes()
         return None

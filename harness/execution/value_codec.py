@@ -1,7 +1,7 @@
 """Packs values of a Protocol's types for another process: as JSON, with blobs of bytes beside it.
 
     codec = codec_of(TensorRecord)
-    blobs: list[bytes] = []
+    blobs = Blobs()
     sent = codec.pack(record, blobs)         # there
     record = codec.unpack(sent, blobs)       # here: of exactly this type, or an exception
 
@@ -29,8 +29,29 @@ from harness.authoring.faults import NotMeasured
 
 __all__ = ["Blobs", "Codec", "NotCarried", "codec_of"]
 
-Blobs = list[Any]
-"""Objects with the buffer protocol; JSON refers to them by their places."""
+
+class Blobs(list[Any]):
+    """Objects with the buffer protocol; JSON refers to them by their places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensors: dict[int, Any] = {}
+        """By place, the tensor whose elements the bytes are."""
+
+    def changes(self, before: Sequence[bytes]) -> dict[int, Any]:
+        """By place, the bytes that differ from those that a call came with."""
+        pairs = enumerate(zip(before, self, strict=True))
+        return {place: now for place, (then, now) in pairs if then != bytes(now)}
+
+    def write_back(self, place: int, data: Any) -> None:
+        """Give a tensor that was sent the elements that it has in the other process.
+
+        Raises:
+            KeyError, ValueError, RuntimeError: there is no such tensor, or it has another size.
+        """
+        torch, tensor = sys.modules["torch"], self.tensors[place]
+        with torch.no_grad():
+            tensor.copy_(torch.frombuffer(data, dtype=tensor.dtype).reshape(tensor.shape))
 
 
 _GAPS = 16
@@ -304,6 +325,7 @@ def _pack_tensor(value: Any, blobs: Blobs) -> Any:
     flat = plain.to("cpu").contiguous()
     flat = flat.as_strided((flat.numel(),), (1,))  # a dimension of one element keeps its stride otherwise
     blobs.append(flat.view(torch.uint8).numpy() if flat.numel() else b"")
+    blobs.tensors[len(blobs) - 1] = plain
     strides = [] if plain.is_contiguous() or not _is_compact(plain.shape, plain.stride()) else list(plain.stride())
     return [str(plain.dtype).removeprefix("torch."), list(plain.shape), strides, str(plain.device), len(blobs) - 1]
 

@@ -16,7 +16,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.execution.value_codec import NotCarried, codec_of
+from harness.execution.value_codec import Blobs, NotCarried, codec_of
 
 
 class Colour(Enum):
@@ -54,7 +54,7 @@ class Chain:
 
 def there_and_back(hint: Any, value: Any) -> Any:
     """The value after encoding and decoding."""
-    codec, blobs = codec_of(hint), list[Any]()
+    codec, blobs = codec_of(hint), Blobs()
     sent = json.loads(json.dumps(codec.pack(value, blobs)))
     return codec.unpack(sent, [bytearray(blob) for blob in blobs])
 
@@ -116,7 +116,7 @@ def test_a_dataclass_that_the_other_process_does_not_know_arrives_as_the_one_abo
     class Own(LongerRecord):
         further: int = 0
 
-    blobs: list[bytes] = []
+    blobs = Blobs()
     sent = codec.pack(Own("a", (), more=2.5, further=3), blobs)
     assert codec.unpack(sent, blobs) == LongerRecord("a", (), more=2.5)
 
@@ -125,11 +125,29 @@ def test_a_dataclass_that_the_other_process_does_not_know_arrives_as_the_one_abo
 def test_strides_that_no_tensor_has_are_refused(strides: list[int]) -> None:
     """A subject can send any strides. Impossible ones are refused."""
     codec = codec_of(Batch)
-    blobs: list[bytes] = []
+    blobs = Blobs()
     sent = codec.pack(Batch(torch.zeros(2, 3), {}), blobs)
     sent[1][2] = strides
     with pytest.raises(TypeError):
         codec.unpack(sent, blobs)
+
+
+def test_what_a_call_writes_into_a_tensor_comes_back() -> None:
+    """The tensor that was sent gets the new elements where it lies, and its neighbours in memory stay."""
+    codec, sent, back = codec_of(Batch), Blobs(), Blobs()
+    whole = torch.arange(6.0).reshape(2, 3)
+    packed = codec.pack(Batch(whole[:, 1], {"same": torch.ones(2)}), sent)
+    given = [bytearray(blob) for blob in sent]
+    before = [bytes(blob) for blob in given]
+    arrived = codec.unpack(packed, given)
+    arrived.values.mul_(10)
+    codec.pack(arrived, back)
+    written = back.changes(before)
+    assert [*written] == [0]
+    sent.write_back(0, bytearray(written[0]))
+    assert whole.tolist() == [[0, 10, 2], [3, 40, 5]]
+    with pytest.raises(RuntimeError):
+        sent.write_back(0, bytearray(4))
 
 
 def test_nan_arrives_as_it_is() -> None:
@@ -169,7 +187,7 @@ WRONG = [
 def test_what_is_not_of_the_type_is_not_sent(hint: Any, value: Any) -> None:
     """The subject gets an error like that of a type checker."""
     with pytest.raises((TypeError, ValueError)):
-        codec_of(hint).pack(value, [])
+        codec_of(hint).pack(value, Blobs())
 
 
 SENT = st.recursive(
@@ -188,4 +206,4 @@ def test_whatever_is_sent_gives_the_type_or_an_exception(hint: Any, sent: Any, b
         found = codec.unpack(sent, blobs)
     except (TypeError, ValueError, LookupError, RuntimeError, AttributeError):
         return
-    codec.pack(found, [])
+    codec.pack(found, Blobs())
