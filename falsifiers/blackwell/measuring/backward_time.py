@@ -81,11 +81,12 @@ class _GpuClock:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Time what the block queues. The GPU sleeps first, until the host has queued all of it."""
+        """Time what the block queues, on all streams. The GPU sleeps first, until the host has queued all of it."""
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda._sleep(_HEAD_START)
         start.record()
         yield
+        torch.cuda.synchronize()  # an event waits for its own stream alone, and a path may use others
         end.record()
         self._timed.append((start, end))
 
