@@ -135,6 +135,7 @@ def falsify(trial: Trial[Shadowed]) -> None:
     with trial.subject_fault():
         first = type(trial.subject)(trial.setting)
         weights = first.student_weights()
+    start = {name: weight.detach().clone() for name, weight in weights.items()}
     initial = initial_differences(weights)
     trial.measure(unseeded=(unseeded := _unseeded(trial, first) + _unmasked(trial)))
     if unseeded or refuted(initial, trial.parameters["dtype"]):
@@ -163,10 +164,19 @@ def falsify(trial: Trial[Shadowed]) -> None:
         steps_executed=watch.steps,
         steps_checked=watch.shadow.checked,
         resumed_after=resumes_after,
+        moved_share=_moved_share(trial, start),
         told_speed=median(watch.speeds) if watch.speeds else Hidden("the subject reports no tokens a second"),
         misreported=["run: steps"] * (steps != watch.steps)
         + _misreported(trial, watch.told, dict(enumerate(losses, start=resumes_after + 1))),
     )
+
+
+def _moved_share(trial: Trial[Shadowed], start: Weights) -> float:
+    """The share of all elements of the student's weights that are not what they were at the start."""
+    with trial.subject_fault():
+        weights = trial.subject.student_weights()
+        moved = sum(int((weight != start[name].to(weight)).sum()) for name, weight in weights.items())
+    return moved / sum(weight.numel() for weight in start.values())
 
 
 def _measure_differences(trial: Trial[Shadowed], differences: list[Difference]) -> None:
