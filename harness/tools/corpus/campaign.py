@@ -25,7 +25,7 @@ from harness.tools.corpus.record import Case
 __all__ = ["FORMS", "Answer", "Judged", "ask_checker", "judge_cases"]
 
 FORMS: Final = ("failing", "mended")
-_SECONDS_OF_A_CHECK: Final = 60
+_SECONDS_OF_A_CHECK: Final = 900
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Answer:
-    """What another checker says of one form: `found`, `accepted` or `not in scope`, with its reason."""
+    """What another checker says of one form: `found`, `accepted`, `not in scope` or `not measured`, with its reason."""
 
     case: str
     mended: bool

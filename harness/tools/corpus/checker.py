@@ -5,7 +5,8 @@
         assert function(*arguments).isfinite().all()
 
 It raises AssertionError where it finds a mistake, returns where it finds none, and raises `NotInScope` where it has
-nothing to say. Any other exception counts as found, with its text: a subject that crashes is not accepted.
+nothing to say. Any other exception counts as found, with its text: a subject that crashes is not accepted. An answer
+that takes too long is not measured: it may be the machine that is slow.
 
 As a program, it reads what `harness corpus run` asks from its input, and prints one line of JSON for each form.
 """
@@ -100,19 +101,16 @@ def _in_child(checker: Checker, form: Form, seconds: float) -> dict[str, Any]:
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as told:
-        if not select.select([told], [], [], seconds)[0]:
+        is_late = not select.select([told], [], [], seconds)[0]
+        if is_late:
             os.kill(child, signal.SIGKILL)
         text = told.read()
     os.waitpid(child, 0)
     if text:
         answer: dict[str, Any] = json.loads(text)
         return answer
-    return {
-        "case": form.case,
-        "mended": form.mended,
-        "answer": "found",
-        "reason": "the process ended without an answer",
-    }
+    outcome = ("not measured", f"no answer in {seconds} s") if is_late else ("found", "it ended without an answer")
+    return {"case": form.case, "mended": form.mended, "answer": outcome[0], "reason": outcome[1]}
 
 
 def main() -> None:

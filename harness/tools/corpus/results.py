@@ -54,6 +54,8 @@ def fate_of_answers(failing: Answer, mended: Answer) -> Fate:
     """What another checker made of a case."""
     if "not in scope" in (failing.answer, mended.answer):
         return Fate.NOT_IN_SCOPE
+    if "not measured" in (failing.answer, mended.answer):
+        return Fate.NOT_MEASURED
     if mended.answer == "found":
         return Fate.FALSE_ALARM
     return Fate.CAUGHT if failing.answer == "found" else Fate.MISSED

@@ -62,6 +62,8 @@ def test_out_of_scope() -> None:
         ("accepted", "found", Fate.FALSE_ALARM),
         ("not in scope", "not in scope", Fate.NOT_IN_SCOPE),
         ("found", "not in scope", Fate.NOT_IN_SCOPE),
+        ("not measured", "accepted", Fate.NOT_MEASURED),
+        ("found", "not measured", Fate.NOT_MEASURED),
     ],
 )
 def test_what_another_checker_made_of_a_case(failing: str, mended: str, fate: Fate) -> None:
