@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from torch import Tensor
 
-__all__ = ["IGNORED", "summed_loss"]
-
-IGNORED = -100
-"""The label of a token that does not count, as torch's losses and transformers have it."""
+__all__ = ["summed_loss"]
 
 
 def summed_loss(student: Tensor, teacher: Tensor, labels: Tensor, alpha: float, temperature: float) -> Tensor:
-    """The loss of all tokens that count, summed, in nats: a scalar. Divided by their number, it is that of a batch.
+    """The loss of all tokens, summed, in nats: a scalar. The loss of a batch is this divided by its tokens.
 
     Args:
         student, teacher: logits [..., vocabulary]; use float64.
-        labels: token ids [...]; `IGNORED` where a token does not count.
+        labels: token ids [...].
     """
-    counts = labels != IGNORED
-    student, teacher, labels = student[counts], teacher[counts], labels[counts]
     cross_entropy = student.logsumexp(-1) - student.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
     log_p, log_q = _log_softmax(teacher / temperature), _log_softmax(student / temperature)
     divergence = (log_p.exp() * (log_p - log_q)).sum(-1)

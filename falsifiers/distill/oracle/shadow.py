@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import Qwen2ForCausalLM
 
-from falsifiers.distill.oracle.loss import IGNORED, summed_loss
+from falsifiers.distill.oracle.loss import summed_loss
 from falsifiers.distill.oracle.qwen2 import SHAPES, NotTheModel, load, new_model
 from harness.authoring.shadow_step import Difference, difference, differences
 
@@ -189,7 +189,7 @@ class ShadowStep:
         student.zero_grad(set_to_none=True)
         of_weights = None if isinstance(teacher, Tensor) else self._model("teacher", dtype, teacher)
         rows = max(1, _LOGITS_AT_ONCE // (inputs.shape[1] * SHAPES[wanted.model].vocabulary))
-        total, tokens = 0.0, int((labels != IGNORED).sum())
+        total = 0.0
         logits: tuple[Tensor, Tensor] | None = None
         for first in range(0, len(inputs), rows):
             some, answers = (part[first : first + rows].to(self.device) for part in (inputs, labels))
@@ -201,8 +201,8 @@ class ShadowStep:
             of_student = student(input_ids=some, use_cache=False).logits
             logits = logits or (of_student[:1].detach(), of_teacher[:1])
             loss = summed_loss(of_student.double(), of_teacher.double(), answers, wanted.alpha, wanted.temperature)
-            (loss / tokens).backward()
-            total += float(loss.detach()) / tokens
+            (loss / labels.numel()).backward()
+            total += float(loss.detach()) / labels.numel()
         return total, logits, {name: weight.grad.double() for name, weight in student.named_parameters()}  # type: ignore[return-value]
 
     def _clip(self, gradients: Mapping[str, Tensor]) -> None:
