@@ -30,6 +30,7 @@ OWN = {
     "tools/probe/present_device.py": ["read_bytes"],  # a source file of the package
     "report/html/templating.py": ["read_text"],  # templates of the package
     "tools/suite/contract.py": ["read_bytes"],  # a template of the package
+    "tools/watch/contract.py": ["read_bytes"],  # a template of the package
 }
 """The files of the harness's own package."""
 
@@ -42,6 +43,29 @@ TEXTS = {
     "execution/messages.py": ["json.loads"],  # a message with a bound, from a trial; it refuses NaN
     "external/output_events.py": ["json.loads"],  # a line with a bound, of a trainer that may print NaN
     "machine/limited_process.py": ["json.loads", "json.loads", "json.loads"],  # what a fork of this process wrote
+    "tools/corpus/campaign.py": [
+        "read_bytes",
+        "json.loads",
+    ],  # the project's own corpus, and what a fork of this process wrote
+    "tools/corpus/checker.py": [
+        "json.loads",
+        "json.loads",
+    ],  # the project's own corpus, and what a fork of this process wrote
+    "tools/corpus/results.py": ["read_bytes"],  # the project's own corpus, and what a fork of this process wrote
+    "tools/watch/facts.py": [
+        "read_bytes",
+        "os.open",
+        "read_bytes",
+        "json.loads",
+    ],  # what this user's watcher or job wrote, in bounded lines
+    "tools/watch/process.py": ["read_text"],  # what this user's watcher or job wrote, in bounded lines
+    "tools/watch/setting_up.py": [
+        "resolve",
+        "resolve",
+        "resolve",
+        "resolve",
+        "resolve",
+    ],  # what this user's watcher or job wrote, in bounded lines
 }
 """Texts that are no files, and bounded where they are made."""
 
