@@ -12,9 +12,9 @@ from safetensors.torch import save, save_file
 from torch import Tensor
 
 from falsifiers.corpus.judged import Switch
-from falsifiers.distill.reference import Distillation
 from falsifiers.distill.reference.checkpointing import Checkpointer
 from falsifiers.distill.reference.state import read_state
+from falsifiers.distill.reference.trainer import Distillation
 from falsifiers.distill.subject import OnStep, Run
 
 __all__ = [

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from falsifiers.corpus.judged import Switch
-from falsifiers.distill.reference import Distillation
+from falsifiers.distill.reference.trainer import Distillation
 from falsifiers.distill.text import corpus as text
 
 __all__ = [

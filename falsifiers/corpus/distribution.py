@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from falsifiers.corpus.judged import Switch
-from falsifiers.param_decomp.reference import Decomposition
+from falsifiers.param_decomp.reference.trainer import Decomposition
 
 __all__ = [
     "CheckpointedBlockKept", "ClippedOnOneRank", "ContextScaledTwice", "EveryRankTheSameRows", "LastRankNeverSynced",

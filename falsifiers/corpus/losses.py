@@ -11,7 +11,7 @@ from torch import Tensor
 from falsifiers.corpus import right_losses as right
 from falsifiers.corpus.judged import Switch
 from falsifiers.corpus.right_losses import CAP, IGNORED
-from falsifiers.distill.reference import Distillation
+from falsifiers.distill.reference.trainer import Distillation
 
 __all__ = [
     "DropoutOffForever", "accumulated_means_added", "cap_after_bias", "cap_multiplied", "cap_not_applied",

@@ -12,8 +12,8 @@ from torch import Tensor
 from falsifiers.corpus import right_updates as right
 from falsifiers.corpus.judged import Switch
 from falsifiers.corpus.right_updates import BETAS, EPSILON, RATE
-from falsifiers.distill.reference import Distillation
-from falsifiers.param_decomp.reference import Decomposition
+from falsifiers.distill.reference.trainer import Distillation
+from falsifiers.param_decomp.reference.trainer import Decomposition
 
 __all__ = [
     "Bfloat16Weights", "ClippedAfterStep", "ClippedBeforeBackward", "ClippedEachMicroBatch", "ClippedWhileScaled",
