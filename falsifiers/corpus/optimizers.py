@@ -118,7 +118,7 @@ class ClippedWhileScaled(_Update):
 class ClippedEachMicroBatch(_Update):
     """Accumulated gradients are clipped after each micro-batch."""
 
-    def loss(self, inputs: Tensor, labels: Tensor, step: int) -> Tensor:
+    def loss(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """The mean of two micro-batches, each with the share of its rows."""
         self._parts: list[Tensor] = []
         for rows in torch.arange(len(inputs)).chunk(2):
