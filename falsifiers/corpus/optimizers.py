@@ -122,7 +122,7 @@ class ClippedEachMicroBatch(_Update):
         """The mean of two micro-batches, each with the share of its rows."""
         self._parts: list[Tensor] = []
         for rows in torch.arange(len(inputs)).chunk(2):
-            self._parts.append(super().loss(inputs[rows], labels[rows], step) * (len(rows) / len(inputs)))
+            self._parts.append(super().loss(inputs[rows], labels[rows]) * (len(rows) / len(inputs)))
         return torch.stack(self._parts).sum()
 
     def backward(self, loss: Tensor) -> None:
