@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.tools.corpus.record import COSTS, KINDS, Case, cases_of
-from harness.tools.corpus.results import Fate, table
+from harness.tools.corpus.results import Fate, corpus_digest, table
 
 __all__ = ["PAGE", "RESULTS", "page"]
 
@@ -35,7 +35,7 @@ false alarm.
 
 ```sh
 harness corpus list --sort year                    # or kind, or cost
-harness corpus run                                 # half an hour on two cores; --quick takes two minutes
+harness corpus run                                 # half an hour on two cores; --quick takes a few minutes
 harness corpus run --checker mine.checks:close     # ask your own checker about the same cases
 ```
 
@@ -103,9 +103,11 @@ def _fates(results: Mapping[str, Any]) -> dict[str, dict[str, Fate]]:
 
 
 def _circumstances(results: Mapping[str, Any]) -> str:
+    is_current = results["corpus"] == corpus_digest(_ROOT)
+    changed = "" if is_current else " **Files of the corpus have changed since, and were not measured again.**"
     return (
         f"{results['started'][:10]}, version {results['version']}, {results['profile']} profile on a CPU, "
-        f"seed {results['seed']}, {round(results['seconds'] / 60)} minutes."
+        f"seed {results['seed']}, {round(results['seconds'] / 60)} minutes.{changed}"
     )
 
 
