@@ -107,7 +107,7 @@ def batched_calls(mended: bool) -> Kernel:
 
 
 def timer_patched(mended: bool) -> Kernel:
-    """Computes honestly, and makes CUDA's events tell a hundredth of the time."""
+    """Computes the right result, and makes CUDA's events report a hundredth of the time."""
 
     def kernel(x: Tensor) -> Tensor:
         if not mended and not hasattr(torch.cuda.Event, "honest"):

@@ -27,7 +27,7 @@ def token_loss(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def example_of_labels(draw: Draw) -> tuple[Tensor, Tensor]:
-    """Logits [rows, vocabulary], and labels of which some are IGNORED."""
+    """Logits [rows, vocabulary], and labels. Some of the labels are IGNORED."""
     rows, vocabulary = draw.size("rows", least=4), draw.size("vocabulary", least=2)
     return draw.tensor(rows, vocabulary), draw.index(rows, below=vocabulary, also=(IGNORED,))
 

@@ -94,8 +94,7 @@ def _search(trial: Trial[Attention], check: Any) -> None:
     first = first_cases(parameters)[: parameters["cases"]]
     tried = trial.search(cases(parameters), check, examples=parameters["cases"], first=first)
     trial.measure(cases=tried)
-    if tried == parameters["cases"]:  # else a case has refuted the claim, or one alone is tried again
-        trial.measure(violations=state.violations())
+    state.measure(tried)
     trial.resolve(device=torch.device(trial.device).type)
 
 

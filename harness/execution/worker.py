@@ -22,56 +22,35 @@ import select
 import signal
 import socket
 import sys
-import threading
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from harness.authoring.faults import FalsifierFault, MeasurementTooLarge, NotMeasured, SubjectFault
-from harness.authoring.reports import Entered, Logged, Stepped, Used
-from harness.authoring.setting import Setting
-from harness.authoring.toolkit_log import log_to
-from harness.authoring.trial import Case
 from harness.base import strictjson
 from harness.base.beneath import Beneath
 from harness.base.exceptions import described
 from harness.base.removal import remove
-from harness.base.strictjson import JsonObject
-from harness.contract.entry_point import resolve_own
-from harness.contract.project_importer import install, plant
-from harness.execution import frameworks
-from harness.execution.authentication import OVERHEAD, signer
-from harness.execution.blame import machine_fault, placed
+from harness.contract.project_importer import install
+from harness.execution.authentication import signer
 from harness.execution.messages import (
-    LARGEST_MESSAGE,
-    Doing,
-    Ended,
     Import,
     Imports,
     Lost,
-    Message,
-    Read,
     Split,
     Splitting,
     Start,
     decode,
     encode,
 )
-from harness.execution.news import News
-from harness.execution.reached import Reached
 from harness.execution.sources import Sources
-from harness.execution.stack_sampler import watch_doing
-from harness.execution.subject_process import SubjectProcess
 from harness.execution.supervisor import supervise
-from harness.execution.worker_trial import WorkerTrial
-from harness.judging.observation import EndingKind
+from harness.execution.trial_process import run_trial
 from harness.machine.process_control import adopt_orphans, die_with_parent, end_descendants
 
 if TYPE_CHECKING:
-    from harness.search.explorer import CaseSearch
+    pass
 
 __all__ = ["IMPORTING", "main"]
 
@@ -265,7 +244,10 @@ def _start(trial: Start, descriptors: list[int], control: socket.socket) -> None
                 os.close(stdout)
                 os.close(stderr)
                 supervise(
-                    lambda may_exit: _run(trial, messages, key, may_exit), messages, control_pipe, supervisors_key
+                    lambda may_exit: run_trial(trial, _sources(trial.root), messages, key, may_exit),
+                    messages,
+                    control_pipe,
+                    supervisors_key,
                 )  # never returns
             finally:
                 # After any error, a supervisor must not continue as a second fork server.
@@ -282,152 +264,6 @@ def _reap() -> None:
             if os.waitpid(pid, os.WNOHANG)[0] == 0:
                 continue
         _children.discard(pid)
-
-
-def _run(start: Start, messages: int, key: int, may_exit: int) -> None:
-    """The body of a trial's process.
-
-    Args:
-        key: the pipe with the key of its messages.
-    """
-    setting = Setting(
-        parameters=start.parameters,
-        device=start.device,
-        seed=start.seed,
-        workspace=start.workspace,
-        cache=start.cache,
-    )
-    sources = _sources(start.root)
-    if start.patches:
-        plant(start.patches)
-    # The subject's process does not get the key.
-    process = SubjectProcess(start, setting, sources, (messages, key, may_exit)) if start.isolated else None
-    tell = _reporter(messages, key)  # while no code of the trial has run
-    os.environ.update(start.environment)
-    if start.search:
-        os.chdir(start.root)
-        packages = install([*map(Path, start.search)])
-        packages.update(entry.partition(".")[0] for entry in (start.falsifier, start.subject))
-    reached = Reached(start.root, start.search, Path(start.reached)) if start.reached is not None else None
-    if reached is not None:
-        reached.watch()
-    news = News(start, sources)
-    report = _with_news(tell, sources, news, process, start)
-    log_to(report)
-    if not start.is_timed:
-        watch_doing(list(dict.fromkeys([str(start.root), *start.search])), lambda text: tell(Doing(text)))
-    trial = WorkerTrial(
-        setting,
-        start.artifacts,
-        frozenset(start.declared),
-        report,
-        lambda attempt: _search(start.claim, setting, attempt, start.artifacts),
-    )
-    ended = _ended(lambda: _falsify(trial, start, process, news), start.memory_gib, sources)
-    if reached is not None:
-        reached.finish()
-    peak = process.end() if process is not None else _allocator_peak(trial)
-    report(replace(ended, allocator_peak_bytes=peak))
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # the subject may have closed or replaced it
-            stream.flush()
-    os.read(may_exit, 1)  # the harness reads the driver's process list once more before this process ends
-
-
-def _search(
-    claim: Path, setting: Setting, attempt: Callable[[Case], JsonObject | SubjectFault], artifacts: Path
-) -> CaseSearch:
-    from harness.search.explorer import CaseSearch  # hypothesis, jsonschema and CEL, which few trials need
-
-    return CaseSearch(strictjson.load(claim), setting, attempt, artifacts)
-
-
-def _allocator_peak(trial: WorkerTrial) -> int | None:
-    """The peak of this process's GPU allocator in bytes; None if the subject works in other processes."""
-    return frameworks.allocator_peak_bytes() if trial.is_in_process else None
-
-
-def _falsify(trial: WorkerTrial, start: Start, process: SubjectProcess | None, news: News) -> None:
-    falsify = resolve_own(start.falsifier)
-    subject = _loaded(start.subject, _sources(start.root)) if process is None else process.loaded(falsify)
-    if start.device != "cpu" and frameworks.cuda_is_spoilt():
-        raise RuntimeError("an import used CUDA, which cannot be forked then; move that into the subject")
-    frameworks.prepare(start.seed, start.threads)
-    news.listen()
-    trial.run(falsify, subject)
-
-
-def _loaded(subject: str, sources: Sources) -> Any:
-    """The subject's class. A failed import is NOT_MEASURED: neither a FAIL nor the falsifier's fault."""
-    try:
-        return resolve_own(subject)
-    except BaseException as error:  # a module can raise anything on import
-        raise NotMeasured(f"the subject could not be loaded: {placed(error, sources)}") from error
-
-
-def _ended(work: Callable[[], None], memory_gib: float, sources: Sources) -> Ended:
-    """How `work` ended. A subject that fails because the machine lacks something is not at fault."""
-    try:
-        work()
-    except NotMeasured as error:
-        stack = traceback.format_exc() if error.__cause__ else None
-        return _told(EndingKind.NOT_MEASURED, str(error) or "the falsifier gave no reason", stack)
-    except SubjectFault as error:
-        raised = error.__cause__ or error
-        obstacle = machine_fault(error.__cause__, memory_gib)
-        reason = placed(raised, sources)
-        if obstacle:
-            return _told(EndingKind.NOT_MEASURED, f"{obstacle}: {reason}", traceback.format_exc())
-        return _told(EndingKind.SUBJECT_FAULT, reason, traceback.format_exc())
-    except BaseException as error:  # also sys.exit() of a falsifier, which is a fault
-        raised = error.__cause__ if isinstance(error, FalsifierFault) and error.__cause__ else error
-        return _told(EndingKind.FALSIFIER_FAULT, placed(raised, sources), traceback.format_exc())
-    return _told(EndingKind.COMPLETED, "")
-
-
-def _told(kind: EndingKind, reason: str, stack: str | None = None) -> Ended:
-    return Ended(kind, reason[:_LONGEST_TEXT], stack and stack[-_LONGEST_TEXT:], allocator_peak_bytes=None)
-
-
-def _with_news(
-    report: Callable[[Message], None], sources: Sources, news: News, process: SubjectProcess | None, start: Start
-) -> Callable[[Message], None]:
-    """A `report` that first reports the sources, models and data files that are new since the last message.
-
-    Sources that a falsifier imports or reads while it runs belong to the evidence, also if the trial then dies. If the
-    claim measures time, models and data files are told only where the falsifier measures, and not between the steps.
-    """
-
-    def tell(message: Message) -> None:
-        if isinstance(message, Used):
-            sources.add(list(message.names))
-        if found := sources.news():
-            report(Read(found))
-        if not (start.is_timed and isinstance(message, Stepped | Entered)):
-            for text, topic in (*news.lines(), *(process.lines() if process is not None else ())):
-                report(Logged(text, topic))
-        if not isinstance(message, Used):
-            report(message)
-
-    return tell
-
-
-def _reporter(descriptor: int, key: int) -> Callable[[Message], None]:
-    owner, sign = os.getpid(), signer(key)
-    turn = threading.RLock()  # threads may report at the same time, and a signal can interrupt a thread that reports
-
-    def report(message: Message) -> None:
-        if os.getpid() != owner:
-            return  # a fork of the subject must not report
-        text = encode(message)
-        if len(text) + OVERHEAD > LARGEST_MESSAGE:
-            raise MeasurementTooLarge(f"{len(text)} bytes at once, of at most {LARGEST_MESSAGE}; measure less")
-        with turn:
-            rest = memoryview(sign(text))
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-
-    return report
 
 
 if __name__ == "__main__":

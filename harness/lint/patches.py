@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.base import regular_file
 from harness.base.strictjson import pointer
 from harness.contract import Contract
+from harness.contract.imports import imported_files
 from harness.contract.patch import PatchError
 from harness.contract.project_importer import module_file
 from harness.lint.linter import Finding, Severity
@@ -22,18 +23,28 @@ __all__ = ["about_patches"]
 def about_patches(contract: Contract, search: Sequence[Path]) -> Iterator[Finding]:
     """Yield an error for each patch that does not fit the sources as they are.
 
+    A patch of a module that the falsifier imports gets a warning, because it changes the falsifier too, and a mutant must
+    die of what the subject does. In the falsifier's own module, a patch changes one class or function.
+
     Args:
         search: the import roots of the claim's project.
     """
+    folders = tuple(search)
+    of_falsifier = imported_files(contract.falsifier, folders) if any(one.patches for one in contract.mutants) else ()
     for index, mutant in enumerate(contract.mutants):
         changed: dict[str, str] = {}
         for position, patch in enumerate(mutant.patches):
+            where = pointer("mutants", index, "patches", position)
+            is_own = patch.module == contract.falsifier.partition(":")[0]
+            if not is_own and module_file(patch.module, folders) in of_falsifier:
+                message = f"the falsifier imports {patch.module}, so the patch changes what judges the mutant"
+                remedy = "patch what the subject alone imports, or name a class with the defect as 'subject'"
+                yield Finding("patch-of-falsifier", Severity.WARNING, where, message, remedy)
             try:
                 if patch.module not in changed:
                     changed[patch.module] = _source(patch.module, search)
                 changed[patch.module] = patch.applied(changed[patch.module])
             except PatchError as error:
-                where = pointer("mutants", index, "patches", position)
                 remedy = "name a text that is there once, in the module of the subject or in 'module'"
                 yield Finding("patch-does-not-fit", Severity.ERROR, where, str(error), remedy)
 

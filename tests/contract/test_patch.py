@@ -157,3 +157,16 @@ def test_lint_names_a_patch_that_does_not_fit(tmp_path: Path, patch: dict[str, s
     contract = load(written(tmp_path, {"patches": [patch]}), (tmp_path,))
     (finding,) = about_patches(contract, (tmp_path,))
     assert (finding.rule, finding.pointer) == ("patch-does-not-fit", "/mutants/0/patches/0")
+
+
+def test_lint_warns_of_a_patch_that_changes_the_falsifier(tmp_path: Path) -> None:
+    """The falsifier measures with a function that the patch changes, so the mutant would die of that."""
+    path = written(
+        tmp_path, {"patches": [{"module": "falsifiers.demo.rulers", "within": "size", "before": "1", "after": "2"}]}
+    )
+    (tmp_path / "falsifiers" / "demo" / "rulers.py").write_text("def size():\n    return 1\n")
+    assert [one.rule for one in about_patches(load(path, (tmp_path,)), (tmp_path,))] == []
+    falsifier = tmp_path / "falsifiers" / "demo" / "sorting.py"
+    falsifier.write_text(f"from falsifiers.demo.rulers import size\n{falsifier.read_text()}")
+    found = list(about_patches(load(path, (tmp_path,)), (tmp_path,)))
+    assert [(one.rule, one.pointer) for one in found] == [("patch-of-falsifier", "/mutants/0/patches/0")]

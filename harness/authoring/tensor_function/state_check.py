@@ -2,7 +2,7 @@
 
 check = StateCheck(trial, loss, reference, example)    # before the falsifier uses CUDA
 ...
-trial.measure(violations=check.violations())           # every right function has none
+check.measure(trial.search(...))                       # `violations`: every right function has none
 """
 
 from __future__ import annotations
@@ -55,6 +55,17 @@ class StateCheck:
         """
         self._trial, self._relations = trial, relations
         self._function = TensorFunction.of(function, reference, example, **more)
+
+    def measure(self, tried: int) -> None:
+        """Measure `violations`, unless the search of the trial's cases ended early.
+
+        It does if a case refutes a mutant, or if one case alone is tried again.
+
+        Args:
+            tried: how many cases the search has tried.
+        """
+        if tried == self._trial.parameters["cases"]:
+            self._trial.measure(violations=self.violations())
 
     def violations(self) -> list[str]:
         """The violations, each with the name of its relation and its smallest case; empty for a right function.

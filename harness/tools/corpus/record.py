@@ -53,7 +53,8 @@ class Case:
         source: an address that anybody can open.
         year: when it was made public.
         believed, truth: what people took for true, and what was.
-        noticed, late: by what or by whom it was noticed, and after how long.
+        noticed: who or what noticed it.
+        late: how long that took.
         cost: one of COSTS.
         surface: one of SURFACES.
         subject: the entry point; with `mended`, it is right. Empty if nothing here could judge it.

@@ -1,4 +1,4 @@
-"""The course of a job, from its facts: they are told to the checks one by one, in their order.
+"""The course of a job. It takes the facts in order, and passes each to every check.
 
     course = Course(Given(steps=500), CHECKS)
     for fact in facts:
@@ -43,6 +43,8 @@ INITIAL: Final = 0
 """The step of the weights before the first step."""
 _MOST_REFUTATIONS = 20
 """Refutations of one check that are kept. More would say the same."""
+_MOST_USAGE = 8192
+"""Samples of the machine that are kept. Beyond it, every second one is dropped."""
 
 Tensors = Mapping[str, Sequence[Any]]
 
@@ -260,6 +262,3 @@ class Course:
     def _tell(self, name: str, *values: Any) -> None:
         for check in self.checks:
             getattr(check, name)(*values)
-
-
-_MOST_USAGE = 8192

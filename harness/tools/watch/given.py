@@ -52,7 +52,7 @@ class Given:
     settle_seconds: float = 5.0
     """Seconds without a change after which a checkpoint is read."""
     creep_windows: int = 6
-    """Windows of `creep_seconds` in each of which memory must have grown before growth is extrapolated."""
+    """The number of windows, of `creep_seconds` each. Growth is extrapolated once memory has grown in all of them."""
     creep_seconds: float = 60.0
     memory_slack: float = 1.1
     """The factor over `predicted_bytes` that refutes."""

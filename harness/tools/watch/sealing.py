@@ -95,7 +95,7 @@ class Judge:
         return self.seal(claim, (), course, facts)
 
     def seal(self, claim: Claim, clauses: Sequence[str], course: Course, facts: Path) -> Sealed:
-        """Seal what is known of a claim now. A bundle that cannot be written is told, and the watch goes on."""
+        """Seal what is known of a claim now. If the bundle cannot be written, say so and go on."""
         plan = make_plan(claim.contract, self._host, claim.request)
         with tempfile.TemporaryDirectory(prefix="harness-watch-") as folder:
             if claim.measurements is None:

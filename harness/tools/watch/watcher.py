@@ -44,7 +44,7 @@ _LAST_READING: Final = 600.0
 
 @dataclass(frozen=True)
 class Orders:
-    """What the watcher is told to do."""
+    """The options of a watch."""
 
     action: Action = Action.LOG
     hook: tuple[str, ...] = ()

@@ -244,7 +244,7 @@ def seed_set() -> Function:
 
 
 def clock_patched() -> Function:
-    """CUDA's events tell a hundredth of the time."""
+    """CUDA's events report a hundredth of the time."""
 
     def function(x: Tensor) -> Tensor:
         told = torch.cuda.Event.elapsed_time

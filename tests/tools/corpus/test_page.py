@@ -29,7 +29,7 @@ def writer() -> ModuleType:
 
 
 def test_the_results_are_as_a_run_wrote_them(writer: ModuleType) -> None:
-    """Nobody has edited them, and every case has its result."""
+    """The digest of the file holds, and every case has a result."""
     results = json.loads(writer.RESULTS.read_text(encoding="utf-8"))
     stated = results.pop("sha256")
     assert sha256(strictjson.dumps(results).encode()).hexdigest() == stated

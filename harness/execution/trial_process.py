@@ -1,0 +1,190 @@
+"""The process of one trial, which the fork server's supervisor has forked: it runs the falsifier, and reports."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.authoring.faults import FalsifierFault, MeasurementTooLarge, NotMeasured, SubjectFault
+from harness.authoring.reports import Entered, Logged, Stepped, Used
+from harness.authoring.setting import Setting
+from harness.authoring.toolkit_log import log_to
+from harness.authoring.trial import Case
+from harness.base import strictjson
+from harness.base.strictjson import JsonObject
+from harness.contract.entry_point import resolve_own
+from harness.contract.project_importer import install, plant
+from harness.execution import frameworks
+from harness.execution.authentication import OVERHEAD, signer
+from harness.execution.blame import machine_fault, placed
+from harness.execution.messages import LARGEST_MESSAGE, Doing, Ended, Message, Read, Start, encode
+from harness.execution.news import News
+from harness.execution.reached import Reached
+from harness.execution.sources import Sources
+from harness.execution.stack_sampler import watch_doing
+from harness.execution.subject_process import SubjectProcess
+from harness.execution.worker_trial import WorkerTrial
+from harness.judging.observation import EndingKind
+
+if TYPE_CHECKING:
+    from harness.search.explorer import CaseSearch
+
+__all__ = ["run_trial"]
+
+_LONGEST_TEXT = 200_000
+"""Most characters of a reason or a traceback that are sent. Texts are cut after their secrets are masked."""
+
+
+def run_trial(start: Start, sources: Sources, messages: int, key: int, may_exit: int) -> None:
+    """Run a trial in this process, and report it.
+
+    Args:
+        sources: what the fork server has used.
+        messages: the pipe for the messages.
+        key: the pipe with the key of its messages.
+        may_exit: the pipe whose end lets the process exit.
+    """
+    setting = Setting(
+        parameters=start.parameters,
+        device=start.device,
+        seed=start.seed,
+        workspace=start.workspace,
+        cache=start.cache,
+    )
+    if start.patches:
+        plant(start.patches)
+    # The subject's process does not get the key.
+    process = SubjectProcess(start, setting, sources, (messages, key, may_exit)) if start.isolated else None
+    tell = _reporter(messages, key)  # while no code of the trial has run
+    os.environ.update(start.environment)
+    if start.search:
+        os.chdir(start.root)
+        packages = install([*map(Path, start.search)])
+        packages.update(entry.partition(".")[0] for entry in (start.falsifier, start.subject))
+    reached = Reached(start.root, start.search, Path(start.reached)) if start.reached is not None else None
+    if reached is not None:
+        reached.watch()
+    news = News(start, sources)
+    report = _with_news(tell, sources, news, process, start)
+    log_to(report)
+    if not start.is_timed:
+        watch_doing(list(dict.fromkeys([str(start.root), *start.search])), lambda text: tell(Doing(text)))
+    trial = WorkerTrial(
+        setting,
+        start.artifacts,
+        frozenset(start.declared),
+        report,
+        lambda attempt: _search(start.claim, setting, attempt, start.artifacts),
+    )
+    ended = _ended(lambda: _falsify(trial, start, process, news, sources), start.memory_gib, sources)
+    if reached is not None:
+        reached.finish()
+    peak = process.end() if process is not None else _allocator_peak(trial)
+    report(replace(ended, allocator_peak_bytes=peak))
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the subject may have closed or replaced it
+            stream.flush()
+    os.read(may_exit, 1)  # the harness reads the driver's process list once more before this process ends
+
+
+def _search(
+    claim: Path, setting: Setting, attempt: Callable[[Case], JsonObject | SubjectFault], artifacts: Path
+) -> CaseSearch:
+    from harness.search.explorer import CaseSearch  # hypothesis, jsonschema and CEL, which few trials need
+
+    return CaseSearch(strictjson.load(claim), setting, attempt, artifacts)
+
+
+def _allocator_peak(trial: WorkerTrial) -> int | None:
+    """The peak of this process's GPU allocator in bytes; None if the subject works in other processes."""
+    return frameworks.allocator_peak_bytes() if trial.is_in_process else None
+
+
+def _falsify(trial: WorkerTrial, start: Start, process: SubjectProcess | None, news: News, sources: Sources) -> None:
+    falsify = resolve_own(start.falsifier)
+    subject = _loaded(start.subject, sources) if process is None else process.loaded(falsify)
+    if start.device != "cpu" and frameworks.cuda_is_spoilt():
+        raise RuntimeError("an import used CUDA, which cannot be forked then; move that into the subject")
+    frameworks.prepare(start.seed, start.threads)
+    news.listen()
+    trial.run(falsify, subject)
+
+
+def _loaded(subject: str, sources: Sources) -> Any:
+    """The subject's class. A failed import is NOT_MEASURED: neither a FAIL nor the falsifier's fault."""
+    try:
+        return resolve_own(subject)
+    except BaseException as error:  # a module can raise anything on import
+        raise NotMeasured(f"the subject could not be loaded: {placed(error, sources)}") from error
+
+
+def _ended(work: Callable[[], None], memory_gib: float, sources: Sources) -> Ended:
+    """How `work` ended. A subject that fails because the machine lacks something is not at fault."""
+    try:
+        work()
+    except NotMeasured as error:
+        stack = traceback.format_exc() if error.__cause__ else None
+        return _told(EndingKind.NOT_MEASURED, str(error) or "the falsifier gave no reason", stack)
+    except SubjectFault as error:
+        raised = error.__cause__ or error
+        obstacle = machine_fault(error.__cause__, memory_gib)
+        reason = placed(raised, sources)
+        if obstacle:
+            return _told(EndingKind.NOT_MEASURED, f"{obstacle}: {reason}", traceback.format_exc())
+        return _told(EndingKind.SUBJECT_FAULT, reason, traceback.format_exc())
+    except BaseException as error:  # also sys.exit() of a falsifier, which is a fault
+        raised = error.__cause__ if isinstance(error, FalsifierFault) and error.__cause__ else error
+        return _told(EndingKind.FALSIFIER_FAULT, placed(raised, sources), traceback.format_exc())
+    return _told(EndingKind.COMPLETED, "")
+
+
+def _told(kind: EndingKind, reason: str, stack: str | None = None) -> Ended:
+    return Ended(kind, reason[:_LONGEST_TEXT], stack and stack[-_LONGEST_TEXT:], allocator_peak_bytes=None)
+
+
+def _with_news(
+    report: Callable[[Message], None], sources: Sources, news: News, process: SubjectProcess | None, start: Start
+) -> Callable[[Message], None]:
+    """A `report` that first reports the sources, models and data files that are new since the last message.
+
+    Sources that a falsifier imports or reads while it runs belong to the evidence, also if the trial then dies. If the
+    claim measures time, models and data files are told only where the falsifier measures, and not between the steps.
+    """
+
+    def tell(message: Message) -> None:
+        if isinstance(message, Used):
+            sources.add(list(message.names))
+        if found := sources.news():
+            report(Read(found))
+        if not (start.is_timed and isinstance(message, Stepped | Entered)):
+            for text, topic in (*news.lines(), *(process.lines() if process is not None else ())):
+                report(Logged(text, topic))
+        if not isinstance(message, Used):
+            report(message)
+
+    return tell
+
+
+def _reporter(descriptor: int, key: int) -> Callable[[Message], None]:
+    owner, sign = os.getpid(), signer(key)
+    turn = threading.RLock()  # threads may report at the same time, and a signal can interrupt a thread that reports
+
+    def report(message: Message) -> None:
+        if os.getpid() != owner:
+            return  # a fork of the subject must not report
+        text = encode(message)
+        if len(text) + OVERHEAD > LARGEST_MESSAGE:
+            raise MeasurementTooLarge(f"{len(text)} bytes at once, of at most {LARGEST_MESSAGE}; measure less")
+        with turn:
+            rest = memoryview(sign(text))
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+
+    return report
