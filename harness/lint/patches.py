@@ -23,8 +23,8 @@ __all__ = ["about_patches"]
 def about_patches(contract: Contract, search: Sequence[Path]) -> Iterator[Finding]:
     """Yield an error for each patch that does not fit the sources as they are.
 
-    A patch of a module that the falsifier imports gets a warning, because it changes the falsifier too, and a mutant must
-    die of what the subject does. In the falsifier's own module, a patch changes one class or function.
+    A patch of a module that the falsifier imports gets a warning: it changes the falsifier too, while a
+    mutant must die of what the subject does. In the falsifier's own module, a patch changes one class or function.
 
     Args:
         search: the import roots of the claim's project.

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import Final
 
-from harness.tools.watch.course import Course, Refutation
+from harness.tools.watch.job_state import JobState, Refutation
 from harness.tools.watch.process import JobProcess
 
 __all__ = ["Action", "call_hook", "end_job", "slurm_state"]
@@ -33,12 +33,12 @@ class Action(StrEnum):
     """The job gets SIGTERM, and SIGKILL after the grace. A job of Slurm is cancelled."""
 
 
-def call_hook(words: Sequence[str], course: Course, refutations: Sequence[Refutation], bundles: Sequence[str]) -> str:
+def call_hook(words: Sequence[str], job: JobState, refutations: Sequence[Refutation], bundles: Sequence[str]) -> str:
     """Call the command hook, with the refutations as JSON on stdin. Returns what went wrong; empty if nothing did."""
     told = {
-        "job": course.job.get("name"),
-        "step": course.step,
-        "second": course.at,
+        "job": job.description.get("name"),
+        "step": job.step,
+        "second": job.at,
         "refutations": [asdict(one) for one in refutations],
         "bundles": [*bundles],
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from harness.tools.watch.course import INITIAL, Check, Checkpoint, Course
+from harness.tools.watch.job_state import INITIAL, Check, Checkpoint, JobState
 
 __all__ = ["CHECKPOINT_CHECKS"]
 
@@ -25,9 +25,9 @@ class _OfCheckpoints(Check):
     @property
     def before(self) -> Checkpoint | None:
         """The newest earlier checkpoint that was read; else the first weights."""
-        course = self.course
-        read = [one for one in course.checkpoints.values() if not one.refused and one.step < self.newest]
-        return max(read, key=lambda one: one.step, default=course.weights.get("initial"))
+        job = self.job
+        read = [one for one in job.checkpoints.values() if not one.refused and one.step < self.newest]
+        return max(read, key=lambda one: one.step, default=job.weights.get("initial"))
 
     newest = 0
 
@@ -37,29 +37,29 @@ class CheckpointsOnTime(Check):
 
     name, needs = "checkpoints_late", "checkpoint_every, and a folder whose checkpoints the trainer's file names"
 
-    def __init__(self, course: Course) -> None:
-        super().__init__(course)
+    def __init__(self, job: JobState) -> None:
+        super().__init__(job)
         self._due: dict[int, float] = {}
         self._asked = 0
 
     def on_time(self) -> None:
         """See `Check`. A save may be slow or asynchronous, so it is late only by time and by steps."""
-        every, course = self.given.checkpoint_every, self.course
-        if every is None or not course.job.get("folder"):
+        every, job = self.given.checkpoint_every, self.job
+        if every is None or not job.description.get("folder"):
             return
-        for step in range(self._asked + every, course.step + 1, every):
-            self._due[step], self._asked, self.judged = course.at, step, True
+        for step in range(self._asked + every, job.step + 1, every):
+            self._due[step], self._asked, self.judged = job.at, step, True
         for step, since in list(self._due.items()):
-            if step in course.seen:
+            if step in job.seen:
                 del self._due[step]
-            elif course.at - since > self.given.late_seconds and course.step >= step + self.given.late_steps:
+            elif job.at - since > self.given.late_seconds and job.step >= step + self.given.late_steps:
                 del self._due[step]
-                self.refute(f"there is no checkpoint of step {step}, {course.at - since:.0f} s after that step", step)
+                self.refute(f"there is no checkpoint of step {step}, {job.at - since:.0f} s after that step", step)
 
     def on_end(self, status: int | None) -> None:
         """See `Check`."""
         if status == 0:
-            for step in set(self._due) - self.course.seen:
+            for step in set(self._due) - self.job.seen:
                 self.refute(f"the run ended, and there is no checkpoint of step {step}", step)
 
 
@@ -85,7 +85,7 @@ class CheckpointsWhole(_OfCheckpoints):
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
         """See `Check`."""
         self.newest = checkpoint.step
-        before = self.course.weights.get("initial") or self.before
+        before = self.job.weights.get("initial") or self.before
         if checkpoint.refused or before is None or before.refused or not checkpoint.tensors:
             return
         self.judged = True
@@ -122,10 +122,10 @@ class CheckpointsMoved(_OfCheckpoints):
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
         """See `Check`. The trainer's file names what the run does not train."""
-        first = self.course.weights.get("initial")
+        first = self.job.weights.get("initial")
         if checkpoint.refused or first is None or first.refused or self.found:
             return
-        both = _trained(self.course, checkpoint.tensors.keys() & first.tensors.keys())
+        both = _trained(self.job, checkpoint.tensors.keys() & first.tensors.keys())
         if not both:
             return
         self.judged = True
@@ -159,7 +159,7 @@ class CheckpointsByRate(_OfCheckpoints):
         given = self.given
         if given.optimizer != "adamw" or given.learning_rate is None or checkpoint.since is None or self.found:
             return
-        moved = {name: checkpoint.moved[name] for name in _trained(self.course, checkpoint.moved.keys())}
+        moved = {name: checkpoint.moved[name] for name in _trained(self.job, checkpoint.moved.keys())}
         steps = checkpoint.step - checkpoint.since
         if not moved or steps < 1:
             return
@@ -186,7 +186,7 @@ class TeacherApart(Check):
 
     def on_weights(self, role: str, weights: Checkpoint) -> None:
         """See `Check`."""
-        if initial := self.course.weights.get("initial"):
+        if initial := self.job.weights.get("initial"):
             self._compare(initial, "the student's first weights")
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -194,7 +194,7 @@ class TeacherApart(Check):
         self._compare(checkpoint, checkpoint.name)
 
     def _compare(self, one: Checkpoint, what: str) -> None:
-        teacher = self.course.weights.get("teacher")
+        teacher = self.job.weights.get("teacher")
         if teacher is None or teacher.refused or one.refused or not one.tensors or self.found:
             return
         self.judged = True
@@ -209,9 +209,9 @@ def _elements(tensor: Any) -> int:
     return count
 
 
-def _trained(course: Course, names: Any) -> list[str]:
+def _trained(job: JobState, names: Any) -> list[str]:
     """Return the names of tensors that the run trains, by the trainer's file."""
-    frozen = course.job.get("frozen")
+    frozen = job.description.get("frozen")
     return sorted(name for name in names if not frozen or re.search(frozen, name) is None)
 
 

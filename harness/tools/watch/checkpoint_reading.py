@@ -11,9 +11,9 @@ from typing import Any, Final, final
 from harness.external import directory
 from harness.external.model_folder import weight_paths
 from harness.external.trainer_file import Trainer
-from harness.tools.watch.course import INITIAL, Course
 from harness.tools.watch.facts import Fact
 from harness.tools.watch.given import Given
+from harness.tools.watch.job_state import INITIAL, JobState
 
 __all__ = ["CheckpointReader", "checkpoint_fact", "sizes_of", "weights_fact"]
 
@@ -55,15 +55,15 @@ class CheckpointReader:
         """End the thread when it has read what it reads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def read(self, course: Course, at: float, *, is_over: bool) -> Iterator[Fact]:
+    def read(self, job: JobState, at: float, *, is_over: bool) -> Iterator[Fact]:
         """Yield the checkpoints that were read since the last call."""
-        known = course.checkpoints.keys()
+        known = job.checkpoints.keys()
         for step, path in directory.checkpoints(self._trainer, self._values).items():
             if step not in known and step not in self._found:
                 self._found[step] = _Found(path)
         for step in sorted(self._found):
             found = self._found[step]
-            if step not in course.seen:
+            if step not in job.seen:
                 yield {"fact": "seen", "at": at, "step": step}
             if (fact := self._look(step, found, at, is_over)) is not None:
                 del self._found[step]

@@ -6,38 +6,36 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from harness.tools.watch.checkpoint_checks import CHECKPOINT_CHECKS
-from harness.tools.watch.course import Check, Course
 from harness.tools.watch.facts import Fact
 from harness.tools.watch.given import Given
+from harness.tools.watch.job_state import Check, JobState
 from harness.tools.watch.machine_checks import MACHINE_CHECKS
 from harness.tools.watch.output_checks import OUTPUT_CHECKS
 from harness.tools.watch.process_checks import PROCESS_CHECKS
 
-__all__ = ["CHECKS", "course_of", "measured", "unseen"]
+__all__ = ["CHECKS", "measured", "state_of", "unseen"]
 
 CHECKS: Final[tuple[type[Check], ...]] = (*OUTPUT_CHECKS, *CHECKPOINT_CHECKS, *MACHINE_CHECKS, *PROCESS_CHECKS)
 
 
-def course_of(facts: Iterable[Fact], given: Given) -> Course:
-    """Return the course of a job after these facts."""
-    course = Course(given, CHECKS)
+def state_of(facts: Iterable[Fact], given: Given) -> JobState:
+    """Return the state of a job after these facts."""
+    job = JobState(given, CHECKS)
     for fact in facts:
-        course.hear(fact)
-    return course
+        job.apply(fact)
+    return job
 
 
-def measured(course: Course) -> dict[str, Any]:
+def measured(job: JobState) -> dict[str, Any]:
     """Return what the checks measured: for each that was judged, its refutations."""
     found: dict[str, Any] = {
-        check.name: [one.text for one in check.found] for check in course.checks if check.judged or check.found
+        check.name: [one.text for one in check.found] for check in job.checks if check.judged or check.found
     }
-    return {"steps_seen": course.step, **found}
+    return {"steps_seen": job.step, **found}
 
 
-def unseen(course: Course) -> dict[str, str]:
+def unseen(job: JobState) -> dict[str, str]:
     """Return why the other checks were not judged: what they need."""
     return {
-        check.name: f"the job has not shown {check.needs}"
-        for check in course.checks
-        if not (check.judged or check.found)
+        check.name: f"the job has not shown {check.needs}" for check in job.checks if not (check.judged or check.found)
     }

@@ -20,7 +20,7 @@ from harness.contract.project import Project, ProjectError
 from harness.external.choice import External
 from harness.running.request import RunRequest
 from harness.tools.watch.checks import CHECKS, measured
-from harness.tools.watch.course import Course
+from harness.tools.watch.job_state import JobState
 
 __all__ = ["Claim", "claims_of", "job_claim"]
 
@@ -38,18 +38,18 @@ class Claim:
     measurements: Mapping[str, str] | None
     """By name of the contract's measurement, that of the watcher; None if they are the watcher's own."""
 
-    def values(self, course: Course) -> dict[str, Any]:
-        """Return the measurements that the course has decided."""
+    def values(self, job: JobState) -> dict[str, Any]:
+        """Return the measurements that the facts so far have decided."""
         if self.measurements is None:
-            return {name: value for name, value in measured(course).items() if name in self.contract.measurements}
-        known = measured(course) | _losses(course)
+            return {name: value for name, value in measured(job).items() if name in self.contract.measurements}
+        known = measured(job) | _losses(job)
         return {name: known[mine] for name, mine in self.measurements.items() if mine in known}
 
 
-def _losses(course: Course) -> dict[str, Any]:
+def _losses(job: JobState) -> dict[str, Any]:
     """Return the first and the newest loss, once a check has refuted losses; until then, nothing is decided."""
-    refuted = {one.check for one in course.refutations} & {"losses_not_finite", "losses_rise"}
-    losses = course.telling.losses
+    refuted = {one.check for one in job.refutations} & {"losses_not_finite", "losses_rise"}
+    losses = job.telling.losses
     if not refuted or not losses:
         return {}
     last = losses[-_FEW:]

@@ -20,10 +20,10 @@ from harness.machine.cache_folder import NoCacheFolderError
 from harness.report.terminal.printing import tell, tell_all
 from harness.tools.one_claim import project_here
 from harness.tools.watch.action import Action
-from harness.tools.watch.checks import CHECKS, course_of
-from harness.tools.watch.course import Course
+from harness.tools.watch.checks import CHECKS, state_of
 from harness.tools.watch.facts import FACTS, FactFile, WatchedAlready, facts_in, states_folder
 from harness.tools.watch.given import given_of
+from harness.tools.watch.job_state import JobState
 from harness.tools.watch.setting_up import Asked, begin, resume
 from harness.tools.watch.text import job_line, summary, total_line
 from harness.tools.watch.watcher import Orders, Watcher
@@ -150,8 +150,8 @@ def command(
     with watcher.facts, suppress(_Left):
         _pass_on_signals(watcher)
         watcher.run()
-    tell_all([*summary(watcher.course)], err=True)
-    return _status(watcher.course)
+    tell_all([*summary(watcher.job)], err=True)
+    return _status(watcher.job)
 
 
 class _Left(Exception):
@@ -172,10 +172,10 @@ def _pass_on_signals(watcher: Watcher) -> None:
         signal.signal(number, handle)
 
 
-def _status(course: Course) -> ExitStatus:
-    if course.refutations:
+def _status(job: JobState) -> ExitStatus:
+    if job.refutations:
         return ExitStatus.FAIL
-    return ExitStatus.NOT_MEASURED if course.broken else ExitStatus.PASS
+    return ExitStatus.NOT_MEASURED if job.broken else ExitStatus.PASS
 
 
 def _state(named: Path) -> Path:
@@ -189,12 +189,12 @@ def _list() -> ExitStatus:
         try:
             if not (facts := facts_in(path)):
                 continue  # the job was refused before it began
-            course = course_of(facts, given_of(facts[0]["values"]))
+            job = state_of(facts, given_of(facts[0]["values"]))
         except (OSError, ValueError, LookupError) as error:
             tell(f"{path.parent.name}: its facts cannot be read: {error}", err=True)
             continue
-        courses.append(course)
-        tell(f"{path.parent.name}: {job_line(course, is_watched=_is_held(path))}")
+        courses.append(job)
+        tell(f"{path.parent.name}: {job_line(job, is_watched=_is_held(path))}")
     tell(total_line(courses))
     return ExitStatus.PASS if courses else ExitStatus.NOT_MEASURED
 

@@ -29,7 +29,7 @@ FACTS: Final = "facts.jsonl"
 """The name of the file in the folder of a watch."""
 
 Fact = Mapping[str, Any]
-"""`fact` is its kind, `at` the second of the job. Other keys depend on the kind (`harness.tools.watch.course`)."""
+"""`fact` is its kind, `at` the second of the job. Other keys depend on the kind (`harness.tools.watch.job_state`)."""
 
 
 class WatchedAlready(RuntimeError):

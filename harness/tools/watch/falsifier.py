@@ -12,7 +12,7 @@ from typing import final
 from harness.authoring.faults import NotMeasured
 from harness.authoring.setting import Setting
 from harness.authoring.trial import Trial
-from harness.tools.watch.checks import course_of, measured
+from harness.tools.watch.checks import measured, state_of
 from harness.tools.watch.facts import Fact, facts_in
 from harness.tools.watch.given import Given
 from harness.tools.watch.planted import planted
@@ -43,6 +43,6 @@ class Job:
 
 def falsify(trial: Trial[Job]) -> None:
     """Replay the facts of the job."""
-    course = course_of(trial.subject.facts(), Given.of_texts(trial.parameters["given"]))
-    trial.measure(**measured(course))
+    job = state_of(trial.subject.facts(), Given.of_texts(trial.parameters["given"]))
+    trial.measure(**measured(job))
     trial.resolve(device=trial.device.partition(":")[0])

@@ -37,7 +37,7 @@ class HarnessCallback(Callback):  # type: ignore[misc]
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         if self.sentinel is None or loss is None or not trainer.is_global_zero:
             return
-        if trainer.global_step <= self.sentinel.course.telling.newest:
+        if trainer.global_step <= self.sentinel.job.telling.newest:
             return  # gradients are accumulated
         rates = [group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups]
         try:
@@ -56,4 +56,4 @@ class HarnessCallback(Callback):  # type: ignore[misc]
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """End."""
         if self.sentinel is not None:
-            self.sentinel.end(None if self.sentinel.course.acted else 0)
+            self.sentinel.end(None if self.sentinel.job.acted else 0)

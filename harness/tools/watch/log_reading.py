@@ -10,8 +10,8 @@ from typing import Final, final
 from harness.base import regular_file
 from harness.external.output_events import LONGEST_LINE, Event, EventKind, LogReader
 from harness.external.trainer_file import Trainer
-from harness.tools.watch.course import Course
 from harness.tools.watch.facts import Fact
+from harness.tools.watch.job_state import JobState
 
 __all__ = ["LogFollower"]
 
@@ -38,17 +38,17 @@ class LogFollower:
         self._trainer, self._paths, self._show = trainer, paths, show
         self._lacks_end: dict[str, int] = {}
 
-    def read(self, course: Course, at: float, *, is_over: bool) -> Iterator[Fact]:
+    def read(self, job: JobState, at: float, *, is_over: bool) -> Iterator[Fact]:
         """Yield what is new. A line counts when it has its end, or when the output is over."""
         for path in self._paths():
-            if course.step_file in ("", str(path)):
-                yield from self._read(path, course, at, is_over)
+            if job.step_file in ("", str(path)):
+                yield from self._read(path, job, at, is_over)
 
-    def _read(self, path: Path, course: Course, at: float, is_over: bool) -> Iterator[Fact]:
+    def _read(self, path: Path, job: JobState, at: float, is_over: bool) -> Iterator[Fact]:
         name = str(path)
         reader = LogReader(self._trainer.lines)
         while True:
-            offset = course.offsets.get(name, 0)
+            offset = job.offsets.get(name, 0)
             try:
                 with regular_file.opened(path) as file:
                     if os.fstat(file.fileno()).st_size < offset:

@@ -7,8 +7,8 @@ from collections import deque
 from itertools import pairwise
 from typing import Final
 
-from harness.tools.watch.course import Check, Checkpoint, Course, StepAt
 from harness.tools.watch.facts import Fact
+from harness.tools.watch.job_state import Check, Checkpoint, JobState, StepAt
 
 __all__ = ["MACHINE_CHECKS"]
 
@@ -28,8 +28,8 @@ class StepsGoOn(Check):
 
     name, needs = "stalled", "steps in the output"
 
-    def __init__(self, course: Course) -> None:
-        super().__init__(course)
+    def __init__(self, job: JobState) -> None:
+        super().__init__(job)
         self._slowest, self._last, self._count = 0.0, 0.0, 0
         self._busy_at = 0.0
 
@@ -50,17 +50,17 @@ class StepsGoOn(Check):
         So a job stands still if it also prints nothing and its processes do nothing; or, since a deadlock can be busy,
         after a much longer time.
         """
-        course, given = self.course, self.given
+        job, given = self.job, self.given
         if self._count < _FEWEST or self.found:
             return
         self.judged = True
-        if course.telling.told_steps is not None or course.telling.newest >= (given.steps or math.inf):
+        if job.telling.told_steps is not None or job.telling.newest >= (given.steps or math.inf):
             return
-        last = max(self._last, course.output_at)
+        last = max(self._last, job.output_at)
         limit = max(given.stall_seconds, given.stall_steps * self._slowest)
-        if course.at - max(last, self._busy_at) > limit or course.at - last > _DEADLOCK * limit:
+        if job.at - max(last, self._busy_at) > limit or job.at - last > _DEADLOCK * limit:
             self.refute(
-                f"no step and no output for {course.at - last:.1f} s; until then the slowest step took "
+                f"no step and no output for {job.at - last:.1f} s; until then the slowest step took "
                 f"{self._slowest:.1f} s"
             )
 
@@ -70,8 +70,8 @@ class RateKept(Check):
 
     name, needs = "throughput_collapsed", "steps over two windows of time"
 
-    def __init__(self, course: Course) -> None:
-        super().__init__(course)
+    def __init__(self, job: JobState) -> None:
+        super().__init__(job)
         self._began: StepAt | None = None
         self._before, self._pause = 0.0, 0.0
         self._best = 0.0
@@ -108,15 +108,15 @@ class MemoryBounded(Check):
 
     name, needs = "memory_creeps", "samples of the job's processes, and steps"
 
-    def __init__(self, course: Course) -> None:
-        super().__init__(course)
+    def __init__(self, job: JobState) -> None:
+        super().__init__(job)
         self._windows: deque[tuple[float, float]] = deque(maxlen=self.given.creep_windows + 1)
         self._ends_at = 0.0
         self._highest = 0.0
 
     def on_usage(self, usage: Fact) -> None:
         """See `Check`. Refuted if each window's peak is above the one before, and the run would fill the memory."""
-        if self.given.steps is None or not self.course.step or self.found:
+        if self.given.steps is None or not self.job.step or self.found:
             return
         column = "gpu_process_memory_bytes" if self.given.device == "cuda" else "anonymous_bytes"
         used = usage.get(column)
@@ -133,14 +133,14 @@ class MemoryBounded(Check):
             self._extrapolate(usage)
 
     def _extrapolate(self, usage: Fact) -> None:
-        windows, course = list(self._windows), self.course
+        windows, job = list(self._windows), self.job
         growths = [after - before for (_, before), (_, after) in pairwise(windows)]
         least, mean = min(growths), sum(growths) / len(growths)
         limit = usage.get("limit_bytes")
-        if least < 0.5 * mean or mean <= 0 or limit is None or course.first_step_at is None:
+        if least < 0.5 * mean or mean <= 0 or limit is None or job.first_step_at is None:
             return  # growth that slows down is a cache or an allocator that fills
-        steps_left = (self.given.steps or 0) - course.step
-        seconds_left = steps_left * (course.at - course.first_step_at) / course.step
+        steps_left = (self.given.steps or 0) - job.step
+        seconds_left = steps_left * (job.at - job.first_step_at) / job.step
         (first, _), (last, now) = windows[0], windows[-1]
         at_end = now + mean * len(growths) / (last - first) * seconds_left
         if at_end > limit:
@@ -171,13 +171,13 @@ class GpuUsed(Check):
 
     name, needs = "gpu_unused", "device=cuda, samples of the job's processes, and steps"
 
-    def __init__(self, course: Course) -> None:
-        super().__init__(course)
+    def __init__(self, job: JobState) -> None:
+        super().__init__(job)
         self._idle_since: float | None = None
 
     def on_usage(self, usage: Fact) -> None:
         """See `Check`. `gpu_seen` is whether the driver lists a process of the job: True, False, or None if unknown."""
-        if self.given.device != "cuda" or self.course.step < _FEWEST or self.found:
+        if self.given.device != "cuda" or self.job.step < _FEWEST or self.found:
             return
         seen, busy = usage.get("gpu_seen"), usage.get("gpu_utilisation_percent")
         if seen is False:
@@ -198,8 +198,8 @@ class DiskLeft(Check):
 
     name, needs = "disk_short", "a checkpoint, and the free space of its folder"
 
-    def __init__(self, course: Course) -> None:
-        super().__init__(course)
+    def __init__(self, job: JobState) -> None:
+        super().__init__(job)
         self._largest = 0
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -224,7 +224,7 @@ class DeviceTrue(Check):
 
     def on_time(self) -> None:
         """See `Check`."""
-        told = self.course.telling.ran.get("device", "").lower()
+        told = self.job.telling.ran.get("device", "").lower()
         if not told or not self.given.device:
             return
         self.judged = True
@@ -240,7 +240,7 @@ class EndsWell(Check):
 
     def on_end(self, status: int | None) -> None:
         """See `Check`. A job that this watch ended, or that a signal from outside ended, is not at fault."""
-        if status is None or self.course.was_ended or status in _FROM_OUTSIDE:
+        if status is None or self.job.was_ended or status in _FROM_OUTSIDE:
             return
         self.judged = True
         if status != 0:

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final
 
 from harness.external.output_events import Event, EventKind
-from harness.tools.watch.course import Check, Course, StepAt
+from harness.tools.watch.job_state import Check, JobState, StepAt
 
 __all__ = ["OUTPUT_CHECKS"]
 
@@ -37,8 +37,8 @@ class LossesMove(Check):
 
     name, needs = "losses_constant", "losses in the output"
 
-    def __init__(self, course: Course) -> None:
-        super().__init__(course)
+    def __init__(self, job: JobState) -> None:
+        super().__init__(job)
         self._last: deque[float] = deque(maxlen=max(self.given.window, _IN_A_ROW))
 
     def on_step(self, step: StepAt) -> None:
@@ -60,8 +60,8 @@ class LossesFall(Check):
 
     name, needs = "losses_rise", "two windows of losses in the output"
 
-    def __init__(self, course: Course) -> None:
-        super().__init__(course)
+    def __init__(self, job: JobState) -> None:
+        super().__init__(job)
         self._first: list[float] = []
         self._last: deque[float] = deque(maxlen=self.given.window)
 
@@ -88,8 +88,8 @@ class LossesLearned(Check):
 
     name, needs = "losses_never_fall", "learn_by, and losses up to that step"
 
-    def __init__(self, course: Course) -> None:
-        super().__init__(course)
+    def __init__(self, job: JobState) -> None:
+        super().__init__(job)
         self._first: list[float] = []
         self._last: deque[float] = deque(maxlen=self.given.window)
         self._best = math.inf
@@ -116,8 +116,8 @@ class BatchesDiffer(Check):
 
     name, needs = "batches_repeated", "a checksum of each batch, as the value `batch` of a step"
 
-    def __init__(self, course: Course) -> None:
-        super().__init__(course)
+    def __init__(self, job: JobState) -> None:
+        super().__init__(job)
         self._seen: dict[tuple[float, int], int] = {}
         self._repeats = 0
 
@@ -143,8 +143,8 @@ class GradientsFlow(Check):
 
     name, needs = "gradients_lost", "norms of gradients in the output, as `grad_norm`"
 
-    def __init__(self, course: Course) -> None:
-        super().__init__(course)
+    def __init__(self, job: JobState) -> None:
+        super().__init__(job)
         self._lost = 0
 
     def on_step(self, step: StepAt) -> None:
@@ -163,8 +163,8 @@ class StepsTrue(Check):
 
     name, needs = "steps_untrue", "steps in the output"
 
-    def __init__(self, course: Course) -> None:
-        super().__init__(course)
+    def __init__(self, job: JobState) -> None:
+        super().__init__(job)
         self._before = 0
         self._told = False
 
@@ -172,7 +172,7 @@ class StepsTrue(Check):
         """See `Check`. A run that resumes at a checkpoint repeats the steps after it."""
         self.judged = True
         asked, total = self.given.steps, step.values.get("total")
-        if step.step <= self._before and step.step - 1 not in self.course.seen:
+        if step.step <= self._before and step.step - 1 not in self.job.seen:
             self.refute(f"step {step.step} comes after step {self._before}, and there is no checkpoint to resume at")
         if not self._told and asked is not None:
             if total is not None and total != asked:
@@ -185,9 +185,9 @@ class StepsTrue(Check):
 
     def on_end(self, status: int | None) -> None:
         """See `Check`. A job that failed or was ended has fewer steps for that reason."""
-        if said := self.course.telling.contradiction:
+        if said := self.job.telling.contradiction:
             self.refute(said)
-        made, asked = self.course.telling.made, self.given.steps
+        made, asked = self.job.telling.made, self.given.steps
         if status == 0 and asked is not None and made is not None and made < asked and not self._told:
             self.refute(f"the run ended after {made} steps, and {asked} were asked for")
 
@@ -197,8 +197,8 @@ class RatesScheduled(Check):
 
     name, needs = "rates_off", "learning rates in the output, as `learning_rate`"
 
-    def __init__(self, course: Course) -> None:
-        super().__init__(course)
+    def __init__(self, job: JobState) -> None:
+        super().__init__(job)
         self._zeros = 0
 
     def on_step(self, step: StepAt) -> None:
@@ -243,7 +243,7 @@ class SavesSucceed(Check):
 
     def on_time(self) -> None:
         """See `Check`."""
-        self.judged = self.judged or bool(self.course.step and self.course.job.get("tells_saves"))
+        self.judged = self.judged or bool(self.job.step and self.job.description.get("tells_saves"))
 
     def on_event(self, event: Event) -> None:
         """See `Check`."""

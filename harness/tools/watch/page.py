@@ -8,7 +8,7 @@ from typing import Final
 from harness.report.html.document_page import Section, document_page
 from harness.report.html.plot import Figure, Line, drawn
 from harness.report.terminal.printing import Table
-from harness.tools.watch.course import Course
+from harness.tools.watch.job_state import JobState
 from harness.tools.watch.text import duration_text, first_refutations, rest_seconds
 
 __all__ = ["watch_page"]
@@ -19,26 +19,26 @@ _LAST: Final = 20
 """Checkpoints that are shown."""
 
 
-def watch_page(course: Course) -> str:
+def watch_page(job: JobState) -> str:
     """Return the page: what is refuted, the clauses as they are decided, the losses, the checkpoints, the machine."""
-    name = str(course.job.get("name", "job"))
-    state = f"It {course.how}" if course.is_over else f"It runs: step {course.step} at second {course.at:.0f}"
-    sections: list[Section] = [("Refutations", [*_refutations(course)]), ("Checks", [_checks(course)])]
-    figures = [*_figures(course)]
+    name = str(job.description.get("name", "job"))
+    state = f"It {job.how}" if job.is_over else f"It runs: step {job.step} at second {job.at:.0f}"
+    sections: list[Section] = [("Refutations", [*_refutations(job)]), ("Checks", [_checks(job)])]
+    figures = [*_figures(job)]
     if figures:
-        sections.append(("Course", [drawn(figures)]))
-    if course.checkpoints:
-        sections.append(("Checkpoints", [_checkpoints(course)]))
+        sections.append(("JobState", [drawn(figures)]))
+    if job.checkpoints:
+        sections.append(("Checkpoints", [_checkpoints(job)]))
     page = document_page(name, "watched job", state, sections)
-    if course.is_over:
+    if job.is_over:
         return page
     return page.replace("<head>", f'<head>\n<meta http-equiv="refresh" content="{_REFRESH}">', 1)
 
 
-def _refutations(course: Course) -> Iterator[str | Table]:
+def _refutations(job: JobState) -> Iterator[str | Table]:
     rows = []
-    for first, more in first_refutations(course):
-        rest = rest_seconds(course, first.step)
+    for first, more in first_refutations(job):
+        rest = rest_seconds(job, first.step)
         rows.append(
             (
                 first.check,
@@ -49,36 +49,36 @@ def _refutations(course: Course) -> Iterator[str | Table]:
             )
         )
     yield Table([("check", "step", "time", "why", "cost of the rest"), *rows]) if rows else "Nothing is refuted"
-    yield from (f"{fact['action']}: {fact['what']}" for fact in course.acted)
-    yield from (f"{fact['verdict']} of {fact['claim']}: {fact['bundle'] or fact['problem']}" for fact in course.sealed)
-    yield from (f"The watcher failed at second {fact['at']:.0f}: {fact['why']}" for fact in course.broken)
+    yield from (f"{fact['action']}: {fact['what']}" for fact in job.acted)
+    yield from (f"{fact['verdict']} of {fact['claim']}: {fact['bundle'] or fact['problem']}" for fact in job.sealed)
+    yield from (f"The watcher failed at second {fact['at']:.0f}: {fact['why']}" for fact in job.broken)
 
 
-def _checks(course: Course) -> Table:
+def _checks(job: JobState) -> Table:
     rows = [("check", "decided", "needs")]
-    for check in course.checks:
+    for check in job.checks:
         decided = "refuted" if check.found else "holds" if check.judged else "not judged"
         rows.append((check.name, decided, "" if check.judged or check.found else check.needs))
     return Table(rows)
 
 
-def _checkpoints(course: Course) -> Table:
+def _checkpoints(job: JobState) -> Table:
     rows = [("step", "time", "bytes", "tensors")]
-    for step in sorted(course.checkpoints)[-_LAST:]:
-        one = course.checkpoints[step]
+    for step in sorted(job.checkpoints)[-_LAST:]:
+        one = job.checkpoints[step]
         rows.append((str(step), duration_text(one.at), f"{one.size:,}", one.refused or str(len(one.tensors))))
     return Table(rows)
 
 
-def _figures(course: Course) -> Iterator[Figure]:
-    rows = course.series.close().rows if course.step else ()
+def _figures(job: JobState) -> Iterator[Figure]:
+    rows = job.series.close().rows if job.step else ()
     for name in ("loss", "learning_rate", "grad_norm"):
         points = [row for row in rows if name in row]
         if points:
             line = Line(name, [float(row["step"]) for row in points], [float(row[name]) for row in points])
             yield Figure(name.replace("_", " ").capitalize(), "", "step", (line,))
     for column, title in (("rss_bytes", "Memory"), ("gpu_process_memory_bytes", "GPU memory")):
-        samples = [fact for fact in course.usage if column in fact]
+        samples = [fact for fact in job.usage if column in fact]
         if len(samples) > 1:
             line = Line(title, [fact["at"] for fact in samples], [float(fact[column]) for fact in samples])
             yield Figure(title, "GiB", "second", (line,), _GIB)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from harness.tools.watch.course import Check, Course
 from harness.tools.watch.facts import Fact
+from harness.tools.watch.job_state import Check, JobState
 
 __all__ = ["PROCESS_CHECKS"]
 
@@ -15,8 +15,8 @@ class WeightsMove(Check):
 
     name, needs = "weights_unmoved", "weights in the job's own process"
 
-    def __init__(self, course: Course) -> None:
-        super().__init__(course)
+    def __init__(self, job: JobState) -> None:
+        super().__init__(job)
         self._before: Fact | None = None
 
     def on_sums(self, sums: Fact) -> None:

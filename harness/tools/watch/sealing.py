@@ -29,11 +29,11 @@ from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
 from harness.running.events import ClaimEnded
 from harness.running.plan import Plan, make_plan
 from harness.running.recording import Recorder, Trials
-from harness.tools.watch.checks import course_of, measured, unseen
+from harness.tools.watch.checks import measured, state_of, unseen
 from harness.tools.watch.claims import Claim
-from harness.tools.watch.course import Course
 from harness.tools.watch.facts import FACTS, Fact
 from harness.tools.watch.given import Given
+from harness.tools.watch.job_state import JobState
 from harness.tools.watch.planted import planted
 
 __all__ = ["Judge", "Sealed"]
@@ -75,33 +75,33 @@ class Judge:
         self._host, self._claims, self._sources = host, claims, sources
         self._recorder = Recorder(project, host, Sealer(evidence or project.evidence).seal, "harness watch")
 
-    def news(self, course: Course) -> list[tuple[Claim, tuple[str, ...]]]:
+    def news(self, job: JobState) -> list[tuple[Claim, tuple[str, ...]]]:
         """Return the claims with clauses that fail and were not sealed, and these clauses."""
         found = []
         for claim in self._claims:
-            before = {one for fact in course.sealed if fact["claim"] == claim.contract.id for one in fact["clauses"]}
+            before = {one for fact in job.sealed if fact["claim"] == claim.contract.id for one in fact["clauses"]}
             plan = make_plan(claim.contract, self._host, claim.request)
-            judgment = judge(plan.contract, _observation(plan.trial(), claim, course))
+            judgment = judge(plan.contract, _observation(plan.trial(), claim, job))
             failed = tuple(clause.id for clause in judgment.with_outcome(Outcome.FAIL) if clause.id not in before)
             if failed:
                 found.append((claim, failed))
         return found
 
-    def seal_end(self, course: Course, facts: Path) -> Sealed | None:
+    def seal_end(self, job: JobState, facts: Path) -> Sealed | None:
         """Seal the claim on the job itself once more when it has ended; None if its refutations are sealed."""
         claim = self._claims[0]
-        if any(fact["claim"] == claim.contract.id for fact in course.sealed):
+        if any(fact["claim"] == claim.contract.id for fact in job.sealed):
             return None
-        return self.seal(claim, (), course, facts)
+        return self.seal(claim, (), job, facts)
 
-    def seal(self, claim: Claim, clauses: Sequence[str], course: Course, facts: Path) -> Sealed:
+    def seal(self, claim: Claim, clauses: Sequence[str], job: JobState, facts: Path) -> Sealed:
         """Seal what is known of a claim now. If the bundle cannot be written, say so and go on."""
         plan = make_plan(claim.contract, self._host, claim.request)
         with tempfile.TemporaryDirectory(prefix="harness-watch-") as folder:
             if claim.measurements is None:
                 shutil.copyfile(facts, Path(folder) / FACTS)
-            began = datetime.now(UTC) - timedelta(seconds=course.at)
-            subject = _result(plan.trial(), claim, course, Beneath(Path(folder)))
+            began = datetime.now(UTC) - timedelta(seconds=job.at)
+            subject = _result(plan.trial(), claim, job, Beneath(Path(folder)))
             judgment = judge(plan.contract, subject.observation)
             mutants = {mutant.id: _planted(plan, mutant) for mutant, why in plan.mutants if why is None}
             outcomes = [
@@ -110,13 +110,13 @@ class Judge:
                 else not_run(mutant, why)
                 for mutant, why in plan.mutants
             ]
-            trials = Trials(subject, judgment, mutants, outcomes, began, self._sources, seconds=course.at)
+            trials = Trials(subject, judgment, mutants, outcomes, began, self._sources, seconds=job.at)
             done = self._recorder.finished(plan, trials)
         problem = ClaimEnded.of(done).unsealed
         return Sealed(claim.contract.id, str(done.record.verdict), tuple(clauses), done.bundle, problem)
 
 
-def _observation(request: TrialRequest, claim: Claim, course: Course) -> Observation:
+def _observation(request: TrialRequest, claim: Claim, job: JobState) -> Observation:
     """Return what a claim's clauses are judged by."""
     own = claim.measurements is None
     return Observation(
@@ -124,59 +124,59 @@ def _observation(request: TrialRequest, claim: Claim, course: Course) -> Observa
         profile=request.profile,
         parameters=request.parameters,
         device=request.device,
-        measurements=redactor().mask_json(claim.values(course)),
-        resolved=_resolved(course, own),
-        residency=Residency(driver_seen=_driver_seen(course), reason="a watcher does not ask the job's allocator"),
-        ending=_ending(course),
+        measurements=redactor().mask_json(claim.values(job)),
+        resolved=_resolved(job, own),
+        residency=Residency(driver_seen=_driver_seen(job), reason="a watcher does not ask the job's allocator"),
+        ending=_ending(job),
         seed=request.seed,
-        unseen=unseen(course) if own else {},
+        unseen=unseen(job) if own else {},
     )
 
 
-def _resolved(course: Course, own: bool) -> dict[str, Any]:
+def _resolved(job: JobState, own: bool) -> dict[str, Any]:
     """Return what ran. Of a claim of the project, only what refutes: its profile may ask for another device."""
     resolved: dict[str, Any] = {}
-    seen = _driver_seen(course)
-    if own and (device := course.job.get("runs_on")):
+    seen = _driver_seen(job)
+    if own and (device := job.description.get("runs_on")):
         resolved["device"] = device
     elif own and seen is not None:
         resolved["device"] = "cuda" if seen else "cpu"
-    if any(one.check in ("device_other", "gpu_unused") for one in course.refutations):
-        resolved["device"] = "cuda" if course.given.device == "cpu" else "cpu"
-    asked, made = course.given.steps, course.telling.made or 0
-    if asked is not None and (course.status == 0 or made > asked):
+    if any(one.check in ("device_other", "gpu_unused") for one in job.refutations):
+        resolved["device"] = "cuda" if job.given.device == "cpu" else "cpu"
+    asked, made = job.given.steps, job.telling.made or 0
+    if asked is not None and (job.status == 0 or made > asked):
         resolved["steps"] = made
     return resolved
 
 
-def _driver_seen(course: Course) -> bool | None:
-    seen = [fact.get("gpu_seen") for fact in course.usage]
+def _driver_seen(job: JobState) -> bool | None:
+    seen = [fact.get("gpu_seen") for fact in job.usage]
     return True if True in seen else False if False in seen else None
 
 
-def _ending(course: Course) -> Ending:
-    if course.status == 0:
+def _ending(job: JobState) -> Ending:
+    if job.status == 0:
         return Ending(EndingKind.COMPLETED)
-    if any(one.check == "ended_badly" for one in course.refutations):
-        return Ending(EndingKind.SUBJECT_FAULT, Phase.SUBJECT, f"the job {course.how}", exit_code=course.status)
-    how = course.how or f"the job still runs; it was watched to step {course.step}"
+    if any(one.check == "ended_badly" for one in job.refutations):
+        return Ending(EndingKind.SUBJECT_FAULT, Phase.SUBJECT, f"the job {job.how}", exit_code=job.status)
+    how = job.how or f"the job still runs; it was watched to step {job.step}"
     return Ending(EndingKind.NOT_MEASURED, Phase.SUBJECT, how)
 
 
-def _result(request: TrialRequest, claim: Claim, course: Course, artifacts: Beneath) -> TrialResult:
-    log = TrialLog(time.monotonic() - course.at, redactor().mask)
-    log.write(f"watched {course.job.get('name', 'a job')}: {course.job.get('told', '')}")
-    for refutation in course.refutations:
+def _result(request: TrialRequest, claim: Claim, job: JobState, artifacts: Beneath) -> TrialResult:
+    log = TrialLog(time.monotonic() - job.at, redactor().mask)
+    log.write(f"watched {job.description.get('name', 'a job')}: {job.description.get('told', '')}")
+    for refutation in job.refutations:
         log.write(f"{refutation.check}: {refutation.text}")
-    for fact in (*course.sealed, *course.acted, *course.broken):
+    for fact in (*job.sealed, *job.acted, *job.broken):
         log.write(", ".join(f"{key} {value}" for key, value in fact.items()))
-    observation = _observation(request, claim, course)
+    observation = _observation(request, claim, job)
     log.end(observation.ending)
-    rows = tuple(tuple(fact["at"] if one == "seconds" else fact.get(one) for one in COLUMNS) for fact in course.usage)
+    rows = tuple(tuple(fact["at"] if one == "seconds" else fact.get(one) for one in COLUMNS) for fact in job.usage)
     reasons = {} if rows else {"seconds": "the job's processes are not on this machine"}
     telemetry = Telemetry(rows, reasons, DriverResidency(None, None, "the facts have what the driver said"))
     return TrialResult(
-        observation, course.series.close(), telemetry, log.close(redactor()), _EMPTY, _EMPTY, artifacts, course.at
+        observation, job.series.close(), telemetry, log.close(redactor()), _EMPTY, _EMPTY, artifacts, job.at
     )
 
 
@@ -184,13 +184,13 @@ def _planted(plan: Plan, mutant: Mutant) -> TrialResult:
     """Return the result of the checks on the facts of a mutant."""
     request = plan.mutant_trial(mutant)
     began = time.monotonic()
-    course = course_of(planted(request.parameters["defect"]), Given.of_texts(request.parameters["given"]))
+    job = state_of(planted(request.parameters["defect"]), Given.of_texts(request.parameters["given"]))
     observation = Observation(
         subject=request.subject,
         profile=request.profile,
         parameters=request.parameters,
         device=request.device,
-        measurements=measured(course),
+        measurements=measured(job),
         resolved={"device": request.device.type},
         residency=Residency(reason="facts are replayed"),
         seed=request.seed,

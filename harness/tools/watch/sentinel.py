@@ -29,9 +29,9 @@ from harness.tools.watch.checkpoint_reading import checkpoint_fact
 from harness.tools.watch.checks import CHECKS
 from harness.tools.watch.claims import job_claim
 from harness.tools.watch.contract import contract_of, not_shown
-from harness.tools.watch.course import Course, Refutation
 from harness.tools.watch.facts import FACTS, Fact, FactFile, new_state
 from harness.tools.watch.given import given_of
+from harness.tools.watch.job_state import JobState, Refutation
 from harness.tools.watch.machine_reading import MachineReader
 from harness.tools.watch.sealing import Judge
 from harness.tools.watch.text import summary
@@ -85,7 +85,7 @@ class Sentinel:
         self._project = project or Project.around() or Project(Path.cwd(), Path("contracts"), Path("evidence"), ())
         state = state or new_state(name)
         self._facts = FactFile(state / FACTS)
-        self.course = Course(self._given, CHECKS)
+        self.job = JobState(self._given, CHECKS)
         host = probe(self._project.root)
         self._machine = MachineReader(host, os.getpid(), None, 0)
         lacks = not_shown(
@@ -150,7 +150,7 @@ class Sentinel:
         self._conclude()
 
     def _end(self, status: int | None) -> None:
-        if self.course.is_over:
+        if self.job.is_over:
             return
         self._take_readings(wait=True)
         self._add(
@@ -162,9 +162,9 @@ class Sentinel:
             }
         )
         self._conclude()
-        if (sealed := self._judge.seal_end(self.course, self._facts.path)) is not None:
+        if (sealed := self._judge.seal_end(self.job, self._facts.path)) is not None:
             self._add(sealed.as_fact(self._now))
-        for line in summary(self.course):
+        for line in summary(self.job):
             print(line, file=sys.stderr)
 
     def _take_readings(self, *, wait: bool) -> None:
@@ -173,22 +173,22 @@ class Sentinel:
             self._add(one.result())
 
     def _conclude(self) -> None:
-        told = {(one.check, one.step) for one in self.course.told}
-        new = [one for one in self.course.refutations if (one.check, one.step) not in told]
+        told = {(one.check, one.step) for one in self.job.told}
+        new = [one for one in self.job.refutations if (one.check, one.step) not in told]
         for one in new:
             self._add({"fact": "refuted", "at": one.at, "check": one.check, "step": one.step, "why": one.why})
             print(f"harness: REFUTED {one.check}: {one.text}", file=sys.stderr, flush=True)
         if new:
-            for claim, clauses in self._judge.news(self.course):
-                self._add(self._judge.seal(claim, clauses, self.course, self._facts.path).as_fact(self._now))
+            for claim, clauses in self._judge.news(self.job):
+                self._add(self._judge.seal(claim, clauses, self.job, self._facts.path).as_fact(self._now))
 
     @property
     def refuted(self) -> Refutation | None:
         """The first refutation; None as long as there is none."""
-        return self.course.told[0] if self.course.told else None
+        return self.job.told[0] if self.job.told else None
 
     def _raise(self) -> None:
-        if self._stops and not self._is_broken and not self.course.acted and self.refuted is not None:
+        if self._stops and not self._is_broken and not self.job.acted and self.refuted is not None:
             self._add({"fact": "acted", "at": self._now, "action": "stop", "what": "the loop was told to stop"})
             raise Refuted(self.refuted)
 
@@ -203,7 +203,7 @@ class Sentinel:
             warnings.warn(f"THE SENTINEL FAILED, and the loop goes on unwatched: {described(error)}", stacklevel=3)
 
     def _add(self, fact: Fact) -> None:
-        self.course.hear(self._facts.append(fact))
+        self.job.apply(self._facts.append(fact))
 
     @property
     def _now(self) -> float:

@@ -23,9 +23,9 @@ from harness.tools.watch.action import Action
 from harness.tools.watch.checkpoint_reading import CheckpointReader, sizes_of, weights_fact, weights_path
 from harness.tools.watch.claims import claims_of, job_claim
 from harness.tools.watch.contract import contract_of, not_shown
-from harness.tools.watch.course import Course
 from harness.tools.watch.facts import FACTS, Fact, FactFile, new_state
 from harness.tools.watch.given import Given, given_of
+from harness.tools.watch.job_state import JobState
 from harness.tools.watch.log_reading import LogFollower
 from harness.tools.watch.machine_reading import MachineReader
 from harness.tools.watch.page import watch_page
@@ -205,12 +205,12 @@ def _watcher(
         process,
     )
     page = Path(job["page"]) if job["page"] else None
-    draw = None if page is None else (lambda course: _draw(page, course))
+    draw = None if page is None else (lambda job: _draw(page, job))
     return Watcher(facts, job["epoch"], given, readers, judge, _orders(job), say, draw)
 
 
-def _draw(page: Path, course: Course) -> None:
-    write_file(page, watch_page(course))
+def _draw(page: Path, job: JobState) -> None:
+    write_file(page, watch_page(job))
 
 
 def _sources(

@@ -60,4 +60,4 @@ class HarnessCallback(TrainerCallback):
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """End."""
         if self.sentinel is not None:
-            self.sentinel.end(None if control.should_training_stop and self.sentinel.course.acted else 0)
+            self.sentinel.end(None if control.should_training_stop and self.sentinel.job.acted else 0)

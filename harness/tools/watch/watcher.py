@@ -1,7 +1,7 @@
 """The loop of a watcher: read what is new, tell the checks, judge, seal, act; until the job ends.
 
     watcher = Watcher(facts, readers, judge, orders)
-    course = watcher.run()
+    job = watcher.run()
 
 A watcher that fails is loud, and from then on it does not end the job. If a poll or a sample is expensive, they become
 rarer, so that each costs about a hundredth of one processor.
@@ -19,9 +19,9 @@ from harness.base.exceptions import described
 from harness.tools.watch.action import Action, call_hook, end_job, slurm_state
 from harness.tools.watch.checkpoint_reading import CheckpointReader
 from harness.tools.watch.checks import CHECKS
-from harness.tools.watch.course import Check, Course, Refutation
 from harness.tools.watch.facts import Fact, FactFile
 from harness.tools.watch.given import Given
+from harness.tools.watch.job_state import Check, JobState, Refutation
 from harness.tools.watch.log_reading import LogFollower
 from harness.tools.watch.machine_reading import MachineReader
 from harness.tools.watch.process import JobProcess
@@ -84,7 +84,7 @@ class Watcher:
     orders: Orders
     say: Callable[[str], None]
     """Takes each line for the user."""
-    write_page: Callable[[Course], None] | None = None
+    write_page: Callable[[JobState], None] | None = None
     _sample_at: float = field(default=-1e9, init=False)
     _asked: float = field(default=-1e9, init=False)
     _drawn: float = field(default=-1e9, init=False)
@@ -98,26 +98,26 @@ class Watcher:
     def __post_init__(self) -> None:
         """Tell the checks what an earlier watcher of this job found."""
         checks: list[type[Check]] = [one for one in CHECKS if one.name not in self.orders.without]
-        self.course = Course(self.given, checks)
+        self.job = JobState(self.given, checks)
         for fact in self.facts.earlier:
-            self.course.hear(fact)
+            self.job.apply(fact)
         self._changed = self.now
-        self._is_unsealed = bool(self.course.told)
+        self._is_unsealed = bool(self.job.told)
 
     @property
     def now(self) -> float:
         """The second of the job."""
-        return round(max(time.time() - self.epoch, self.course.at if hasattr(self, "course") else 0.0), 3)
+        return round(max(time.time() - self.epoch, self.job.at if hasattr(self, "job") else 0.0), 3)
 
     def add(self, fact: Fact) -> None:
         """Write a fact, and tell the checks."""
-        self.course.hear(self.facts.append(fact))
+        self.job.apply(self.facts.append(fact))
 
-    def run(self) -> Course:
+    def run(self) -> JobState:
         """Watch until the job has ended."""
-        if self.course.is_over:  # an earlier watcher was killed after that, perhaps before it sealed
+        if self.job.is_over:  # an earlier watcher was killed after that, perhaps before it sealed
             self._conclude()
-        while not self.course.is_over:
+        while not self.job.is_over:
             try:
                 self.poll()
                 self._failures = 0
@@ -126,14 +126,14 @@ class Watcher:
             self._wait()
         if self.readers.checkpoints is not None:
             self.readers.checkpoints.close()
-        return self.course
+        return self.job
 
     def _wait(self) -> None:
         """Sleep until the next poll, or until the job has ended."""
         interval = self.orders.interval
         until = time.monotonic() + min(max(interval, self._cost / _SHARE), _RARER * interval)
         process = self.readers.process
-        while (left := until - time.monotonic()) > 0 and not self.course.is_over:
+        while (left := until - time.monotonic()) > 0 and not self.job.is_over:
             time.sleep(min(left, _NAP))
             if process is not None and not process.is_alive:
                 return
@@ -154,13 +154,13 @@ class Watcher:
         self._conclude()
         if self.write_page is not None and (over is not None or self.now - self._drawn > _PAGE_EVERY):
             self._drawn = self.now
-            self.write_page(self.course)
+            self.write_page(self.job)
 
     def _news(self, *, is_over: bool) -> Iterator[Fact]:
         readers, now = self.readers, self.now
-        yield from readers.log.read(self.course, now, is_over=is_over)
+        yield from readers.log.read(self.job, now, is_over=is_over)
         if readers.checkpoints is not None:
-            yield from readers.checkpoints.read(self.course, now, is_over=is_over)
+            yield from readers.checkpoints.read(self.job, now, is_over=is_over)
 
     def _sample(self, *, now: bool) -> None:
         """Sample the machine if a sample is due, or now."""
@@ -176,12 +176,12 @@ class Watcher:
         reader, until = self.readers.checkpoints, time.monotonic() + _LAST_READING
         while reader is not None and reader.is_busy and time.monotonic() < until:
             time.sleep(0.05)
-            for fact in reader.read(self.course, self.now, is_over=True):
+            for fact in reader.read(self.job, self.now, is_over=True):
                 self.add(fact)
 
     def _over(self) -> str | None:
         """Return how the job ended; None while it runs."""
-        process, course, now = self.readers.process, self.course, self.now
+        process, job, now = self.readers.process, self.job, self.now
         if process is not None:
             return None if process.is_alive else "ended"
         if self.orders.slurm:
@@ -191,46 +191,46 @@ class Watcher:
             state = slurm_state(self.orders.slurm)
             return "left Slurm's queue" if state == "" else None
         quiet = now - self._changed
-        if course.telling.told_steps is not None and quiet > self.given.late_seconds:
+        if job.telling.told_steps is not None and quiet > self.given.late_seconds:
             return "has told its total, and nothing came after it"
         return f"has done nothing for {quiet:.0f} s" if quiet > self.orders.silence else None
 
     def _conclude(self) -> None:
         """Write what is refuted, seal it, and act."""
-        course = self.course
-        told = {(one.check, one.step, one.why) for one in course.told}
-        new = [one for one in course.refutations if (one.check, one.step, one.why) not in told]
-        known = {one.check for one in course.told}
+        job = self.job
+        told = {(one.check, one.step, one.why) for one in job.told}
+        new = [one for one in job.refutations if (one.check, one.step, one.why) not in told]
+        known = {one.check for one in job.told}
         for one in new:
             self.add({"fact": "refuted", "at": one.at, "check": one.check, "step": one.step, "why": one.why})
             if one.check not in known:
                 self.say(f"REFUTED  {one.check}: {one.text}")
             known.add(one.check)
-        self._is_unsealed |= bool(new) or course.is_over
+        self._is_unsealed |= bool(new) or job.is_over
         if not self._is_unsealed:
             return
-        for claim, clauses in self.judge.news(course):
-            sealed = self.judge.seal(claim, clauses, course, self.facts.path)
+        for claim, clauses in self.judge.news(job):
+            sealed = self.judge.seal(claim, clauses, job, self.facts.path)
             self.add(sealed.as_fact(self.now))
             self.say(sealed.text)
-        if course.is_over and (end := self.judge.seal_end(course, self.facts.path)) is not None:
+        if job.is_over and (end := self.judge.seal_end(job, self.facts.path)) is not None:
             self.add(end.as_fact(self.now))
             self.say(end.text)
         self._is_unsealed = False
-        if course.told and not course.acted and not course.is_over:
-            self._act(course.told, [fact["bundle"] for fact in course.sealed])
+        if job.told and not job.acted and not job.is_over:
+            self._act(job.told, [fact["bundle"] for fact in job.sealed])
 
     def _act(self, refutations: Sequence[Refutation], bundles: Sequence[str]) -> None:
         """Do what was ordered, once. A watcher that has failed does not end the job: it may be wrong."""
-        orders, course = self.orders, self.course
+        orders, job = self.orders, self.job
         if orders.action is Action.LOG:
             return
-        problem = call_hook(orders.hook, course, refutations, bundles) if orders.hook else ""
+        problem = call_hook(orders.hook, job, refutations, bundles) if orders.hook else ""
         if problem:
             self.say(f"harness watch: {problem}")
         if orders.action is Action.NOTIFY:
             what = problem or "called the hook"
-        elif course.broken:
+        elif job.broken:
             what = "nothing: the watcher failed before, and may be wrong; the job goes on"
         else:
             self.say(f"{orders.action}: the job is ended, because {refutations[0].why}")
@@ -252,9 +252,9 @@ class Watcher:
             while self._failures and self._over() is None:
                 time.sleep(max(self.orders.interval, 1.0))
             status = self.readers.process.status if self.readers.process is not None else None
-            self.course.status, self.course.how = status, _how("ended, unwatched,", status)
+            self.job.status, self.job.how = status, _how("ended, unwatched,", status)
             with suppress(Exception):
-                self.facts.append({"fact": "ended", "at": self.now, "status": status, "how": self.course.how})
+                self.facts.append({"fact": "ended", "at": self.now, "status": status, "how": self.job.how})
 
 
 def _how(over: str, status: int | None) -> str:

@@ -9,33 +9,33 @@ from typing import Any
 
 import pytest
 
-from harness.tools.watch.checks import CHECKS, course_of, measured, unseen
+from harness.tools.watch.checks import CHECKS, measured, state_of, unseen
 from harness.tools.watch.contract import contract_of
-from harness.tools.watch.course import Course
 from harness.tools.watch.facts import Fact
 from harness.tools.watch.given import Given, GivenError, given_of
+from harness.tools.watch.job_state import JobState
 from harness.tools.watch.planted import DEFECTS, GIVEN, healthy, planted
 
 
-def course(steps: Sequence[dict[str, Any]], given: Given, **job: Any) -> Course:
-    """The course of a job that prints these values, one step a second."""
-    facts: list[Fact] = [{"fact": "job", "at": 0.0, "folder": "run", **job}]
+def job(steps: Sequence[dict[str, Any]], given: Given, **keys: Any) -> JobState:
+    """The state of a job that prints these values, one step a second."""
+    facts: list[Fact] = [{"fact": "job", "at": 0.0, "folder": "run", **keys}]
     for number, values in enumerate(steps, 1):
         texts = {"step": str(number), **{name: str(value) for name, value in values.items()}}
         facts.append(
             {"fact": "output", "at": float(number), "file": "log", "offset": number, "events": [["step", texts, ""]]}
         )
-    return course_of([*facts, {"fact": "ended", "at": len(steps) + 1.0, "status": 0, "how": "ended"}], given)
+    return state_of([*facts, {"fact": "ended", "at": len(steps) + 1.0, "status": 0, "how": "ended"}], given)
 
 
-def refuted(found: Course) -> set[str]:
+def refuted(found: JobState) -> set[str]:
     """The checks that refute."""
     return {one.check for one in found.refutations}
 
 
 def test_the_healthy_job_is_not_refuted() -> None:
     """Every check that its facts can decide holds."""
-    found = course_of(healthy(), GIVEN)
+    found = state_of(healthy(), GIVEN)
     assert found.refutations == []
     assert unseen(found).keys() == {"gpu_unused"}
     assert set(measured(found)) == {"steps_seen", *(check.name for check in CHECKS)} - {"gpu_unused"}
@@ -45,11 +45,11 @@ def test_the_healthy_job_is_not_refuted() -> None:
 def test_each_defect_is_refuted(defect: str) -> None:
     """The check that the defect names refutes it, as soon as the facts show it."""
     facts = planted(defect)
-    found = course_of(facts, GIVEN)
+    found = state_of(facts, GIVEN)
     mine = [one for one in found.refutations if one.check == DEFECTS[defect].violates]
     assert mine
     until = [fact for fact in facts if fact["at"] <= mine[0].at]
-    assert DEFECTS[defect].violates in refuted(course_of(until, GIVEN))
+    assert DEFECTS[defect].violates in refuted(state_of(until, GIVEN))
 
 
 def test_every_measurement_is_that_of_a_check(tmp_path: Path) -> None:
@@ -83,14 +83,14 @@ def test_a_contract_speaks_of_what_the_job_can_show(tmp_path: Path) -> None:
 def test_rates(schedule: str, rate: Any, is_refuted: bool) -> None:
     """A rate that is not of the schedule is refuted; without a schedule, only 0 and a rate that is too high are."""
     steps = [{"loss": 5 - step / 50, "learning_rate": rate(step)} for step in range(1, 101)]
-    found = course(steps, Given(steps=100, learning_rate=0.1, schedule=schedule))
+    found = job(steps, Given(steps=100, learning_rate=0.1, schedule=schedule))
     assert ("rates_off" in refuted(found)) is is_refuted
 
 
 def test_warm_up_is_part_of_the_schedule() -> None:
     """Rates rise to the configured one."""
     steps = [{"learning_rate": 0.1 * min(step / 10, 1)} for step in range(1, 31)]
-    assert refuted(course(steps, Given(steps=30, learning_rate=0.1, warmup_steps=10, schedule="constant"))) == set()
+    assert refuted(job(steps, Given(steps=30, learning_rate=0.1, warmup_steps=10, schedule="constant"))) == set()
 
 
 @pytest.mark.parametrize(
@@ -109,16 +109,16 @@ def test_batches(batches: list[int], epochs: list[Any], is_refuted: bool) -> Non
         {"batch": batch, **({} if epoch is None else {"epoch": epoch})}
         for batch, epoch in zip(batches, epochs, strict=True)
     ]
-    assert ("batches_repeated" in refuted(course(steps, Given()))) is is_refuted
+    assert ("batches_repeated" in refuted(job(steps, Given()))) is is_refuted
 
 
 def test_a_run_that_resumes_at_a_checkpoint_may_go_back() -> None:
     """Step 21 may come after step 30 if there is a checkpoint of step 20; without one it is untrue."""
     facts = [one for one in healthy() if one["at"] <= 30 and one["fact"] in ("job", "output", "checkpoint")]
     again = [{**one, "at": one["at"] + 20} for one in facts if one["fact"] == "output" and one["at"] >= 21]
-    assert refuted(course_of([*facts, *again], GIVEN)) == set()
+    assert refuted(state_of([*facts, *again], GIVEN)) == set()
     lost = [one for one in facts if one["fact"] != "checkpoint"]
-    assert "steps_untrue" in refuted(course_of([*lost, *again], replace(GIVEN, checkpoint_every=None)))
+    assert "steps_untrue" in refuted(state_of([*lost, *again], replace(GIVEN, checkpoint_every=None)))
 
 
 def test_fewer_steps_than_asked() -> None:
@@ -126,13 +126,13 @@ def test_fewer_steps_than_asked() -> None:
     facts = [one for one in healthy() if one["at"] <= 60]
     for status, expected in ((0, {"steps_untrue"}), (143, set())):
         end = {"fact": "ended", "at": 61.0, "status": status, "how": "ended"}
-        assert refuted(course_of([*facts, end], GIVEN)) == expected
+        assert refuted(state_of([*facts, end], GIVEN)) == expected
 
 
 def test_a_frozen_tensor_need_not_move() -> None:
     """The trainer's file names what the run does not train."""
     facts = [{**one, "frozen": "^layer"} if one["fact"] == "job" else one for one in planted("idle-optimizer")]
-    names = [one.why for one in course_of(facts, GIVEN).refutations if one.check == "checkpoints_unmoved"]
+    names = [one.why for one in state_of(facts, GIVEN).refutations if one.check == "checkpoints_unmoved"]
     assert names
     assert "layer" not in names[0]
 
@@ -151,13 +151,13 @@ def test_a_job_that_works_does_not_stand_still(after: list[Fact], is_refuted: bo
     """An evaluation may take long. What stands still prints nothing and does nothing, or is busy for far too long."""
     facts = [one for one in healthy() if one["at"] <= 60]
     late = [{**one, "at": 70.0 + 10 * number} for number, one in enumerate(after)]
-    assert ("stalled" in refuted(course_of([*facts, *late], GIVEN))) is is_refuted
+    assert ("stalled" in refuted(state_of([*facts, *late], GIVEN))) is is_refuted
 
 
 def test_an_evaluation_is_no_collapse() -> None:
     """One long pause in a window does not count."""
     late = [{**one, "at": one["at"] + (200.0 if one["at"] > 60 else 0.0)} for one in healthy()]
-    assert refuted(course_of(late, GIVEN)) == set()
+    assert refuted(state_of(late, GIVEN)) == set()
 
 
 def test_pages_of_files_do_not_creep() -> None:
@@ -166,14 +166,14 @@ def test_pages_of_files_do_not_creep() -> None:
         {**one, "rss_bytes": one["anonymous_bytes"] + one["at"] * 2**27} if one["fact"] == "usage" else one
         for one in healthy()
     ]
-    assert refuted(course_of(facts, replace(GIVEN, predicted_bytes=None))) == set()
+    assert refuted(state_of(facts, replace(GIVEN, predicted_bytes=None))) == set()
 
 
 def test_a_job_may_take_long_to_finish() -> None:
     """After its last step it saves and uploads, for as long as it takes."""
     facts = healthy()[:-1]
     late: list[Fact] = [{"fact": "usage", "at": 130.0 + 100 * number} for number in range(20)]
-    assert refuted(course_of([*facts, *late], GIVEN)) == set()
+    assert refuted(state_of([*facts, *late], GIVEN)) == set()
 
 
 def test_a_gpu_that_is_not_used() -> None:
@@ -183,11 +183,11 @@ def test_a_gpu_that_is_not_used() -> None:
     for one, expected in seen.items():
         facts = [{**fact, "gpu_seen": one} if fact["fact"] == "usage" else fact for fact in healthy()]
         facts = [fact for fact in facts if fact.get("file") != "output.log" or fact["events"][0][0] == "step"]
-        assert refuted(course_of(facts, given)) == expected
+        assert refuted(state_of(facts, given)) == expected
     idle = [
         {**fact, "gpu_seen": True, "gpu_utilisation_percent": 0} if fact["fact"] == "usage" else fact for fact in facts
     ]
-    assert refuted(course_of(idle, replace(given, idle_seconds=50.0))) == {"gpu_unused"}
+    assert refuted(state_of(idle, replace(given, idle_seconds=50.0))) == {"gpu_unused"}
 
 
 @pytest.mark.parametrize(

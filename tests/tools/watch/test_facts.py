@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.tools.watch.checks import course_of
+from harness.tools.watch.checks import state_of
 from harness.tools.watch.facts import FACTS, FactFile, WatchedAlready, facts_in
 from harness.tools.watch.planted import GIVEN, planted
 
@@ -39,4 +39,4 @@ def test_a_course_follows_from_the_facts_alone(tmp_path: Path) -> None:
         with FactFile(path) as facts:
             for fact in planted(defect):
                 facts.append(fact)
-        assert course_of(facts_in(path), GIVEN).refutations == course_of(planted(defect), GIVEN).refutations
+        assert state_of(facts_in(path), GIVEN).refutations == state_of(planted(defect), GIVEN).refutations

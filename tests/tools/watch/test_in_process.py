@@ -60,7 +60,7 @@ def test_nan_is_logged(project: Project, tmp_path: Path) -> None:
     """By default the loop goes on."""
     with sentinel(project, tmp_path) as watch:
         loop(watch, rate=0.1, nan_at=30)
-    assert watch.course.step == 50
+    assert watch.job.step == 50
     assert failed(tmp_path / "evidence") == ["losses_not_finite.maxItems"]
 
 
@@ -108,7 +108,7 @@ def test_transformers_trainer(project: Project, tmp_path: Path, rate: float) -> 
     trainer = transformers.Trainer(Model(), arguments, train_dataset=rows, callbacks=[callback])
     trainer.train()
     assert callback.sentinel is not None
-    found = callback.sentinel.course
+    found = callback.sentinel.job
     assert (found.given.steps, found.given.schedule) == (30, "constant")
     if rate:
         assert found.refutations == []

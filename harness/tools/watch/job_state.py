@@ -1,9 +1,9 @@
-"""The course of a job. It takes the facts in order, and passes each to every check.
+"""The state of a watched job. It takes the facts in order, and passes each to every check.
 
-    course = Course(Given(steps=500), CHECKS)
+    job = JobState(Given(steps=500), CHECKS)
     for fact in facts:
-        course.hear(fact)
-    course.refutations
+        job.apply(fact)
+    job.refutations
 
 Kinds of facts, and their keys beside `fact` and `at`, the second of the job:
 
@@ -37,7 +37,7 @@ from harness.external.output_summary import Telling
 from harness.tools.watch.facts import Fact
 from harness.tools.watch.given import Given
 
-__all__ = ["INITIAL", "Check", "Checkpoint", "Course", "Refutation", "StepAt"]
+__all__ = ["INITIAL", "Check", "Checkpoint", "JobState", "Refutation", "StepAt"]
 
 INITIAL: Final = 0
 """The step of the weights before the first step."""
@@ -104,16 +104,16 @@ class Check:
     name = ""
     needs = ""
 
-    def __init__(self, course: Course) -> None:
-        self.course, self.given = course, course.given
+    def __init__(self, job: JobState) -> None:
+        self.job, self.given = job, job.given
         self.judged = False
         self.found: list[Refutation] = []
 
     def refute(self, why: str, step: int | None = None) -> None:
         """Note a refutation now, at the newest step unless another one is named."""
         if len(self.found) < _MOST_REFUTATIONS:
-            step = self.course.step if step is None else step
-            self.found.append(Refutation(self.name, step, self.course.at, why))
+            step = self.job.step if step is None else step
+            self.found.append(Refutation(self.name, step, self.job.at, why))
 
     def on_step(self, step: StepAt) -> None:
         """Take a step."""
@@ -140,7 +140,7 @@ class Check:
         """Take the end of the job."""
 
 
-class Course:
+class JobState:
     """All that is known of a job so far."""
 
     def __init__(self, given: Given, checks: Sequence[type[Check]]) -> None:
@@ -163,7 +163,7 @@ class Course:
         self.status: int | None = None
         self.how = ""
         """How the job ended; empty while it runs."""
-        self.job: Fact = {}
+        self.description: Fact = {}
         self.sealed: list[Fact] = []
         self.acted: list[Fact] = []
         self.broken: list[Fact] = []
@@ -191,7 +191,7 @@ class Course:
         """The refutations of all checks, in the order of time."""
         return sorted((one for check in self.checks for one in check.found), key=lambda one: one.at)
 
-    def hear(self, fact: Fact) -> None:
+    def apply(self, fact: Fact) -> None:
         """Take the next fact."""
         self.at = max(self.at, float(fact["at"]))
         kind = fact["fact"]
@@ -213,7 +213,7 @@ class Course:
         elif kind == "ended":
             self._end(fact)
         elif kind == "job":
-            self.job = fact
+            self.description = fact
             self.telling = Telling(self._on_step, fact.get("first_step", 1), fact.get("every", 1))
         elif kind == "refuted":
             self.told.append(Refutation(fact["check"], fact["step"], fact["at"], fact["why"]))
