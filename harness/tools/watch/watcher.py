@@ -146,9 +146,10 @@ class Watcher:
             self.add(fact)
             self._changed = self.now
         self._cost = time.thread_time() - before
-        self._sample(now=over is not None)
         if over is not None:
             self._read_rest()
+        self._sample(now=over is not None)  # behind the last checkpoint, which the free space is compared with
+        if over is not None:
             status = self.readers.process.status if self.readers.process is not None else None
             self.add({"fact": "ended", "at": self.now, "status": status, "how": _how(over, status)})
         self._conclude()
