@@ -114,10 +114,11 @@ def replay(
     )
     plan = make_plan(contract, host, asked)
     subject = request.subject or (mutant.subject if mutant else _accused(sealed, contract, project))
-    replayed = partial(Replay, subject, plan.profile.name, plan.device.type)
+    patches = mutant.patches if mutant and request.subject is None else ()
+    name = f"{subject} with the patches of {mutant.id}" if mutant and patches else subject
+    replayed = partial(Replay, name, plan.profile.name, plan.device.type)
     if plan.obstacle:
         return replayed(_unmeasured(case.clauses, ReasonCode.NOTHING_RAN, plan.obstacle))
-    patches = mutant.patches if mutant and request.subject is None else ()
     trial = replace(plan.trial(max(1, host.cpu_count)), subject=subject, patches=patches, case=case.case)
     interruption = Interruption()
     try:
