@@ -27,7 +27,7 @@ from harness.execution.messages import Start, decode, encode
 from harness.execution.news import News
 from harness.execution.sources import Sources
 from harness.execution.trial_log import TrialLog
-from harness.execution.worker import _with_news
+from harness.execution.trial_process import _with_news
 
 CEILING = 1.01
 """The log may cost 1 % of a timed step."""
