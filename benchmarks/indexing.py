@@ -89,8 +89,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"harness status, then            {again:8.2f} s   {first / again:.0f} times as fast; at most {LIMIT} s")
         empty = min(timed(root, "--version")[0] for _ in range(5))
         print(f"harness --version               {empty:8.2f} s   Python and the command line alone")
-        one = min(timed(root, "history", "F-BENCH-INDEX-000")[0] for _ in range(3))
-        print(f"harness history of one claim    {one:8.2f} s   pandas included")
     return 0 if again <= LIMIT else 1
 
 

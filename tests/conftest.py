@@ -41,7 +41,6 @@ SLOWEST = (
     "run/slurm/test_run.py",
     "falsifiers/distill/test_falsifiers.py",
     "falsifiers/blackwell/test_kernel_claims.py",
-    "run/slurm/test_detached.py",
     "falsifiers/nanochat/test_claims.py",
     "falsifiers/blackwell/ptx/test_command_line.py",
     "cli/test_replay.py",

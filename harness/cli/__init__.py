@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -22,23 +22,16 @@ from harness.base.vocabulary import ExitStatus
 from harness.report.ci.workflow_commands import annotate, escape_outputs
 from harness.report.terminal.printing import tell
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
 __all__ = ["main"]
 
 _COMMANDS = {
     "run": "run claims: real work, judged, proven by mutants, sealed",
-    "runs": "list the runs in Slurm",
-    "attach": "follow a run in Slurm",
     "list": "list the claims of the project",
     "show": "show what a claim says, what runs here, what would refute it",
     "lint": "check that contracts can be satisfied, and violated",
     "fmt": "lay contracts out, compact and readable",
     "doctor": "show what this machine offers, and which claims it can run",
     "status": "show what the evidence says of every claim",
-    "history": "show how a claim's measurements moved over runs and devices",
-    "diff": "show what changed between two runs of a claim",
     "verify": "check bundles and judge them again",
     "keygen": "make a key to sign evidence with",
     "attest": "sign bundles that are sealed already",
@@ -101,22 +94,7 @@ class _Commands(click.Group):
             if cmd_name not in tools:
                 return None
             command = _loaded(tools[cmd_name])
-        if "_HARNESS_COMPLETE" not in os.environ:
-            return command
-        from harness.cli.completion import completed
-
-        return completed(command)
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands that begin like this. click would import every command."""
-        from click.shell_completion import CompletionItem
-
-        texts = {
-            **_COMMANDS,
-            **{name: _summary(tool) for name, tool in _tools().items() if name.startswith(incomplete)},
-        }
-        found = [CompletionItem(name, help=text) for name, text in texts.items() if name.startswith(incomplete)]
-        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the summaries. click would import every command of the core."""

@@ -26,7 +26,6 @@ from harness.cli.run_options import (
     refuse_without_gpu,
     request_of,
     run_options,
-    saved_options,
     with_scratch,
 )  # fmt: skip
 from harness.contract.contract_annotations import counted
@@ -40,10 +39,9 @@ if TYPE_CHECKING:
     from harness.evidence.seal import Sealer
     from harness.machine.host import Host
     from harness.running.events import Event, Handler
-    from harness.running.slurm.detached import DetachedRun
     from harness.running.stale_selection import Due
 
-__all__ = ["carry_out", "command", "perform"]
+__all__ = ["command", "perform"]
 
 _GONE = (errno.EPIPE, errno.EIO)
 """A closed pipe, a closed terminal."""
@@ -66,24 +64,11 @@ def command(**options: Any) -> ExitStatus:
     """
     given, project = RunOptions(**options), Project.find()
     with ExitStack() as run:
-        return carry_out(with_scratch(given, run), project, None)
+        given = with_scratch(given, run)
+        return perform(given, project, request_of(given, project))
 
 
-def carry_out(given: RunOptions, project: Project, attached: DetachedRun | None) -> ExitStatus:
-    """Run claims, or follow those of a run that was detached."""
-    request = request_of(given, project)
-    if given.detach and attached is None:
-        return _detached(given, project, request)
-    return perform(given, project, request, attached)
-
-
-def perform(
-    given: RunOptions,
-    project: Project,
-    request: RunRequest,
-    attached: DetachedRun | None = None,
-    watch: Handler | None = None,
-) -> ExitStatus:
+def perform(given: RunOptions, project: Project, request: RunRequest, watch: Handler | None = None) -> ExitStatus:
     """Run a request that these options describe, and show what happens. `watch` hears every event, too."""
     # Schedulers end jobs with SIGTERM. The engine then keeps what was measured; before it runs, nothing can be lost.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -98,8 +83,7 @@ def perform(
     from harness.running.stale_selection import never_here
 
     handlers = _handlers_of(given, project)
-    # To follow a run seals nothing: each time, a job without a bundle would leave one more NOT_MEASURED.
-    seal = _sealer(request, project).seal if attached is None else lambda result: None
+    seal = _sealer(request, project).seal
     machine = on_gpus(probe(project.root), given.gpus)
     refuse_without_gpu(given, machine)
     selection = (
@@ -114,7 +98,7 @@ def perform(
         request = replace(request, contracts=[contract for contract, _ in selection.due])
     relay = Relay([*handlers, watch] if watch else handlers)
     expected = _Expected(project, request, relay)
-    runner = compose(project, machine, request, seal, expected, lambda line: tell(line, err=True), attached)
+    runner = compose(project, machine, request, seal, expected, lambda line: tell(line, err=True))
     for claim in due_text.not_here(elsewhere) if selection is None else due_text.passed_over(selection):
         relay(claim)
     try:
@@ -130,23 +114,6 @@ def perform(
     if selection is not None:
         verdicts += selection.standing
     return exit_status([*verdicts, Verdict.NOT_MEASURED] if missed else verdicts)
-
-
-def _detached(given: RunOptions, project: Project, request: RunRequest) -> ExitStatus:
-    from harness.running.compose import submission_of
-    from harness.running.slurm.detached import detach
-
-    try:
-        saved_options(given.to_json(), project.root)
-    except ValueError as error:
-        raise click.UsageError(f"harness attach could not follow this run: {error}") from error
-    try:
-        run = detach(submission_of(project, request), given.to_json(), given.shards)
-    except OSError as error:
-        raise click.ClickException(f"nothing was submitted: {error}") from error
-    tell(f"{run.name}: {len(request.contracts)} claims in Slurm's arrays {', '.join(run.jobs)}")
-    tell(f"harness attach {run.name} shows what they come to; harness runs lists the runs")
-    return ExitStatus.PASS
 
 
 def _sealer(request: RunRequest, project: Project) -> Sealer:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.base.json_dataclass import JsonDataclass
-from harness.base.vocabulary import Verdict
 from harness.cli.options import device_option, profile_option
 from harness.cli.subject import choose
 from harness.contract import Contract
@@ -34,7 +31,6 @@ __all__ = [
     "request_of",
     "require_isolable",
     "run_options",
-    "saved_options",
     "with_scratch",
 ]
 
@@ -55,7 +51,7 @@ def _flag(*names: str, **settings: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class RunOptions(JsonDataclass):
+class RunOptions:
     """The options of `harness run`: each with its declaration, and with its value once they are parsed."""
 
     ids: tuple[str, ...] = _declared(click.argument("ids", nargs=-1, metavar="[ID]…"), ())
@@ -114,16 +110,6 @@ class RunOptions(JsonDataclass):
     slurm_args: str = _option(
         "--slurm-args", metavar="TEXT", default="", help="With --executor slurm: further options of srun, as one text."
     )
-    detach: bool = _flag(
-        "--detach", help="With --executor slurm: submit arrays of jobs and return; see harness runs and attach."
-    )
-    shards: int | None = _option(
-        "--shards",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="With --detach: at most N jobs of a kind, of several claims each; by default, a job for each claim.",
-    )
-    unless: Path | None = _option("--unless", type=_PATH, hidden=True, help="Leave out what these events finished.")
     event_lines: bool = _flag(
         "--event-lines", hidden=True, help="Print every event as a line of JSON; no other reports."
     )
@@ -157,29 +143,6 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def saved_options(document: Any, root: Path) -> RunOptions:
-    """Return the options that the file of a run states, checked as those of a command line are.
-
-    Args:
-        root: the project's. A file that may have come from elsewhere must not say that others are written.
-
-    Raises:
-        ValueError: they are no options of a run, or a report would be written outside the root.
-    """
-    given = RunOptions.from_json(document)
-    run_options(command := click.Command("run"))
-    context = click.Context(command)
-    try:
-        for param in command.params:
-            param.process_value(context, getattr(given, str(param.name)))
-    except click.UsageError as error:
-        raise ValueError(error.format_message()) from error
-    for report in (given.junit, given.json_file):
-        if report not in (None, "-") and not Path(os.path.realpath(report)).is_relative_to(os.path.realpath(root)):
-            raise ValueError(f"it would write the report {report!s:.200}, which is outside {root}")
-    return given
-
-
 def request_of(given: RunOptions, project: Project) -> RunRequest:
     """Return the request that the options describe.
 
@@ -189,22 +152,10 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
     if given.quiet and given.verbose:
         raise click.UsageError("say one of -q and -v")
     slurm = _slurm_options(given.executor, given.partition, given.slurm_args)
-    if (given.detach and slurm is None) or (given.shards and not given.detach):
-        raise click.UsageError("--detach needs --executor slurm, and --shards needs --detach")
     if slurm is not None and given.fail_fast:
         raise click.UsageError("the jobs of all claims are submitted at once; leave out --fail-fast")
     contracts = _select(project, given)
     _require_profile(given, contracts)
-    if given.unless is not None:
-        from harness.running.slurm.detached import verdicts
-        from harness.running.slurm.judged_bundle import NAME
-
-        place, name = given.evidence or project.evidence, os.environ.get(NAME, "")
-        try:
-            told = verdicts(given.unless, place, contracts, name)
-        except OSError as error:
-            raise click.BadParameter(f"{given.unless} {error.strerror}", param_hint="--unless") from error
-        contracts = [one for one in contracts if told.get(one.id) in (None, Verdict.NOT_MEASURED)]  # it may begin again
     chosen = choose(given.subject, given.parameters, contracts, project)
     request = RunRequest(
         contracts=contracts,

@@ -43,7 +43,6 @@ __all__ = [
     "Unreadable",
     "Watch",
     "entry_of",
-    "measurements",
     "measurements_of",
     "read",
 ]
@@ -151,7 +150,7 @@ class Measurement:
     unit: str
 
 
-_VERSION = zlib.crc32(repr((7, Entry.__slots__)).encode()) >> 1
+_VERSION = zlib.crc32(repr((8, Entry.__slots__)).encode()) >> 1
 """The version of the cache's content. Raise the number when a field or a measurement changes its meaning."""
 
 
@@ -174,7 +173,7 @@ def read(evidence: Path, claim: str | None = None, cache: Path | None = None, wa
             return Unreadable(path, kept.problem)
         return _entry(path, kept.text, kept.sources, shared)
 
-    found = Cache(evidence, cache, _VERSION, _row).rows(dict(walk(evidence)), claim, "document", made, watch)
+    found = Cache(evidence, cache, _VERSION, _row).rows(dict(walk(evidence)), claim, made, watch)
     return Contents(
         tuple(one for one in found if isinstance(one, Entry)),
         tuple(one for one in found if isinstance(one, Unreadable)),
@@ -200,24 +199,12 @@ def _object(name: str, text: str) -> Any:
     return _OBJECTS[name](_parsed(text))
 
 
-def measurements(evidence: Path, claim: str, cache: Path | None = None) -> dict[Path, dict[str, Measurement]]:
-    """Return every number that the clauses of a claim's bundles read, by bundle and name.
+def measurements_of(record: Record) -> dict[str, Measurement]:
+    """Return every number that the clauses of a record read, by name.
 
     A measurement has its name in the contract (`final_loss`). For a list, a clause reports only the item nearest to its
     bound, so the name is that of the clause (`losses[].maximum`).
     """
-    evidence = evidence.absolute()
-
-    def made(name: bytes, kept: Kept) -> tuple[Path, dict[str, Measurement]]:
-        told = {measured: Measurement(*value) for measured, value in _parsed(kept.text).items()}
-        return evidence / os.fsdecode(name), told
-
-    found = Cache(evidence, cache, _VERSION, _row).rows(dict(walk(evidence)), claim, "measurements", made)
-    return {path: told for path, told in found if told}
-
-
-def measurements_of(record: Record) -> dict[str, Measurement]:
-    """Return the measurements of one record, with the names of `measurements`."""
     return {name: Measurement(*measured) for name, measured in _measured(record)}
 
 
@@ -241,12 +228,7 @@ def _row(folder: Path, fingerprint: str) -> Row:
     objects["failed"] = record.result.failed
     objects["killed"] = [mutant.id for mutant in record.mutants if mutant.fate is Fate.KILLED]
     document = [[getattr(record, name) for name in _FIELDS], [_text(objects[name]) for name in _OBJECTS]]
-    return Row(
-        claim=record.id,
-        document=json.dumps(document),
-        sources=record.sources,
-        measurements=_text(dict(_measured(record))),
-    )
+    return Row(claim=record.id, document=json.dumps(document), sources=record.sources)
 
 
 def _text(document: Any) -> str:

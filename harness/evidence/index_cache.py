@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar, final
+from typing import TypeVar, final
 
 __all__ = ["Cache", "Kept", "Row", "Watch"]
 
@@ -33,7 +33,7 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS sources (key TEXT PRIMARY KEY, document TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS bundles (
     name BLOB PRIMARY KEY, fingerprint TEXT NOT NULL, problem TEXT NOT NULL, claim TEXT NOT NULL,
-    document TEXT NOT NULL, sources TEXT NOT NULL, measurements TEXT NOT NULL
+    document TEXT NOT NULL, sources TEXT NOT NULL
 ) WITHOUT ROWID;
 """
 
@@ -41,22 +41,19 @@ CREATE TABLE IF NOT EXISTS bundles (
 @final
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The content of one bundle for the cache. If there is a problem, the other fields are empty.
-
-    `document` and `measurements` are JSON texts.
-    """
+    """The content of one bundle for the cache. If there is a problem, the other fields are empty."""
 
     problem: str = ""
     claim: str = ""
     document: str = "{}"
+    """A JSON text."""
     sources: Mapping[str, str] = field(default_factory=dict)
-    measurements: str = "{}"
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The cache's row of one bundle. `text` is the one of the two texts that the caller asked for."""
+    """The cache's row of one bundle."""
 
     problem: str
     text: str
@@ -82,7 +79,6 @@ class Cache:
         self,
         found: Mapping[bytes, str],
         claim: str | None,
-        part: Literal["document", "measurements"],
         use: Callable[[bytes, Kept], T],
         watch: Watch | None = None,
     ) -> list[T]:
@@ -91,7 +87,6 @@ class Cache:
         Args:
             found: the fingerprint of every bundle, by its path below the evidence.
             claim: if given, only bundles of this claim and unreadable ones.
-            part: the text to use.
             use: raises ValueError, KeyError or TypeError if a text is damaged.
             watch: called for every bundle that has to be read. If it raises, or the user presses Ctrl-C, at most the
                 last few hundred bundles are lost from the cache.
@@ -101,7 +96,7 @@ class Cache:
             with closing(sqlite3.connect(database, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
                 _prepare(connection, self._version)
                 self._update(connection, found, watch)
-                return [use(name, kept) for name, kept in _select(connection, found, claim, part)]
+                return [use(name, kept) for name, kept in _select(connection, found, claim)]
 
         if self._file is not None:
             for _ in range(2):
@@ -166,20 +161,17 @@ def _insert(connection: sqlite3.Connection, name: bytes, fingerprint: str, row: 
     key = hashlib.sha256(sources.encode()).hexdigest()[:24]
     connection.execute("INSERT OR IGNORE INTO sources VALUES (?, ?)", (key, _checked(sources, key)))
     of = name, fingerprint, row.problem, row.claim, key
-    document, measurements = _checked(row.document, *of), _checked(row.measurements, *of)
-    values = (name, fingerprint, row.problem, row.claim, document, key, measurements)
-    connection.execute("INSERT OR REPLACE INTO bundles VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+    values = (name, fingerprint, row.problem, row.claim, _checked(row.document, *of), key)
+    connection.execute("INSERT OR REPLACE INTO bundles VALUES (?, ?, ?, ?, ?, ?)", values)
 
 
 def _select(
-    connection: sqlite3.Connection, found: Mapping[bytes, str], claim: str | None, part: str
+    connection: sqlite3.Connection, found: Mapping[bytes, str], claim: str | None
 ) -> Iterator[tuple[bytes, Kept]]:
     every = connection.execute("SELECT key, document FROM sources")
     sources = {key: json.loads(_unchecked(text, key)) for key, text in every}
-    query = (
-        "SELECT name, fingerprint, problem, claim, sources, iif(?, document, measurements) FROM bundles ORDER BY name"
-    )
-    for name, fingerprint, problem, of, key, text in connection.execute(query, (part == "document",)):
+    query = "SELECT name, fingerprint, problem, claim, sources, document FROM bundles ORDER BY name"
+    for name, fingerprint, problem, of, key, text in connection.execute(query):
         told = _unchecked(text, name, fingerprint, problem, of, key)
         if name in found and (claim is None or of in (claim, "")):
             yield name, Kept(problem, told, sources[key])

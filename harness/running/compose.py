@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
-from harness.contract import Contract, ContractError
+from harness.contract import ContractError
 from harness.contract.consistency import credentials
 from harness.contract.project import Project
 from harness.evidence.seal import Seal
@@ -19,12 +18,11 @@ from harness.running.engine import Engine
 from harness.running.events import Handler, Remarked
 from harness.running.plan import with_subject
 from harness.running.request import RunRequest
-from harness.running.slurm.detached import DetachedRun
-from harness.running.slurm.dispatcher import Dispatcher, Followed
-from harness.running.slurm.judged_bundle import JudgedBundle, judged_bundle
+from harness.running.slurm.dispatcher import Dispatcher
+from harness.running.slurm.judged_bundle import judged_bundle
 from harness.running.slurm.submission import Submission
 
-__all__ = ["compose", "submission_of"]
+__all__ = ["compose"]
 
 
 def compose(
@@ -34,7 +32,6 @@ def compose(
     seal: Seal,
     emit: Handler,
     remark: Callable[[str], None],
-    attached: DetachedRun | None = None,
 ) -> Engine | Dispatcher:
     """The runner for a request.
 
@@ -42,7 +39,6 @@ def compose(
         seal: writes the bundle of a claim.
         emit: takes every event, from several threads.
         remark: takes each other line that a Slurm job writes.
-        attached: the run whose jobs run already; None to begin one.
 
     Raises:
         NoCacheFolderError: there is no folder for the caches of trials.
@@ -66,24 +62,8 @@ def compose(
 
     command = shlex.join(["harness", "run", *request.arguments()])
     engine = Engine(project, host, executors, seal, emit, command, Durations(project.root))
-    submit: Callable[[Contract], Followed]
-    evidence = request.evidence or project.evidence
-    if attached is not None:
-        tasks, name = attached.tasks(evidence), attached.name
-        submit = lambda contract: tasks[contract.id]  # noqa: E731
-    elif request.slurm is not None:
-        submission = submission_of(project, request)
-        submit, name = submission.submit, submission.name
-    else:
+    if request.slurm is None:
         return engine
-    judged = partial(_judged, evidence, name)
-    return Dispatcher(submit, engine.unmeasured, judged, emit, remark)
-
-
-def _judged(evidence: Path, name: str, contract: Contract, run: str) -> JudgedBundle:
-    return judged_bundle(evidence, contract, run, name)
-
-
-def submission_of(project: Project, request: RunRequest) -> Submission:
-    """Make the object that submits the request's jobs."""
-    return Submission(project.root, request.evidence or project.evidence, request)
+    submission = Submission(project.root, request.evidence or project.evidence, request)
+    judged = partial(judged_bundle, submission.evidence, name=submission.name)
+    return Dispatcher(submission.submit, engine.unmeasured, judged, emit, remark)

@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 import pytest
-from click.shell_completion import get_completion_class
 
 from harness.cli import _group
 from harness.machine import host, toolchain
@@ -85,9 +84,6 @@ COMMANDS: list[tuple[str, ...]] = [
     ("status", "-v"),
     ("verify", "evidence"),
     ("verify", "evidence", "-v"),
-    ("history", CLAIM),
-    ("history", CLAIM, "--measurement", "largest"),
-    ("diff", "a", "b"),
     ("pack", "evidence/DEMO-1/F-DEMO-SORT-001/a", "-o", "PACKED"),
     *((name, "--help") for name in _group.list_commands(click.Context(_group))),
 ]
@@ -96,8 +92,6 @@ COMMANDS: list[tuple[str, ...]] = [
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 def test_no_word_is_broken(arguments: tuple[str, ...], inside: Path, tmp_path: Path, monkeypatch: Any) -> None:
     """Every word that a terminal shows is a word of the output in a pipe."""
-    if arguments[0] in ("history", "diff"):
-        pytest.importorskip("pandas")
     if arguments[-1] == "--help":
         words = None
     elif arguments == ("doctor",):  # it has headings and columns on a terminal only
@@ -161,17 +155,13 @@ def written(told: list[Any], width: int | None) -> list[str]:
         ("doctor",),
         ("status",),
         ("verify", "evidence"),
-        ("diff", "a", "b"),
-        ("history", CLAIM),
     ],
     ids=" ".join,
 )
 def test_json_follows_its_schema(arguments: tuple[str, ...], inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each document has a version, and the schema describes it."""
-    if arguments[0] in ("history", "diff"):
-        pytest.importorskip("pandas")
     text = printed((*arguments, "--json"), None, monkeypatch)
-    assert_follows_schema(arguments[0], json.loads(text.splitlines()[0] if arguments[0] == "history" else text))
+    assert_follows_schema(arguments[0], json.loads(text))
 
 
 @pytest.mark.parametrize(
@@ -191,34 +181,3 @@ def test_colours(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert ("\x1b[" in printed(arguments, None, monkeypatch)) is colourful
-
-
-@pytest.mark.parametrize(
-    ("shell", "words", "expected"),
-    [
-        ("bash", "harness show F-DEMO-S", f"plain,{CLAIM}"),
-        ("zsh", "harness run F-DEMO-O", "F-DEMO-OTHER-002"),
-        ("fish", "harness verify evidence/DEMO-1/F-DEMO-SORT-001/a", "evidence/DEMO-1/F-DEMO-SORT-001/a"),
-        ("bash", "harness plant F-DEMO-S", f"plain,{CLAIM}"),
-        ("bash", "harness calibrate F-DEMO-S", f"plain,{CLAIM}"),
-        *(
-            ("bash", f"harness {name} F-DEMO-S", "plain,evidence/DEMO-1/F-DEMO-SORT-001/a")
-            for name in ("verify", "replay", "report", "pack", "attest", "merge")
-        ),
-        ("bash", "harness diff F-DEMO-S", f"plain,{CLAIM}"),
-        ("bash", "harness unpack some", "file,some"),
-        ("bash", "harness run --profile f", "plain,full"),
-        ("bash", "harness plant --profile f", "plain,full"),
-        ("bash", "harness verif", "plain,verify"),
-    ],
-)
-def test_completion(shell: str, words: str, expected: str, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three shells complete claims, bundles, profiles and commands."""
-    *_, last = words.split()
-    place = last if shell == "fish" else str(len(words.split()) - 1)
-    monkeypatch.setenv("COMP_WORDS", words.rpartition(" ")[0] if shell == "fish" else words)
-    monkeypatch.setenv("COMP_CWORD", place)
-    monkeypatch.setenv("_HARNESS_COMPLETE", f"{shell}_complete")
-    found = get_completion_class(shell)
-    assert found is not None
-    assert expected in found(_group, {}, "harness", "_HARNESS_COMPLETE").complete()

@@ -21,6 +21,7 @@ from harness.base.vocabulary import Outcome, Verdict
 from harness.contract.bound import RULE, Bound
 from harness.contract.clauses import ClauseResult
 from harness.evidence import index, index_cache, untrusted
+from harness.evidence.bundle import Bundle
 from harness.evidence.bundle_layout import DEEPEST
 from harness.evidence.index import Contents, read
 from harness.judging.record import Record
@@ -297,19 +298,16 @@ def test_many_at_once(tmp_path: Path, cache: Path) -> None:
     assert results == [read(tmp_path / "evidence")] * 24
 
 
-def test_measurements_are_the_numbers_that_clauses_looked_at(tmp_path: Path, cache: Path) -> None:
+def test_measurements_are_the_numbers_that_clauses_looked_at(tmp_path: Path) -> None:
     """The measurements are the numbers that clauses compare, by name.
 
     In a list, the item nearest to its bound counts. Values that are not finite are kept, and values that are not
     numbers are left out.
     """
-    bundle = sealed(tmp_path, run="a", measurements=healthy(largest=math.nan))
-    (found,) = index.measurements(tmp_path / "evidence", "F-DEMO-SORT-001", cache).items()
-    assert found[0] == bundle
-    values = {name: one.value for name, one in found[1].items()}
+    bundle = Bundle(sealed(tmp_path, run="a", measurements=healthy(largest=math.nan)))
+    values = {name: one.value for name, one in index.measurements_of(bundle.record).items()}
     assert math.isnan(values.pop("largest"))
     assert values == {"given": 3, "returned": 3, "smallest": 1.0}
-    assert index.measurements(tmp_path / "evidence", "F-DEMO-OTHER-001", cache) == {}
 
 
 def test_names_that_are_no_utf8(tmp_path: Path, cache: Path) -> None:

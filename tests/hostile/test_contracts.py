@@ -13,7 +13,7 @@ from tests.evidence.factory import MUTANTS
 from tests.hostile.things import DOCUMENTS, THINGS, put
 from tests.hostile.world import CLAIM, Case, World, cases
 
-READERS = (("show", CLAIM), ("list",), ("status",), ("status", "-v"), ("runs",), ("attach",))
+READERS = (("show", CLAIM), ("list",), ("status",), ("status", "-v"))
 Change = Callable[[World], Any]
 
 

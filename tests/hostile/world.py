@@ -6,7 +6,6 @@ world.run("verify", "evidence")  # no traceback, no hang, nothing outside, no ou
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import shutil
@@ -20,16 +19,14 @@ import hypothesis
 import pytest
 
 from harness.base.vocabulary import ExitStatus
-from harness.cli.run_options import RunOptions
-from harness.running.slurm.judged_bundle import NAME
 from tests.cli.harness_command import environment
 from tests.cli.preloaded import Preloaded
 from tests.contracts import FALSIFIER, IDENTIFIER, document, healthy, write_project
-from tests.evidence.factory import MUTANTS, copy_of, rewrite, sealed, set_at
+from tests.evidence.factory import MUTANTS, copy_of, sealed
 
-__all__ = ["CLAIM", "RUN", "Case", "World", "cases", "made_world"]
+__all__ = ["CLAIM", "Case", "World", "cases", "made_world"]
 
-CLAIM, ISSUE, RUN = IDENTIFIER, "DEMO-1", "2026-01-01T000000Z-aaaaaa"
+CLAIM, ISSUE = IDENTIFIER, "DEMO-1"
 PASSED, FAILED = "2026-11-20T201503Z-cpu-aaaaaa", "2026-11-20T201503Z-cpu-bbbbbb"
 _SECONDS, _CPU_SECONDS = 100.0, 20
 """A busy machine may make a command wait. None may work for longer than the second number."""
@@ -61,25 +58,17 @@ class World:
 
     @property
     def passed(self) -> Path:
-        """A sound bundle that says PASS, of the detached run RUN."""
+        """A sound bundle that says PASS."""
         return self.evidence / ISSUE / CLAIM / PASSED
 
     @property
     def failed(self) -> Path:
-        """A sound bundle that says FAIL, of the same run."""
+        """A sound bundle that says FAIL."""
         return self.evidence / ISSUE / CLAIM / FAILED
 
     @property
     def contract(self) -> Path:
         return self.project / "contracts" / "demo" / f"{CLAIM}.json"
-
-    @property
-    def run_file(self) -> Path:
-        return self.evidence / ".runs" / f"{RUN}.json"
-
-    @property
-    def events(self) -> Path:
-        return self.evidence / ".runs" / "7_0.events"
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the project. It keeps to the rules, whatever it was given."""
@@ -132,34 +121,17 @@ def skip_unless(quick: bool) -> None:
 
 
 def made_world(folder: Path) -> World:
-    """Make the healthy world: both bundles are sound, and the run file and its events name them."""
+    """Make the healthy world: both bundles are sound."""
     world = World(folder)
     write_project(world.project, document(mutants=MUTANTS))
     (world.project / "falsifiers" / "demo" / "sorting.py").write_text(FALSIFIER + _FALLBACK)
     for run, measurements in ((PASSED, healthy()), (FAILED, healthy(returned=2))):
-        bundle = sealed(folder / "made" / run, run=run, measurements=measurements)
-        rewrite(bundle, "environment.json", set_at("variables", NAME, RUN))
-        copy_of(bundle, world.evidence)
+        copy_of(sealed(folder / "made" / run, run=run, measurements=measurements), world.evidence)
     shutil.rmtree(folder / "made")
     (folder / "outside").mkdir()
     (folder / "outside" / "file").write_text("left alone\n")
     (folder / "home").mkdir()
-    world.run_file.parent.mkdir()
-    write_run(world)
-    world.events.write_text(json.dumps(ended(PASSED)) + "\n")
     return world
-
-
-def write_run(world: World, **changes: Any) -> None:
-    """Write the file of the run, with keys replaced."""
-    options = RunOptions(ids=(CLAIM,), executor="slurm", detach=True).to_json()
-    run = {"name": RUN, "submitted": "", "options": options, "jobs": {"7": [[CLAIM]]}}
-    world.run_file.write_text(json.dumps({**run, **changes}))
-
-
-def ended(run: Any = PASSED, **changes: Any) -> dict[str, Any]:
-    """The event that says where the bundle of the claim is."""
-    return {"event": "ClaimEnded", "id": CLAIM, "run": run, "unsealed": "", **changes}
 
 
 _SERVER: list[Preloaded] = []

@@ -20,15 +20,11 @@ from harness.judging.record import Record
 from harness.running import events
 from harness.running.interruption import Interruption
 from harness.running.request import RunRequest
-from harness.running.slurm.detached import Task
 from harness.running.slurm.job import Job
 from harness.running.slurm.judged_bundle import BundleRefused, JudgedBundle
 
-__all__ = ["Dispatcher", "Followed", "Judged", "Unmeasured"]
+__all__ = ["Dispatcher", "Judged", "Unmeasured"]
 
-
-Followed = Job | Task
-"""What a dispatcher follows."""
 Unmeasured = Callable[[Contract, RunRequest, str], tuple[events.ClaimPlanned, events.ClaimFinished]]
 """Seals a claim without measurements, for the reason given."""
 Judged = Callable[[Contract, str], JudgedBundle]
@@ -47,7 +43,7 @@ class _Dispatch:
 
     contract: Contract
     events: queue.Queue[events.Event | None] = field(default_factory=queue.Queue)
-    job: Followed | None = None
+    job: Job | None = None
     status: int = 0
     trouble: str = ""
     """Why no job could be submitted."""
@@ -60,7 +56,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        submit: Callable[[Contract], Followed],
+        submit: Callable[[Contract], Job],
         unmeasured: Unmeasured,
         judged: Judged,
         emit: events.Handler,
@@ -135,7 +131,7 @@ class Dispatcher:
                 break
             planned = planned or isinstance(event, events.ClaimPlanned)
             if isinstance(event, events.ClaimEnded):
-                ended = event  # Slurm may begin the claim again: the last bundle counts
+                ended = event  # the last bundle counts
             else:
                 self._emit(event)
         if ended is None and interruption.requested:

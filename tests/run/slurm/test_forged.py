@@ -1,4 +1,4 @@
-"""`harness attach` and `harness runs` with forged events and bundles. None gives a PASS or exit status 0."""
+"""Forged events and bundles of a job. None gives a PASS."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.base.vocabulary import ExitStatus
-from harness.cli.run_options import RunOptions
+from harness.base.vocabulary import ExitStatus, Verdict, exit_status
+from harness.contract.project import Project
+from harness.machine.host import probe
+from harness.running import compose, events
+from harness.running.request import RunRequest
+from harness.running.slurm import dispatcher
 from harness.running.slurm.judged_bundle import NAME
+from harness.running.slurm.submission import Submission
 from tests.cli.harness_command import harness
 from tests.evidence.factory import reseal, rewrite, set_at
 from tests.execution.projects import write_project
@@ -38,17 +44,13 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Forgery:
-    """A copy of the project, whose run file and events a test writes."""
+    """A copy of the project, and a job of RUN that prints what a test writes."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, output: Path) -> None:
+        self.folder, self.output = folder, output
         of = {json.loads((one / "environment.json").read_text())["variables"][NAME]: one for one in self.bundles()}
         self.bundle, self.earlier = of[RUN], of["an-earlier-run"]
         (self.other,) = (folder / "evidence" / "TOY-1" / OTHER).iterdir()
-        self.runs = folder / "evidence" / ".runs"
-        self.runs.mkdir()
-        self.options: dict[str, Any] = RunOptions(ids=(CLAIM,), executor="slurm", detach=True).to_json()
-        self.file = self.runs / "7_0.events"
 
     def bundles(self) -> list[Path]:
         return sorted((self.folder / PLACE).iterdir())
@@ -60,61 +62,44 @@ class Forgery:
     def tell(self, *lines: str | dict[str, Any]) -> None:
         """Write events."""
         told = [line if isinstance(line, str) else json.dumps(line) for line in lines]
-        self.file.write_text("".join(f"{line}\n" for line in told))
+        self.output.write_text("".join(f"{line}\n" for line in told))
 
     def ended(self, run: str | None = None, **changes: Any) -> dict[str, Any]:
         """The event of the end of the claim."""
         name = self.bundle.name if run is None else run
         return {"event": "ClaimEnded", "id": CLAIM, "run": name, "unsealed": "", **changes}
 
-    def attached(self) -> Any:
-        run = {"name": RUN, "submitted": "", "options": self.options, "jobs": {"7": [[CLAIM]]}}
-        (self.runs / f"{RUN}.json").write_text(json.dumps(run))
-        return harness(self.folder, "attach", seconds=60)
+    def run(self) -> tuple[events.RunFinished, list[events.Event]]:
+        """Run the claim as a job, and return what the client hears. A claim without a bundle is not sealed here."""
+        project = Project.find(self.folder)
+        request = RunRequest([project.contract(CLAIM)], slurm=())
+        heard: list[events.Event] = []
+        runner = compose.compose(project, probe(self.folder), request, lambda result: None, heard.append, str)
+        return runner.run(request), heard
 
 
 @pytest.fixture
 def forgery(passed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Forgery:
-    tools = tmp_path / "bin"
+    tools, output = tmp_path / "bin", tmp_path / "output"
     tools.mkdir()
-    git = shutil.which("git")
-    assert git is not None
-    (tools / "git").symlink_to(git)
-    for name in ("srun", "sbatch", "squeue", "sacct", "scancel", "sinfo"):  # a Slurm that knows no job any more
-        (tools / name).write_text("#!/bin/sh\n")
+    for name in ("srun", "squeue", "scancel", "sinfo"):  # a Slurm whose job has ended at once
+        (tools / name).write_text(f"#!/bin/sh\ncat '{output}'\n" if name == "srun" else "#!/bin/sh\n")
         (tools / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(tools))
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(compose, "Submission", partial(Submission, name=RUN))
+    monkeypatch.setattr(dispatcher, "_VISIBLE_SECONDS", 0.2)
     shutil.copytree(passed, tmp_path / "project", symlinks=True)
-    return Forgery(tmp_path / "project")
+    return Forgery(tmp_path / "project", output)
 
 
-@pytest.mark.parametrize("executor", ["slurm", "local"])
-def test_a_run_is_followed_and_not_run_again(forgery: Forgery, executor: str) -> None:
-    """The verdict is that of the bundle, and no further bundle is sealed, whatever the run file says."""
-    for client in (forgery.folder.parent / "bin").glob("s*"):
-        client.unlink()
-    forgery.options.update(executor=executor, detach=executor == "slurm")
+def test_the_verdict_is_that_of_the_bundle(forgery: Forgery) -> None:
+    """The bundle is judged again, and no further one is sealed."""
     forgery.tell(forgery.ended())
     before = forgery.bundles()
-    done = forgery.attached()
-    assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
-    assert "1 evaluated: 1 PASS" in done.stdout
+    finished, _ = forgery.run()
+    assert [one.verdict for one in finished.records] == [Verdict.PASS]
     assert forgery.bundles() == before
-    assert "1 PASS" in harness(forgery.folder, "runs").stdout
-
-
-@pytest.mark.parametrize("has_slurm", [True, False])
-def test_a_run_without_an_end_is_never_sealed(forgery: Forgery, has_slurm: bool) -> None:
-    """Each time, the claim is NOT_MEASURED without a bundle: Slurm has forgotten the job, or there is no Slurm."""
-    if not has_slurm:
-        for client in (forgery.folder.parent / "bin").glob("s*"):
-            client.unlink()
-    before = forgery.sealed()
-    for _ in range(2):
-        done = forgery.attached()
-        assert done.returncode == ExitStatus.NOT_MEASURED, done.stdout + done.stderr
-        assert "no bundle was written" in done.stdout
-        assert forgery.sealed() == before
 
 
 def unlinked(forgery: Forgery, make: Callable[[Path], object], name: str = "record.json") -> None:
@@ -241,31 +226,23 @@ FORGERIES: dict[str, Callable[[Forgery], Any]] = {
     "a byte changed": lambda one: (one.bundle / "environment.json").open("a").write("\n"),
     "a file added": lambda one: (one.bundle / "notes").write_text("PASS"),
     "environment: another run": edited("environment.json", "variables", NAME, "another"),
-    "events: a pipe": lambda one: os.mkfifo(one.file),
-    "events: a device": lambda one: one.file.symlink_to("/dev/zero"),
-    "events: a folder": lambda one: one.file.mkdir(),
-    "events: a terabyte": lambda one: (one.file.touch(), os.truncate(one.file, 1 << 40)),
-    "events: garbage": lambda one: one.file.write_bytes(b"\xff\x00" * 1000 + b"\n"),
-    "events: deep": lambda one: one.tell(f'"{CLAIM}"' + "[" * 1_000_000),
-    "events: cut short": lambda one: one.file.write_text(json.dumps(one.ended())[:-5]),
+    "output: garbage": lambda one: one.output.write_bytes(b"\xff\x00" * 1000 + b"\n"),
+    "output: deep": lambda one: one.tell(f'"{CLAIM}"' + "[" * 1_000_000),
+    "output: cut short": lambda one: one.output.write_text(json.dumps(one.ended())[:-5]),
 }
 
 
 @pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
 def test_no_forgery_passes(forgery: Forgery, forge: Callable[[Forgery], Any]) -> None:
-    """The claim is NOT_MEASURED, or the command refuses: in time, with words, and without a trial."""
+    """The claim is NOT_MEASURED, without a trial, and nothing is sealed."""
     told = forge(forgery)
-    if not (os.path.lexists(forgery.file)):
+    if not os.path.lexists(forgery.output):
         lines = told if isinstance(told, list) else [told if isinstance(told, dict) else forgery.ended()]
         forgery.tell(*lines)
     before = forgery.sealed()
-    done = forgery.attached()
-    shown = done.stdout + done.stderr
-    assert done.returncode in (ExitStatus.NOT_MEASURED, ExitStatus.REFUSED), shown
-    assert "PASS  F-TOY" not in shown
-    assert "0 PASS" in done.stdout or done.returncode == ExitStatus.REFUSED
-    assert "Traceback" not in shown
+    finished, heard = forgery.run()
+    (record,) = finished.records
+    assert exit_status([record.verdict]) == ExitStatus.NOT_MEASURED
+    assert not record.proven
+    assert not any(isinstance(one, events.TrialFinished) for one in heard)
     assert forgery.sealed() == before
-    listed = harness(forgery.folder, "runs", seconds=60)
-    assert "PASS" not in listed.stdout
-    assert "Traceback" not in listed.stderr
