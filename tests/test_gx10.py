@@ -22,7 +22,7 @@ COMMANDS = [
     for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     for line in block.splitlines()
     if line.startswith("harness ")
-] + re.findall(r"`(harness pack [^`]+)`", PAGE)
+]
 CLAIMS = sorted(path.stem for path in (ROOT / "contracts" / "nanochat").glob("F-*.json") if "." not in path.stem)
 
 

@@ -1,14 +1,19 @@
-"""`harness merge`: combines the evidence of several hosts."""
+"""`harness merge`: combines the evidence of several hosts or archives."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from zipfile import is_zipfile
 
 import click
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli.bundle_paths import BundlePaths
 from harness.contract.project import Project
+from harness.evidence.archive import ArchiveError, extract
 from harness.evidence.findings import Code, Verification
 from harness.evidence.merging import LeftOut, merge
 from harness.report.escaping import printable
@@ -21,7 +26,7 @@ __all__ = ["command"]
 
 
 @click.command("merge")
-@click.argument("paths", nargs=-1, required=True, metavar="DIR…", type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, required=True, metavar="DIR|FILE.zip…", type=click.Path(path_type=Path))
 @click.option(
     "--into",
     metavar="DIR",
@@ -29,7 +34,7 @@ __all__ = ["command"]
     help="The folder of evidence to merge into, instead of the project's evidence/; created if it does not exist.",
 )
 def command(paths: tuple[Path, ...], into: Path | None) -> ExitStatus:
-    """Copy the bundles at or below each DIR to evidence/<issue>/<claim>/<run>, byte for byte.
+    """Copy the bundles at or below each DIR, or in a FILE.zip, to evidence/<issue>/<claim>/<run>, byte for byte.
 
     Each bundle is verified first. merge names and leaves out unsound bundles, and bundles of the same run with other
     content: what is there already stays, and of two such bundles none is merged. A bundle that is there already, byte
@@ -38,28 +43,45 @@ def command(paths: tuple[Path, ...], into: Path | None) -> ExitStatus:
     Below a bundle it says if its clock is wrong: if the run states a start or an end later than now. Verdicts do not
     change the exit status.
 
-    Exit status: 0 every bundle is there, 2 a bundle was left out or a DIR is not a folder, 3 a DIR has no bundle.
+    Exit status: 0 every bundle is there, 2 a bundle was left out or a DIR is no folder, 3 a DIR or FILE.zip has no
+    bundle.
     """
     place = into or Project.find().evidence
-    found = BundlePaths.find(paths)
-    try:
-        merged = merge(found.bundles, place)
-    except OSError as error:
-        where = error.filename or place
-        raise click.ClickException(printable(f"nothing was merged: {where}: {error.strerror or error}")) from error
+    with ExitStack() as extracted:
+        folders = {_extracted(path, extracted): path for path in paths}
+        found = BundlePaths.find([*folders])
+        try:
+            merged = merge(found.bundles, place)
+        except OSError as error:
+            where = error.filename or place
+            raise click.ClickException(printable(f"nothing was merged: {where}: {error.strerror or error}")) from error
     for one in merged.new:
         tell(bundle_line(one))
         _tell_clocks(one)
     for left in merged.left_out:
-        tell(f"left out: {bundle_line(left.bundle)}", "red")
+        whole, archive = next(pair for pair in folders.items() if left.bundle.path.is_relative_to(pair[0]))
+        named = replace(left.bundle, path=archive / left.bundle.path.relative_to(whole))
+        tell(f"left out: {bundle_line(named)}", "red")
         tell(f"  {_why(left)}")
         _tell_clocks(left.bundle)
-    found.tell("merge")
+    replace(found, without=tuple(folders[path] for path in found.without)).tell("merge")
     count = len(merged.new)
     there = f", {len(merged.there)} already there and identical" if merged.there else ""
     left_out = f", {len(merged.left_out)} left out" if merged.left_out else ""
     tell(f"{counted(count, 'bundle')} merged into {place}{there}{left_out}")
     return found.status(accepted=not merged.left_out)
+
+
+def _extracted(path: Path, extracted: ExitStack) -> Path:
+    """Return a folder with the files of an archive; the path itself if it is none."""
+    if not (path.is_file() and is_zipfile(path)):
+        return path
+    folder = Path(extracted.enter_context(TemporaryDirectory(prefix="harness-merge-")))
+    try:
+        extract(path, folder)
+    except ArchiveError as error:
+        raise click.ClickException(printable(f"nothing was merged: {path}: {error}")) from error
+    return folder
 
 
 def _tell_clocks(bundle: Verification) -> None:

@@ -22,8 +22,7 @@ from harness.evidence import manifest, untrusted
 from harness.evidence.atomic_dir import sync_tree
 from harness.evidence.bundle_layout import MANIFEST
 from harness.evidence.merged_before import MergedBefore, state_of_files
-from harness.evidence.packing import Place
-from harness.evidence.staging import at, content, difference, digests, hidden_folder, made, move
+from harness.evidence.staging import Place, at, content, difference, digests, hidden_folder, made, move
 from harness.evidence.verification import Verification, verify_all
 
 __all__ = ["LeftOut", "Merged", "merge"]

@@ -20,10 +20,11 @@ from harness.base.removal import remove
 from harness.evidence import untrusted
 from harness.evidence.atomic_dir import sync_folder
 from harness.evidence.bundle_layout import MANIFEST, UNPACKING
-from harness.evidence.packing import Place
 
-__all__ = ["WHOLE", "at", "content", "difference", "digests", "hidden_folder", "locked", "made", "move"]
+__all__ = ["WHOLE", "Place", "at", "content", "difference", "digests", "hidden_folder", "locked", "made", "move"]
 
+Place = tuple[str, str, str]
+"""Issue, claim and run: the folders in which a bundle lies."""
 WHOLE: Final = "."
 """Stands for a difference of the whole folder: one of the two is not a folder of readable files."""
 

@@ -116,7 +116,7 @@ def find_bundles(paths: Iterable[Path]) -> list[Path]:
 def no_folder(path: Path) -> str:
     """Return why there are no bundles below a path that is not a folder, with the remedy."""
     if path.is_file() and zipfile.is_zipfile(path):
-        return f"is an archive; unpack it first: harness unpack {shlex.quote(str(path))} -C DIR"
+        return f"is an archive; extract it first: harness merge {shlex.quote(str(path))} --into DIR"
     what = "is not a folder" if path.exists() else "does not exist"
     return f"{what}; name a bundle or a folder of bundles"
 

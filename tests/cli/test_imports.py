@@ -20,7 +20,6 @@ COMMANDS = {
     ("status",): {"junitparser", "rich", "hypothesis", *HEAVY},
     ("verify", "evidence"): {"junitparser", "rich", "hypothesis", *HEAVY},
     ("report", "evidence", "--markdown", "-"): {"junitparser", "rich", "hypothesis", "jinja2", *HEAVY},
-    ("pack", "evidence", "-o", "all.zip"): {"junitparser", "rich", "hypothesis", *HEAVY},
     ("doctor",): {"junitparser", "rich", "hypothesis", *HEAVY},
 }
 """Modules that each command, with its output in a pipe, must not import."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.evidence.packing import pack
 from tests.evidence.factory import copy_of, sealed
 
 if TYPE_CHECKING:
@@ -30,10 +29,9 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def archive(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The packed bundle."""
-    path = tmp_path_factory.mktemp("archive") / "one.zip"
-    pack([pristine], path)
-    return path
+    """A zip file of the bundle."""
+    folder = tmp_path_factory.mktemp("archive")
+    return Path(shutil.make_archive(str(folder / "one"), "zip", pristine.parents[2], Path(*pristine.parts[-3:])))
 
 
 @pytest.fixture

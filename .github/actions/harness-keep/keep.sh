@@ -23,7 +23,7 @@ work=$(mktemp -d "$RUNNER_TEMP/keep.XXXXXX")
 mkdir "$work/evidence"
 shopt -s nullglob
 for archive in "$RECEIVED"/*/bundles.zip; do
-  "$HARNESS" unpack "$archive" -C "$work/evidence"
+  "$HARNESS" merge "$archive" --into "$work/evidence"
 done
 if [ -z "$(find "$work/evidence" -name record.json -print -quit)" ]; then
   echo "no bundle was sealed: nothing to keep"

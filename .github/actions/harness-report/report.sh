@@ -37,7 +37,10 @@ if [ "${#bundles[@]}" -gt 0 ]; then
     --junit "$folder/junit.xml" --html "$folder/site"
   cat "$folder/report.md" >> "$folder/comment.md"
   rm "$folder/report.md"
-  "$HARNESS" pack "${bundles[@]}" -o "$folder/bundles.zip"
+  mkdir "$folder/new"
+  cp -R --parents "${bundles[@]}" "$folder/new"
+  (cd "$folder/new" && python3 -m zipfile -c ../bundles.zip evidence)
+  rm -r "$folder/new"
 fi
 # Code scanning closes the alerts that an upload lacks, so it gets the open findings of all evidence.
 if command -v "$HARNESS" > /dev/null && [ -n "$(find evidence -name record.json -print -quit)" ]; then

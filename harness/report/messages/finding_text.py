@@ -60,8 +60,7 @@ def _shown(name: str, value: Any) -> str:
 
 SENTENCES: dict[Detail, str] = {
     Detail.BEING_UNPACKED: (
-        "is being unpacked or merged, or that was interrupted; the next `harness unpack` or `harness merge` there "
-        "removes what is left"
+        "is being merged, or that was interrupted; the next `harness merge` there removes what is left"
     ),
     Detail.UNFINISHED: (
         "was never finished: it is being written, or its writer died; the claim's next run removes what is left"
