@@ -1,6 +1,7 @@
 """The fused loss of a head, compared with its three bare products, plain torch, torch.compile, Liger and Cut-CE.
 
-    python -m benchmarks.linear_cross_entropy [--shapes 65536x1280x65536 …] [--rounds 10] [--chunks] [--json FILE]
+    python -m benchmarks.linear_cross_entropy [--shapes 65536x1280x65536 …] [--rounds 10] [--chunks]
+        [--smoothing 0.1] [--json FILE]
 
 For each shape tokens x width x vocabulary, in bfloat16 with a tenth of the rows ignored, each arm computes the loss and
 both gradients. The table has milliseconds (mean without the largest and the smallest tenth), the ratio to the three
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -29,7 +31,11 @@ from torch.nn.functional import cross_entropy
 from falsifiers.nanochat.reference.linear_cross_entropy import linear_cross_entropy, rows_per_chunk
 from harness.authoring.timing import interleave
 
-SHAPES = ("65536x1280x65536", "8192x1280x65536", "8192x896x151936")
+SHAPES = (
+    *("65536x1280x65536", "8192x1280x65536", "8192x896x151936", "16384x4096x128256"),
+    *("3000x2048x50257", "8192x2048x32001", "8192x896x151643", "4096x1280x1000003"),
+    *("1x2048x50257", "256x2048x50257", "131072x64x50257", "4096x8192x128256"),
+)
 IGNORED = -100
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -43,9 +49,10 @@ class Inputs:
     hidden: Tensor
     weight: Tensor
     targets: Tensor
+    smoothing: float = 0.0
 
     @staticmethod
-    def draw(shape: str, device: str) -> Inputs:
+    def draw(shape: str, device: str, smoothing: float = 0.0) -> Inputs:
         """Draw the inputs of a shape."""
         tokens, width, vocabulary = (int(size) for size in shape.split("x"))
         generator = torch.Generator(device).manual_seed(0)
@@ -55,7 +62,9 @@ class Inputs:
 
         targets = torch.randint(vocabulary, (tokens,), generator=generator, device=device)
         targets[torch.rand(tokens, generator=generator, device=device) < 0.1] = IGNORED
-        return Inputs(normal(tokens).requires_grad_(), normal(vocabulary).div_(width**0.5).requires_grad_(), targets)
+        targets[0] = 0
+        hidden, weight = normal(tokens).requires_grad_(), normal(vocabulary).div_(width**0.5).requires_grad_()
+        return Inputs(hidden, weight, targets, smoothing)
 
 
 def main() -> None:
@@ -65,13 +74,16 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", default=SHAPES if cuda else ("64x32x256",))
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--chunks", action="store_true", help="try several sizes of a chunk")
+    parser.add_argument("--smoothing", type=float, default=0.0, help="label smoothing; arms without it are left out")
     parser.add_argument("--json", type=Path, help="also write everything to this file")
     arguments = parser.parse_args()
     device = "cuda" if cuda else "cpu"
     print(f"{torch.cuda.get_device_name() if cuda else 'CPU'}, torch {torch.__version__}, bfloat16, 10 % ignored")
     results = {}
     for shape in arguments.shapes:
-        results[shape] = measure(Inputs.draw(shape, device), shape, arguments.rounds, arguments.chunks)
+        results[shape] = measure(
+            Inputs.draw(shape, device, arguments.smoothing), shape, arguments.rounds, arguments.chunks
+        )
         gc.collect()
         if arguments.json:
             arguments.json.write_text(json.dumps(results, indent=1))
@@ -111,19 +123,38 @@ def measure(inputs: Inputs, shape: str, rounds: int, chunks: bool) -> dict[str, 
 
 def losses(inputs: Inputs, chunks: bool) -> Iterator[tuple[str, Loss]]:
     """Yield the arms that are installed here."""
-    yield "ours", linear_cross_entropy
-    yield "ours, float32 sums", lambda x, w, t: linear_cross_entropy(x, w, t, accumulate_float32=True)
+    smoothing = inputs.smoothing
+
+    def ours(x: Tensor, w: Tensor, t: Tensor, **options: Any) -> Tensor:
+        return linear_cross_entropy(x, w, t, label_smoothing=smoothing, **options)
+
+    def of_torch(x: Tensor, w: Tensor, t: Tensor) -> Tensor:
+        """Make the products of all rows by torch, as on other GPUs."""
+        with patch("falsifiers.nanochat.reference.linear_cross_entropy.fits", return_value=False):
+            return ours(x, w, t)
+
+    def plain(x: Tensor, w: Tensor, t: Tensor) -> Tensor:
+        """Make all logits, and the loss in float32 as trainers do."""
+        return cross_entropy((x @ w.T).float(), t, ignore_index=IGNORED, label_smoothing=smoothing)
+
+    yield "ours", ours
+    yield "ours, float32 sums", lambda x, w, t: ours(x, w, t, accumulate_float32=True)
     yield "ours, torch's products", of_torch
     if chunks:
         for rows in (512, 640, 896, 1024, 1664, 2048, 4096):
             if rows <= len(inputs.targets):
-                yield f"ours, {rows} rows", lambda x, w, t, rows=rows: linear_cross_entropy(x, w, t, chunk_rows=rows)
+                yield f"ours, {rows} rows", lambda x, w, t, rows=rows: ours(x, w, t, chunk_rows=rows)
     yield "plain", plain
     yield "torch.compile", torch.compile(plain, dynamic=False)
     with suppress(ImportError):
         from liger_kernel.transformers.functional import liger_fused_linear_cross_entropy
 
-        yield "Liger", lambda x, w, t: liger_fused_linear_cross_entropy(x, w, t, ignore_index=IGNORED)
+        yield (
+            "Liger",
+            lambda x, w, t: liger_fused_linear_cross_entropy(x, w, t, ignore_index=IGNORED, label_smoothing=smoothing),
+        )
+    if smoothing:
+        return
     with suppress(ImportError):
         from cut_cross_entropy import linear_cross_entropy as cut
 
@@ -132,17 +163,6 @@ def losses(inputs: Inputs, chunks: bool) -> Iterator[tuple[str, Loss]]:
         from quack.linear_cross_entropy import chunked_linear_cross_entropy
 
         yield "quack", lambda x, w, t: chunked_linear_cross_entropy(x, w, t, ignore_index=IGNORED, reduction="mean")
-
-
-def of_torch(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    """Make the products of all rows by torch, as on other GPUs."""
-    with patch("falsifiers.nanochat.reference.linear_cross_entropy.fits", return_value=False):
-        return linear_cross_entropy(hidden, weight, targets)
-
-
-def plain(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    """Make all logits, and the loss in float32 as trainers do."""
-    return cross_entropy((hidden @ weight.T).float(), targets, ignore_index=IGNORED)
 
 
 def gradients(loss: Loss, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
@@ -200,9 +220,11 @@ def exact(inputs: Inputs) -> tuple[float, Tensor, Tensor]:
         some = inputs.hidden[rows].double()
         log_p = (some @ weight.T).log_softmax(dim=-1)
         at = inputs.targets[rows].clamp_min(0).unsqueeze(-1)
-        loss -= float((log_p.gather(-1, at).squeeze(-1) * counts[rows]).sum() / counts.sum())
-        gradient = log_p.exp_()
-        gradient.scatter_add_(-1, at, torch.full_like(at, -1.0, dtype=torch.float64))
+        kept, spread = 1.0 - inputs.smoothing, inputs.smoothing / len(weight)
+        of_target, of_all = log_p.gather(-1, at).squeeze(-1), log_p.sum(dim=-1)
+        loss -= float(((kept * of_target + spread * of_all) * counts[rows]).sum() / counts.sum())
+        gradient = log_p.exp_().sub_(spread)
+        gradient.scatter_add_(-1, at, torch.full_like(at, -kept, dtype=torch.float64))
         gradient *= (counts[rows] / counts.sum()).unsqueeze(-1)
         of_hidden[rows] = (gradient @ weight).float()
         of_weight += gradient.T @ some

@@ -6,6 +6,9 @@ exponentials whose rows are divided by Z afterwards. The gradient of the head is
 divided by Z before. The element of the target is exp(l - r) - Z. The second product reads it, rounded. The first one
 reads exp(l - r), and the target's row of the head times what that lacks is added in float32.
 
+Label smoothing takes the same number from the gradient of each of a row's logits. So the gradient of the hidden states
+lacks a multiple of the sum of the head's rows, and each row of the head's gradient lacks one sum of hidden states.
+
 The reference is the target's logit, a dot product that is made first. Where the loss is below 50, no exponential is too
 large for float32, nor for bfloat16, which has the same exponents. If a tile's sum is too large, the product is made
 again, with the row's largest logit as the reference. The kernel reads on the GPU whether it has to.
@@ -41,12 +44,16 @@ _ORDERED = 2048
 
 
 def fits(hidden: Tensor, weight: Tensor, of: RowLoss) -> bool:
-    """Return whether the kernels can make this loss: bfloat16 with rows of 16 bytes on sm_90, without smoothing."""
-    aligned = len(weight) % _ALIGNED == 0 == weight.shape[1] % _ALIGNED and len(hidden) > 0
-    if hidden.dtype is not torch.bfloat16 or not aligned or not hidden.is_cuda or of.label_smoothing:
+    """Return whether the kernels can make this loss: bfloat16 with rows of 16 bytes on sm_90.
+
+    The gradient of a capped logit depends on the logit, so smoothing does not take the same from all of them.
+    """
+    if hidden.dtype is not torch.bfloat16 or not hidden.is_cuda or not len(hidden):
         return False
     return (
-        weight.data_ptr() % 16 == 0
+        not (of.label_smoothing and of.softcap)
+        and weight.shape[1] % _ALIGNED == 0
+        and weight.data_ptr() % 16 == 0
         and weight.is_contiguous()
         and torch.cuda.get_device_capability(hidden.device) == (9, 0)
     )
@@ -79,7 +86,8 @@ class Counted:
         """Args:
         hidden, weight, targets: [rows, width], [vocabulary, width] and [rows].
         scales: [rows], what each row's loss is multiplied by; empty if that is 1.
-        buffer: memory of a chunk's exponentials [rows of a chunk, vocabulary].
+        buffer: memory of a chunk's exponentials [rows of a chunk, vocabulary], whose rows begin at multiples of 16
+            bytes.
         mean: divide the losses by the number of rows that count.
         write: make gradients.
         """
@@ -103,6 +111,8 @@ class Counted:
         self._statistics = hidden.new_empty(statistics, dtype=torch.float32)
         self._parts = hidden.new_empty(parts, width, dtype=torch.float32)
         self._rows = hidden.new_empty(2, self._padded, dtype=torch.float32)
+        smoothed = of.label_smoothing != 0.0
+        self._sum = weight.sum(0, dtype=torch.float32) if smoothed else weight.new_empty(0, dtype=torch.float32)
         self._order = torch.empty(rows, device=hidden.device, dtype=torch.int32)
         self._numbers = torch.zeros(1 + triton.cdiv(rows, chunk), device=hidden.device, dtype=torch.int32)
         _ORDER.launch(
@@ -141,11 +151,12 @@ class Counted:
         _FINISH.launch(
             (self._chunk,), self.hidden,
             self.buffer, self._some, self._rows, self._statistics, self._parts, self.weight, self.targets, self.scales,
-            losses, of_hidden, self._order, self._numbers, 1 + first // self._chunk, first, rows, self._chunk,
-            self._padded, width, vocabulary, across, self._slots, self.of.z_loss,
+            self._sum, losses, of_hidden, self._order, self._numbers, 1 + first // self._chunk, first, rows,
+            self._chunk, self._padded, width, vocabulary, self.buffer.stride(0), across, self._slots, self.of.z_loss,
+            self.of.label_smoothing,
             scaled=len(self.scales) > 0, mean=self._mean, write=self._write, spread=len(of_hidden) > 0,
-            capped=self.of.softcap != 0.0, tall=tiles.tall, wide=tiles.wide, programs=self._programs,
-            block=triton.next_power_of_2(width), across=triton.next_power_of_2(across),
+            capped=self.of.softcap != 0.0, smoothed=len(self._sum) > 0, tall=tiles.tall, wide=tiles.wide,
+            programs=self._programs, block=triton.next_power_of_2(width), across=triton.next_power_of_2(across),
         )  # fmt: skip
 
     def add_of_weight(self, first: int, total: Tensor) -> None:
@@ -153,6 +164,20 @@ class Counted:
         self._launch(
             self._of_weight, self.buffer, self._some, total, first, turned=(True, False), limits="inner", add=first > 0
         )
+
+    def smooth_of_weight(self, total: Tensor) -> None:
+        """Take from each row of `total`, the gradient of the head, what label smoothing takes from all of them."""
+        weights = (self.targets != self.of.ignore_index).float()
+        if len(self.scales):
+            weights *= self.scales
+        elif self._mean:
+            weights /= weights.sum().clamp_min(1)
+        weights *= self.of.label_smoothing / len(self.weight)
+        summed = torch.zeros_like(self._sum)
+        for start in range(0, len(weights), self._chunk):
+            rows = slice(start, start + self._chunk)
+            summed.addmv_(self.hidden[rows].float().T, weights[rows])
+        total -= summed
 
     def _launch(
         self, tiles: _Tiles, left: Tensor, right: Tensor, result: Tensor, first: int, *, turned: tuple[bool, bool],
@@ -328,10 +353,10 @@ def _product(  # type: ignore[no-untyped-def]
 
 
 def _finish(  # type: ignore[no-untyped-def]
-    exponentials, some, of_rows, statistics, parts, weight, targets, scales, losses, result, order, numbers, number,
-    first, rows, chunk, padded, width, vocabulary, column_tiles, slots, z_loss,
+    exponentials, some, of_rows, statistics, parts, weight, targets, scales, sum_of_weight, losses, result, order,
+    numbers, number, first, rows, chunk, padded, width, vocabulary, row_stride, column_tiles, slots, z_loss, smoothing,
     scaled: tl.constexpr, mean: tl.constexpr, write: tl.constexpr, spread: tl.constexpr,
-    capped: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr, programs: tl.constexpr,
+    capped: tl.constexpr, smoothed: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr, programs: tl.constexpr,
     block: tl.constexpr, across: tl.constexpr,
 ):  # fmt: skip
     """Write a row's loss, its hidden state's gradient, the element of its target, and its hidden state divided.
@@ -356,7 +381,15 @@ def _finish(  # type: ignore[no-untyped-def]
         largest = tl.reduce(tl.load(maxima, mask=within, other=float("-inf")), 0, _maximum)
         reference = tl.where(largest - value > _FAR, largest, value)
     log_sum = reference + tl.log(total)
-    loss = tl.where(mine, log_sum - value + z_loss * log_sum * log_sum, float("nan"))
+    columns = tl.arange(0, block)
+    inside = columns < width
+    at = some + row.to(tl.int64) * width + columns
+    state = tl.load(at, mask=inside, other=0.0).to(tl.float32)
+    loss = log_sum - value + z_loss * log_sum * log_sum
+    if smoothed:
+        of_all_logits = tl.load(sum_of_weight + columns, mask=inside, other=0.0)
+        loss += smoothing * (value - tl.reduce(state * of_all_logits, 0, _sum) / vocabulary)
+    loss = tl.where(mine, loss, float("nan"))
     scale = tl.load(scales + place) if scaled else 1.0
     if mean:
         scale /= tl.maximum(tl.load(numbers), 1).to(tl.float32)
@@ -364,12 +397,10 @@ def _finish(  # type: ignore[no-untyped-def]
     if write:
         tilt = 1.0 + 2.0 * z_loss * log_sum
         by = tl.where(counts, scale * tilt / total, 0.0)
-        columns = tl.arange(0, block)
-        inside = columns < width
-        of_target = tl.exp2((value - reference) * _LOG2E) - total / tilt
+        of_target = tl.exp2((value - reference) * _LOG2E) - (1.0 - smoothing) * total / tilt
         if capped:
             of_target *= tl.load(of_rows + padded + row)
-        element = exponentials + row.to(tl.int64) * vocabulary + target
+        element = exponentials + row.to(tl.int64) * row_stride + target
         if spread:
             high = (tl.minimum(chunk, counted) + tall - 1) // tall
             of_all = tl.maximum(high * ((width + wide - 1) // wide), 1)
@@ -379,17 +410,20 @@ def _finish(  # type: ignore[no-untyped-def]
             lacks = of_target - tl.load(element, mask=mine, other=0.0).to(tl.float32)
             sums = tl.load(weight + target * width + columns, mask=mine & inside, other=0.0).to(tl.float32) * lacks
             for part in range(count):
-                at = parts + (part * high * tall + row).to(tl.int64) * width + columns
-                sums += tl.load(at, mask=counts & inside, other=0.0)
-            tl.store(result + place * width + columns, (sums * by).to(result.dtype.element_ty), mask=inside & there)
+                of_part = parts + (part * high * tall + row).to(tl.int64) * width + columns
+                sums += tl.load(of_part, mask=counts & inside, other=0.0)
+            sums *= by
+            if smoothed:
+                sums -= tl.where(counts, smoothing / vocabulary * scale, 0.0) * of_all_logits
+            tl.store(result + place * width + columns, sums.to(result.dtype.element_ty), mask=inside & there)
             tl.debug_barrier()  # every warp has read the target's element
         tl.store(element, of_target.to(exponentials.dtype.element_ty), mask=mine)
-        at = some + row.to(tl.int64) * width + columns
-        state = tl.load(at, mask=inside, other=0.0).to(tl.float32) * by
-        tl.store(at, state.to(some.dtype.element_ty), mask=inside)
+        tl.store(at, (state * by).to(some.dtype.element_ty), mask=inside)
 
 
 _ORDER = Kernel(_order, varying=("rows", "ignored"))
 _GATHER = Kernel(_gather, varying=("first", "rows", "chunk", "vocabulary"))
 _PRODUCT = Kernel(_product, varying=("number", "first", "rows", "columns", "inner", "slots"))
-_FINISH = Kernel(_finish, varying=("number", "first", "rows", "chunk", "vocabulary", "column_tiles", "slots"))
+_FINISH = Kernel(
+    _finish, varying=("number", "first", "rows", "chunk", "vocabulary", "row_stride", "column_tiles", "slots")
+)

@@ -5,8 +5,10 @@ of the hidden states and the head, and overwritten by the next chunk's. So the l
 products. The backward pass only multiplies by the gradient that comes from above.
 
 On sm_90, in bfloat16, the products are our own (`counted_products`). They write exponentials instead of logits, so that
-nothing reads a chunk between them, and leave out the rows that are ignored. Elsewhere, and with label smoothing, they
-are the platform's, over all rows.
+nothing reads a chunk between them, and leave out the rows that are ignored. Elsewhere they are the platform's, over all
+rows.
+
+A row of a chunk begins at a multiple of 128 bytes, whatever the vocabulary is: 50,257 logits take the memory of 50,304.
 
 torch.compile sees two operators and no value of the device, so it neither breaks the graph nor waits for the GPU.
 """
@@ -25,7 +27,11 @@ from falsifiers.nanochat.reference.head_rows import RowLoss, row_losses, scale_i
 __all__ = ["add_product", "linear_cross_entropy", "rows_per_chunk"]
 
 _CHUNK_BYTES = 192 << 20
-"""The largest chunk of logits, however large the gradients are."""
+"""The largest chunk of logits, unless a row is so long that few rows would have so many bytes."""
+_FEWEST = 512
+"""Rows that a chunk may have however long they are, if the gradients are larger than it."""
+_ROW_BYTES = 128
+"""The bytes of a row of a chunk are a multiple of this, so that tensor cores read whole lines."""
 _OF_WEIGHT, _OF_HIDDEN = 0.6, 1.7
 """The largest chunk of logits, in sizes of the two gradients."""
 _TILE, _MISSING = 128, 32
@@ -89,7 +95,8 @@ def linear_cross_entropy(
 def rows_per_chunk(rows: int, vocabulary: int, width: int, element_size: int) -> int:
     """Return how many rows a chunk has: whole tiles, and chunks of equal size where possible."""
     gradients = (_OF_WEIGHT * vocabulary + _OF_HIDDEN * rows) * width * element_size
-    largest = max(1, int(min(_CHUNK_BYTES, gradients)) // (vocabulary * element_size))
+    most = max(_CHUNK_BYTES, _FEWEST * vocabulary * element_size)
+    largest = max(1, int(min(most, gradients)) // (vocabulary * element_size))
     if largest >= rows:
         return max(1, rows)
     equal = math.ceil(rows / math.ceil(rows / largest))
@@ -161,14 +168,17 @@ def _head(
     losses, of_hidden, of_weight, unit = _outputs(
         hidden, weight, accumulate_float32, wants_hidden=wants_hidden, wants_weight=wants_weight
     )
-    buffer = hidden.new_empty(min(chunk, len(hidden)), len(weight))
+    buffer = _chunk_memory(hidden, weight, chunk)
     if fits(hidden, weight, of):
-        counted = Counted(hidden, weight, targets, scales, of, buffer, mean=mean, write=write)
+        chunks = buffer[:, : len(weight)]
+        counted = Counted(hidden, weight, targets, scales, of, chunks, mean=mean, write=write)
         for start in range(0, len(hidden), chunk):
             counted.exponentials(start)
             counted.finish(start, losses, of_hidden)
             if wants_weight:
                 counted.add_of_weight(start, of_weight)
+        if wants_weight and label_smoothing:
+            counted.smooth_of_weight(of_weight)
         return losses, of_hidden, of_weight.to(weight.dtype), unit, buffer
     if not len(scales):
         counts = targets != ignore_index
@@ -178,7 +188,7 @@ def _head(
     for start in range(0, len(hidden), chunk):
         rows = slice(start, start + chunk)
         some = hidden[rows]
-        logits = torch.mm(some, weight.T, out=buffer[: len(some)])
+        logits = torch.mm(some, weight.T, out=buffer[: len(some), : len(weight)])
         losses[rows] = row_losses(logits, targets[rows], scales[rows] / unit, of, write=write)
         if wants_hidden:
             torch.mm(logits, weight, out=of_hidden[rows])
@@ -196,8 +206,13 @@ def _(
     losses, of_hidden, of_weight, unit = _outputs(
         hidden, weight, accumulate_float32, wants_hidden=wants_hidden, wants_weight=wants_weight
     )
-    buffer = hidden.new_empty(min(chunk, len(hidden)), len(weight))
-    return losses, of_hidden, of_weight.to(weight.dtype), unit, buffer
+    return losses, of_hidden, of_weight.to(weight.dtype), unit, _chunk_memory(hidden, weight, chunk)
+
+
+def _chunk_memory(hidden: Tensor, weight: Tensor, chunk: int) -> Tensor:
+    """Return memory for a chunk of logits, whose rows begin at multiples of `_ROW_BYTES`."""
+    step = _ROW_BYTES // hidden.element_size()
+    return hidden.new_empty(min(chunk, len(hidden)), math.ceil(len(weight) / step) * step)
 
 
 def _outputs(
