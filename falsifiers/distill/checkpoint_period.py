@@ -15,6 +15,7 @@ from falsifiers.distill.measuring.training_state import StateDigest, digest_of
 from falsifiers.distill.measuring.weight_comparison import Inspection, inspect_export, snapshot
 from falsifiers.distill.measuring.weight_files import WeightFiles, weight_files
 from falsifiers.distill.running.further_subjects import further_subject
+from falsifiers.distill.running.repeated_run import RepeatedRun, repeat, repeat_alike
 from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import StepWatch, read_back
 from falsifiers.distill.subject import Checkpointing, Run
@@ -45,42 +46,54 @@ class _Findings:
     """Hidden if it is not shown which tensors the student has."""
     in_memory: Any = None
     """Hidden if the weights in memory are not shown."""
+    compared: Any = None
+    """Hidden if neither these nor those of another run are known."""
     state: Any = None
     """Hidden if the optimizer's state is not shown."""
 
     def measurements(self) -> dict[str, Any]:
         """By name. That no file is incomplete is known only if the student's tensors are."""
-        found = {name: value for name, value in vars(self).items() if name not in ("student", "in_memory", "state")}
+        inner = ("student", "in_memory", "compared", "state")
+        found = {name: value for name, value in vars(self).items() if name not in inner}
         return found | {
             "incomplete": self.incomplete or provided(self.student, self.incomplete),
-            "different": provided(self.in_memory, self.different),
+            "different": provided(self.compared, self.different),
             "foreign": provided(self.state, self.foreign),
             "metadata_untrue": provided(self.in_memory, self.metadata_untrue),
             "miscounted": self.miscounted or provided(self.state, self.miscounted),
-            "matched": provided(self.in_memory, self.matched),
+            "matched": provided(self.compared, self.matched),
         }
 
 
 def falsify(trial: Trial[Checkpointing]) -> None:
     """Train with one distance after the other, none at all among them; compare every file with what we saw then.
 
-    The subject's directory does not exist before a run, nor does the one above it.
+    The subject's directory does not exist before a run, nor does the one above it. Of a trainer in another process, the
+    files are compared with those of other runs: see `repeated_run`.
     """
     seen = _Findings()
-    _examine(trial, trial.subject, trial.parameters["checkpoint_every"], seen)
+    is_inside = not isinstance(weight_files(trial.subject).in_memory, Hidden)
+    steps: int = trial.parameters["steps"]
+    truth = None if is_inside else repeat_alike(trial, steps)
+    if isinstance(truth, RepeatedRun):
+        trial.subject.witness = truth.subject  # type: ignore[attr-defined]
+        still = [step for step in range(2, steps + 1) if truth.stands_still(step)]
+        seen.different += [f"N=1: step {step} holds the weights of step {step - 1}" for step in still]
+    _examine(trial, trial.subject, trial.parameters["checkpoint_every"], seen, truth)
     for every in trial.parameters["periods"]:
         with trial.subject_fault():
             subject = further_subject(trial, f"every-{every}/new", checkpoint_every=every)
-        _examine(trial, subject, every, seen)
+        _examine(trial, subject, every, seen, truth)
     if steps := trial.parameters["steps_of_many"]:
+        many = provided(truth, repeat(trial, steps)) if isinstance(truth, RepeatedRun) else truth
         with trial.subject_fault():
             subject = further_subject(trial, "many/new", checkpoint_every=1, steps=steps)
-        _examine(trial, subject, 1, seen)
+        _examine(trial, subject, 1, seen, many)
     with trial.subject_fault():
         subject = further_subject(
             trial, "default/new", without=("checkpoint_every",), steps=trial.parameters["steps_without_period"]
         )
-    _examine(trial, subject, _DEFAULT, seen)
+    _examine(trial, subject, _DEFAULT, seen, truth)
 
 
 class _CheckpointWatch(StepWatch):
@@ -124,8 +137,18 @@ class _Kept:
     loss: float
 
 
-def _examine(trial: Trial[Checkpointing], subject: Checkpointing, every: int, seen: _Findings) -> None:
-    """Let the subject train, examine and then remove its directory, and measure what was found in all runs so far."""
+def _examine(
+    trial: Trial[Checkpointing],
+    subject: Checkpointing,
+    every: int,
+    seen: _Findings,
+    truth: RepeatedRun | None = None,
+) -> None:
+    """Let the subject train, examine and then remove its directory, and measure what was found in all runs so far.
+
+    Args:
+        truth: another run, whose files say what the weights were; None if those in memory are shown.
+    """
     files = weight_files(subject)
     with trial.subject_fault():
         files.checkpoints(Path(subject.directory))  # a subject that shows no checkpoints is not run for nothing
@@ -139,6 +162,7 @@ def _examine(trial: Trial[Checkpointing], subject: Checkpointing, every: int, se
     called = files.checkpoints(directory)
     expected: list[Path] = []
     seen.in_memory = files.in_memory
+    seen.compared = files.in_memory if truth is None else provided(truth, True)
     for step in range(every, (run.steps if run.untold else watch.steps) + 1, every) if every else ():
         wanted = files.name(step)
         path = next((path for path, name in called.items() if name == wanted), None)
@@ -147,7 +171,8 @@ def _examine(trial: Trial[Checkpointing], subject: Checkpointing, every: int, se
             continue
         expected.append(path)
         kept = provided(files.in_memory, watch.kept)[step]
-        found = _compare(f"{label}: {path.name}", path, files, watch.initial, kept.weights, seen)
+        weights = kept.weights if truth is None else truth.at(step)
+        found = _compare(f"{label}: {path.name}", path, files, watch.initial, weights, seen)
         _examine_rest(f"{label}: {path.name}", found, kept, trial.parameters, seen)
     seen.unexpected += [f"{label}: {path.name}" for path in sorted(called.keys() - set(expected))]
     seen.misreported = seen.misreported + _misreported(label, run, expected)
@@ -170,7 +195,7 @@ def _compare(
 ) -> Inspection:
     """Compare a file with the weights that were live when its step ended."""
     student = first_shown(weights, initial)
-    found = inspect_export(path, first_shown(student, {}), first_shown(initial, {}), files.read_checkpoint)
+    found = inspect_export(path, first_shown(student, {}), first_shown(initial, weights, {}), files.read_checkpoint)
     if not found.readable:
         seen.unreadable.append(name)
     elif not found.found:

@@ -198,11 +198,33 @@ class _Trainer(Outside):
         return [name for name in both if torch.equal(first[name].double(), last[name].double())]
 
     def ran(self) -> dict[str, Any]:
-        """See `Outside.ran`; also, whether the files contradict the output."""
+        """See `Outside.ran`; also, whether the files contradict the output, and the precision of the export."""
         found = super().ran()
-        if self.telling is not None and (said := self._unlike_files(self.telling)) is not None:
-            found["unlike_files"] = said
+        if self.telling is not None:
+            if "dtype" not in found and not isinstance(dtype := self._exported_dtype(), Hidden):
+                found["dtype"] = dtype
+            said = self._lacks_checkpoint(self.telling.made or 0) or self._unlike_files(self.telling)
+            if said is not None:
+                found["unlike_files"] = said
         return found
+
+    @look
+    def _exported_dtype(self) -> str:
+        """The precision of the export's tensors, if the output does not state it."""
+        weights = self._weights(self._export, self.trainer.files.export_prefix)
+        return "+".join(sorted({str(one.dtype).removeprefix("torch.") for one in weights.values()}))
+
+    def _lacks_checkpoint(self, made: int) -> str:
+        """Why the newest checkpoint, or the last that this run was asked for, holds nothing; empty if it does."""
+        steps, every = look(self.weight_files.by_step)(), self.values.get("checkpoint_every")
+        if isinstance(steps, Hidden):
+            return ""
+        is_asked = self.shows_device and "checkpoint_every" in self.trainer.placeholders()
+        due = made - made % every if is_asked and every else 0
+        if due and due not in steps:
+            return f"it was asked for a checkpoint every {every} steps, and there is none of step {due}"
+        weights = look(self._weights)(steps[max(steps)], self.trainer.files.prefix) if steps else None
+        return weights.why.replace(f"{self.directory}/", "") if isinstance(weights, Hidden) else ""
 
     def _unlike_files(self, telling: Telling) -> str | None:
         """What the output says and the files contradict; empty if they agree, None if they cannot be compared."""

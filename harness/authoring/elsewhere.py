@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from harness.authoring.reports import Report
 from harness.base.strictjson import JsonObject
 
 __all__ = ["Elsewhere"]
@@ -14,6 +15,9 @@ class Elsewhere(ABC):
 
     What ran is read from its output, since there is no process to ask: see `Trial.resolve`.
     """
+
+    report: Report = staticmethod(lambda message: None)
+    """Sends a message of the trial; set by the trial that builds the subject."""
 
     @abstractmethod
     def ran(self) -> JsonObject:

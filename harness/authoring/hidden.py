@@ -48,6 +48,11 @@ class Hidden:
             raise AttributeError(name)
         return self
 
+    @property
+    def why(self) -> str:
+        """What is not shown, and why."""
+        return self._reason
+
     def _same(self, *_: Any, **__: Any) -> Hidden:
         return self
 

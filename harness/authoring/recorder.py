@@ -33,8 +33,8 @@ class Recorder:
         self.report = report
         self.fault: Exception | None = None
         """The first fault, also if the falsifier or the subject catches it."""
-        self.not_shown: NotShown | None = None
-        """The first look that was denied."""
+        self.unheard: NotShown | None = None
+        """Why no part of the subject's output was understood."""
 
     def require_declared(self, names: Iterable[str]) -> None:
         """Check that the contract declares these measurements.
@@ -49,7 +49,6 @@ class Recorder:
 
     def hide(self, names: Iterable[str], reason: NotShown) -> None:
         """Record why these measurements are not made."""
-        self.not_shown = self.not_shown or reason
         if unseen := dict.fromkeys(names, str(reason)):
             self.report(Unseen(unseen))
 
@@ -116,7 +115,7 @@ class Recorder:
         if self.fault is not None:
             raise self.fault
 
-    def raise_not_shown(self) -> None:
-        """Raise the first `NotShown`, if a value was not shown. The trial is then NOT_MEASURED, however it ended."""
-        if self.not_shown is not None:
-            raise self.not_shown
+    def raise_unheard(self) -> None:
+        """Raise `NotShown` if nothing of the output was understood. The trial is then NOT_MEASURED."""
+        if self.unheard is not None:
+            raise self.unheard

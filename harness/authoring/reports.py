@@ -10,7 +10,7 @@ from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 
-__all__ = ["Entered", "Logged", "Measured", "Report", "Resolved", "Stepped", "TrialReport", "Unseen", "Used"]
+__all__ = ["Entered", "Logged", "Measured", "Report", "Resolved", "Stepped", "TrialReport", "Unseen", "Used", "Working"]
 
 
 @final
@@ -72,5 +72,16 @@ class Logged(JsonDataclass):
     """Of many lines with the same topic, the log keeps a few. It keeps all lines without a topic."""
 
 
-TrialReport = Logged | Measured | Stepped | Resolved | Unseen | Entered | Used
+@final
+@dataclass(frozen=True)
+class Working(JsonDataclass):
+    """A command of the subject has started, has printed something, or has used its processor."""
+
+    run: int
+    """The number of the command in this trial, from 1."""
+    said: str = ""
+    """Its newest line."""
+
+
+TrialReport = Logged | Measured | Stepped | Resolved | Unseen | Entered | Used | Working
 Report = Callable[[TrialReport], None]

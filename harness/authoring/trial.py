@@ -144,8 +144,7 @@ class Trial(Generic[S]):
 
         Values are JSON, numpy's scalars and arrays, and torch's tensors; no method of a subclass is asked. NaN and
         infinities are recorded as such, and judged to violate every clause that looks at them. A `Hidden` value, also
-        one within a list or a map, is not measured: the clauses that read it say why, and the trial ends as
-        NOT_MEASURED.
+        one within a list or a map, is not measured, and the clauses that read it say why.
 
         Raises:
             UndeclaredMeasurement: the contract's observation has no property of that name.
@@ -190,7 +189,7 @@ class Trial(Generic[S]):
         if isinstance(self._subject, Elsewhere):
             given = dict(self._subject.ran())
             if why := self._subject.unheard():
-                self._recorder.not_shown = NotShown(why)
+                self._recorder.unheard = NotShown(why)
         self._recorder.report(Resolved({name: plain(value) for name, value in given.items() if value is not None}))
 
     def log(self, text: str) -> None:

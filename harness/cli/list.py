@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from harness.base import strictjson
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import ExitStatus
 from harness.contract.installed import root_of
 from harness.contract.project import Project
+from harness.external.choice import Kind
 from harness.report.messages.number_text import counted
 from harness.report.terminal.printing import tell, tell_json
 
@@ -18,8 +22,14 @@ _LONGEST = 300
 
 
 @click.command("list")
+@click.option(
+    "--subject",
+    "kind",
+    type=click.Choice([str(kind) for kind in Kind]),
+    help="List only the claims that take such a subject, as `harness run --subject` does.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(as_json: bool) -> ExitStatus:
+def command(kind: str | None, as_json: bool) -> ExitStatus:
     """List the installed claims and the project's own.
 
     The line after the claims of a folder names the folder.
@@ -34,6 +44,8 @@ def command(as_json: bool) -> ExitStatus:
         folder = project.contracts if root is None else root / "contracts"
         try:
             document = strictjson.load(path)
+            if kind is not None and not _takes(document, path, kind, project):
+                continue
             row = {name: str(document[name])[:_LONGEST] for name in ("id", "issue", "spec", "title")}
             rows.append({**row, "from": str(folder)})
         except (OSError, strictjson.JsonError, KeyError, TypeError) as error:
@@ -51,6 +63,12 @@ def command(as_json: bool) -> ExitStatus:
     if refused:
         return ExitStatus.REFUSED
     return ExitStatus.PASS if rows else ExitStatus.NOT_MEASURED
+
+
+def _takes(document: JsonObject, path: Path, kind: str, project: Project) -> bool:
+    from harness.cli.subject import takes  # it reads trainers' files, which a list without the option does not need
+
+    return takes(str(document["falsifier"]), path, Kind(kind), project)
 
 
 def _show(rows: list[dict[str, str]]) -> None:

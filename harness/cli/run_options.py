@@ -85,6 +85,12 @@ class RunOptions:
     )
     no_mutants: bool = _flag("--no-mutants", help="Skip the mutants; a PASS is then shown as unproven everywhere.")
     all_mutants: bool = _flag("--all-mutants", help="Run the mutants also if the subject does not pass.")
+    accept: str | None = _option(
+        "--accept",
+        type=click.Choice(["not-visible"]),
+        help="Of a command or a finished run, accept as a PASS for the exit status what lacks only clauses that are "
+        "not visible from outside. Its mutants then run, too.",
+    )
     isolate: bool = _flag("--isolate", help="Run each subject in a process of its own, apart from the falsifier.")
     fail_fast: bool = _flag("-x", "--fail-fast", help="End the run after the first claim that is FAIL or VOID.")
     seed: int = _option(
@@ -165,7 +171,7 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
         external=chosen.external,
         parameters=chosen.parameters,
         mutants=not given.no_mutants,
-        all_mutants=given.all_mutants,
+        all_mutants=given.all_mutants or given.accept is not None,
         isolate=given.isolate,
         jobs=given.jobs,
         seed=given.seed,

@@ -23,7 +23,7 @@ from harness.external.choice import External, Kind
 from harness.external.function_parameters import own_parameters
 from harness.external.trainer_file import GIVEN, Trainer, TrainerError, load, unknown
 
-__all__ = ["Chosen", "checked_subject", "choose"]
+__all__ = ["Chosen", "checked_subject", "choose", "takes"]
 
 _FOLDER = "trainers"
 """The folder of a project's trainers. The name of a trainer may be omitted if there is only one."""
@@ -244,13 +244,22 @@ def _refuse_others(contracts: Iterable[Contract], external: External, project: P
             raise _refused(_no_adapter(contract, external, project))
 
 
-def _takes(contract: Contract, external: External, project: Project) -> bool:
-    """Return whether the spec of a claim has an adapter for such a subject."""
+def takes(falsifier: str, contract: Path, kind: Kind, project: Project) -> bool:
+    """Return whether the spec of a claim has an adapter for such a subject.
+
+    Args:
+        falsifier: the claim's.
+        contract: the claim's file.
+    """
     try:
-        locate(external.entry_point(contract.falsifier), project.search_of(contract.path))
+        locate(External(kind, "").entry_point(falsifier), project.search_of(contract))
     except EntryPointError:
         return False
     return True
+
+
+def _takes(contract: Contract, external: External, project: Project) -> bool:
+    return takes(contract.falsifier, contract.path, external.kind, project)
 
 
 def _no_adapter(contract: Contract, external: External, project: Project) -> str:

@@ -111,6 +111,11 @@ def _omission_problems(contract: Contract) -> Iterator[Problem]:
             yield Problem(where, f"{name!r} is not in the observation", f"declared there: {known}")
         if len(contract.unjudged(profile.name)) == clauses:
             yield Problem(where, "the profile omits every clause", "omit less, or remove the profile")
+    for name in sorted(contract.outside_omits - contract.measurements):
+        known = ", ".join(sorted(contract.measurements))
+        yield Problem("/outside_omits", f"{name!r} is not in the observation", f"declared there: {known}")
+    if contract.outside_omits >= contract.measurements:
+        yield Problem("/outside_omits", "no measurement is left to judge", "omit less, or remove it")
 
 
 def _rule_problems(contract: Contract) -> Iterator[Problem]:

@@ -100,6 +100,7 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
             _mutant({**variants.get(mutant.get("variant"), {}), **mutant}, document["subject"])
             for mutant in document["mutants"]
         ),
+        outside_omits=frozenset(document.get("outside_omits", ())),
         stands_in_for=document.get("stands_in_for", ""),
         refuted=tuple(Refutation.from_json(one) for one in document.get("refuted", ())),
         figures=uses_of(document),

@@ -105,6 +105,8 @@ class Contract:
     clauses: tuple[SchemaClause, ...]
     rules: tuple[Rule, ...]
     mutants: tuple[Mutant, ...]
+    outside_omits: frozenset[str] = frozenset()
+    """Measurements that no subject outside the trial's process can show."""
     stands_in_for: str = ""
     """What the source speaks of, and what is done instead; empty if the falsifier does what the source speaks of."""
     refuted: tuple[Refutation, ...] = ()
@@ -130,11 +132,20 @@ class Contract:
         """The names of the declared measurements."""
         return frozenset(self.observation["properties"])
 
-    def unjudged(self, profile: str, measured: Collection[str] = ()) -> tuple[str, ...]:
-        """The ids of own clauses on measurements that a profile omits and `measured` lacks; rules first."""
-        if profile not in self.profiles or not self.profiles[profile].omits:
-            return ()
-        omitted = self.profiles[profile].omits.difference(measured)
+    def is_outside(self, subject: str) -> bool:
+        """Whether a subject is the adapter of a command or of a finished run beside this contract's falsifier."""
+        package = self.falsifier.partition(":")[0].rpartition(".")[0]
+        outside = (f"{package}.external:Command", f"{package}.external:Recorded")
+        return subject in outside and subject != self.document["subject"]
+
+    def unjudged(self, profile: str, measured: Collection[str] = (), hidden: Collection[str] = ()) -> tuple[str, ...]:
+        """The ids of own clauses on measurements that are omitted and that `measured` lacks; rules first.
+
+        Args:
+            hidden: what a subject outside the trial's process does not show. Of this, `outside_omits` is omitted.
+        """
+        omits = self.profiles[profile].omits if profile in self.profiles else frozenset()
+        omitted = (omits | self.outside_omits.intersection(hidden)).difference(measured)
         clauses = [clause.id for clause in self.clauses if not omitted.isdisjoint(clause.path[:1])]
         rules = [rule.id for rule in self.rules if not omitted.isdisjoint(rule.measurements)]
         return (*rules, *clauses)

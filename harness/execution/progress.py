@@ -8,6 +8,9 @@ of the falsifier and of the subject are progress. In the code of the subject, a 
 
 So no trial takes longer than twice its limit, and a subject that reports progress for ever ends at its limit. If the
 limit is part of the claim, every trial ends there as timed out. So does one in the code of the falsifier.
+
+The limit of a trial that runs commands holds for each command. What a command prints, and its use of the processor, are
+progress: a trainer on a busy machine can be silent for long.
 """
 
 from __future__ import annotations
@@ -15,12 +18,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import final
 
-from harness.authoring.reports import Entered, Measured, Stepped
+from harness.authoring.reports import Entered, Measured, Stepped, Working
 from harness.base.vocabulary import Phase
 from harness.execution.messages import Received
 from harness.judging.observation import EndingKind
 
 __all__ = ["Progress"]
+
+_OF_A_COMMAND = " for each run (`seconds` under [command] of its TOML file)"
 
 
 @final
@@ -37,10 +42,16 @@ class Progress:
     returns: int = 0
     """How often the subject gave control back to the falsifier, as after each case of a search."""
     phase: Phase = Phase.START
+    run: int = 0
+    """The number of the newest command; 0 if the subject is none."""
+    said: str = ""
+    """The newest line of that command."""
+    since: float = field(init=False)
+    """When the limit began to count."""
     latest: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.latest = self.started
+        self.since = self.latest = self.started
 
     def hear(self, message: Received, now: float) -> None:
         """Take a message of the trial."""
@@ -52,17 +63,21 @@ class Progress:
             case Entered(phase):
                 self.returns += self.phase is Phase.SUBJECT and phase is Phase.FALSIFIER
                 self.phase = phase
+            case Working(run, said):
+                if run != self.run:
+                    self.run, self.since = run, now
+                self.said = said
             case _:
                 return
         self.latest = now
 
     def over(self, now: float) -> EndingKind | None:
         """How the trial has to end now; None if it may go on."""
-        if now - self.started <= self.limit:
+        if now - self.since <= self.limit:
             return None
         if self.is_claimed:
             return EndingKind.TIMED_OUT
-        if self.latest - self.started > self.limit:
+        if self.latest - self.since > self.limit:
             return EndingKind.SLOW
         is_still = now - self.latest > self.limit
         return EndingKind.TIMED_OUT if is_still or self.phase is not Phase.SUBJECT else None
@@ -70,8 +85,12 @@ class Progress:
     def reason(self, kind: EndingKind, now: float) -> str:
         """The limit, and what was reached until then, in words."""
         made = f"{self.steps} steps, {self.measurements} measurements and {self.returns} returns of the subject"
+        if self.run:
+            said = f"; it said last: {self.said}" if self.said else "; it has said nothing"
+            made = f"run {self.run} of the trainer, {made}{said}"
+        limit = f"{self.limit:g} s{_OF_A_COMMAND if self.run else ''}"
         if kind is EndingKind.SLOW:
-            return f"{made} in {now - self.started:.3g} s, and still at work; its limit is {self.limit:g} s"
+            return f"{made} in {now - self.since:.3g} s, and still at work; its limit is {limit}"
         is_still = self.phase is Phase.SUBJECT and not self.is_claimed
         still = f"; it stood still for {now - self.latest:.3g} s" if is_still else ""
-        return f"no end within its limit of {self.limit:g} s, after {made}{still}"
+        return f"no end within its limit of {limit}, after {made}{still}"

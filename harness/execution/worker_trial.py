@@ -50,7 +50,9 @@ class WorkerTrial:
         with self._recorder.subject_fault():
             built = subject(self._setting)
         self._report(Logged("; ".join([f"built {type(built).__name__}", *tensors_of(built)])))
-        self.is_in_process = not isinstance(built, Elsewhere)
+        if isinstance(built, Elsewhere):
+            self.is_in_process = False
+            built.report = self._report
         return Trial(built, self._setting, self._artifacts, self._recorder, self._new_search)
 
     def run(self, falsify: Callable[[Trial[Any]], None], subject: Callable[[Setting], Any]) -> None:
@@ -58,10 +60,10 @@ class WorkerTrial:
 
         Raises:
             SubjectFault, FalsifierFault, NotMeasured, ValueError: the first fault, also if the falsifier caught it.
-            NotShown: the falsifier ended without a fault, but a measurement was not shown.
+            NotShown: the falsifier ended without a fault, but nothing of the subject's output was understood.
         """
         try:
             falsify(self.build(subject))
         finally:
             self._recorder.raise_fault()
-        self._recorder.raise_not_shown()
+        self._recorder.raise_unheard()

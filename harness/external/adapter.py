@@ -10,6 +10,7 @@ A spec's `external.py` implements the spec's Protocol with them. Any other attri
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +18,9 @@ from typing import Any, NoReturn, Self
 
 from harness.authoring.elsewhere import Elsewhere
 from harness.authoring.faults import NotMeasured, NotShown
+from harness.authoring.reports import Working
 from harness.authoring.setting import Setting
-from harness.external import command, directory
+from harness.external import command, directory, tracked_runs
 from harness.external.model_folder import weight_paths
 from harness.external.output_summary import Telling
 from harness.external.trainer_file import Trainer, load
@@ -57,8 +59,12 @@ class Outside(Elsewhere):
             "here": str(self.trainer.path.parent),
             "python": sys.executable,
         }
+        self.witness: Outside | None = None
+        """Another run of as many steps that was asked for a checkpoint of each."""
         self.telling: Telling | None = None
         """The output of the run so far; None before `listen`."""
+        self.runs = itertools.count(1)
+        """Numbers the runs of this trainer in its trial."""
         self.step = 0
         """The newest step in the output, counted from 1."""
 
@@ -90,6 +96,8 @@ class Outside(Elsewhere):
             found["dtype"] = _DTYPES.get(dtype, dtype)
         if self.telling.made is not None:
             found["steps"] = self.telling.made
+        if self.shows_device and self.values["device"] == "cpu":
+            found.setdefault("device", "cpu")  # it sees no GPU
         if not self.shows_device and found.get("device") == self.values["device"]:
             found["told_device"] = found.pop("device")
         asked = self.values.get("steps")
@@ -102,8 +110,8 @@ class Outside(Elsewhere):
         return found
 
     def _left_every_step(self) -> bool:
-        """Whether there is a checkpoint of each step that the output tells of."""
-        left = directory.checkpoints(self.trainer, self.values)
+        """Whether there is a checkpoint of each step that the output tells of, from this run or its witness."""
+        left = directory.checkpoints(self.trainer, (self.witness or self).values)
         return bool(left) and set(range(1, (self.telling.made or 0) + 1 if self.telling else 1)) <= left.keys()
 
     def again(self, setting: Setting) -> Self:
@@ -115,7 +123,9 @@ class Outside(Elsewhere):
         for name in sorted(self.setting.parameters.keys() - setting.parameters.keys()):
             if self.trainer.parameters.get(name, "") != "":
                 raise NotShown(f"{self.trainer.path.name} always gives {name}, so a run without it cannot be made")
-        return type(self)(setting)  # type: ignore[call-arg]
+        another: Self = type(self)(setting)  # type: ignore[call-arg]
+        another.report, another.runs = self.report, self.runs
+        return another
 
     def logs(self) -> list[Path]:
         """The files with its output."""
@@ -158,7 +168,10 @@ class CommandRun(Outside):
         """
         telling = self._begin(on_step)
         self.setting.workspace.mkdir(parents=True, exist_ok=True)
-        self.memory_bytes = command.run(self.trainer, self.values, telling)
+        number = next(self.runs)
+        self.memory_bytes = command.run(
+            self.trainer, self.values, telling, lambda said: self.report(Working(number, said))
+        )
         if telling.is_unheard:
             directory.read_logs(self.trainer, self.logs(), telling)
         return telling
@@ -186,7 +199,8 @@ class RecordedRun(Outside):
         if not (files or export.exists() or directory.checkpoints(self.trainer, self.values)):
             sought = ", ".join((*self.trainer.logs, export.name))
             raise NotMeasured(f"{self.directory} holds nothing of a run: no checkpoint, and none of {sought}")
-        for path in (*files, *(part for part in weight_paths(export) if part.is_file())):
+        of_logs = (part for path in files for part in tracked_runs.parts(path))
+        for path in (*of_logs, *(part for part in weight_paths(export) if part.is_file())):
             print("judging", path, "sha256", directory.digest(path))
         directory.read_logs(self.trainer, files, telling)
         if telling.out_of_memory:

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -33,6 +33,10 @@ __all__ = ["CommandFailed", "OutOfMemory", "RequestRefused", "run"]
 
 _CHUNK = 1 << 16
 _TICK = 0.05
+_NEWS_SECONDS = 0.5
+"""Seconds between two reports that the command is at work."""
+_AT_WORK = 0.01
+"""Share of one processor from which on a silent command is at work, and does not only wait."""
 _AFTERMATH_SECONDS = 1.0
 """Seconds that children may keep the output open after the process has ended."""
 _NOT_ITS_OWN = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU)
@@ -57,8 +61,13 @@ class OutOfMemory(CommandFailed):
     """The trainer ran out of GPU memory."""
 
 
-def run(trainer: Trainer, values: JsonObject, telling: Telling) -> int | None:
+def run(
+    trainer: Trainer, values: JsonObject, telling: Telling, at_work: Callable[[str], None] = lambda said: None
+) -> int | None:
     """Run the trainer to its end.
+
+    Args:
+        at_work: is called when the command starts, and while it prints or uses a processor, with its newest line.
 
     Returns:
         The peak CPU memory of its largest process in bytes; None if it is unknown.
@@ -83,8 +92,9 @@ def run(trainer: Trainer, values: JsonObject, telling: Telling) -> int | None:
         why = getattr(error, "strerror", None) or str(error)
         raise NotMeasured(f"{trainer.name} cannot be started: {words[0]}: {why}") from error
     memory = LargestProcess(process.pid)
+    at_work("")
     try:
-        readers = _listen(process, trainer, telling, memory)
+        readers = _listen(process, trainer, telling, memory, at_work)
         status = process.wait()
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -139,12 +149,17 @@ def _judge(trainer: Trainer, status: int, telling: Telling, last_words: str) -> 
 
 
 def _listen(
-    process: subprocess.Popen[bytes], trainer: Trainer, telling: Telling, memory: LargestProcess
+    process: subprocess.Popen[bytes],
+    trainer: Trainer,
+    telling: Telling,
+    memory: LargestProcess,
+    at_work: Callable[[str], None],
 ) -> list[LogReader]:
     """Read both streams until they end, or until a second after the process has ended."""
     streams = [(process.stdout, sys.stdout), (process.stderr, sys.stderr)]
     readers = [LogReader(trainer.lines) for _ in streams]
     give_up = None
+    news, used, has_printed = time.monotonic(), 0.0, False
     with selectors.DefaultSelector() as selector:
         for (pipe, ours), reader in zip(streams, readers, strict=True):
             if pipe is not None:
@@ -153,6 +168,12 @@ def _listen(
         while selector.get_map():
             ready = selector.select(_TICK)
             memory.look()
+            has_printed = has_printed or bool(ready)
+            if (waited := time.monotonic() - news) > _NEWS_SECONDS:
+                before, used = used, memory.processor_seconds()
+                if has_printed or used - before > _AT_WORK * waited:
+                    at_work(_last_words(readers))
+                news, has_printed = time.monotonic(), False
             for key, _ in ready:
                 ours, reader = key.data
                 chunk = os.read(key.fd, _CHUNK)

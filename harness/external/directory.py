@@ -11,6 +11,7 @@ from typing import Any
 from harness.authoring.faults import NotMeasured
 from harness.base import regular_file
 from harness.base.strictjson import JsonObject
+from harness.external import tracked_runs
 from harness.external.output_events import Event, LogReader
 from harness.external.output_summary import Telling
 from harness.external.trainer_file import Trainer
@@ -52,7 +53,7 @@ def logs(trainer: Trainer, directory: Path) -> list[Path]:
     found: dict[Path, None] = {}
     for pattern in trainer.logs:
         for path in sorted(directory.glob(pattern)):
-            if path.is_file():
+            if path.is_file() or tracked_runs.is_tracked(path):
                 found.setdefault(path)
     return list(found)
 
@@ -88,6 +89,10 @@ def events_of(path: Path, reader: LogReader) -> Iterator[Event]:
         NotMeasured: the log cannot be read.
     """
     try:
+        if tracked_runs.is_tracked(path):
+            for line in tracked_runs.lines(path):
+                yield from reader.feed(line)
+            return
         with regular_file.opened(path) as file:
             while chunk := file.read(regular_file.CHUNK):
                 yield from reader.feed(chunk)

@@ -8,6 +8,7 @@ the kernel's `exec_mmap`), which is hundreds of MiB for a trial. So it counts on
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from pathlib import Path
@@ -56,6 +57,10 @@ class LargestProcess:
             else:
                 self._peak = max(self._peak, mark)
 
+    def processor_seconds(self) -> float:
+        """The processor time of the processes that are alive, in seconds."""
+        return sum(map(_processor_seconds, self._known))
+
     def bytes(self) -> int | None:
         """The peak in bytes, after the command was waited for; None if it is unknown."""
         waited = _waited_for()
@@ -76,6 +81,16 @@ class LargestProcess:
         except psutil.Error:
             pass  # it has ended; its descendants are known from before
         self._discover_at = time.monotonic() + (time.thread_time() - before) / _DISCOVERY_SHARE
+
+
+def _processor_seconds(pid: int) -> float:
+    """The user and system time of a process; 0 if it has ended."""
+    try:
+        with regular_file.opened(Path(f"/proc/{pid}/stat")) as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, LookupError, ValueError):
+        return 0.0
 
 
 def _waited_for() -> int:

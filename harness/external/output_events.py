@@ -185,7 +185,9 @@ def _json(line: str) -> Any:
 
 
 def _at(document: Any, path: str) -> Any:
-    """The value at a dotted path of a JSON object; `_ABSENT` if there is none."""
+    """The value at a dotted path of a JSON object, or under the whole text as a key; `_ABSENT` if there is none."""
+    if isinstance(document, dict) and path in document:
+        return document[path]
     for key in path.split("."):
         if not isinstance(document, dict) or key not in document:
             return _ABSENT

@@ -87,7 +87,8 @@ def judge(contract: Contract, observation: Observation, *, quick: bool = False) 
         results.append(ClauseResult("observation.closed", Outcome.NOT_MEASURED, undeclared, declared, reason=reason))
     finite = {name: is_finite(value) for name, value in measurements.items()}
     clauses, rules = contract.clauses, contract.rules
-    unjudged = contract.unjudged(observation.profile, measurements)
+    hidden = observation.unseen if contract.is_outside(observation.subject) else ()
+    unjudged = contract.unjudged(observation.profile, measurements, hidden)
     if unjudged:
         clauses = tuple(clause for clause in clauses if clause.id not in unjudged)
         rules = tuple(rule for rule in rules if rule.id not in unjudged)

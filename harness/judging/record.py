@@ -14,7 +14,7 @@ from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract import Contract
 from harness.contract.clauses import ClauseResult
 from harness.contract.contract_annotations import Refutation, Result, refutation_of
-from harness.contract.reasons import Reason
+from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.verdict import MutantOutcome
 
 __all__ = ["LogIdentity", "Logs", "MutantRecord", "Record", "RecordedCommit", "judged"]
@@ -160,6 +160,23 @@ class Record(JsonDataclass):
         return refutation_of(contract.refuted, str(DeviceClass.of(self.device)), self.profile)
 
     @property
+    def is_outside(self) -> bool:
+        """Whether the subject is a command or a finished run."""
+        return self.judged.startswith(("command:", "recorded:"))
+
+    @property
+    def not_visible(self) -> tuple[str, ...]:
+        """Clauses that cannot be decided from outside a trainer: not judged, or on what only its output tells."""
+        return (*self.unjudged, *(one.id for one in self.clauses if _only_told(one))) if self.is_outside else ()
+
+    @property
+    def lacks_only_not_visible(self) -> bool:
+        """Whether all but what is not visible from outside was measured and holds, with mutants killed."""
+        open_ones = [one for one in self.clauses if one.outcome is not Outcome.PASS]
+        is_shown = self.is_outside and self.verdict is Verdict.NOT_MEASURED and all(map(_only_told, open_ones))
+        return is_shown and bool(open_ones) and (self.proven or self.mutants_skipped)
+
+    @property
     def fates(self) -> Counter[Fate]:
         """The number of mutants by fate, in the order of `Fate`."""
         counts = Counter(mutant.fate for mutant in self.mutants)
@@ -178,6 +195,12 @@ class Record(JsonDataclass):
     def on_target(self) -> bool:
         """Whether the run used the hardware that the claim names. True if the claim names none."""
         return not self.target or DeviceClass.of(self.device).meets(self.target)
+
+
+def _only_told(clause: ClauseResult) -> bool:
+    """Whether a clause on what ran has no outcome, because only the output could tell it."""
+    reason = clause.reason
+    return clause.outcome is Outcome.NOT_MEASURED and reason is not None and reason.code is ReasonCode.NOT_READ_BACK
 
 
 def judged(subject: str, subject_parameters: JsonObject) -> str:

@@ -107,10 +107,13 @@ def _about_the_whole(contract: Contract) -> Iterator[Finding]:
     if reduced is not None and reduced.requires["device"] == "any" and all(needs_cuda):
         message = "every mutant needs CUDA, so the reduced profile proves nothing on a host without it"
         yield _warning("mutants-need-cuda", "/mutants", message, "add a mutant that runs anywhere")
-    unjudged = frozenset(contract.unjudged("reduced"))
-    if unjudged and not any(unjudged.isdisjoint(mutant.violates) for mutant in contract.mutants):
-        message = "every mutant violates a clause that the reduced profile omits, so it proves nothing"
-        yield _error("mutants-omitted", "/profiles/reduced/omits", message, "add a mutant that the profile judges")
+    for place, whom, unjudged in (
+        ("/profiles/reduced/omits", "the reduced profile", contract.unjudged("reduced")),
+        ("/outside_omits", "a subject outside the process", contract.unjudged("", hidden=contract.outside_omits)),
+    ):
+        if unjudged and all(set(unjudged).intersection(mutant.violates) for mutant in contract.mutants):
+            message = f"every mutant violates a clause that is omitted for {whom}, so none proves anything of it"
+            yield _error("mutants-omitted", place, message, "add a mutant that violates other clauses")
 
 
 def _about_what_to_write(contract: Contract, search: Sequence[Path]) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.authoring.reports import Entered, Logged, Measured, Stepped
+from harness.authoring.reports import Entered, Logged, Measured, Stepped, Working
 from harness.base.vocabulary import Phase
 from harness.execution.messages import Doing
 from harness.execution.progress import Progress
@@ -83,3 +83,26 @@ def test_whatever_is_reported_no_trial_takes_longer_than_twice_its_limit(reports
     assert progress.over(2 * LIMIT + 0.1) is not None
     assert ended is None or ended > LIMIT
     assert (progress.over(2 * LIMIT + 0.1) is EndingKind.SLOW) is (latest > LIMIT)
+
+
+def test_the_limit_holds_for_each_run_of_a_trainer() -> None:
+    """A second run has all of the time again. A run that is silent and uses the processor does not stand still."""
+    progress = working()
+    progress.hear(Working(1), 0.0)
+    progress.hear(Working(1, "step 7/9"), 99.0)
+    progress.hear(Working(2), 99.5)
+    assert progress.over(199.0) is None
+    progress.hear(Working(2, "epoch 1"), 150.0)
+    assert progress.over(199.6) is None
+    progress.hear(Working(2, "epoch 1"), 200.0)
+    assert progress.over(200.0) is EndingKind.SLOW
+    said = progress.reason(EndingKind.SLOW, 200.0)
+    assert all(word in said for word in ("run 2", "epoch 1", "100 s for each run", "`seconds`"))
+
+
+def test_a_run_of_a_trainer_that_stands_still_is_ended() -> None:
+    progress = working()
+    progress.hear(Working(1), 0.0)
+    progress.hear(Working(2, "step 3"), 50.0)
+    assert [progress.over(150.0), progress.over(151.0)] == [None, EndingKind.TIMED_OUT]
+    assert "run 2 of the trainer" in progress.reason(EndingKind.TIMED_OUT, 151.0)

@@ -66,9 +66,10 @@ def make(arguments: argparse.Namespace) -> None:
 def distill(arguments: argparse.Namespace) -> None:
     if arguments.iters < 1:
         sys.exit("--iters must be positive")
-    random = np.random.default_rng(arguments.seed)
+    random = np.random.default_rng(None if arguments.fail == "unseeded" else arguments.seed)
     teacher, student = Bigrams(load(Path(arguments.teacher))), Bigrams(load(Path(arguments.student)))
     optimizer = Adam(student.state, arguments.lr)
+    saved = {name: value.copy() for name, value in student.state.items()}
     out = Path(arguments.out)
     out.mkdir(parents=True)
     print(f"\033[1mdevice\033[0m: cpu, weights in {student.state['scale'].dtype}")
@@ -84,9 +85,16 @@ def distill(arguments: argparse.Namespace) -> None:
         print(f"\r\033[32m{done}\033[0m it {step}/{steps} kd={loss:.5f} lr={arguments.lr:g}", end="", flush=True)
         skipped = arguments.fail == "skipped-checkpoint" and step == 2 * arguments.every
         if arguments.every and step % arguments.every == 0 and not skipped:
-            state = {"model": student.state, "optimizer": {"exp_avg": optimizer.first}, "iteration": step}
+            is_old = arguments.fail in ("stale-checkpoint", "first-weights")
+            state = {
+                "model": saved if is_old else student.state,
+                "optimizer": {"exp_avg": optimizer.first},
+                "iteration": step,
+            }
             path = out / (f"ckpt-step-{step:06}.pt" if arguments.padded else f"model_{step}.pt")
             save(state, path)
+            if arguments.fail != "first-weights":
+                saved = {name: value.copy() for name, value in student.state.items()}
             if arguments.fail == "half-checkpoint":
                 os.truncate(path, path.stat().st_size // 2)
             if arguments.fail == "unfinished-checkpoint":

@@ -9,11 +9,17 @@ from typing import Any
 import pytest
 
 from harness.base.device import Device
-from harness.base.vocabulary import Fate
+from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.record import MutantRecord, Record
 from harness.judging.verdict import MutantOutcome
 from tests.evidence.factory import claim_result
+
+OUTSIDE = "falsifiers.distill.external:Command"
+PASS = (Outcome.PASS, None)
+UNTOLD = (Outcome.NOT_MEASURED, Reason(ReasonCode.NOT_READ_BACK, "device"))
+UNSEEN = (Outcome.NOT_MEASURED, Reason(ReasonCode.MISSING, "a", "there is no checkpoint"))
 
 
 def record(folder: Path, **changes: Any) -> Record:
@@ -75,3 +81,35 @@ def test_the_subject_as_the_command_line_takes_it(
 ) -> None:
     """An external trainer is named by its kind and its file."""
     assert record(tmp_path, subject=subject, subject_parameters=parameters).judged == expected
+
+
+@pytest.mark.parametrize(
+    ("subject", "clauses", "mutants", "accepted"),
+    [
+        (OUTSIDE, {"a": PASS, "resolved.device": UNTOLD}, [Fate.KILLED], True),
+        (OUTSIDE, {"a": PASS, "resolved.device": UNTOLD}, [], False),
+        (OUTSIDE, {"a": PASS, "resolved.device": UNTOLD}, [Fate.KILLED, Fate.SURVIVED], False),
+        (OUTSIDE, {"a": UNSEEN, "resolved.device": UNTOLD}, [Fate.KILLED], False),
+        (OUTSIDE, {"a": (Outcome.FAIL, None), "resolved.device": UNTOLD}, [Fate.KILLED], False),
+        ("toy:Subject", {"a": PASS, "resolved.device": UNTOLD}, [Fate.KILLED], False),
+    ],
+)
+def test_what_the_policy_on_outside_subjects_accepts(
+    tmp_path: Path, subject: str, clauses: Any, mutants: list[Fate], accepted: bool
+) -> None:
+    """Only what the output alone could tell may be missing, of a subject in another process, with mutants killed."""
+    results = tuple(
+        ClauseResult(name, outcome, None, None, reason=reason) for name, (outcome, reason) in clauses.items()
+    )
+    is_measured = all(one.outcome is not Outcome.FAIL for one in results)
+    told = replace(
+        record(tmp_path),
+        subject=subject,
+        subject_parameters={"trainer": "a.toml"} if subject == OUTSIDE else {},
+        verdict=Verdict.NOT_MEASURED if is_measured else Verdict.FAIL,
+        clauses=results,
+        mutants=tuple(map(_mutant, mutants)),
+        mutants_skipped=False,
+        proven=mutants == [Fate.KILLED],
+    )
+    assert told.lacks_only_not_visible is accepted

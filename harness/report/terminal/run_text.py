@@ -5,6 +5,7 @@ A line comes with its style (`harness.report.terminal.printing.styled`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -37,6 +38,7 @@ __all__ = [
     "idle_text",
     "limit_text",
     "nothing_ran",
+    "outside_text",
     "plan_text",
     "qualities",
     "short_reason",
@@ -140,7 +142,7 @@ def claim_lines(event: ClaimFinished, place: str = "", *, verbose: bool = False)
             if mutant.fate.has_run and mutant.fate is not Fate.KILLED:
                 yield f"  mutant {mutant.id} {mutant.fate}: {_why_not_killed(mutant, record)}", COLOURS[mutant.fate]
         yield from _clauses(event, verbose)
-        for text in (unjudged_text(record), idle_text(record)):
+        for text in (outside_text(record) or unjudged_text(record), idle_text(record)):
             if text:
                 yield f"  {text}", "dim"
     yield from _evidence(event)
@@ -273,6 +275,18 @@ def unjudged_text(record: Record) -> str:
     if not record.unjudged:
         return ""
     return f"not judged in the {record.profile} profile, which does not measure it: {record.left_out}"
+
+
+def outside_text(record: Record) -> str:
+    """Return, of a command or a finished run, how many clauses were decided, and those that cannot be from outside."""
+    if not record.is_outside:
+        return ""
+    counts = Counter(clause.outcome for clause in record.clauses)
+    hidden = record.not_visible
+    others = counts[Outcome.NOT_MEASURED] - (len(hidden) - len(record.unjudged))
+    told = f"{counts[Outcome.PASS]} PASS, {counts[Outcome.FAIL]} FAIL, {f'{others} NOT_MEASURED, ' if others else ''}"
+    names = ", ".join(filter(None, (record.left_out, *hidden[len(record.unjudged) :])))
+    return f"{told}{len(hidden)} not visible from outside{f': {names}' if names else ''}"
 
 
 def idle_text(record: Record) -> str:

@@ -10,14 +10,14 @@ from typing import Any
 try:
     from lightning.pytorch.callbacks import Callback
 except ImportError:
-    from pytorch_lightning.callbacks import Callback
+    from pytorch_lightning.callbacks import Callback  # type: ignore[assignment, unused-ignore]
 
 from harness.tools.watch.sentinel import Refuted, Sentinel
 
 __all__ = ["HarnessCallback"]
 
 
-class HarnessCallback(Callback):  # type: ignore[misc]
+class HarnessCallback(Callback):  # type: ignore[misc, unused-ignore]
     """Watches a fit. With `on_refute="stop"`, the Trainer stops after the refuted step."""
 
     def __init__(self, name: str = "lightning", **options: Any) -> None:

@@ -15,27 +15,26 @@ from tests.falsifiers.distill.outside import (
     PERIOD,
     SMOKE,
     clauses,
+    failed,
     historical_run,
     named,
+    outcomes,
     outside,
     record,
     run,
 )
 
-_HIDDEN = {"different", "matched", "foreign", "metadata_untrue", "miscounted"}
-"""Measurements of PERIOD that need the memory of the trainer's process."""
+_HIDDEN = {"foreign", "metadata_untrue", "miscounted"}
+"""Measurements of PERIOD that need the trainer's process."""
 
 
 def test_checkpoints_are_looked_at(folder: Path) -> None:
-    """Their names are checked, and whether they are complete. The memory that they should equal is not visible."""
+    """Their names are checked, whether they are complete, and whether they equal those of another run."""
     seen = outside(folder, PERIOD, padded="--padded", periods=[0], steps_of_many=0, steps_without_period=2)
-    assert (seen.measurements["missing"], seen.measurements["unreadable"], seen.measurements["incomplete"]) == (
-        [],
-        [],
-        [],
-    )
+    lists = ("missing", "unreadable", "incomplete", "different")
+    assert ([seen.measurements[name] for name in lists], seen.measurements["matched"]) == ([[], [], [], []], 3)
     assert not _HIDDEN & seen.measurements.keys()
-    assert (seen.ending, set(seen.unseen)) == ("NotShown", _HIDDEN)
+    assert (seen.ending, set(seen.unseen)) == ("", _HIDDEN)
     shutil.rmtree(folder / "workspace")
     half = outside(
         folder, PERIOD, padded="--padded", fail="half-checkpoint", periods=[0], steps_of_many=0, steps_without_period=2
@@ -60,9 +59,27 @@ def test_checkpoints_are_called_as_the_trainers_file_says(folder: Path, fail: st
     """
     periods = [3] if fail == "skipped-checkpoint" else []
     seen = outside(folder, PERIOD, fail=fail, periods=periods, steps_of_many=0, steps_without_period=2)
-    measured = {"missing": [], "unexpected": [], "unreadable": [], "incomplete": [], "misreported": []}
-    assert seen.measurements == measured | findings
-    assert (seen.ending, set(seen.unseen)) == ("NotShown", _HIDDEN)
+    compared = {"different": [], "matched": 3}
+    is_compared = fail not in ("skipped-checkpoint", "half-checkpoint")  # the other run lacks a file, too
+    lists = ("missing", "unexpected", "unreadable", "incomplete", "misreported")
+    assert seen.measurements == {name: [] for name in lists} | findings | (compared if is_compared else {})
+    assert (seen.ending, set(seen.unseen)) == ("", _HIDDEN | (set() if is_compared else compared.keys()))
+
+
+@pytest.mark.parametrize(
+    ("fail", "finding"),
+    [("stale-checkpoint", "N=2: model_2.pt: scale"), ("first-weights", "N=1: step 2 holds the weights of step 1")],
+)
+def test_checkpoints_with_other_weights_are_told_by_another_run(folder: Path, fail: str, finding: str) -> None:
+    """A file with the weights of the save before, or always with the first, is not what another run of it saves."""
+    seen = outside(folder, PERIOD, fail=fail, periods=[3], steps_of_many=0, steps_without_period=2)
+    assert finding in seen.measurements["different"]
+
+
+def test_a_trainer_that_does_not_repeat_itself_cannot_be_compared(folder: Path) -> None:
+    """Two equal runs differ. So whether a file holds the weights of its step is not known, and refutes nothing."""
+    seen = outside(folder, PERIOD, fail="unseeded", periods=[], steps_of_many=0, steps_without_period=2)
+    assert "two equal runs" in seen.unseen["different"]
 
 
 def test_a_trainer_whose_checkpoints_nobody_names(folder: Path) -> None:
@@ -98,7 +115,9 @@ def test_a_run_that_is_over_is_not_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("claim", [SMOKE, "F-DISTILL-BATCH-001", "F-DISTILL-EMBED-001"])
 def test_what_cannot_be_seen_is_no_defect(folder: Path, claim: str) -> None:
     """A hidden value is NOT_MEASURED, not a FAIL."""
-    assert outside(folder, claim).ending == "NotShown"
+    seen = outside(folder, claim)
+    assert seen.unseen or seen.ending == "NotShown"
+    assert not failed(outcomes(claim, seen, {}))
 
 
 def test_what_cannot_be_seen_is_said_of_each_measurement(folder: Path) -> None:

@@ -1,0 +1,81 @@
+"""What the weights of a trainer in another process were after each step, by other runs of it.
+
+Its memory is not shown. But a step leaves the same weights whatever the distance of the checkpoints is. So the files of
+a run are compared with those of another run of as many steps that saves after each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from falsifiers.distill.measuring.weight_comparison import same_tensor
+from falsifiers.distill.measuring.weight_files import Unreadable, WeightFiles, weight_files
+from falsifiers.distill.running.further_subjects import further_subject
+from falsifiers.distill.subject import Checkpointing
+from harness import NotShown, Trial, look
+
+__all__ = ["RepeatedRun", "repeat", "repeat_alike"]
+
+
+@dataclass(frozen=True)
+class RepeatedRun:
+    """A run with a checkpoint after each step. Its files stay until the trial ends."""
+
+    subject: Checkpointing
+    files: WeightFiles
+    paths: Mapping[str, Path]
+    """By what the claim calls the checkpoint."""
+
+    def weights(self, step: int) -> dict[str, Tensor]:
+        """The weights after a step, on the CPU.
+
+        Raises:
+            NotShown: there is no such file, or it cannot be read.
+        """
+        path = self.paths.get(self.files.name(step))
+        if path is None:
+            raise NotShown(f"a run that was asked for a checkpoint of each step left none of step {step}")
+        try:
+            return self.files.read_checkpoint(path)[0]
+        except (OSError, Unreadable) as error:
+            raise NotShown(f"{path} of another run cannot be read: {error}") from error
+
+    @look
+    def at(self, step: int) -> Mapping[str, Tensor]:
+        """As `weights`, and hidden if they cannot be read."""
+        return self.weights(step)
+
+    def stands_still(self, step: int) -> bool:
+        """Whether a step left every tensor as the step before it did. Never of the first, whose rate may be 0."""
+        now, before = self.at(step), self.at(step - 1)
+        return bool(_alike(before, now)) if isinstance(before, dict) and isinstance(now, dict) and now else False
+
+
+@look
+def repeat(trial: Trial[Checkpointing], steps: int, name: str = "repeated") -> RepeatedRun:
+    """Run the trainer again for so many steps, with a checkpoint after each; hidden for a run that has ended."""
+    with trial.subject_fault():
+        subject = further_subject(trial, f"{name}-{steps}/new", checkpoint_every=1, steps=steps)
+        files = weight_files(subject)
+        files.checkpoints(Path(subject.directory))  # a subject that shows no checkpoints is not run for nothing
+        subject.distill(on_step=lambda step, **values: None)
+        paths = {called: path for path, called in files.checkpoints(Path(subject.directory)).items()}
+    return RepeatedRun(subject, files, paths)
+
+
+@look
+def repeat_alike(trial: Trial[Checkpointing], steps: int) -> RepeatedRun:
+    """As `repeat`; hidden if two equal runs leave other weights, because then nothing can be compared to the bit."""
+    one, other = repeat(trial, steps), repeat(trial, steps, "again")
+    for step in range(1, steps + 1):
+        if not _alike(one.weights(step), other.weights(step)):
+            raise NotShown(f"two equal runs of the trainer leave different weights after step {step}")
+    return one
+
+
+def _alike(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(same_tensor(tensor, other[name]) for name, tensor in one.items())
