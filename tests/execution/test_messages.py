@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.authoring.reports import Entered, Logged, Measured, Resolved, Stepped, Unseen, Used
+from harness.authoring.reports import Entered, Logged, Measured, Resolved, Stepped, Unseen, Used, Working
 from harness.base.vocabulary import Phase
 from harness.contract.patch import Patch
 from harness.execution.messages import (
@@ -44,6 +44,7 @@ EVERY: list[Received] = [
     Stepped(3, {"loss": 0.5}),
     Resolved({"device": "cpu"}),
     Unseen({"loss": "no log"}),
+    Working(2, "step 3"),
     Entered(Phase.SUBJECT),
     Used(("toy.py",)),
     Import(("toy", "toy.more"), HERE),
