@@ -69,6 +69,12 @@ class ProcessTree:
         self._ever.update(line)
         return True
 
+    @property
+    def is_suspended(self) -> bool:
+        """Whether a signal has stopped one of the processes, as `scontrol suspend` does."""
+        states = (stat_fields(pid) for pid in self._known)
+        return any(fields is not None and fields[0] in (b"T", b"t") for fields in states)
+
     def add(self, pid: int) -> None:
         """Watch a process and its descendants, present and future."""
         self._roots.append(pid)

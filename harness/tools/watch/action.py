@@ -54,8 +54,8 @@ def call_hook(words: Sequence[str], job: JobState, refutations: Sequence[Refutat
     )
 
 
-def end_job(action: Action, process: JobProcess | None, slurm: str, grace: float) -> str:
-    """End the job. Returns what was done.
+def end_job(action: Action, process: JobProcess | None, slurm: str, grace: float) -> tuple[bool, str]:
+    """End the job. Returns whether it was reached, and what was done.
 
     Args:
         slurm: the number of its Slurm job; empty if it has none.
@@ -64,21 +64,21 @@ def end_job(action: Action, process: JobProcess | None, slurm: str, grace: float
     if slurm:
         return _cancel(slurm, signal_only=action is Action.STOP)
     if process is None:
-        return "the job is not a process of this machine, nor a job of Slurm: it goes on"
+        return False, "the job is not a process of this machine, nor a job of Slurm: it goes on"
     reached = process.end(signal.SIGTERM)
     said = f"SIGTERM to {reached} process" if reached else "the job had ended"
     if action is Action.KILL and reached and not process.wait(grace):
-        return f"{said}, and after {grace:g} s SIGKILL to {process.end(signal.SIGKILL)}"
-    return said
+        return True, f"{said}, and after {grace:g} s SIGKILL to {process.end(signal.SIGKILL)}"
+    return bool(reached), said
 
 
-def _cancel(number: str, *, signal_only: bool) -> str:
+def _cancel(number: str, *, signal_only: bool) -> tuple[bool, str]:
     words = ["scancel", *(["--signal=TERM", "--full"] if signal_only else []), number]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=_SLURM_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{' '.join(words)} failed: {error}"
-    return f"{' '.join(words)}: status {done.returncode} {done.stderr.strip()[:200]}".strip()
+        return False, f"{' '.join(words)} failed: {error}"
+    return done.returncode == 0, f"{' '.join(words)}: status {done.returncode} {done.stderr.strip()[:200]}".strip()
 
 
 def slurm_state(number: str) -> str | None:

@@ -54,6 +54,8 @@ class FactFile:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._descriptor)
+            if not isinstance(error, BlockingIOError):
+                raise
             raise WatchedAlready(f"another watcher holds {path}") from error
         content = path.read_bytes()
         whole = content.rfind(b"\n") + 1

@@ -9,19 +9,19 @@ Kinds of facts, and their keys beside `fact` and `at`, the second of the job:
 
 job         what is watched; the first fact. `first_step` and `every` say how its output counts steps, `folder` where
             its checkpoints are, `frozen` which tensors it does not train
-output      `file`, `offset`: read up to there; `events`: [kind, values, line] of its lines
+output      `file`, `offset`: read up to there; `tail`: checksum of the bytes before; `events`: [kind, values, line]
 checkpoint  `step`, `name`, `bytes`; `refused`, or `tensors`: name to [dtype, shape, digest, numbers not finite];
             `moved`: name to the largest movement since `since`, the step of a checkpoint; 0 is the first weights
 seen        `step`: a checkpoint of that step is there
 weights     `role` (initial or teacher), and `tensors` or `refused` as of a checkpoint
 usage       readings of the machine, by the columns of `harness.machine.telemetry`; `free_bytes`, `busy_percent`,
-            `watcher_seconds` of a processor
+            `watcher_seconds` of a processor; `suspended`: a signal has stopped a process
 sums        `step`, `sums`: of the magnitudes of each parameter in the job's process, by name
 tick        nothing but the time
 ended       `status`, None if it is unknown; `how`
 refuted     `check`, `step`, `why`: what the watcher found
 sealed      `claim`, `clauses`, `bundle`
-acted       `action`, `what`
+acted       `action`, `what`; `ends`: whether the job, or its loop, was told to end
 broken      `why`: the watcher failed
 """
 
@@ -31,6 +31,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from harness.base.exceptions import described
 from harness.execution.logs import StepSeries
 from harness.external.output_events import Event, EventKind
 from harness.external.output_summary import Telling
@@ -41,6 +42,8 @@ __all__ = ["INITIAL", "Check", "Checkpoint", "JobState", "Refutation", "StepAt"]
 
 INITIAL: Final = 0
 """The step of the weights before the first step."""
+_JUMP: Final = 10
+"""Lines of steps that may be missing before the next one."""
 _MOST_REFUTATIONS = 20
 """Refutations of one check that are kept. More would say the same."""
 _MOST_USAGE = 8192
@@ -150,10 +153,14 @@ class JobState:
         self.first_step_at: float | None = None
         self.newest: StepAt | None = None
         self.series = StepSeries()
+        self._held: StepAt | None = None
+        self._stride = 0
+        """The number of steps from the last line of a step to the one before; 0 before the second."""
         self.usage: list[Fact] = []
         self.checkpoints: dict[int, Checkpoint] = {}
         self.weights: dict[str, Checkpoint] = {}
-        self.offsets: dict[str, int] = {}
+        self.places: dict[str, tuple[int, int]] = {}
+        """By file of the output, up to where it was read, and the checksum of the bytes before that."""
         self.output_at = 0.0
         """When the output had something new."""
         self.step_file = ""
@@ -167,6 +174,8 @@ class JobState:
         self.sealed: list[Fact] = []
         self.acted: list[Fact] = []
         self.broken: list[Fact] = []
+        self.failed = ""
+        """Why a fact could not be taken; empty if all could."""
         self.told: list[Refutation] = []
         """The refutations that are facts already."""
         self.checks: tuple[Check, ...] = tuple(kind(self) for kind in checks)
@@ -177,6 +186,11 @@ class JobState:
         return self.newest.step if self.newest is not None else 0
 
     @property
+    def made(self) -> int | None:
+        """The number of steps by the run's own summary, else the newest; None before the first."""
+        return self.telling.told_steps if self.telling.told_steps is not None else self.step or None
+
+    @property
     def is_over(self) -> bool:
         """Whether the job has ended."""
         return bool(self.how)
@@ -184,7 +198,7 @@ class JobState:
     @property
     def was_ended(self) -> bool:
         """Whether the watcher ended the job."""
-        return any(fact["action"] in ("stop", "kill") for fact in self.acted)
+        return any(fact.get("ends") for fact in self.acted)
 
     @property
     def refutations(self) -> list[Refutation]:
@@ -192,11 +206,17 @@ class JobState:
         return sorted((one for check in self.checks for one in check.found), key=lambda one: one.at)
 
     def apply(self, fact: Fact) -> None:
-        """Take the next fact."""
+        """Take the next fact. What cannot be taken is named by `failed`: replayed, the same facts fail alike."""
+        try:
+            self._apply(fact)
+        except Exception as error:
+            self.failed = self.failed or described(error)
+
+    def _apply(self, fact: Fact) -> None:
         self.at = max(self.at, float(fact["at"]))
         kind = fact["fact"]
         if kind == "output":
-            self.offsets[fact["file"]] = fact["offset"]
+            self.places[fact["file"]] = fact["offset"], fact.get("tail", 0)
             self.output_at = self.at
             for name, values, line in fact["events"]:
                 if name == EventKind.STEP:
@@ -228,7 +248,21 @@ class JobState:
             self._tell("on_event", event)
 
     def _on_step(self, step: int, values: Mapping[str, float]) -> None:
-        self.newest = StepAt(step, self.at, values)
+        """Take a step. One that is far off counts if the next one follows it: two processes may garble a line."""
+        now, held = StepAt(step, self.at, values), self._held
+        self._held = None
+        if held is not None and held.step < step <= held.step + _JUMP * max(self._stride, held.step - self.step):
+            self._count(held)
+        if self.newest is not None and self._stride and not 0 < step - self.step <= _JUMP * self._stride:
+            self._held = now
+            return
+        self._count(now)
+
+    def _count(self, now: StepAt) -> None:
+        step, values = now.step, now.values
+        if self.newest is not None:
+            self._stride = max(step - self.newest.step, 1)
+        self.newest = now
         if self.first_step_at is None:
             self.first_step_at = self.at
         self.series.add({"step": step, "seconds": round(self.at, 3), **values})
@@ -256,9 +290,14 @@ class JobState:
 
     def _end(self, fact: Fact) -> None:
         self.telling.end()
+        if self._held is not None and self._held.step > self.step:
+            self._count(self._held)
         self.status, self.how = fact["status"], fact["how"]
         self._tell("on_end", self.status)
 
     def _tell(self, name: str, *values: Any) -> None:
         for check in self.checks:
-            getattr(check, name)(*values)
+            try:
+                getattr(check, name)(*values)
+            except Exception as error:
+                self.failed = self.failed or f"{check.name}: {described(error)}"

@@ -12,7 +12,7 @@ try:
 except ImportError:
     from pytorch_lightning.callbacks import Callback  # type: ignore[assignment, unused-ignore]
 
-from harness.tools.watch.sentinel import Refuted, Sentinel
+from harness.tools.watch.sentinel import Refuted, Sentinel, agreed
 
 __all__ = ["HarnessCallback"]
 
@@ -26,27 +26,35 @@ class HarnessCallback(Callback):  # type: ignore[misc, unused-ignore]
         """
         self._name, self._options = name, options
         self.sentinel: Sentinel | None = None
+        self._step = 0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin."""
         steps = {"steps": trainer.max_steps} if trainer.max_steps > 0 else {}
-        self.sentinel = Sentinel(self._name, **{**steps, **self._options})
+        self._step = trainer.global_step
+        if trainer.is_global_zero:
+            self.sentinel = Sentinel(self._name, **{**steps, **self._options})
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Tell of the step that a batch ended."""
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
-        if self.sentinel is None or loss is None or not trainer.is_global_zero:
-            return
-        if trainer.global_step <= self.sentinel.job.telling.newest:
+        if loss is None or trainer.global_step <= self._step:
             return  # gradients are accumulated
+        self._step = trainer.global_step
+        if agreed(self._is_refuted(trainer, pl_module, loss, batch)):
+            trainer.should_stop = True
+
+    def _is_refuted(self, trainer: Any, pl_module: Any, loss: Any, batch: Any) -> bool:
         rates = [group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups]
         try:
-            self.sentinel.step(
-                trainer.global_step, loss=loss, learning_rate=max(rates, default=None), epoch=trainer.current_epoch + 1,
-                batch=batch, weights=pl_module,
-            )  # fmt: skip
+            if self.sentinel is not None:
+                self.sentinel.step(
+                    self._step, loss=loss, learning_rate=max(rates, default=None), epoch=trainer.current_epoch + 1,
+                    batch=batch, weights=pl_module,
+                )  # fmt: skip
         except Refuted:
-            trainer.should_stop = True
+            return True
+        return False
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """End with an error."""
@@ -56,4 +64,4 @@ class HarnessCallback(Callback):  # type: ignore[misc, unused-ignore]
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """End."""
         if self.sentinel is not None:
-            self.sentinel.end(None if self.sentinel.job.acted else 0)
+            self.sentinel.end(None if trainer.should_stop else 0)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, final
+from zlib import crc32
 
 from harness.base import regular_file
 from harness.external.output_events import LONGEST_LINE, Event, EventKind, LogReader
@@ -15,9 +15,9 @@ from harness.tools.watch.job_state import JobState
 
 __all__ = ["LogFollower"]
 
-_CHUNK: Final = 1 << 18
-_MOST_EVENTS: Final = 2000
-"""Events of a fact."""
+_CHUNK: Final = 2 * LONGEST_LINE
+_TAIL: Final = 64
+"""Bytes before the place up to which a file was read. If they are others, the file was replaced."""
 _LINE_KINDS: Final = (EventKind.OUT_OF_MEMORY,)
 """Events whose line says more than their values."""
 _LONGEST: Final = 500
@@ -48,12 +48,14 @@ class LogFollower:
         name = str(path)
         reader = LogReader(self._trainer.lines)
         while True:
-            offset = job.offsets.get(name, 0)
+            offset, tail = job.places.get(name, (0, 0))
+            start = max(offset - _TAIL, 0)
             try:
                 with regular_file.opened(path) as file:
-                    if os.fstat(file.fileno()).st_size < offset:
-                        offset = 0  # it was begun again
-                    file.seek(offset)
+                    file.seek(start)
+                    before = file.read(offset - start)
+                    if crc32(before) != tail:
+                        offset, before = file.seek(0), b""  # it was begun again
                     chunk = file.read(_CHUNK)
             except FileNotFoundError:
                 return
@@ -66,11 +68,9 @@ class LogFollower:
             if is_over or chunk[whole - 1 : whole] not in (b"\n", b"\r"):
                 events += list(reader.end())
             self._show(chunk[:whole])
-            for start in range(0, max(len(events), 1), _MOST_EVENTS):
-                some = events[start : start + _MOST_EVENTS]
-                is_last = start + _MOST_EVENTS >= len(events)
-                yield {"fact": "output", "at": at, "file": name, "offset": offset + whole if is_last else offset,
-                       "events": [_plain(event) for event in some]}  # fmt: skip
+            yield {"fact": "output", "at": at, "file": name, "offset": offset + whole,
+                   "tail": crc32((before + chunk[:whole])[-_TAIL:]),
+                   "events": [_plain(event) for event in events]}  # fmt: skip
 
 
 def _plain(event: Event) -> list[object]:

@@ -43,6 +43,8 @@ class StepsGoOn(Check):
         """See `Check`."""
         if usage.get("cpu_percent", 0.0) > _WORKS or usage.get("gpu_utilisation_percent", 0) > 0:
             self._busy_at = usage["at"]
+        if usage.get("suspended"):
+            self._last = usage["at"]
 
     def on_time(self) -> None:
         """See `Check`. A job may prepare for long, and finish for long; in between it evaluates and saves.

@@ -46,6 +46,7 @@ class MachineReader:
             cells["expected_bytes"] = self._expected or None
         if self._tree is not None:
             cells |= self._tree.read()[0]
+            cells["suspended"] = self._tree.is_suspended or None
             busy = psutil.cpu_percent(None)
             mine = (cells.get("cpu_percent") or 0.0) / (psutil.cpu_count() or 1)
             cells["busy_percent"], cells["others_percent"] = busy, round(max(busy - mine, 0.0), 1)

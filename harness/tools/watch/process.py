@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
@@ -25,26 +25,36 @@ _SCRIPT: Final = """
 out=$1 status=$2
 shift 2
 trap : INT TERM HUP
-"$@" >>"$out" 2>&1
+read -r go || exit
+"$@" >>"$out" 2>&1 </dev/null
 printf %s $? >"$status.part" && mv "$status.part" "$status"
 """
 """A shell waits for the job, so that its status is known though the watcher was restarted. It writes no pipe, which
-would end the job together with the watcher."""
+would end the job together with the watcher. It starts the job once the watcher has written down its pid: if the watcher
+is killed before, the end of stdin ends the shell, and no job runs that no watcher can find."""
 _POLL: Final = 0.05
 
 
-def start(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> JobProcess:
+def start(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], record: Callable[[JobProcess], None]
+) -> JobProcess:
     """Start a command in a session of its own. Its output goes to OUTPUT in the folder.
+
+    Args:
+        record: writes down the process. The command starts when it returns.
 
     Raises:
         OSError: the shell cannot be started.
     """
     words = ["/bin/sh", "-c", _SCRIPT, "harness-watch", str(folder / OUTPUT), str(folder / _STATUS), *command]
     (folder / OUTPUT).touch()
-    process = subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, env={**os.environ, **environment}, start_new_session=True
-    )
-    return JobProcess(process.pid, started(process.pid), folder, is_ours=True)
+    shell = subprocess.Popen(words, stdin=subprocess.PIPE, env={**os.environ, **environment}, start_new_session=True)
+    assert shell.stdin is not None
+    with shell.stdin:
+        process = JobProcess(shell.pid, started(shell.pid), folder, is_ours=True)
+        record(process)
+        shell.stdin.write(b"go\n")
+    return process
 
 
 @final

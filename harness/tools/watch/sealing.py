@@ -143,7 +143,7 @@ def _resolved(job: JobState, own: bool) -> dict[str, Any]:
         resolved["device"] = "cuda" if seen else "cpu"
     if any(one.check in ("device_other", "gpu_unused") for one in job.refutations):
         resolved["device"] = "cuda" if job.given.device == "cpu" else "cpu"
-    asked, made = job.given.steps, job.telling.made or 0
+    asked, made = job.given.steps, job.made or 0
     if asked is not None and (job.status == 0 or made > asked):
         resolved["steps"] = made
     return resolved

@@ -36,11 +36,13 @@ from harness.tools.watch.machine_reading import MachineReader
 from harness.tools.watch.sealing import Judge
 from harness.tools.watch.text import summary
 
-__all__ = ["Refuted", "Sentinel"]
+__all__ = ["Refuted", "Sentinel", "agreed"]
 
 _SAMPLE_EVERY: Final = 5.0
 _SAMPLED: Final = 4096
 """Elements of a tensor whose bytes are compared, beside the sum of all."""
+_PART: Final = 1 << 22
+"""Elements that are summed at once, in float64."""
 
 
 class Refuted(RuntimeError):
@@ -81,11 +83,16 @@ class Sentinel:
         self._stops, self._every, self._given = on_refute == "stop", weights_every, given_of(given)
         if strange := sorted(given.keys() - vars(self._given).keys()):
             raise ValueError(f"a watch has no parameter {strange[0]!r}")
-        self._epoch, self._sample_at, self._count = time.time(), 0.0, 0
+        self._sample_at, self._count, self._is_broken = 0.0, 0, False
+        self._epoch, self._began = time.time(), time.monotonic()
         self._project = project or Project.around() or Project(Path.cwd(), Path("contracts"), Path("evidence"), ())
-        state = state or new_state(name)
-        self._facts = FactFile(state / FACTS)
         self.job = JobState(self._given, CHECKS)
+        self._pool = ThreadPoolExecutor(1, "harness-sentinel")
+        self._reading: list[Future[Fact]] = []
+        self._guarded(lambda: self._begin(name, state, evidence, issue))
+
+    def _begin(self, name: str, state: Path | None, evidence: Path | None, issue: str) -> None:
+        self._facts = FactFile((state or new_state(name)) / FACTS)
         host = probe(self._project.root)
         self._machine = MachineReader(host, os.getpid(), None, 0)
         lacks = not_shown(
@@ -101,17 +108,17 @@ class Sentinel:
         device = "cuda" if self._given.device == "cuda" and host.gpus else "cpu"
         claim = job_claim(contract, f"python {sys.argv[0]}", device)
         self._judge = Judge(self._project, host, evidence, [claim], {})
-        self._pool = ThreadPoolExecutor(1, "harness-sentinel")
-        self._reading: list[Future[Fact]] = []
-        self._is_broken = False
-        self._add({"fact": "job", "at": 0.0, "name": name, "told": " ".join(sys.argv), "folder": "", "values": given,
-                   "epoch": self._epoch, "runs_on": "" if host.gpus else "cpu", "pid": os.getpid()})  # fmt: skip
+        values = {key: value for key, value in vars(self._given).items() if value is not None}
+        self._add({"fact": "job", "at": 0.0, "name": name, "told": " ".join(sys.argv), "folder": "", "values": values,
+                   "epoch": self._epoch, "runs_on": "" if host.gpus else "cpu", "pid": os.getpid(),
+                   "root": str(self._project.root)})  # fmt: skip
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.end(None if isinstance(error, Refuted) else int(error is not None))
+        status = None if isinstance(error, (Refuted, KeyboardInterrupt)) else int(error is not None)
+        self.end(int(bool(error.code)) if isinstance(error, SystemExit) else status)
 
     def step(self, step: int, *, batch: Any = None, weights: Any = None, **values: Any) -> None:
         """Tell of a step, from 1: its loss, learning_rate, grad_norm, epoch, and any other numbers.
@@ -188,9 +195,13 @@ class Sentinel:
         return self.job.told[0] if self.job.told else None
 
     def _raise(self) -> None:
-        if self._stops and not self._is_broken and not self.job.acted and self.refuted is not None:
-            self._add({"fact": "acted", "at": self._now, "action": "stop", "what": "the loop was told to stop"})
-            raise Refuted(self.refuted)
+        refuted = self.refuted
+        if not self._stops or self._is_broken or self.job.acted or refuted is None:
+            return
+        stop = {"fact": "acted", "at": self._now, "action": "stop", "ends": True, "what": "the loop was told to stop"}
+        self._guarded(lambda: self._add(stop))
+        if not self._is_broken:
+            raise Refuted(refuted)
 
     def _guarded(self, work: Callable[[], Any]) -> None:
         """Work unless the sentinel has failed. A failure is loud, and the loop goes on."""
@@ -204,10 +215,12 @@ class Sentinel:
 
     def _add(self, fact: Fact) -> None:
         self.job.apply(self._facts.append(fact))
+        if self.job.failed:
+            raise RuntimeError(self.job.failed)
 
     @property
     def _now(self) -> float:
-        return round(time.time() - self._epoch, 3)
+        return round(time.monotonic() - self._began, 3)
 
 
 def _text(value: Any) -> str:
@@ -247,4 +260,19 @@ def _sums(weights: Any) -> dict[str, str]:
 
 
 def _sum(weights: Any) -> str:
-    return f"{float(weights.double().abs().sum())!r} {zlib.crc32(_bytes(weights.flatten()[:_SAMPLED]))}"
+    flat = weights.flatten()
+    total = sum(float(part.double().abs().sum()) for part in flat.split(_PART))
+    return f"{total!r} {zlib.crc32(_bytes(flat[:_SAMPLED]))}"
+
+
+def agreed(is_refuted: bool) -> bool:
+    """Return what the first process of torch.distributed says. If one process alone stopped, the others would wait."""
+    import torch
+
+    group = torch.distributed
+    if not group.is_available() or not group.is_initialized() or group.get_world_size() == 1:
+        return is_refuted
+    device = "cuda" if group.get_backend() == "nccl" else "cpu"
+    said = torch.tensor([int(is_refuted)], device=device)
+    group.broadcast(said, 0)
+    return bool(said.item())

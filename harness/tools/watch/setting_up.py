@@ -78,7 +78,6 @@ def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Sh
     facts = FactFile(state / FACTS)
     if facts.earlier:
         raise ValueError(f"{state} has the facts of a job already; --resume {state} continues it")
-    epoch = time.time()
     host = probe(project.root)
     # The weights before the first step must be read before it.
     roles = {"initial": (trainer.files.initial, trainer.files.initial_prefix),
@@ -88,8 +87,7 @@ def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Sh
         for role, (text, prefix) in roles.items()
         if (path := weights_path(trainer, values, text)) is not None
     ]
-    if asked.pid is not None:
-        epoch = _began(asked.pid)
+    began = _began(asked.pid) if asked.pid is not None else None
     job: dict[str, Any] = {
         "fact": "job",
         "at": 0.0,
@@ -113,18 +111,21 @@ def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Sh
         "roles": [fact["role"] for fact in weights],
     }
     judge = _judge(job, trainer, given, project, host, facts.path)
+
+    def record(process: JobProcess | None) -> None:
+        ids = {} if process is None else {"pid": process.pid, "started_at": process.started_at}
+        facts.earlier = ({**job, "epoch": time.time() if began is None else began, **ids}, *weights)
+        for fact in facts.earlier:
+            facts.append(fact)
+
     # Nothing can be refused from here on, so the job can start.
     process = None
-    if asked.pid is not None:
-        process = JobProcess(asked.pid, started(asked.pid), state, is_ours=False)
-    elif not asked.is_attached:
-        epoch = time.time()
+    if asked.is_attached:
+        process = JobProcess(asked.pid, started(asked.pid), state, is_ours=False) if asked.pid is not None else None
+        record(process)
+    else:
         environment = {} if asked.command else trainer.variables(values)
-        process = start(asked.command or trainer.words(values), state, environment)
-    ids = {} if process is None else {"pid": process.pid, "started_at": process.started_at}
-    facts.earlier = ({**job, "epoch": epoch, **ids}, *weights)
-    for fact in facts.earlier:
-        facts.append(fact)
+        process = start(asked.command or trainer.words(values), state, environment, record)
     return _watcher(facts, trainer, given, process, judge, host, say, show)
 
 

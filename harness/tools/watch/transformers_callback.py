@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from transformers import TrainerCallback
 
-from harness.tools.watch.sentinel import Refuted, Sentinel
+from harness.tools.watch.sentinel import Refuted, Sentinel, agreed
 
 __all__ = ["HarnessCallback"]
 
@@ -39,17 +39,22 @@ class HarnessCallback(TrainerCallback):
             "schedule": schedule if schedule in _SCHEDULES else "",
             "optimizer": "adamw" if "adamw" in str(args.optim) else "",
         }
-        self.sentinel = Sentinel(self._name, **{**asked, **self._options})
+        if state.is_world_process_zero:
+            self.sentinel = Sentinel(self._name, **{**asked, **self._options})
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **others: Any) -> None:
         """Tell of a step that was logged."""
-        if self.sentinel is None or not state.is_world_process_zero or "loss" not in (logs or {}):
-            return
+        if "loss" in (logs or {}) and agreed(self._is_refuted(state.global_step, logs, others.get("model"))):
+            control.should_training_stop = True
+
+    def _is_refuted(self, step: int, logs: Any, model: Any) -> bool:
         values = {name: value for name, value in logs.items() if isinstance(value, (int, float))}
         try:
-            self.sentinel.step(state.global_step, weights=others.get("model"), **values)
+            if self.sentinel is not None:
+                self.sentinel.step(step, weights=model, **values)
         except Refuted:
-            control.should_training_stop = True
+            return True
+        return False
 
     def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Tell of a checkpoint."""
@@ -60,4 +65,4 @@ class HarnessCallback(TrainerCallback):
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """End."""
         if self.sentinel is not None:
-            self.sentinel.end(None if control.should_training_stop and self.sentinel.job.acted else 0)
+            self.sentinel.end(0 if state.global_step >= state.max_steps else None)

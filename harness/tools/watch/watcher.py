@@ -37,7 +37,9 @@ _NAP: Final = 0.25
 _SLURM_EVERY: Final = 30.0
 _PAGE_EVERY: Final = 5.0
 _MOST_FAILURES: Final = 5
-"""Failures in a row after which the watcher only waits for the end of the job."""
+"""Failures in a row after which a job that has ended is given up."""
+_LATEST: Final = 16
+"""The factor on the time to the next poll after failures, at most."""
 _LAST_READING: Final = 600.0
 """Seconds that the checkpoints may take which are not read yet when the job ends."""
 
@@ -101,45 +103,57 @@ class Watcher:
         self.job = JobState(self.given, checks)
         for fact in self.facts.earlier:
             self.job.apply(fact)
+        self._began = max(time.time() - self.epoch, self.job.at) - time.monotonic()
         self._changed = self.now
         self._is_unsealed = bool(self.job.told)
 
     @property
     def now(self) -> float:
-        """The second of the job."""
-        return round(max(time.time() - self.epoch, self.job.at if hasattr(self, "job") else 0.0), 3)
+        """The second of the job. The machine's clock may be set while it runs."""
+        return round(self._began + time.monotonic(), 3)
 
     def add(self, fact: Fact) -> None:
         """Write a fact, and tell the checks."""
         self.job.apply(self.facts.append(fact))
+        if self.job.failed and not self.job.broken:
+            raise RuntimeError(self.job.failed)
 
     def run(self) -> JobState:
         """Watch until the job has ended."""
-        if self.job.is_over:  # an earlier watcher was killed after that, perhaps before it sealed
-            self._conclude()
-        while not self.job.is_over:
+        is_done = False
+        while not is_done:
             try:
                 self.poll()
-                self._failures = 0
+                self._failures, is_done = 0, self.job.is_over
             except Exception as error:
-                self._broke(error)
-            self._wait()
+                is_done = self._broke(error)
+            if not is_done:
+                self._wait()
         if self.readers.checkpoints is not None:
             self.readers.checkpoints.close()
         return self.job
 
     def _wait(self) -> None:
         """Sleep until the next poll, or until the job has ended."""
-        interval = self.orders.interval
-        until = time.monotonic() + min(max(interval, self._cost / _SHARE), _RARER * interval)
+        interval = min(max(self.orders.interval, self._cost / _SHARE), _RARER * self.orders.interval)
+        until = time.monotonic() + interval * min(2**self._failures, _LATEST)
         process = self.readers.process
-        while (left := until - time.monotonic()) > 0 and not self.job.is_over:
+        while (left := until - time.monotonic()) > 0:
             time.sleep(min(left, _NAP))
-            if process is not None and not process.is_alive:
+            if process is not None and not process.is_alive and not self._failures:
                 return
 
     def poll(self) -> None:
-        """Look once."""
+        """Look once. A job that is over may still have a refutation that an earlier watcher did not seal."""
+        if not self.job.is_over:
+            self._read()
+        self._conclude()
+        if self.write_page is not None and (self.job.is_over or self.now - self._drawn > _PAGE_EVERY):
+            self._drawn = self.now
+            self.write_page(self.job)
+
+    def _read(self) -> None:
+        """Read what is new, and whether the job has ended."""
         over = self._over()
         before = time.thread_time()
         for fact in self._news(is_over=over is not None):
@@ -150,12 +164,12 @@ class Watcher:
             self._read_rest()
         self._sample(now=over is not None)  # behind the last checkpoint, which the free space is compared with
         if over is not None:
-            status = self.readers.process.status if self.readers.process is not None else None
-            self.add({"fact": "ended", "at": self.now, "status": status, "how": _how(over, status)})
-        self._conclude()
-        if self.write_page is not None and (over is not None or self.now - self._drawn > _PAGE_EVERY):
-            self._drawn = self.now
-            self.write_page(self.job)
+            self.add(self._ended(over))
+
+    def _ended(self, how: str) -> Fact:
+        status = self.readers.process.status if self.readers.process is not None else None
+        return {"fact": "ended", "at": self.now, "status": status,
+                "how": how if status is None else f"{how} with status {status}"}  # fmt: skip
 
     def _news(self, *, is_over: bool) -> Iterator[Fact]:
         readers, now = self.readers, self.now
@@ -229,34 +243,38 @@ class Watcher:
         problem = call_hook(orders.hook, job, refutations, bundles) if orders.hook else ""
         if problem:
             self.say(f"harness watch: {problem}")
+        ends = False
         if orders.action is Action.NOTIFY:
             what = problem or "called the hook"
         elif job.broken:
             what = "nothing: the watcher failed before, and may be wrong; the job goes on"
         else:
             self.say(f"{orders.action}: the job is ended, because {refutations[0].why}")
-            what = end_job(orders.action, self.readers.process, orders.slurm, orders.grace)
-        self.add({"fact": "acted", "at": self.now, "action": str(orders.action), "what": what})
+            ends, what = end_job(orders.action, self.readers.process, orders.slurm, orders.grace)
+        self._note({"fact": "acted", "at": self.now, "action": str(orders.action), "ends": ends, "what": what})
         self.say(f"{orders.action}: {what}")
 
-    def _broke(self, error: Exception) -> None:
-        """Say that the watcher failed. The job goes on."""
+    def _broke(self, error: Exception) -> bool:
+        """Say that the watcher failed; from now on it does not end the job. Returns whether there is no use in trying
+        again: the job has ended, and its rest cannot be read or sealed.
+        """
         self._failures += 1
         why = described(error)
-        self.say(f"harness watch: THE WATCHER FAILED: {why}; the job goes on, and from now on is not ended")
-        try:
-            self.add({"fact": "broken", "at": self.now, "why": why})
-        except Exception as worse:
-            self.say(f"harness watch: it cannot write its facts either: {described(worse)}")
-        if self._failures >= _MOST_FAILURES:
-            self.say(f"harness watch: it failed {self._failures} times in a row and only waits for the end of the job")
-            while self._failures and self._over() is None:
-                time.sleep(max(self.orders.interval, 1.0))
-            status = self.readers.process.status if self.readers.process is not None else None
-            self.job.status, self.job.how = status, _how("ended, unwatched,", status)
+        if why not in {fact["why"] for fact in self.job.broken}:
+            self.say(f"harness watch: THE WATCHER FAILED: {why}; the job goes on, and from now on is not ended")
+            self._note({"fact": "broken", "at": self.now, "why": why})
+        if self._failures < _MOST_FAILURES or not (self.job.is_over or self._over()):
+            return False
+        if not self.job.is_over:
+            self._note(self._ended("ended, unwatched,"))
             with suppress(Exception):
-                self.facts.append({"fact": "ended", "at": self.now, "status": status, "how": self.job.how})
+                self._conclude()
+        return True
 
-
-def _how(over: str, status: int | None) -> str:
-    return over if status is None else f"{over} with status {status}"
+    def _note(self, fact: Fact) -> None:
+        """Add a fact that counts although it may not be written, because the disk is full."""
+        try:
+            fact = self.facts.append(fact)
+        except Exception as error:
+            self.say(f"harness watch: {self.facts.path} takes no facts: {described(error)}")
+        self.job.apply(fact)

@@ -37,7 +37,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_a_job_of_slurm_is_cancelled(slurm: Path, action: Action, words: str) -> None:
     """To stop it means a signal, so that it can save."""
-    assert end_job(action, None, "4711", 1.0) == f"{words}: status 0"
+    assert end_job(action, None, "4711", 1.0) == (True, f"{words}: status 0")
     assert (slurm / "called").read_text().strip() == words
 
 

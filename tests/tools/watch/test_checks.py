@@ -21,7 +21,7 @@ def job(steps: Sequence[dict[str, Any]], given: Given, **keys: Any) -> JobState:
     """The state of a job that prints these values, one step a second."""
     facts: list[Fact] = [{"fact": "job", "at": 0.0, "folder": "run", **keys}]
     for number, values in enumerate(steps, 1):
-        texts = {"step": str(number), **{name: str(value) for name, value in values.items()}}
+        texts = {name: str(value) for name, value in {"step": number, **values}.items()}
         facts.append(
             {"fact": "output", "at": float(number), "file": "log", "offset": number, "events": [["step", texts, ""]]}
         )
@@ -204,3 +204,12 @@ def test_parameters_survive_as_texts() -> None:
     """A contract keeps them as `-P` takes them."""
     assert Given.of_texts(GIVEN.texts()) == GIVEN
     assert given_of({"checkpoint_every": 0, "steps": None, "teacher": "x"}) == Given()
+
+
+@pytest.mark.parametrize(("printed", "is_refuted"), [([12_345_678], False), ([1], False), ([21, 22], True)])
+def test_a_garbled_line_is_no_step(printed: list[int], is_refuted: bool) -> None:
+    """Two processes that write at once can join or cut numbers. A step that is far off counts if one follows it."""
+    steps = [*range(1, 51), *printed, *range(51, 101)]
+    found = job([{"step": step, "loss": 5 - step / 50} for step in steps], Given(steps=100, checkpoint_every=1000))
+    assert ("steps_untrue" in refuted(found)) is is_refuted
+    assert found.step == 100

@@ -9,6 +9,7 @@ import pytest
 
 from harness.base.vocabulary import Outcome
 from harness.contract.project import Project
+from harness.tools.watch.facts import FactFile
 from harness.tools.watch.sentinel import Refuted, Sentinel
 from tests.tools.watch.jobs import bundles
 
@@ -117,3 +118,67 @@ def test_transformers_trainer(project: Project, tmp_path: Path, rate: float) -> 
     else:
         assert {"rates_off", "weights_unmoved"} & {one.check for one in found.refutations}
         assert trainer.state.global_step < 30
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.0])
+def test_lightning_trainer(project: Project, tmp_path: Path, rate: float) -> None:
+    """The callback tells of each optimizer step, of two batches each, and stops a run whose weights stand."""
+    lightning = pytest.importorskip("lightning.pytorch", reason="needs Lightning: pip install lightning")
+    from harness.tools.watch.lightning_callback import HarnessCallback
+
+    class Model(lightning.LightningModule):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(8, 8)
+
+        def training_step(self, batch: Any, index: int) -> Any:
+            return (self.layer(batch) - batch).square().mean()
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=rate)
+
+    callback = HarnessCallback(
+        project=project, state=tmp_path / "state", evidence=tmp_path / "evidence", on_refute="stop", weights_every=5
+    )
+    trainer = lightning.Trainer(
+        max_steps=30, accumulate_grad_batches=2, accelerator="cpu", callbacks=[callback], default_root_dir=tmp_path,
+        logger=False, enable_progress_bar=False, enable_checkpointing=False, enable_model_summary=False,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    trainer.fit(Model(), torch.utils.data.DataLoader(torch.randn(1024, 8), batch_size=16))
+    assert callback.sentinel is not None
+    found = callback.sentinel.job
+    assert (found.given.steps, found.is_over) == (30, True)
+    if rate:
+        assert found.refutations == []
+        assert (found.step, trainer.global_step, found.status) == (30, 30, 0)
+    else:
+        assert [one.check for one in found.refutations] == ["rates_off"]
+        assert trainer.global_step < 30
+    assert len(bundles(tmp_path / "evidence")) == 1
+
+
+def test_a_full_disk_breaks_no_loop(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sentinel that cannot write warns, at its start or later, and the loop goes on without it."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    watch = sentinel(project, tmp_path, on_refute="stop")
+    with monkeypatch.context() as patch:
+        patch.setattr(FactFile, "append", full)
+        with pytest.warns(UserWarning, match="THE SENTINEL FAILED.*No space left"):
+            watch.step(1, loss=float("nan"))
+        with pytest.warns(UserWarning, match="THE SENTINEL FAILED.*No space left"):
+            late = sentinel(project, tmp_path / "late", on_refute="stop")
+    for one in (watch, late):
+        one.step(2, loss=float("nan"))
+        one.end()
+
+
+def test_an_interrupted_loop_is_not_at_fault(project: Project, tmp_path: Path) -> None:
+    """Ctrl-C is the user's."""
+    watch = sentinel(project, tmp_path)
+    watch.step(1, loss=1.0)
+    watch.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert (watch.job.is_over, watch.job.refutations) == (True, [])

@@ -1,0 +1,138 @@
+"""A watcher in trouble: it is killed, its disk is full, the clock jumps, a log is replaced. It harms no job."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.contract.project import Project
+from harness.external.trainer_file import load
+from harness.tools.watch.action import Action
+from harness.tools.watch.checks import CHECKS
+from harness.tools.watch.facts import Fact, FactFile
+from harness.tools.watch.given import Given
+from harness.tools.watch.job_state import JobState
+from harness.tools.watch.log_reading import LogFollower
+from harness.tools.watch.setting_up import Asked, begin
+from harness.tools.watch.watcher import Orders, Watcher
+from tests.tools.watch.jobs import job_line, project_of
+
+ORDERS = Orders(Action.KILL, interval=0.05, sample_every=1.0)
+
+
+def started_in(root: Path, steps: int, defect: str, said: list[str]) -> Watcher:
+    """A watcher of a job that it starts, and is to kill."""
+    line = [sys.executable, str(root / "job.py"), *job_line(steps, 0, defect, root / "out")[2:]]
+    asked = Asked(root / "toy.toml", {"steps": steps}, None, ORDERS, command=line)
+    return begin(asked, root / "state", Project.find(root), said.append, lambda _: None)
+
+
+def test_no_job_runs_that_no_fact_names(tmp_path: Path) -> None:
+    """A watcher that is killed before its first fact takes the shell with it, and the job has not begun."""
+    code = (
+        "import os, pathlib; from harness.tools.watch.process import start\n"
+        "def record(job): print(job.pid, flush=True); os.kill(os.getpid(), 9)\n"
+        "start(['touch', 'begun'], pathlib.Path('.'), {}, record)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL
+    end = time.monotonic() + 20
+    while Path(f"/proc/{int(done.stdout)}").exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not (tmp_path / "begun").exists()
+    assert not (tmp_path / "status").exists()
+
+
+@pytest.mark.parametrize("fails", [{"refuted"}, {"output", "usage", "tick", "broken", "ended"}])
+def test_a_full_disk_kills_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: set[str]) -> None:
+    """Facts that cannot be written are told, and the job, though it is refuted, goes on to its end."""
+    append, said = FactFile.append, list[str]()
+
+    def full(self: FactFile, fact: Fact) -> Fact:
+        if fact["fact"] in fails:
+            raise OSError(28, "No space left on device")
+        return append(self, fact)
+
+    monkeypatch.setattr(FactFile, "append", full)
+    watcher = started_in(project_of(tmp_path), 30, "nan", said)
+    with watcher.facts:
+        job = watcher.run()
+    assert (job.status, job.is_over, job.acted) == (0, True, [])
+    assert "No space left" in job.broken[0]["why"]
+    assert [one for one in said if "THE WATCHER FAILED" in one]
+
+
+def test_a_fact_that_no_check_takes_kills_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check that raises breaks the watcher, once; the others go on, and a later watcher can still read the facts."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(CHECKS[0], "on_step", fail)
+    said: list[str] = []
+    watcher = started_in(project_of(tmp_path), 30, "nan", said)
+    with watcher.facts:
+        job = watcher.run()
+    assert (job.status, job.step, job.acted) == (0, 30, [])
+    assert [fact["why"] for fact in job.broken] == ["RuntimeError: losses_not_finite: ZeroDivisionError"]
+
+
+def follower(folder: Path) -> LogFollower:
+    """What follows run.log."""
+    return LogFollower(load(folder / "toy.toml"), lambda: [folder / "run.log"], lambda _: None)
+
+
+def lines(first: int, last: int) -> str:
+    """The output of these steps."""
+    return "".join(f"step {step}/900 loss {5 - step / 1000}\n" for step in range(first, last + 1))
+
+
+def test_logs_are_replaced(tmp_path: Path) -> None:
+    """A copy with the same beginning is read on; another file, also a longer one, is read from its beginning."""
+    root = project_of(tmp_path)
+    log, reader, job = root / "run.log", follower(root), JobState(Given(steps=900), CHECKS)
+
+    def read(content: str, *, is_over: bool = False) -> int:
+        log.write_text(content)
+        for fact in reader.read(job, 1.0, is_over=is_over):
+            job.apply(fact)
+        return job.telling.newest
+
+    assert read(lines(1, 20)) == 20
+    assert read(lines(1, 30) + "step 31/900 lo") == 30  # as rsync writes a copy; its last line has no end yet
+    assert read(lines(31, 33)) == 33  # rotated
+    assert read(lines(34, 90)) == 90  # rotated, and the new file is longer than the old one was
+    log.unlink()
+    assert [*reader.read(job, 1.0, is_over=False)] == []
+    assert read(lines(91, 95) + '{"step": 96, "lo', is_over=True) == 95
+    assert (job.telling.steps, job.refutations) == (95, [])
+
+
+def test_a_clock_that_jumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job's seconds go on as before."""
+    said: list[str] = []
+    watcher = started_in(project_of(tmp_path), 2, "none", said)
+    with watcher.facts:
+        before, now = watcher.now, time.time()
+        for jump in (-3600.0, 3600.0):
+            monkeypatch.setattr("harness.tools.watch.watcher.time.time", lambda jump=jump: now + jump)
+            assert 0 <= watcher.now - before < 600
+        watcher.run()
+    assert (watcher.job.status, watcher.job.refutations) == (0, [])
+
+
+def test_a_suspended_job_does_not_stand_still(tmp_path: Path) -> None:
+    """A scheduler may stop its processes for hours."""
+    for keys, count in (({"suspended": True}, 0), ({}, 1)):
+        job = JobState(replace(Given(steps=900), stall_seconds=10.0), CHECKS)
+        events = [["step", {"step": str(step)}, ""] for step in range(1, 9)]
+        job.apply({"fact": "output", "at": 1.0, "file": "log", "offset": 9, "events": events})
+        for at in range(10, 4000, 10):
+            job.apply({"fact": "usage", "at": float(at), "cpu_percent": 0.0, **keys})
+        assert len(job.refutations) == count
