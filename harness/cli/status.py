@@ -14,7 +14,8 @@ from harness.contract.project import Project
 from harness.evidence.claim_status import ClaimStatus
 from harness.evidence.survey import Gaps, Survey, gaps
 from harness.report import status_table as report
-from harness.report.terminal.printing import STATUS_COLOURS, tell, tell_json, terminal_width
+from harness.report.running_jobs import running_jobs
+from harness.report.terminal.printing import STATUS_COLOURS, tell, tell_all, tell_json, terminal_width
 from harness.report.terminal.progress_line import progress_line
 
 __all__ = ["command"]
@@ -104,12 +105,14 @@ def command(
     else:
         found = gaps(survey.contracts, survey.refused, survey.contents.entries, mentions(project), project.quarantine)
     shown, told = (chosen, found) if not only else _filtered(chosen, found, only)
+    jobs = [] if ids or issue or spec or device or only else [*running_jobs(project)]
     if as_json:
-        tell_json(report.document(shown, told, survey.contents.unreadable, project.root))
+        tell_json(report.document(shown, told, survey.contents.unreadable, project.root, jobs))
     elif as_markdown:
-        click.echo(report.page(shown, told, project.root), nl=False)
+        click.echo(report.page(shown, told, project.root, jobs), nl=False)
     else:
         _show(shown, told, verbose or bool(ids))
+        tell_all(report.job_blocks(jobs))
         tell(report.totals(chosen))
     for one in survey.contents.unreadable:
         tell(report.unreadable_line(one), err=True)

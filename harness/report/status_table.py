@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from harness.evidence.index import Entry, Unreadable
 from harness.evidence.survey import Gaps
 from harness.report.escaping import code_span, markdown, printable, table
 from harness.report.messages import due_text, number_text
+from harness.report.running_jobs import RunningJob
+from harness.report.terminal.printing import Table
 
-__all__ = ["document", "lines", "page", "set_aside", "totals", "unreadable_line"]
+__all__ = ["document", "job_blocks", "lines", "page", "set_aside", "totals", "unreadable_line"]
 
 _ORDER = (Status.FALSIFIED, Status.STALE, Status.UNRUN, Status.PARTIAL, Status.DISCHARGED)
 """The order of the statuses. Those that need attention come first."""
@@ -100,7 +103,15 @@ def totals(claims: Sequence[ClaimStatus]) -> str:
     return f"{number_text.counted(total, 'claim')}: {counts}{refuted}"
 
 
-def page(claims: Sequence[ClaimStatus], gaps: Gaps, root: Path) -> str:
+def job_blocks(jobs: Sequence[RunningJob]) -> Iterator[str | Table]:
+    """Yield what the terminal shows of the jobs that run; nothing if there is no job."""
+    if jobs:
+        yield ""
+        yield "running jobs:"
+        yield Table([(job.name, job.state, job.told) for job in jobs])
+
+
+def page(claims: Sequence[ClaimStatus], gaps: Gaps, root: Path, jobs: Sequence[RunningJob]) -> str:
     """Return a page of Markdown with a newline at its end. Links to bundles are relative to the project's root."""
     devices = sorted({device for claim in claims for device in claim.cells})
     head = ["claim", "status", *(markdown(str(device)) for device in devices)]
@@ -130,10 +141,18 @@ def page(claims: Sequence[ClaimStatus], gaps: Gaps, root: Path) -> str:
     parts += ["## Set aside", "\n".join(aside)] if aside else []
     for title, items in _gap_lists(gaps):
         parts += [f"## {title[0].upper()}{title[1:]}", "\n".join(f"- {markdown(item)}" for item in items)]
+    running = [f"- {markdown(job.name)}: {markdown(job.state)}; {markdown(job.told)}" for job in jobs]
+    parts += ["## Running jobs", "\n".join(running)] if running else []
     return "\n\n".join(parts) + "\n"
 
 
-def document(claims: Sequence[ClaimStatus], gaps: Gaps, unreadable: Sequence[Unreadable], root: Path) -> dict[str, Any]:
+def document(
+    claims: Sequence[ClaimStatus],
+    gaps: Gaps,
+    unreadable: Sequence[Unreadable],
+    root: Path,
+    jobs: Sequence[RunningJob],
+) -> dict[str, Any]:
     """Return everything as JSON values. Paths below the project's root are relative to it."""
     count = Counter(claim.status for claim in claims)
     return {
@@ -163,6 +182,7 @@ def document(claims: Sequence[ClaimStatus], gaps: Gaps, unreadable: Sequence[Unr
                 for name, entries in gaps.quarantined.items()
             },
         },
+        "jobs": [asdict(job) for job in jobs],
         "unreadable": [{"bundle": _relative(one.path, root), "reason": one.reason} for one in unreadable],
     }
 

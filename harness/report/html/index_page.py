@@ -25,6 +25,7 @@ from harness.report.messages import due_text
 from harness.report.messages.qualifiers import UNPROVEN
 from harness.report.messages.refutation_text import KNOWN, NEW
 from harness.report.messages.verdict_text import signed
+from harness.report.running_jobs import RunningJob
 from harness.report.status_table import set_aside
 
 __all__ = ["Entry", "Field", "Matrix", "Row", "matrix_of_project", "matrix_of_verdicts", "render"]
@@ -140,13 +141,20 @@ class Matrix:
         return [_counted([field.word for field in column if field]) for column in columns]
 
 
-def render(name: str, entries: Sequence[Entry], matrix: Matrix, asked: Sequence[Sequence[str]]) -> str:
+def render(
+    name: str,
+    entries: Sequence[Entry],
+    matrix: Matrix,
+    asked: Sequence[Sequence[str]],
+    jobs: Sequence[RunningJob] = (),
+) -> str:
     """Return the index page.
 
     Args:
         name: of the project; empty without one.
         entries: the bundles. The list shows the gravest first, and of equals the newest.
         asked: what the bundles were checked against (see `harness.report.messages.verdict_text.asked`).
+        jobs: those that run now.
     """
     signatures = [entry.signed for entry in entries]
     return page(
@@ -158,6 +166,7 @@ def render(name: str, entries: Sequence[Entry], matrix: Matrix, asked: Sequence[
         counts=_counted([entry.verification.standing for entry in entries]),
         signatures=[(word, signatures.count(word)) for word in sorted(set(signatures))],
         asked=list[Markup](map(marked, asked)),
+        jobs=jobs,
     )
 
 

@@ -3,8 +3,8 @@
     against = Against(state=ProjectState(project))
     site = write([*verify_all(find_bundles([Path("evidence")]), against=against)], Path("site"), against, project)
 
-The same bundles and the same project give the same bytes. The page of each bundle is made in its own process, with
-bounded time and memory. If that fails, the page has the reason.
+The same bundles and the same project give the same bytes, unless a job runs. The page of each bundle is made in its own
+process, with bounded time and memory. If that fails, the page has the reason.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from harness.report.html.templating import GENERATOR, compiled
 from harness.report.messages import qualifiers
 from harness.report.messages.refutation_text import standing
 from harness.report.messages.verdict_text import asked, why
+from harness.report.running_jobs import running_jobs
 
 __all__ = ["INDEX", "SiteError", "prepare", "write"]
 
@@ -116,7 +117,8 @@ def write(
             if row.page:
                 own = [entry for entry in entries if entry.id == row.id]
                 write_file(folder / row.page, claim_page.render(name, row, table, own))
-        write_file(folder / INDEX, index_page.render(name, entries, table, held))
+        jobs = [*running_jobs(project)] if project else []
+        write_file(folder / INDEX, index_page.render(name, entries, table, held, jobs))
         written = {folder / one.page for one in entries} | {folder / row.page for row in table.rows if row.page}
         for path in sorted(earlier - written):
             path.unlink()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,12 +21,12 @@ from harness.machine.cache_folder import NoCacheFolderError
 from harness.report.terminal.printing import tell, tell_all
 from harness.tools.one_claim import project_here
 from harness.tools.watch.action import Action
-from harness.tools.watch.checks import CHECKS, state_of
-from harness.tools.watch.facts import FACTS, FactFile, WatchedAlready, facts_in, states_folder
-from harness.tools.watch.given import given_of
+from harness.tools.watch.checks import CHECKS
+from harness.tools.watch.facts import WatchedAlready, states_folder
 from harness.tools.watch.job_state import JobState
+from harness.tools.watch.listing import listed, total_line
 from harness.tools.watch.setting_up import Asked, begin, resume
-from harness.tools.watch.text import job_line, summary, total_line
+from harness.tools.watch.text import summary
 from harness.tools.watch.watcher import Orders, Watcher
 
 __all__ = ["command"]
@@ -60,6 +61,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--state", type=_PATH, metavar="DIR", help="The folder for the facts of this job.")
 @click.option("--resume", "resumed", type=_PATH, metavar="DIR", help="Continue with the facts in this folder.")
 @click.option("--list", "lists", is_flag=True, help="List the watched jobs of this user, and the GPU-hours saved.")
+@click.option("--since", type=duration, help="With --list: only jobs with news in this time, such as 24h.")
 def command(
     trainer: Path | None,
     command_line: Sequence[str],
@@ -80,6 +82,7 @@ def command(
     state: Path | None,
     resumed: Path | None,
     lists: bool,
+    since: float | None,
 ) -> ExitStatus:
     """Judge a training job while it runs, and seal each refutation at once.
 
@@ -107,7 +110,7 @@ def command(
     Exit status: 1 if something is refuted; 3 if the watcher failed; 2 if it was refused; else 0.
     """
     if lists:
-        return _list()
+        return _list(since)
     project = project_here()
     try:
         if resumed is not None:
@@ -183,28 +186,16 @@ def _state(named: Path) -> Path:
     return named if named.exists() or named.is_absolute() else states_folder() / named
 
 
-def _list() -> ExitStatus:
-    courses = []
-    for path in sorted(states_folder().glob(f"*/{FACTS}")):
-        try:
-            if not (facts := facts_in(path)):
-                continue  # the job was refused before it began
-            job = state_of(facts, given_of(facts[0]["values"]))
-        except (OSError, ValueError, LookupError) as error:
-            tell(f"{path.parent.name}: its facts cannot be read: {error}", err=True)
-            continue
-        courses.append(job)
-        tell(f"{path.parent.name}: {job_line(job, is_watched=_is_held(path))}")
-    tell(total_line(courses))
-    return ExitStatus.PASS if courses else ExitStatus.NOT_MEASURED
-
-
-def _is_held(path: Path) -> bool:
-    try:
-        with FactFile(path):
-            return False
-    except WatchedAlready:
-        return True
+def _list(since: float | None) -> ExitStatus:
+    jobs = []
+    for one in listed(0.0 if since is None else time.time() - since):
+        if isinstance(one, str):
+            tell(one, err=True)
+        else:
+            jobs.append(one)
+            tell(one.line)
+    tell(total_line(jobs))
+    return ExitStatus.PASS if jobs else ExitStatus.NOT_MEASURED
 
 
 def _say(text: str) -> None:

@@ -15,13 +15,14 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, final
 
 from harness.base import strictjson
-from harness.machine.cache_folder import made_cache_folder
+from harness.machine.cache_folder import NoCacheFolderError, made_cache_folder
 
 __all__ = ["FACTS", "Fact", "FactFile", "WatchedAlready", "facts_in", "new_state", "states_folder"]
 
@@ -84,10 +85,16 @@ def states_folder() -> Path:
     return made_cache_folder() / "watch"
 
 
-def new_state(name: str) -> Path:
-    """Return a new folder for the facts of a job."""
+def new_state(name: str, elsewhere: Path | None = None) -> Path:
+    """Return a new folder for the facts of a job; or that elsewhere, which the list of this user then names."""
     stamp = f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}-{secrets.token_hex(3)}"
-    return states_folder() / f"{stamp}-{''.join(one if one.isalnum() else '-' for one in name)[:40]}"
+    named = f"{stamp}-{''.join(one if one.isalnum() else '-' for one in name)[:40]}"
+    if elsewhere is None:
+        return states_folder() / named
+    with suppress(OSError, NoCacheFolderError):
+        states_folder().mkdir(exist_ok=True)
+        (states_folder() / named).symlink_to(elsewhere.resolve())
+    return elsewhere.resolve()
 
 
 def facts_in(path: Path) -> tuple[Fact, ...]:

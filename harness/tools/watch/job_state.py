@@ -150,7 +150,7 @@ class JobState:
         self.given = given
         self.at = 0.0
         self.telling = Telling(self._on_step)
-        self.first_step_at: float | None = None
+        self.first: StepAt | None = None
         self.newest: StepAt | None = None
         self.series = StepSeries()
         self._held: StepAt | None = None
@@ -184,6 +184,13 @@ class JobState:
     def step(self) -> int:
         """The newest step, from 1; 0 before the first."""
         return self.newest.step if self.newest is not None else 0
+
+    @property
+    def pace(self) -> float | None:
+        """The seconds of a step so far; None before the second."""
+        if self.first is None or self.newest is None or self.newest.step <= self.first.step:
+            return None
+        return (self.newest.at - self.first.at) / (self.newest.step - self.first.step)
 
     @property
     def made(self) -> int | None:
@@ -263,8 +270,7 @@ class JobState:
         if self.newest is not None:
             self._stride = max(step - self.newest.step, 1)
         self.newest = now
-        if self.first_step_at is None:
-            self.first_step_at = self.at
+        self.first = self.first or now
         self.series.add({"step": step, "seconds": round(self.at, 3), **values})
         self._tell("on_step", self.newest)
 

@@ -5,19 +5,20 @@ Trainer(callbacks=[HarnessCallback("tuesday", learning_rate=3e-4, on_refute="sto
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 try:
-    from lightning.pytorch.callbacks import Callback
-except ImportError:
-    from pytorch_lightning.callbacks import Callback  # type: ignore[assignment, unused-ignore]
+    Callback: Any = import_module("lightning.pytorch.callbacks").Callback
+except ImportError:  # the same under its older name
+    Callback = import_module("pytorch_lightning.callbacks").Callback
 
 from harness.tools.watch.sentinel import Refuted, Sentinel, agreed
 
 __all__ = ["HarnessCallback"]
 
 
-class HarnessCallback(Callback):  # type: ignore[misc, unused-ignore]
+class HarnessCallback(Callback):  # type: ignore[misc]
     """Watches a fit. With `on_refute="stop"`, the Trainer stops after the refuted step."""
 
     def __init__(self, name: str = "lightning", **options: Any) -> None:

@@ -139,10 +139,9 @@ class MemoryBounded(Check):
         growths = [after - before for (_, before), (_, after) in pairwise(windows)]
         least, mean = min(growths), sum(growths) / len(growths)
         limit = usage.get("limit_bytes")
-        if least < 0.5 * mean or mean <= 0 or limit is None or job.first_step_at is None:
+        if least < 0.5 * mean or mean <= 0 or limit is None or job.pace is None:
             return  # growth that slows down is a cache or an allocator that fills
-        steps_left = (self.given.steps or 0) - job.step
-        seconds_left = steps_left * (job.at - job.first_step_at) / job.step
+        seconds_left = ((self.given.steps or 0) - job.step) * job.pace
         (first, _), (last, now) = windows[0], windows[-1]
         at_end = now + mean * len(growths) / (last - first) * seconds_left
         if at_end > limit:

@@ -9,7 +9,7 @@ from harness.report.html.document_page import Section, document_page
 from harness.report.html.plot import Figure, Line, drawn
 from harness.report.terminal.printing import Table
 from harness.tools.watch.job_state import JobState
-from harness.tools.watch.text import duration_text, first_refutations, rest_seconds
+from harness.tools.watch.text import cost_text, duration_text, first_refutations, rest_seconds
 
 __all__ = ["watch_page"]
 
@@ -45,7 +45,7 @@ def _refutations(job: JobState) -> Iterator[str | Table]:
                 str(first.step),
                 duration_text(first.at),
                 first.why + more,
-                duration_text(rest) if rest else "",
+                cost_text(job, rest) if rest else "",
             )
         )
     yield Table([("check", "step", "time", "why", "cost of the rest"), *rows]) if rows else "Nothing is refuted"

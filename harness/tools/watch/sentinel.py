@@ -92,7 +92,7 @@ class Sentinel:
         self._guarded(lambda: self._begin(name, state, evidence, issue))
 
     def _begin(self, name: str, state: Path | None, evidence: Path | None, issue: str) -> None:
-        self._facts = FactFile((state or new_state(name)) / FACTS)
+        self._facts = FactFile(new_state(name, state) / FACTS)
         host = probe(self._project.root)
         self._machine = MachineReader(host, os.getpid(), None, 0)
         lacks = not_shown(

@@ -74,10 +74,10 @@ def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Sh
     if given.device:
         values.setdefault("device", given.device)
     name = asked.name or trainer.name
-    state = (state or new_state(name)).resolve()
-    facts = FactFile(state / FACTS)
-    if facts.earlier:
+    if state is not None and (state / FACTS).exists():
         raise ValueError(f"{state} has the facts of a job already; --resume {state} continues it")
+    state = new_state(name, state)
+    facts = FactFile(state / FACTS)
     host = probe(project.root)
     # The weights before the first step must be read before it.
     roles = {"initial": (trainer.files.initial, trainer.files.initial_prefix),
@@ -140,8 +140,8 @@ def resume(state: Path, project: Project | None, say: Say, show: Show) -> Watche
         raise ValueError(f"there are no facts of a job in {state}")
     facts = FactFile(state / FACTS)
     job = facts.earlier[0] if facts.earlier else {}
-    if job.get("fact") != "job":
-        raise ValueError(f"{state / FACTS} does not begin with a job")
+    if job.get("fact") != "job" or "trainer" not in job:
+        raise ValueError(f"{state / FACTS} does not begin with a job that a watcher follows from outside")
     trainer = load(Path(job["trainer"]))
     project = project or Project.find(Path(job["root"]))
     given = given_of({name: trainer.value(name, job["values"]) for name in (*job["values"], *trainer.parameters)})

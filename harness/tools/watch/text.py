@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from harness.report.messages.number_text import counted
 from harness.tools.watch.job_state import JobState, Refutation
 
-__all__ = ["duration_text", "job_line", "rest_seconds", "saved_gpu_seconds", "summary", "total_line"]
+__all__ = [
+    "cost_text",
+    "duration_text",
+    "first_refutations",
+    "place_line",
+    "refuted_line",
+    "rest_seconds",
+    "saved_gpu_seconds",
+    "summary",
+]
 
 
 def rest_seconds(job: JobState, step: int) -> float | None:
     """Return how long the job would take from a step to its end; None if the number of its steps is not known."""
-    asked, began, made = job.given.steps, job.first_step_at, job.step
-    if asked is None or began is None or made < 2 or job.newest is None:
-        return None
-    return max(asked - step, 0) * (job.newest.at - began) / (made - 1)
+    asked, pace = job.given.steps, job.pace
+    return None if asked is None or pace is None else max(asked - step, 0) * pace
+
+
+def gpus_of(job: JobState) -> int:
+    """Return how many GPUs a job has: those that were seen, else one; none if it runs on a machine without."""
+    if job.given.device == "cpu" or job.description.get("runs_on") == "cpu":
+        return 0
+    return max((fact.get("gpus", 0) for fact in job.usage), default=0) or 1
 
 
 def saved_gpu_seconds(job: JobState) -> float:
     """Return the GPU-seconds that ending the job saved: the rest of the run, times its GPUs; 0 if it went on."""
-    if not job.was_ended or job.given.device == "cpu":
-        return 0.0
-    gpus = max((fact.get("gpus", 0) for fact in job.usage), default=0) or 1
-    return (rest_seconds(job, job.step) or 0.0) * gpus
+    return (rest_seconds(job, job.step) or 0.0) * gpus_of(job) if job.is_over and job.was_ended else 0.0
 
 
 def duration_text(seconds: float) -> str:
@@ -31,6 +42,12 @@ def duration_text(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def cost_text(job: JobState, seconds: float) -> str:
+    """Return what seconds of a job cost: their GPU-hours, too, if it has a GPU."""
+    gpus = gpus_of(job)
+    return duration_text(seconds) + (f", {gpus * seconds / 3600:.2f} GPU-hours" if gpus else "")
 
 
 def summary(job: JobState) -> Iterator[str]:
@@ -41,7 +58,7 @@ def summary(job: JobState) -> Iterator[str]:
         yield f"  {first.check}: refuted at {_place(job, first)}: {first.why}{more}"
         rest = rest_seconds(job, first.step)
         if rest:
-            yield f"    the rest of the run costs another {duration_text(rest)}"
+            yield f"    the rest of the run costs another {cost_text(job, rest)}"
     for fact in job.acted:
         yield f"  {fact['action']} at second {fact['at']:.1f}: {fact['what']}"
     holds = [check.name for check in job.checks if check.judged and not check.found]
@@ -65,24 +82,12 @@ def _place(job: JobState, one: Refutation) -> str:
     return f"second {one.at:.1f} (step {one.step}{share})"
 
 
-def job_line(job: JobState, *, is_watched: bool) -> str:
-    """Return a job in one line, for the list."""
-    running = "runs" if is_watched else "has no watcher; harness watch --resume continues"
-    state = job.how if job.is_over else running
-    refuted = ", ".join(dict.fromkeys(one.check for one in job.refutations))
-    saved = saved_gpu_seconds(job)
-    told = f"refuted: {refuted}" if refuted else "nothing is refuted"
-    return (
-        f"{job.description.get('name', '?')}  step {job.step}{f'/{job.given.steps}' if job.given.steps else ''}  "
-        f"{duration_text(job.at)}  {state}; {told}{f'; saved {saved / 3600:.2f} GPU-hours' if saved else ''}"
-    )
+def place_line(job: JobState) -> str:
+    """Return how far a job is."""
+    asked = f"/{job.given.steps}" if job.given.steps else ""
+    return f"step {job.step}{asked} after {duration_text(job.at)}"
 
 
-def total_line(courses: Sequence[JobState]) -> str:
-    """Return the sum over jobs."""
-    running = sum(not one.is_over for one in courses)
-    refuted = sum(bool(one.refutations) for one in courses)
-    saved = sum(map(saved_gpu_seconds, courses)) / 3600
-    ended = sum(one.was_ended for one in courses)
-    told = f"{counted(len(courses), 'job')}, {running} running, {refuted} refuted"
-    return f"{told}, {ended} ended early: {saved:.2f} GPU-hours saved"
+def refuted_line(job: JobState) -> str:
+    """Return the checks that refuted a job; empty if none did."""
+    return ", ".join(first.check for first, _ in first_refutations(job))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -131,8 +132,6 @@ def test_a_killed_watcher(tmp_path: Path, defect: str) -> None:
     clauses = [clause for fact in facts_of(root, "sealed") for clause in fact["clauses"]]  # type: ignore[attr-defined]
     assert clauses == ([] if defect == "none" else ["losses_not_finite.maxItems"])
     assert len(bundles(root / "evidence")) == 1
-    again = watch(root, "watch", "--list")
-    assert again.returncode == ExitStatus.NOT_MEASURED  # the state is elsewhere
 
 
 def test_attached_to_a_running_job(tmp_path: Path) -> None:
@@ -143,14 +142,21 @@ def test_attached_to_a_running_job(tmp_path: Path) -> None:
         job = subprocess.Popen(job_line(40, 20, "held", out), cwd=root, stdout=log)
     words = watch_words(root, "--attach", str(out), "--pid", str(job.pid), steps=40)
     watcher = subprocess.Popen(words, cwd=root, env=environment(root), stderr=subprocess.PIPE, text=True)
-    until(lambda: (root / "state" / FACTS).exists() and facts_of(root, "job"))
+    until(lambda: (root / "state" / FACTS).exists() and facts_of(root, "output"))
+    status = watch(root, "watch", "--list"), harness(root, "status"), harness(root, "status", "--json")
+    harness(root, "report", "evidence", "--html", str(tmp_path / "site"))
     (root / "go").touch()
     assert job.wait(30) == 0
+    assert "1 job, 1 running, 0 refuted" in status[0].stdout
+    assert re.search(r"running jobs:\n  toy  step 2/40 after .* nothing is refuted", status[1].stdout)
+    assert [one["name"] for one in json.loads(status[2].stdout)["jobs"]] == ["toy"]
+    assert "<td>toy</td>" in (tmp_path / "site" / "index.html").read_text()
     _, told = watcher.communicate(timeout=30)
     assert watcher.returncode == ExitStatus.FAIL, told
     assert facts_of(root, "refuted")[0]["step"] == 5
     assert {fact["step"] for fact in facts_of(root, "checkpoint")} == {20, 40}
     assert [path.name for path in out.iterdir() if path.suffix == ".log"] == ["run.log"]
+    assert json.loads(harness(root, "status", "--json").stdout)["jobs"] == []
 
 
 def test_a_signal_is_passed_on(tmp_path: Path) -> None:
@@ -205,7 +211,7 @@ def test_the_list_adds_up(tmp_path: Path) -> None:
     root = project_of(tmp_path)
     words = [word for word in watch_words(root, steps=20) if word not in ("--state", str(root / "state"))]
     assert watch(root, *words, "--", *job_line(20, 0, "none", tmp_path / "out")).returncode == ExitStatus.PASS
-    done = watch(root, "watch", "--list")
+    done = watch(root, "watch", "--list", "--since", "24h")
     assert done.returncode == ExitStatus.PASS
     assert "toy  step 20/20" in done.stdout
     assert done.stdout.splitlines()[-1] == "1 job, 0 running, 0 refuted, 0 ended early: 0.00 GPU-hours saved"

@@ -1,0 +1,115 @@
+"""The watched jobs of this user: all of them with the GPU-hours saved, and those of a project that run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.contract.project import Project
+from harness.machine.cache_folder import NoCacheFolderError
+from harness.machine.process_tree import started
+from harness.report.messages.number_text import counted
+from harness.report.running_jobs import RunningJob
+from harness.tools.watch.checks import state_of
+from harness.tools.watch.facts import FACTS, FactFile, WatchedAlready, facts_in, states_folder
+from harness.tools.watch.given import given_of
+from harness.tools.watch.job_state import JobState
+from harness.tools.watch.text import place_line, refuted_line, saved_gpu_seconds
+
+__all__ = ["ListedJob", "listed", "running", "total_line"]
+
+_LAST: Final = 1 << 16
+"""Bytes at the end of the facts of a job, among which is its end if it has ended."""
+
+
+_FORGOTTEN: Final = 7 * 86400.0
+"""Seconds after the newest fact from which on a job without an end is forgotten."""
+
+
+@dataclass(frozen=True)
+class ListedJob:
+    """A job with facts."""
+
+    folder: Path
+    job: JobState
+    is_watched: bool
+
+    @property
+    def runs(self) -> bool:
+        """Whether a watcher follows it, or its process is alive."""
+        about = self.job.description
+        is_alive = "pid" in about and "started_at" in about and started(about["pid"]) == about["started_at"]
+        return not self.job.is_over and (self.is_watched or is_alive)
+
+    @property
+    def line(self) -> str:
+        """The job in a line."""
+        job = self.job
+        state = job.how if job.is_over else "runs" if self.runs else "is gone"
+        if not job.is_over and not self.is_watched and "trainer" in job.description:
+            state += " and has no watcher; harness watch --resume continues"
+        saved = saved_gpu_seconds(job) / 3600
+        told = f"refuted: {refuted_line(job)}" if job.refutations else "nothing is refuted"
+        told += f"; saved {saved:.2f} GPU-hours" if saved else ""
+        return f"{self.folder.name}: {job.description.get('name', '?')}  {place_line(job)}  {state}; {told}"
+
+
+def total_line(jobs: Sequence[ListedJob]) -> str:
+    """Return the sum over jobs."""
+    running = sum(one.runs for one in jobs)
+    refuted = sum(bool(one.job.refutations) for one in jobs)
+    ended = sum(one.job.is_over and one.job.was_ended for one in jobs)
+    saved = sum(saved_gpu_seconds(one.job) for one in jobs) / 3600
+    told = f"{counted(len(jobs), 'job')}, {running} running, {refuted} refuted"
+    return f"{told}, {ended} ended early: {saved:.2f} GPU-hours saved"
+
+
+def listed(since: float = 0.0, *, over: bool = True) -> Iterator[ListedJob | str]:
+    """Yield the jobs of this user, or why the facts of one cannot be read.
+
+    Args:
+        since: the time of the newest fact, at least.
+        over: whether jobs that have ended are among them.
+
+    Raises:
+        NoCacheFolderError: there is no folder for them.
+    """
+    for path in sorted(states_folder().glob(f"*/{FACTS}")):
+        try:
+            if path.stat().st_mtime < since or (not over and _is_over(path)):
+                continue
+            if facts := facts_in(path):  # else the job was refused before it began
+                job = state_of(facts, given_of(facts[0]["values"]))
+                yield ListedJob(path.parent, job, _is_held(path))
+        except (OSError, ValueError, LookupError) as error:
+            yield f"{path.parent.name}: its facts cannot be read: {error}"
+
+
+def running(project: Project) -> Iterator[RunningJob]:
+    """Yield the jobs of a project that run. The core calls this as an entry point of `harness.jobs`."""
+    with suppress(NoCacheFolderError):
+        for one in listed(time.time() - _FORGOTTEN, over=False):
+            if isinstance(one, str):
+                yield RunningJob("harness watch", one)
+            elif one.runs and one.job.description.get("root") == str(project.root):
+                about = one.job.description
+                state = place_line(one.job) + ("" if one.is_watched else ", without a watcher")
+                yield RunningJob(str(about["name"]), state, refuted_line(one.job), str(about.get("page", "")))
+
+
+def _is_over(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - _LAST, 0))
+        return b'{"fact":"ended"' in file.read()
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        with FactFile(path):
+            return False
+    except WatchedAlready:
+        return True
