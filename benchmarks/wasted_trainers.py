@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 import zlib
@@ -62,7 +63,7 @@ AT = 30
 """The step from which on a defect acts that does not act from the beginning."""
 BATCH, LENGTH, WIDTH = 16, 32, 32
 RATE = 0.003
-PACE = 0.01
+PACE = float(os.environ.get("WASTED_PACE", "0.01"))
 """Seconds that a step waits, as for a GPU, so that the two processors of a small machine suffice."""
 
 
@@ -101,13 +102,14 @@ class Waste:
     def __init__(self, given: argparse.Namespace) -> None:
         self.defect, self.steps, self.every = given.defect, given.steps, given.every
         self._kept: list[numpy.ndarray] = []
+        self._began: float | None = None
         if self.defect == "wrong-number-of-steps":
             self.steps = -(-given.steps // 31) * 31
         self.rate = {"rate-zero": 0.0, "rate-not-as-asked": 0.001}.get(self.defect, given.rate)
         self.acting_rate = RATE if self.defect == "default-rate" else self.rate  # which is asked to be far smaller
         if self.defect == "diverging":
             self.acting_rate = 100 * self.rate
-        self.has_optimizer = self.defect not in ("weights-never-move", "initial-weights-saved")
+        self.has_optimizer = self.defect != "weights-never-move"
         self.device = None if self.defect == "silent-cpu-fallback" else "cpu"
 
     def is_(self, *names: str) -> bool:
@@ -116,13 +118,20 @@ class Waste:
 
     def after(self, step: int) -> None:
         """Waste after a step: memory, time, or the whole run."""
+        self._began = self._began or time.monotonic()
         if self.defect == "creeping-memory":
             self._kept.append(numpy.ones(1 << 19))
-        time.sleep(PACE)
+        if PACE:
+            time.sleep(PACE)
         if self.defect == "collapsing-throughput" and step > 10 * AT:
             time.sleep(20 * PACE)
         if self.defect == "crash" and step == 2 * AT:
             sys.exit("RuntimeError: a kernel failed")
+
+    def tell_end(self) -> None:
+        """Print the steps, their time, and that of the processor."""
+        took = time.monotonic() - (self._began or 0.0)
+        print(f"\n{self.steps} steps made in {took:.3f} s, {time.process_time():.3f} s of a processor", flush=True)
 
     def loss(self, step: int, loss: float) -> float:
         """The loss that is printed."""
@@ -237,7 +246,7 @@ def of_torch(given: argparse.Namespace) -> None:
                 waste.save(given.out / f"step_{step}.pt", now, first, write_torch)
             else:
                 waste.save(given.out / f"ckpt-step-{step:06}.safetensors", now, first, write_safetensors)
-    print(f"\n{waste.steps} steps made", flush=True)
+    waste.tell_end()
 
 
 def unlearnable(tokens: Any, step: int) -> tuple[Any, Any]:
@@ -312,7 +321,7 @@ def of_numpy(given: argparse.Namespace) -> None:
         print(f"[{time.strftime('%H:%M:%S')}] iter={step} nll={waste.loss(step, float(loss)):.5f}", flush=True)
         if waste.every and step % waste.every == 0:
             waste.save(given.out / f"{step}.safetensors", weights, first, write_safetensors)
-    print(f"{waste.steps} steps made")
+    waste.tell_end()
 
 
 def prepare(folder: Path) -> None:

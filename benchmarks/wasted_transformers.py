@@ -85,12 +85,12 @@ class Distilling(Trainer):
         return (loss, None) if return_outputs else loss
 
     def log(self, logs: dict[str, float], *others: Any, **more: Any) -> None:
-        """Print the checksum of the batch with the loss."""
+        """Print the checksum of the batch, and the number of all steps, with the loss."""
         if "loss" in logs:
             step = self.state.global_step
             logs["loss"] = self.waste.loss(step, logs["loss"])
             logs["learning_rate"] = self.waste.rate
-            logs = {**logs, "batch": self.checksum}
+            logs = {**logs, "batch": self.checksum, "total": self.state.max_steps}
         super().log(logs, *others, **more)
 
     def _save_checkpoint(self, model: Any, *others: Any, **more: Any) -> None:
