@@ -235,8 +235,8 @@ def cost(work: Path, pairs: int) -> bool:
               f"{processors[-1] - 1:+.1%}; the watcher used {used[-1]:.2%} of a processor", flush=True)  # fmt: skip
     wall, processor = (f"{median(one) - 1:+.1%} ({min(one) - 1:+.1%} to {max(one) - 1:+.1%})"
                        for one in (walls, processors))  # fmt: skip
-    print(f"{pairs} pairs: the watched job took {wall} of the time alone, {processor} of the processor; the watcher used "
-          f"{median(used):.2%} of a processor ({min(used):.2%} to {max(used):.2%})")  # fmt: skip
+    print(f"{pairs} pairs: the watched job took {wall} of the time alone, {processor} of the processor; the watcher "
+          f"used {median(used):.2%} of a processor ({min(used):.2%} to {max(used):.2%})")  # fmt: skip
     return median(used) < 0.01
 
 
