@@ -221,7 +221,9 @@ def cost(work: Path, pairs: int) -> bool:
             if arm == "alone":
                 arms[arm] = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
                 continue
-            run = begin(work, "plain", f"cost-watched-{number}", steps=LONG, every=2000, more=("--every", "2s"))
+            run = begin(
+                work, "plain", f"cost-watched-{number}", steps=LONG, every=2000, action="log", more=("--every", "2s")
+            )
             run.process.wait()
             arms[arm] = (run.state / "output.log").read_text()
             samples = run.of("usage")

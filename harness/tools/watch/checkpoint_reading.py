@@ -18,7 +18,9 @@ from harness.tools.watch.job_state import INITIAL, JobState
 __all__ = ["CheckpointReader", "checkpoint_fact", "sizes_of", "weights_fact"]
 
 _PATIENCE: Final = 3.0
-"""A file that cannot be read may still be written: it counts after so many times the time to settle."""
+"""A file that cannot be read may still be written: it counts after `late_seconds`, and so many times the time to settle
+without a change.
+"""
 
 
 @dataclass
@@ -30,6 +32,8 @@ class _Found:
     """Size and time of change of each file."""
     since: float = 0.0
     """When it looked so for the first time."""
+    again: float = 0.0
+    """How long it must look so before it is read again, after a reading that failed."""
     reading: Future[dict[str, Any]] | None = None
     read_at: tuple[tuple[int, int], ...] = field(default=())
 
@@ -41,6 +45,8 @@ class CheckpointReader:
     def __init__(self, trainer: Trainer, values: dict[str, Any], given: Given) -> None:
         self._trainer, self._values, self._given = trainer, values, given
         self._found: dict[int, _Found] = {}
+        self._unread: set[int] = set()
+        """Steps whose checkpoint the watcher failed to read."""
         self._pool = ThreadPoolExecutor(1, "harness-watch-checkpoints")
         self._last: tuple[int, Path] | None = None
         """The newest checkpoint that was read."""
@@ -57,39 +63,52 @@ class CheckpointReader:
 
     def read(self, job: JobState, at: float, *, is_over: bool) -> Iterator[Fact]:
         """Yield the checkpoints that were read since the last call."""
-        known = job.checkpoints.keys()
         for step, path in directory.checkpoints(self._trainer, self._values).items():
-            if step not in known and step not in self._found:
-                self._found[step] = _Found(path)
+            if step not in job.checkpoints and step not in self._unread:
+                self._found.setdefault(step, _Found(path))
         for step in sorted(self._found):
             found = self._found[step]
             if step not in job.seen:
                 yield {"fact": "seen", "at": at, "step": step}
-            if (fact := self._look(step, found, at, is_over)) is not None:
+            if not found.path.exists():  # it was deleted before it was read
                 del self._found[step]
+                continue
+            try:
+                fact = self._look(step, found, at, is_over)
+            except Exception:  # of the watcher, not of the checkpoint
+                self._unread.add(step)
+                del self._found[step]
+                raise
+            if fact is not None or (is_over and not found.look):
+                del self._found[step]
+            if fact is not None:
                 if fact.get("tensors"):
                     self._last = (step, found.path)
                 yield fact
 
     def _look(self, step: int, found: _Found, at: float, is_over: bool) -> Fact | None:
         """Return the fact of a checkpoint once it is read; None as long as that is to come."""
-        try:
-            look = sizes_of(found.path)
-        except OSError:  # it was deleted before it was read
-            return {"fact": "seen", "at": at, "step": step}
+        look = _sizes(found.path)
         if look != found.look:
-            found.look, found.since = look, at
-        settled = at - found.since
-        if found.reading is None:
-            if settled >= self._given.settle_seconds or is_over:
-                found.read_at = look
-                found.reading = self._pool.submit(self._read, step, found.path)
-            return None
-        if not found.reading.done():
-            return None
-        result, found.reading = found.reading.result(), None
-        patience = _PATIENCE * self._given.settle_seconds
-        if look != found.read_at or (result.get("refused") and settled < patience and not is_over):
+            found.look, found.since, found.again = look, at, 0.0
+        given, settled = self._given, at - found.since
+        patience = 0.0 if is_over else max(_PATIENCE * given.settle_seconds, given.late_seconds)
+        if look:
+            if found.reading is None:
+                if is_over or settled >= max(given.settle_seconds, found.again):
+                    found.read_at = look
+                    found.reading = self._pool.submit(self._read, step, found.path)
+                return None
+            if not found.reading.done():
+                return None
+            reading, found.reading = found.reading, None
+            result = reading.result()
+        elif any(one.is_file() and one.stat().st_size for one in found.path.rglob("*")):
+            return None  # in a form that is not known
+        else:
+            result = {"refused": "the folder is empty"}
+        if look != found.read_at or (result.get("refused") and settled < patience):
+            found.again = patience
             return None
         size = sum(size for size, _ in look)
         name = (
@@ -125,6 +144,14 @@ def weights_fact(role: str, path: Path, prefix: str, at: float) -> Fact:
     """Return the fact of weights beside the checkpoints: the first ones, or the teacher's."""
     size = sum(size for size, _ in sizes_of(path))
     return {"fact": "weights", "at": at, "role": role, "name": str(path), "bytes": size, **_tensors(path, prefix)}
+
+
+def _sizes(path: Path) -> tuple[tuple[int, int], ...]:
+    """Return what `sizes_of` does; nothing if there are no files with weights, or no longer."""
+    try:
+        return sizes_of(path)
+    except OSError:
+        return ()
 
 
 def sizes_of(path: Path) -> tuple[tuple[int, int], ...]:

@@ -151,6 +151,7 @@ class JobState:
         self.at = 0.0
         self.telling = Telling(self._on_step)
         self.first: StepAt | None = None
+        """The step from which on times are known."""
         self.newest: StepAt | None = None
         self.series = StepSeries()
         self._held: StepAt | None = None
@@ -270,7 +271,8 @@ class JobState:
         if self.newest is not None:
             self._stride = max(step - self.newest.step, 1)
         self.newest = now
-        self.first = self.first or now
+        if self.first is None or self.first.at == now.at:  # of what a job printed before it was watched, the last
+            self.first = now
         self.series.add({"step": step, "seconds": round(self.at, 3), **values})
         self._tell("on_step", self.newest)
 

@@ -23,6 +23,10 @@ _DEADLOCK: Final = 10.0
 """The factor on the time to stall after which also a job that is busy stands still."""
 
 
+def _is_crowded(usage: Fact) -> bool:
+    return bool(usage.get("others_percent", 0.0) > _OTHERS and usage.get("busy_percent", 0.0) > _BUSY)
+
+
 class StepsGoOn(Check):
     """The next step comes."""
 
@@ -41,7 +45,8 @@ class StepsGoOn(Check):
 
     def on_usage(self, usage: Fact) -> None:
         """See `Check`."""
-        if usage.get("cpu_percent", 0.0) > _WORKS or usage.get("gpu_utilisation_percent", 0) > 0:
+        works = usage.get("cpu_percent", 0.0) > _WORKS or usage.get("gpu_utilisation_percent", 0) > 0
+        if works or _is_crowded(usage):
             self._busy_at = usage["at"]
         if usage.get("suspended"):
             self._last = usage["at"]
@@ -49,8 +54,8 @@ class StepsGoOn(Check):
     def on_time(self) -> None:
         """See `Check`. A job may prepare for long, and finish for long; in between it evaluates and saves.
 
-        So a job stands still if it also prints nothing and its processes do nothing; or, since a deadlock can be busy,
-        after a much longer time.
+        So a job stands still if it also prints nothing and its processes do nothing, though they could; or, since a
+        deadlock can be busy, after a much longer time.
         """
         job, given = self.job, self.given
         if self._count < _FEWEST or self.found:
@@ -81,8 +86,7 @@ class RateKept(Check):
 
     def on_usage(self, usage: Fact) -> None:
         """See `Check`."""
-        is_crowded = usage.get("others_percent", 0.0) > _OTHERS and usage.get("busy_percent", 0.0) > _BUSY
-        self._crowded = self._crowded or is_crowded
+        self._crowded = self._crowded or _is_crowded(usage)
 
     def on_step(self, step: StepAt) -> None:
         """See `Check`. A window does not count its longest pause, which may be an evaluation.

@@ -14,6 +14,10 @@ __all__ = ["OUTPUT_CHECKS"]
 
 _VANISHED: Final = 1e-7
 """A loss of this size in float32 is rounding: there is nothing to learn."""
+_FLOWS: Final = 1e-6
+"""A norm of the gradient that is more than rounding."""
+_LEARNED: Final = 0.01
+"""The share of the largest loss from which on a loss is constant because the output rounds it."""
 _IN_A_ROW: Final = 5
 _REMEMBERED: Final = 1_000_000
 """Checksums of batches that are remembered."""
@@ -33,25 +37,35 @@ class LossesFinite(Check):
 
 
 class LossesMove(Check):
-    """Losses differ from step to step, and are not 0 throughout."""
+    """Losses differ from step to step, and are not 0 from the beginning."""
 
     name, needs = "losses_constant", "losses in the output"
 
     def __init__(self, job: JobState) -> None:
         super().__init__(job)
         self._last: deque[float] = deque(maxlen=max(self.given.window, _IN_A_ROW))
+        self._largest = 0.0
+        self._flow = 0.0
+        """The newest norm of the gradient."""
 
     def on_step(self, step: StepAt) -> None:
-        """See `Check`."""
+        """See `Check`. A loss that fell to what the output rounds to 0 has been learned.
+
+        GRPO's loss is 0 as long as the policy is that of the samples, and its gradient is not.
+        """
         loss = step.values.get("loss")
+        self._flow = step.values.get("grad_norm", self._flow)
         if loss is None or not math.isfinite(loss) or self.found:
             return
         self.judged = True
         self._last.append(loss)
+        self._largest = max(self._largest, abs(loss))
         few = list(self._last)[-_IN_A_ROW:]
-        if len(few) == _IN_A_ROW and all(abs(one) < _VANISHED for one in few):
-            self.refute(f"the loss is {loss:g}: student and teacher are the same, or nothing is compared", step.step)
-        elif len(self._last) == self._last.maxlen and len(set(self._last)) == 1:
+        if self._largest < _VANISHED:
+            if len(few) == _IN_A_ROW and not self._flow > _FLOWS:
+                said = "student and teacher are the same, or nothing is compared"
+                self.refute(f"the loss is {loss:g}: {said}", step.step)
+        elif abs(loss) > _LEARNED * self._largest and self._last.count(loss) == self._last.maxlen:
             self.refute(f"the loss was {loss:g} in each of {len(self._last)} steps", step.step)
 
 

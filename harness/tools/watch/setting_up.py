@@ -200,7 +200,7 @@ def _watcher(
     first = weights_path(trainer, values, trainer.files.initial)
     expected = 0 if first is None else sum(size for size, _ in sizes_of(first))
     readers = Readers(
-        LogFollower(trainer, logs, show),
+        LogFollower(trainer, logs, show if job["is_ours"] else lambda _: None),
         CheckpointReader(trainer, values, given) if folder is not None else None,
         MachineReader(host, process.pid if process is not None else None, folder, expected),
         process,

@@ -83,8 +83,8 @@ def watch_words(root: Path, *options: str, steps: int = 60, every: int = 20) -> 
     given: Mapping[str, object] = {
         "steps": steps, "checkpoint_every": every, "device": "cpu", "settle_seconds": 0.05, "late_seconds": 60.0,
     }  # fmt: skip
-    words = [*COMMAND, "watch", "toy.toml", "--state", str(root / "state"), "--every", "0.1s", *options]
-    return [*words, *(word for name, value in given.items() for word in ("-P", f"{name}={value}"))]
+    words = [*COMMAND, "watch", "toy.toml", "--state", str(root / "state"), "--every", "0.1s"]
+    return [*words, *(word for name, value in given.items() for word in ("-P", f"{name}={value}")), *options]
 
 
 def bundles(evidence: Path) -> list[Bundle]:

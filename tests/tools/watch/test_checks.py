@@ -213,3 +213,19 @@ def test_a_garbled_line_is_no_step(printed: list[int], is_refuted: bool) -> None
     found = job([{"step": step, "loss": 5 - step / 50} for step in steps], Given(steps=100, checkpoint_every=1000))
     assert ("steps_untrue" in refuted(found)) is is_refuted
     assert found.step == 100
+
+
+@pytest.mark.parametrize(
+    ("losses", "norm", "is_refuted"),
+    [
+        ([0.0] * 40, 0.0, True),
+        ([0.0] * 40, 0.3, False),
+        ([2.0] * 40, 0.3, True),
+        ([2.0, 1.0, 0.1, *[0.0] * 40], 0.0, False),
+        ([2.0, 1.5, *[1.0] * 40], 0.3, True),
+    ],
+)
+def test_a_loss_that_is_learned_is_not_constant(losses: list[float], norm: float, is_refuted: bool) -> None:
+    """A loss may fall to 0; one that begins there needs a gradient."""
+    found = job([{"loss": loss, "grad_norm": norm} for loss in losses], Given())
+    assert ("losses_constant" in refuted(found)) is is_refuted

@@ -84,7 +84,7 @@ def test_a_refuted_job_is_stopped(tmp_path: Path) -> None:
 def test_a_claim_of_the_project_is_refuted_too(tmp_path: Path) -> None:
     """An empty checkpoint violates the clause of the claim that names it, under the claim's own issue."""
     root, out = project_of(tmp_path, CLAIM), tmp_path / "out"
-    words = watch_words(root, "--output", str(out), "--on-refute", "kill", steps=2000)
+    words = watch_words(root, "--output", str(out), "--on-refute", "kill", "-P", "late_seconds=1", steps=2000)
     done = watch(root, *words, "--", *job_line(2000, 20, "empty", out))
     assert done.returncode == ExitStatus.FAIL
     found = {bundle.record.id: bundle for bundle in bundles(root / "evidence")}

@@ -14,6 +14,7 @@ import pytest
 from harness.contract.project import Project
 from harness.external.trainer_file import load
 from harness.tools.watch.action import Action
+from harness.tools.watch.checkpoint_reading import CheckpointReader
 from harness.tools.watch.checks import CHECKS
 from harness.tools.watch.facts import Fact, FactFile
 from harness.tools.watch.given import Given
@@ -136,3 +137,32 @@ def test_a_suspended_job_does_not_stand_still(tmp_path: Path) -> None:
         for at in range(10, 4000, 10):
             job.apply({"fact": "usage", "at": float(at), "cpu_percent": 0.0, **keys})
         assert len(job.refutations) == count
+
+
+def test_a_checkpoint_that_is_being_written(tmp_path: Path) -> None:
+    """It counts as unreadable after `late_seconds` without a change, and an empty folder too; other forms never do."""
+    root = project_of(tmp_path)
+    job, values = JobState(Given(), CHECKS), {"output": str(root)}
+    reader = CheckpointReader(load(root / "toy.toml"), values, Given(settle_seconds=1.0, late_seconds=50.0))
+    (root / "step-1.safetensors").write_bytes(b"half")
+    (root / "step-2.safetensors").mkdir()
+    (root / "step-3.safetensors").mkdir()
+    (root / "step-3.safetensors" / "rank-0.distcp").write_bytes(b"shard")
+    (root / "step-4.safetensors").write_bytes(b"is deleted")
+
+    def look(at: float, *, is_over: bool = False) -> dict[int, str]:
+        for _ in range(2):
+            for fact in reader.read(job, at, is_over=is_over):
+                job.apply(fact)
+            reader._pool.submit(int).result()  # it has read
+        return {step: one.refused for step, one in job.checkpoints.items()}
+
+    assert [look(at) for at in (1.0, 3.0, 40.0)] == [{}, {}, {}]
+    (root / "step-1.safetensors").write_bytes(b"a little more")
+    (root / "step-4.safetensors").unlink()
+    assert look(52.0).keys() == {2}
+    found = look(103.0)
+    assert (found.keys(), found[2]) == ({1, 2}, "the folder is empty")
+    assert look(104.0, is_over=True).keys() == {1, 2}
+    assert not reader.is_busy
+    reader.close()
