@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -298,3 +299,13 @@ def test_without_a_key_nothing_is_kept(fake: Job) -> None:
     """Without a key the job fails, and the message says how to make one."""
     assert fake.run("harness-keep/keep.sh", SIGNING_KEY="", BRANCH="b", RECEIVED="r", REMOTE="x", KEPT="k") == 1
     assert "harness keygen" in fake.log
+
+
+def test_the_summary_adds_up_watched_jobs(job: Job) -> None:
+    """It has the jobs that were watched since yesterday, and the GPU-hours saved."""
+    place = Path(job.variables["HARNESS_CACHE_DIR"]) / "watch" / "big"
+    place.mkdir(parents=True)
+    told = {"fact": "job", "at": 0.0, "name": "big", "values": {"steps": 100}}
+    (place / "facts.jsonl").write_text(json.dumps(told) + "\n")
+    job.report()
+    assert "1 job, 0 running, 0 refuted, 0 ended early: 0.00 GPU-hours saved" in job.summary.read_text()

@@ -46,3 +46,7 @@ fi
 if command -v "$HARNESS" > /dev/null && [ -n "$(find evidence -name record.json -print -quit)" ]; then
   "$HARNESS" report evidence --sarif "$folder/claims.sarif"
 fi
+# The jobs that `harness watch` followed for this user since yesterday, and the GPU-hours that it saved.
+if watched=$("$HARNESS" watch --list --since 24h) && [ -n "$watched" ]; then
+  printf '\n```text\n%s\n```\n' "$watched" >> "$GITHUB_STEP_SUMMARY"
+fi

@@ -93,8 +93,8 @@ def new_state(name: str, elsewhere: Path | None = None) -> Path:
         return states_folder() / named
     with suppress(OSError, NoCacheFolderError):
         states_folder().mkdir(exist_ok=True)
-        (states_folder() / named).symlink_to(elsewhere.resolve())
-    return elsewhere.resolve()
+        (states_folder() / named).symlink_to(elsewhere.absolute())
+    return elsewhere
 
 
 def facts_in(path: Path) -> tuple[Fact, ...]:

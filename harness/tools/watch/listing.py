@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from harness.base import regular_file
 from harness.contract.project import Project
 from harness.machine.cache_folder import NoCacheFolderError
 from harness.machine.process_tree import started
@@ -102,7 +103,7 @@ def running(project: Project) -> Iterator[RunningJob]:
 
 
 def _is_over(path: Path) -> bool:
-    with path.open("rb") as file:
+    with regular_file.opened(path) as file:
         file.seek(max(path.stat().st_size - _LAST, 0))
         return b'{"fact":"ended"' in file.read()
 

@@ -23,10 +23,11 @@ def watch_page(job: JobState) -> str:
     """Return the page: what is refuted, the clauses as they are decided, the losses, the checkpoints, the machine."""
     name = str(job.description.get("name", "job"))
     state = f"It {job.how}" if job.is_over else f"It runs: step {job.step} at second {job.at:.0f}"
-    sections: list[Section] = [("Refutations", [*_refutations(job)]), ("Checks", [_checks(job)])]
+    sections: list[Section] = [("Refutations", [*_refutations(job)])]
     figures = [*_figures(job)]
     if figures:
-        sections.append(("JobState", [drawn(figures)]))
+        sections.append(("Over time", [drawn(figures)]))
+    sections.append(("Checks", [_checks(job)]))
     if job.checkpoints:
         sections.append(("Checkpoints", [_checkpoints(job)]))
     page = document_page(name, "watched job", state, sections)
@@ -55,11 +56,14 @@ def _refutations(job: JobState) -> Iterator[str | Table]:
 
 
 def _checks(job: JobState) -> Table:
-    rows = [("check", "decided", "needs")]
-    for check in job.checks:
-        decided = "refuted" if check.found else "holds" if check.judged else "not judged"
-        rows.append((check.name, decided, "" if check.judged or check.found else check.needs))
-    return Table(rows)
+    """Return what is decided, then what is open and why."""
+    rows = [
+        (check.name, "refuted" if check.found else "holds", "") if check.judged or check.found
+        else (check.name, "not judged", f"needs {check.needs.replace('`', '')}")
+        for check in job.checks
+    ]  # fmt: skip
+    order = ("refuted", "holds", "not judged")
+    return Table([("check", "decided", ""), *sorted(rows, key=lambda row: order.index(row[1]))])
 
 
 def _checkpoints(job: JobState) -> Table:

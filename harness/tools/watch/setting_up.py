@@ -76,7 +76,7 @@ def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Sh
     name = asked.name or trainer.name
     if state is not None and (state / FACTS).exists():
         raise ValueError(f"{state} has the facts of a job already; --resume {state} continues it")
-    state = new_state(name, state)
+    state = new_state(name, state).resolve()
     facts = FactFile(state / FACTS)
     host = probe(project.root)
     # The weights before the first step must be read before it.
