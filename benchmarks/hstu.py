@@ -103,10 +103,10 @@ def measure(inputs: Inputs, shape: str, plan: Plan, theirs: Path | None, rounds:
         kernel = load(theirs)
         calls["theirs"] = lambda: kernel.triton_hstu_mha(inputs.longest, inputs.alpha, *leaves, inputs.offsets)
     forwards: Arms = dict(calls)
-    backwards: Arms = {name: gradients_of(call(), leaves, inputs.above) for name, call in calls.items()}
+    backwards: Arms = {name: gradients_of(call(), leaves, inputs.grad_output) for name, call in calls.items()}
     kernels: dict[str, Arms] = {
         way: {name: call_of(inputs, kernel, one) for name, one in plans.items()}
-        for way, kernel in (("forward", "out"), ("backward", "of_q"))
+        for way, kernel in (("forward", "out"), ("backward", "dq"))
     }
     if theirs is not None and "theirs" in calls:
         kernels["forward"]["theirs"], kernels["backward"]["theirs"] = their_kernels(inputs, load(theirs))
@@ -117,11 +117,11 @@ def measure(inputs: Inputs, shape: str, plan: Plan, theirs: Path | None, rounds:
             for one in leaves
         )
         forwards["SDPA"] = lambda: scaled_dot_product_attention(q, k, v, is_causal=True)
-        above = inputs.above.view(len(inputs.lengths), inputs.longest, *inputs.above.shape[1:]).transpose(1, 2)
-        backwards["SDPA"] = gradients_of(scaled_dot_product_attention(q, k, v, is_causal=True), dense, above)
-    print(
-        "\n" + shape, *(f"{name}: {shown(one.out)} {shown(one.of_q)} {shown(one.of_kv)}" for name, one in plans.items())
-    )
+        grad_output = inputs.grad_output.view(
+            len(inputs.lengths), inputs.longest, *inputs.grad_output.shape[1:]
+        ).transpose(1, 2)
+        backwards["SDPA"] = gradients_of(scaled_dot_product_attention(q, k, v, is_causal=True), dense, grad_output)
+    print("\n" + shape, *(f"{name}: {shown(one.out)} {shown(one.dq)} {shown(one.dkdv)}" for name, one in plans.items()))
     print(f"{'arm':>21} {'ms':>8} {'TFLOP/s':>8} {'/ ours':>7} {'99 % interval':>15}  errors of out, dq, dk, dv")
     numbers: dict[str, Any] = {}
     for way, arms in (("forward", forwards), ("backward", backwards)):
@@ -195,11 +195,11 @@ def summarise(results: dict[str, dict[str, Any]]) -> None:
 def differences(inputs: Inputs, out: Tensor, gradients: object) -> list[float]:
     """Return the root mean square errors of output and gradients in the first sequence, relative to their values."""
     end = inputs.lengths[0]
-    q, k, v, above = (one.detach()[:end] for one in (inputs.q, inputs.k, inputs.v, inputs.above))
+    q, k, v, grad_output = (one.detach()[:end] for one in (inputs.q, inputs.k, inputs.v, inputs.grad_output))
     offsets = torch.tensor([0, end], device=q.device)
-    right = truth(Question(q, k, v, above, offsets, end, inputs.longest, inputs.alpha, True, None, 1, None, 0, 0))
+    right = truth(Question(q, k, v, grad_output, offsets, end, inputs.longest, inputs.alpha, True, None, 1, None, 0, 0))
     assert isinstance(gradients, tuple)
-    pairs = zip((out.detach(), *gradients), (right.out, right.of_q, right.of_k, right.of_v), strict=True)
+    pairs = zip((out.detach(), *gradients), (right.out, right.dq, right.dk, right.dv), strict=True)
     return [float((got[:end].double() - one.value).norm() / one.value.norm()) for got, one in pairs]
 
 

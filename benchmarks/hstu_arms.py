@@ -32,7 +32,7 @@ class Inputs:
     q: Tensor
     k: Tensor
     v: Tensor
-    above: Tensor
+    grad_output: Tensor
 
     @staticmethod
     def draw(shape: str, device: str, rows: int | None = None) -> Inputs:
@@ -46,10 +46,12 @@ class Inputs:
             lengths = [rows] * batch
         offsets = torch.tensor([0, *lengths]).cumsum(0).to(device)
         chance = torch.Generator(device).manual_seed(0)
-        q, k, v, above = (
+        q, k, v, grad_output = (
             torch.randn(sum(lengths), heads, width, generator=chance, device=device).bfloat16() for _ in range(4)
         )
-        return Inputs(longest, lengths, offsets, q.requires_grad_(), k.requires_grad_(), v.requires_grad_(), above)
+        return Inputs(
+            longest, lengths, offsets, q.requires_grad_(), k.requires_grad_(), v.requires_grad_(), grad_output
+        )
 
     @property
     def alpha(self) -> float:
@@ -68,7 +70,7 @@ def call_of(inputs: Inputs, kernel: str, plan: Plan) -> Callable[[], object]:
     passes = passes_for(*tensors, inputs.longest, alpha=inputs.alpha, mask=mask, plan=plan)
     if kernel == "out":
         return lambda: passes.forward(*tensors, mask)
-    return lambda: passes.backward(inputs.above, *tensors, mask)
+    return lambda: passes.backward(inputs.grad_output, *tensors, mask)
 
 
 def their_kernels(inputs: Inputs, module: ModuleType) -> tuple[Callable[[], object], Callable[[], object]]:
@@ -82,7 +84,7 @@ def their_kernels(inputs: Inputs, module: ModuleType) -> tuple[Callable[[], obje
     def backwards() -> object:
         empty = [torch.empty_like(one) for one in tensors]
         numbers = (inputs.offsets, None, inputs.longest, inputs.alpha, 0, 0, None, False, inputs.longest)
-        return module.triton_hstu_attention_bwd(inputs.above, *tensors, *empty, *numbers)
+        return module.triton_hstu_attention_bwd(inputs.grad_output, *tensors, *empty, *numbers)
 
     return forwards, backwards
 
@@ -101,9 +103,9 @@ def load(folder: Path) -> ModuleType:
     return sys.modules[name]
 
 
-def gradients_of(out: Tensor, leaves: tuple[Tensor, ...], above: Tensor) -> Callable[[], tuple[Tensor, ...]]:
+def gradients_of(out: Tensor, leaves: tuple[Tensor, ...], grad_output: Tensor) -> Callable[[], tuple[Tensor, ...]]:
     """Return a backward pass that can be run again."""
-    return lambda: torch.autograd.grad(out, leaves, above, retain_graph=True)
+    return lambda: torch.autograd.grad(out, leaves, grad_output, retain_graph=True)
 
 
 def queue(arm: Callable[[], object]) -> Callable[[], object]:

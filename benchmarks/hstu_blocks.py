@@ -15,18 +15,18 @@ from benchmarks.hstu_arms import Arms, Inputs, call_of, load, mean, recorded, wa
 from falsifiers.recsys.reference.hstu_plan import Blocks, Plan, plan_for, side_by_side
 from harness.authoring.timing import interleave
 
-KERNELS = ("out", "of_q", "of_kv")
+KERNELS = ("out", "dq", "dkdv")
 
 
 def candidates(kernel: str, width: int, longest: int) -> Iterator[Blocks]:
     """Yield blocks that may suit a kernel."""
     sizes: dict[tuple[str, bool], tuple[tuple[int, int, int, int], ...]] = {
         ("out", True): ((64, 64, 4, 3), (64, 32, 4, 4), (128, 128, 8, 3)),
-        ("of_q", True): ((64, 64, 4, 2), (64, 32, 4, 4), (128, 64, 8, 3)),
-        ("of_kv", True): ((64, 64, 4, 2), (32, 64, 4, 3), (64, 128, 8, 3)),
+        ("dq", True): ((64, 64, 4, 2), (64, 32, 4, 4), (128, 64, 8, 3)),
+        ("dkdv", True): ((64, 64, 4, 2), (32, 64, 4, 3), (64, 128, 8, 3)),
         ("out", False): ((64, 64, 4, 3), (64, 32, 4, 4)),
-        ("of_q", False): ((64, 64, 4, 3), (64, 32, 4, 3)),
-        ("of_kv", False): ((32, 64, 4, 3), (64, 64, 4, 3)),
+        ("dq", False): ((64, 64, 4, 3), (64, 32, 4, 3)),
+        ("dkdv", False): ((32, 64, 4, 3), (64, 64, 4, 3)),
     }
     together = side_by_side(longest, width, width)
     for size in sizes[kernel, width == 128]:

@@ -123,7 +123,7 @@ def _run_blocks(trial: Trial[TwoPaths]) -> None:
     truth, size = TrueBlock(true_shape), (3, asked["sequence"] + 1)
     for number, (dtype, steep) in enumerate(((torch.float32, False), (torch.float32, True), (torch.bfloat16, False))):
         case = block_case(true_shape, size, 10 * trial.seed + number, trial.device, dtype, steep=steep)
-        true = truth.gradients(case.x, case.weights, case.above)
+        true = truth.gradients(case.x, case.weights, case.grad_output)
         for path in ("new", "old"):
             with trial.subject_fault():
                 error = block_error(trial.subject.backend(path, 0), shape, case, true)

@@ -164,8 +164,8 @@ class _Case:
 def _case(trial: Trial[FallbackBlocks], truth: TrueBlock, weights: dict[str, Tensor], size: tuple[int, int]) -> _Case:
     """Standard normal inputs from the seed, for `size` = (sequences, tokens)."""
     drawn = block_case(truth.shape, size, trial.seed + 1, trial.device)
-    expected = truth.gradients(drawn.x, weights, drawn.above)
-    return _Case(weights, drawn.x, drawn.above, expected.pop("output"), expected)
+    expected = truth.gradients(drawn.x, weights, drawn.grad_output)
+    return _Case(weights, drawn.x, drawn.grad_output, expected.pop("output"), expected)
 
 
 def _faults(trial: Trial[FallbackBlocks]) -> tuple[Raiser, ...]:

@@ -23,18 +23,18 @@ def falsify(trial: Trial[Quantiser]) -> None:
     """Compare numbers and gradients with the definition, and train with and without the recipe."""
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
-        inputs, weight, above = _tensors(case, trial.device)
+        inputs, weight, grad_output = _tensors(case, trial.device)
         with trial.subject_fault():
             kept = trial.subject.quantised(inputs)
             leaves = inputs.clone().requires_grad_(), weight.clone().requires_grad_()
             made = trial.subject.linear(*leaves)
-            made.backward(above)
+            made.backward(grad_output)
         right = nvfp4.kept(inputs.cpu())
         return {
             "number_errors": _error(kept, right),
             "product_errors": _error(made, nvfp4.product(inputs.cpu(), weight.cpu())),
-            "input_gradient_errors": _error(leaves[0].grad, nvfp4.input_gradient(above.cpu(), weight.cpu())),
-            "weight_gradient_errors": _error(leaves[1].grad, nvfp4.weight_gradient(above.cpu(), inputs.cpu())),
+            "input_gradient_errors": _error(leaves[0].grad, nvfp4.input_gradient(grad_output.cpu(), weight.cpu())),
+            "weight_gradient_errors": _error(leaves[1].grad, nvfp4.weight_gradient(grad_output.cpu(), inputs.cpu())),
         }
 
     drawn = st.fixed_dictionaries({
@@ -61,7 +61,7 @@ def falsify(trial: Trial[Quantiser]) -> None:
 
 
 def _tensors(case: Mapping[str, Any], device: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Return inputs, weight and the gradient from above. Columns differ in size by powers of e, as outliers do."""
+    """Return inputs, weight and the gradient of the output. Columns differ in size by powers of e, as outliers do."""
     generator = torch.Generator().manual_seed(case["seed"])
 
     def drawn(rows: int, columns: int) -> Tensor:
@@ -71,8 +71,8 @@ def _tensors(case: Mapping[str, Any], device: str) -> tuple[Tensor, Tensor, Tens
     inputs, weight = drawn(case["rows"], case["columns"]), drawn(case["out"], case["columns"])
     if case["zeros"]:
         inputs[0], inputs[:, :32] = 0.0, 0.0
-    above = torch.randn(case["rows"], case["out"], generator=generator)
-    return inputs.to(device), weight.to(device), above.to(device)
+    grad_output = torch.randn(case["rows"], case["out"], generator=generator)
+    return inputs.to(device), weight.to(device), grad_output.to(device)
 
 
 def _error(made: Tensor | None, right: Tensor) -> float:

@@ -31,7 +31,7 @@ def falsify(trial: Trial[Attention]) -> None:
             answer = trial.subject(asked)
             near, far = (_change(trial, asked, toward, step) for step in (_STEP, 2.0 * _STEP))
         along = (4.0 * near - far) / 3.0
-        gradients = (answer.of_q, answer.of_k, answer.of_v)
+        gradients = (answer.dq, answer.dk, answer.dv)
         given = sum(float((one * way).sum()) for one, way in zip(gradients, toward, strict=True))
         size = max(sum(float((one**2).sum()) for one in gradients) ** 0.5, 1e-12)
         right = truth(asked).out
@@ -48,9 +48,9 @@ def falsify(trial: Trial[Attention]) -> None:
 
 
 def _change(trial: Trial[Attention], asked: Question, toward: tuple[Tensor, ...], step: float) -> float:
-    """Return the central difference of the sum of `above * output`."""
+    """Return the central difference of the sum of `grad_output * output`."""
     values = []
     for by in (step, -step):
         q, k, v = (one + by * way for one, way in zip((asked.q, asked.k, asked.v), toward, strict=True))
-        values.append(float((trial.subject(dataclasses.replace(asked, q=q, k=k, v=v)).out * asked.above).sum()))
+        values.append(float((trial.subject(dataclasses.replace(asked, q=q, k=k, v=v)).out * asked.grad_output).sum()))
     return (values[0] - values[1]) / (2.0 * step)

@@ -39,7 +39,7 @@ def falsify_forward(trial: Trial[Attention]) -> None:
 
 def falsify_backward(trial: Trial[Attention]) -> None:
     """Compare gradients with float64, and with the change of the output along a direction."""
-    _falsify(trial, ("of_q", "of_k", "of_v"))
+    _falsify(trial, ("dq", "dk", "dv"))
 
 
 def falsify_layouts(trial: Trial[Attention]) -> None:
@@ -50,9 +50,7 @@ def falsify_layouts(trial: Trial[Attention]) -> None:
         for layout in LAYOUTS:
             asked = question({**case, "layout": layout, "heads": max(2, case["heads"])}, trial.device)
             answer = _answer(trial, asked)
-            rows = (
-                _row_error(asked, got, part) for _, got, part in _pairs(asked, answer, ("out", "of_q", "of_k", "of_v"))
-            )
+            rows = (_row_error(asked, got, part) for _, got, part in _pairs(asked, answer, ("out", "dq", "dk", "dv")))
             worst[f"{layout.replace(' ', '_')}_rows"] = max(rows, key=_size)
         return worst
 
@@ -71,7 +69,7 @@ def _falsify(trial: Trial[Attention], names: tuple[str, ...]) -> None:
             again = _answer(trial, asked, _by_new_thread)
             found["unrepeatable"] = float(sum(_differ(answer, again, name) for name in names))
         rows, scales, ratios = [], [], []
-        low = dict(zip(("out", "of_q", "of_k", "of_v"), in_low_precision(asked), strict=True))
+        low = dict(zip(("out", "dq", "dk", "dv"), in_low_precision(asked), strict=True))
         for name, got, part in _pairs(asked, answer, names):
             rows.append(_row_error(asked, got, part))
             if got.shape[0] * got.shape[1] >= _MANY_ROWS:
@@ -106,13 +104,13 @@ def _by_new_thread(subject: Attention, asked: Question) -> Answer:
 def _answer(
     trial: Trial[Attention], asked: Question, ask: Callable[[Attention, Question], Answer] = operator.call
 ) -> Answer:
-    inputs = (asked.q, asked.k, asked.v, asked.above)
+    inputs = (asked.q, asked.k, asked.v, asked.grad_output)
     kept = [one.clone() for one in inputs]
     with trial.subject_fault():
         answer = ask(trial.subject, asked)
         if not all(map(torch.equal, inputs, kept)):  # the truth is computed from them later
             raise ValueError("an input was changed in place")
-        pairs = ((answer.out, asked.v), (answer.of_q, asked.q), (answer.of_k, asked.k), (answer.of_v, asked.v))
+        pairs = ((answer.out, asked.v), (answer.dq, asked.q), (answer.dk, asked.k), (answer.dv, asked.v))
         for got, like in pairs:
             if got.shape != like.shape or got.dtype != like.dtype or got.device != like.device:
                 raise ValueError(f"{got.dtype} {tuple(got.shape)} on {got.device} is not like {tuple(like.shape)}")
@@ -155,12 +153,10 @@ def _adjoint_error(asked: Question, answer: Answer, seed: int) -> float:
     along = product_along(asked, (toward[0], toward[1], toward[2]), _STEP)
     right, unit = truth(asked), torch.finfo(asked.q.dtype).eps / 2.0
     given = sum(
-        float((got.double() * way).sum())
-        for got, way in zip((answer.of_q, answer.of_k, answer.of_v), toward, strict=True)
+        float((got.double() * way).sum()) for got, way in zip((answer.dq, answer.dk, answer.dv), toward, strict=True)
     )
     noise = sum(
-        float(((part.noise * way) ** 2).sum())
-        for part, way in zip((right.of_q, right.of_k, right.of_v), toward, strict=True)
+        float(((part.noise * way) ** 2).sum()) for part, way in zip((right.dq, right.dk, right.dv), toward, strict=True)
     )
     return _largest(torch.tensor((given - along) / (unit * math.sqrt(noise))))
 

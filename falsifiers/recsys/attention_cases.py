@@ -171,12 +171,12 @@ def _question(case: Mapping[str, Any], device: str, *, is_earlier: bool) -> Ques
         tensors = _laid_out(case["layout"], case.get("gap", 0), *tensors)
     if is_earlier:
         starts = [0 if 1 in starts else 1] * len(tensors)
-    q, k, v, above = (_moved(one, start) for one, start in zip(tensors, starts, strict=True))
+    q, k, v, grad_output = (_moved(one, start) for one, start in zip(tensors, starts, strict=True))
     return Question(
         q,
         k,
         v,
-        above,
+        grad_output,
         offsets,
         longest + case.get("room", 0),
         max(1, round(longest * case["scaling"])),
@@ -195,21 +195,21 @@ def _drawn(case: Mapping[str, Any], rows: int, generator: torch.Generator) -> li
     widths = (case["width"], case["width"], case["value_width"], case["value_width"])
     tensors = [torch.randn(rows, case["heads"], one, generator=generator) for one in widths]
     shifts = (0.3, 0.3, 0.0, 0.0) if not case.get("negative") else (1.5, -1.5, 0.0, 0.0)
-    q, k, v, above = (one + shift for one, shift in zip(tensors, shifts, strict=True))
+    q, k, v, grad_output = (one + shift for one, shift in zip(tensors, shifts, strict=True))
     small = 1.0 - 0.999 * (torch.rand(rows, 1, 1, generator=generator) < 0.1).float()
-    return [q * small, k, v, above * small]
+    return [q * small, k, v, grad_output * small]
 
 
-def _laid_out(layout: str, gap: int, q: Tensor, k: Tensor, v: Tensor, above: Tensor) -> list[Tensor]:
+def _laid_out(layout: str, gap: int, q: Tensor, k: Tensor, v: Tensor, grad_output: Tensor) -> list[Tensor]:
     """Return equal tensors with other strides."""
     if layout == "heads first":
-        q, k, v, above = (one.transpose(0, 1).contiguous().transpose(0, 1) for one in (q, k, v, above))
+        q, k, v, grad_output = (one.transpose(0, 1).contiguous().transpose(0, 1) for one in (q, k, v, grad_output))
     if layout == "interleaved":
         nothing = q.new_full((*q.shape[:2], gap), math.nan)
         parts = [one.shape[2] for one in (q, k, v, nothing)]
         q, k, v, _ = torch.cat([q, k, v, nothing], dim=2).split(parts, dim=2)
-        above = torch.cat([above, above, nothing], dim=2)[:, :, : above.shape[2]]
-    return [q, k, v, above]
+        grad_output = torch.cat([grad_output, grad_output, nothing], dim=2)[:, :, : grad_output.shape[2]]
+    return [q, k, v, grad_output]
 
 
 def _placed(one: Tensor, order: tuple[int, ...], gap: int) -> Tensor:

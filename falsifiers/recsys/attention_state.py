@@ -23,11 +23,13 @@ def state_check(trial: Trial[Attention]) -> StateCheck:
     subject = trial.subject
 
     def attention(
-        q: Tensor, k: Tensor, v: Tensor, above: Tensor, offsets: Tensor, *, alpha: float, scaling: int, reach: int
+        q: Tensor, k: Tensor, v: Tensor, grad_output: Tensor, offsets: Tensor, *, alpha: float, scaling: int, reach: int
     ) -> tuple[Tensor, ...]:
         longest = int(offsets.diff().max())
-        answer = subject(Question(q, k, v, above, offsets, longest, scaling, alpha, True, None, 1, None, reach, 0))
-        return answer.out, answer.of_q, answer.of_k, answer.of_v
+        answer = subject(
+            Question(q, k, v, grad_output, offsets, longest, scaling, alpha, True, None, 1, None, reach, 0)
+        )
+        return answer.out, answer.dq, answer.dk, answer.dv
 
     relations = STATE if trial.device.startswith("cuda") else FEW_CALLS
     more: Any = {"dtypes": ("bfloat16", "float16"), "differentiable": False, "slack": _SLACK}
@@ -35,15 +37,15 @@ def state_check(trial: Trial[Attention]) -> StateCheck:
 
 
 def _arguments(draw: Draw) -> Any:
-    """Two sequences: q and k [rows, heads, width], v and the gradient from above [rows, heads, value width]."""
+    """Two sequences: q and k [rows, heads, width], v and the gradient of the output [rows, heads, value width]."""
     first, second = draw.size("first_length"), draw.size("second_length")
     heads, width = draw.size("heads", usual=2, most=3), draw.choice("width", 32, 64)
     of_value = draw.choice("value_width", 64, 32)
     rows = first + second
     q, k = draw.tensor(rows, heads, width), draw.tensor(rows, heads, width)
-    v, above = draw.tensor(rows, heads, of_value), draw.tensor(rows, heads, of_value)
+    v, grad_output = draw.tensor(rows, heads, of_value), draw.tensor(rows, heads, of_value)
     offsets = torch.tensor([0, first, rows]).to(q.device)
-    return (q, k, v, above, offsets), {
+    return (q, k, v, grad_output, offsets), {
         "alpha": draw.choice("alpha", 0.25, 0.5),
         "scaling": draw.choice("scaling", 16, 8),
         "reach": draw.choice("reach", 0, 2),
@@ -51,20 +53,20 @@ def _arguments(draw: Draw) -> Any:
 
 
 def _definition(
-    q: Tensor, k: Tensor, v: Tensor, above: Tensor, offsets: Tensor, *, alpha: float, scaling: int, reach: int
+    q: Tensor, k: Tensor, v: Tensor, grad_output: Tensor, offsets: Tensor, *, alpha: float, scaling: int, reach: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """silu(alpha q k^T) v / scaling over earlier keys, and its gradients, one sequence after the other."""
     parts = []
     for start, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-        of_q, of_k, of_v, given = (one[start:end].transpose(0, 1) for one in (q, k, v, above))
+        q_rows, k_rows, v_rows, given = (one[start:end].transpose(0, 1) for one in (q, k, v, grad_output))
         distance = torch.arange(end - start)[:, None] - torch.arange(end - start)
         seen = (distance >= 0) & ((distance <= reach) if reach else True)
-        scores = alpha * of_q @ of_k.transpose(1, 2)
+        scores = alpha * q_rows @ k_rows.transpose(1, 2)
         share = scores.sigmoid()
         weights = torch.where(seen, scores * share / scaling, 0.0)
-        slopes = given @ of_v.transpose(1, 2) * (share * (1.0 + scores * (1.0 - share))) * (alpha / scaling)
+        slopes = given @ v_rows.transpose(1, 2) * (share * (1.0 + scores * (1.0 - share))) * (alpha / scaling)
         slopes = torch.where(seen, slopes, 0.0)
-        found = (weights @ of_v, slopes @ of_k, slopes.transpose(1, 2) @ of_q, weights.transpose(1, 2) @ given)
+        found = (weights @ v_rows, slopes @ k_rows, slopes.transpose(1, 2) @ q_rows, weights.transpose(1, 2) @ given)
         parts.append([one.transpose(0, 1) for one in found])
     out, dq, dk, dv = (torch.cat(ones) for ones in zip(*parts, strict=True))
     return out, dq, dk, dv

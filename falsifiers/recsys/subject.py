@@ -20,7 +20,7 @@ class Question:
     Attributes:
         q, k: [rows of all sequences, heads, width], all of one dtype; the numbers of a head are side by side.
         v: [rows, heads, value width]; the same.
-        above: the gradient of some later loss with respect to the output, of its shape and dtype; any strides.
+        grad_output: the gradient of some later loss with respect to the output, of its shape and dtype; any strides.
         offsets: [batch + 1] int64: where each sequence starts, and the end.
         max_seqlen: the longest sequence, or more.
         scaling_seqlen: what silu is divided by.
@@ -36,7 +36,7 @@ class Question:
     q: Tensor
     k: Tensor
     v: Tensor
-    above: Tensor
+    grad_output: Tensor
     offsets: Tensor
     max_seqlen: int
     scaling_seqlen: int
@@ -51,12 +51,12 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """The output [rows, heads, value width], and the gradients of the sum of `above * output`."""
+    """The output [rows, heads, value width], and the gradients of the sum of `grad_output * output`."""
 
     out: Tensor
-    of_q: Tensor
-    of_k: Tensor
-    of_v: Tensor
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
 
 
 class Attention(Protocol):

@@ -178,12 +178,12 @@ class Reference:
 
     def tensors(self, data: bytes, header: Header) -> tuple[list[TensorRecord], int]:
         """The tensors of the index, and the end of the last one's padding."""
-        found, end = [], header.data
+        entries, end = [], header.data
         for name, dtype, shape, offset, size in self.entries(data[header.index : header.data], header.count):
             start = header.data + offset
-            found.append(TensorRecord(name, dtype, shape, data[start : start + size]))
+            entries.append(TensorRecord(name, dtype, shape, data[start : start + size]))
             end = max(end, start + padded(size))
-        return found, end
+        return entries, end
 
     def entries(self, index: bytes, count: int) -> Iterator[tuple[str, int, tuple[int, ...], int, int]]:
         """Yields name, dtype, shape, offset and size of every entry."""

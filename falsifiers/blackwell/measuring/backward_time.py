@@ -44,10 +44,10 @@ def time_backward(trial: Trial[TwoPaths], shape: BlockShape) -> None:
         saved = [block.forward(x, weights)[1] for block, weights in zip(blocks, layers, strict=True)]
 
         def backward() -> None:
-            above = gradient
+            grad_output = gradient
             for block, weights, kept in reversed(list(zip(blocks, layers, saved, strict=True))):
                 with nullcontext() if gpu is None else gpu.running():
-                    above, _ = block.backward(kept, weights, above)
+                    grad_output, _ = block.backward(kept, weights, grad_output)
 
         return backward
 

@@ -34,7 +34,7 @@ class BlockCase:
 
     weights: dict[str, Tensor]
     x: Tensor
-    above: Tensor
+    grad_output: Tensor
 
 
 def block_case(
@@ -63,7 +63,7 @@ def block_case(
         name: _WEIGHT * drawn(*sizes) + (1.0 if name.endswith("norm") else 0.0)
         for name, sizes in TrueBlock(shape).parameters.items()
     }
-    x, above = drawn(*size, shape.hidden), drawn(*size, shape.hidden)
+    x, grad_output = drawn(*size, shape.hidden), drawn(*size, shape.hidden)
     if steep:
         offset_scores(weights, shape)
         x *= _SMALL
@@ -72,7 +72,9 @@ def block_case(
         for name in ("v.weight", "v.bias"):
             weights[name] *= 0.1
     return BlockCase(
-        {name: one.to(device, dtype) for name, one in weights.items()}, x.to(device, dtype), above.to(device, dtype)
+        {name: one.to(device, dtype) for name, one in weights.items()},
+        x.to(device, dtype),
+        grad_output.to(device, dtype),
     )
 
 
@@ -136,5 +138,5 @@ def block_error(backend: Backend, shape: BlockShape, case: BlockCase, true: Mapp
     block = Block(shape, backend)
     with torch.no_grad():
         output, saved = block.forward(case.x, case.weights)
-        of_x, of_weights = block.backward(saved, case.weights, case.above)
-    return largest_relative_error({"output": output, "x": of_x, **of_weights}, true)
+        grad_x, grad_weights = block.backward(saved, case.weights, case.grad_output)
+    return largest_relative_error({"output": output, "x": grad_x, **grad_weights}, true)

@@ -57,12 +57,12 @@ def product_errors(backend: Backend, seed: int, device: str) -> list[float]:
 def norm_error(backend: Backend, size: tuple[int, int], seed: int, device: str) -> float:
     """The relative error of the gradients of a norm over x [rows, columns]: of x, or of the weight over all rows."""
     generator = torch.Generator().manual_seed(seed)
-    x, above, weight = (torch.randn(one, generator=generator).to(device) for one in (size, size, size[1:]))
+    x, grad_output, weight = (torch.randn(one, generator=generator).to(device) for one in (size, size, size[1:]))
     leaves = [one.double().requires_grad_() for one in (x, weight)]
     with torch.enable_grad():
         output = F.rms_norm(leaves[0], size[1:], leaves[1], _EPS)
-    wanted = torch.autograd.grad(output, leaves, above.double())
-    found = dict(zip(("x", "weight"), backend.rms_norm_backward(x, weight, above, _EPS), strict=True))
+    wanted = torch.autograd.grad(output, leaves, grad_output.double())
+    found = dict(zip(("x", "weight"), backend.rms_norm_backward(x, weight, grad_output, _EPS), strict=True))
     return largest_relative_error(found, dict(zip(found, wanted, strict=True)))
 
 
@@ -93,17 +93,17 @@ def softmax_errors(backend: Backend, elements: int, seed: int, device: str) -> l
     keys, scale = 61, 0.5
     generator = torch.Generator().manual_seed(seed)
     sizes = (math.ceil(elements / keys**2), keys, keys)
-    scores, above = (torch.randn(sizes, generator=generator).to(device) for _ in range(2))
+    scores, grad_output = (torch.randn(sizes, generator=generator).to(device) for _ in range(2))
     scores += torch.tensor([-1e5, 0.0, 1e5], device=device)[torch.arange(sizes[0], device=device) % 3, None, None]
     later = torch.ones(keys, keys, dtype=torch.bool, device=device).triu(1)
     scores += 1e5 * later
     leaf = scores.double().requires_grad_()
     with torch.enable_grad():
         wanted = torch.softmax((scale * leaf).masked_fill(later, -math.inf), dim=-1)
-    (of_scores,) = torch.autograd.grad(wanted, leaf, above.double())
+    (grad_scores,) = torch.autograd.grad(wanted, leaf, grad_output.double())
     found = backend.causal_softmax(scores, scale)
-    of_found = backend.causal_softmax_backward(wanted.detach().float(), above, scale)
-    return [relative_error(found, wanted.detach()), relative_error(of_found, of_scores)]
+    of_found = backend.causal_softmax_backward(wanted.detach().float(), grad_output, scale)
+    return [relative_error(found, wanted.detach()), relative_error(of_found, grad_scores)]
 
 
 def elementwise_errors(backend: Backend, elements: int, seed: int, device: str) -> list[float]:
@@ -112,14 +112,14 @@ def elementwise_errors(backend: Backend, elements: int, seed: int, device: str) 
     The exponential of 89 is infinite in float32.
     """
     generator = torch.Generator().manual_seed(seed)
-    up, above = (torch.randn(elements, generator=generator).to(device) for _ in range(2))
+    up, grad_output = (torch.randn(elements, generator=generator).to(device) for _ in range(2))
     few = elements // 2
     gate = torch.cat([torch.linspace(-100.0, 100.0, elements - few), torch.linspace(-4.0, 4.0, few)]).to(device)
     leaves = [one.double().requires_grad_() for one in (gate, up)]
     with torch.enable_grad():
         wanted = F.silu(leaves[0]) * leaves[1]
-    of_leaves = torch.autograd.grad(wanted, leaves, above.double())
-    found = (backend.silu_gate(gate, up), *backend.silu_gate_backward(gate, up, above))
+    of_leaves = torch.autograd.grad(wanted, leaves, grad_output.double())
+    found = (backend.silu_gate(gate, up), *backend.silu_gate_backward(gate, up, grad_output))
     return [relative_error(one, other) for one, other in zip(found, (wanted.detach(), *of_leaves), strict=True)]
 
 

@@ -45,13 +45,13 @@ def errors_in_wgsl(trial: Trial[FallbackBlocks]) -> list[float]:
     model, sequence = trial.parameters["model"], trial.parameters["sequence"]
     truth, shape = TrueBlock(TRUE_SHAPES[model]), SHAPES[model]
     poison = block_case(truth.shape, (2, sequence + 133), trial.seed, trial.device)
-    nothing = BlockCase({name: one * math.nan for name, one in poison.weights.items()}, poison.x, poison.above)
+    nothing = BlockCase({name: one * math.nan for name, one in poison.weights.items()}, poison.x, poison.grad_output)
     with trial.subject_fault():
         block_error(trial.subject.fallback(), shape, nothing, {})
     for number, steep in enumerate((False, True)):
         size = (2, sequence // 8 * 8 + 128 + number)
         case = block_case(TRUE_SHAPES[model], size, 10 * trial.seed + number, trial.device, steep=steep)
-        true = truth.gradients(case.x, case.weights, case.above)
+        true = truth.gradients(case.x, case.weights, case.grad_output)
         with trial.subject_fault():
             errors.append(block_error(trial.subject.fallback(), shape, case, true))
             if not steep:  # only an even length can be cut at the adapter's alignment

@@ -9,10 +9,10 @@ from torch import Tensor
 __all__ = ["projection_gradients"]
 
 
-def projection_gradients(x: Tensor, weight: Tensor, above: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x [tokens, in], weight [out, in] and a bias [out] in float64, for `above` [tokens, out]."""
+def projection_gradients(x: Tensor, weight: Tensor, grad_output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of x [tokens, in], weight [out, in] and a bias [out] in float64, for `grad_output` [tokens, out]."""
     leaves = [one.detach().double().requires_grad_() for one in (x, weight, weight.new_zeros(len(weight)))]
     with torch.enable_grad():
         output = F.linear(*leaves)
-    of_x, of_weight, of_bias = torch.autograd.grad(output, leaves, above.double())
-    return of_x, of_weight, of_bias
+    grad_x, grad_weight, grad_bias = torch.autograd.grad(output, leaves, grad_output.double())
+    return grad_x, grad_weight, grad_bias

@@ -102,16 +102,16 @@ class TrueBlock:
         output: Tensor = functional_call(self._layer, named, (x,), {"position_embeddings": turns}, strict=True)
         return output
 
-    def gradients(self, x: Tensor, weights: Mapping[str, Tensor], above: Tensor) -> dict[str, Tensor]:
+    def gradients(self, x: Tensor, weights: Mapping[str, Tensor], grad_output: Tensor) -> dict[str, Tensor]:
         """In float64: "output", the gradient of "x", and that of every weight by its name.
 
         Args:
-            x, above: input and incoming gradient [batch, sequence, hidden], of any dtype.
+            x, grad_output: input and incoming gradient [batch, sequence, hidden], of any dtype.
         """
         leaves = {name: _leaf(one) for name, one in {"x": x, **weights}.items()}
         with torch.enable_grad():
             output = self.output(leaves["x"], {name: leaves[name] for name in weights})
-        found = torch.autograd.grad(output, list(leaves.values()), above.double())
+        found = torch.autograd.grad(output, list(leaves.values()), grad_output.double())
         return {"output": output.detach(), **dict(zip(leaves, found, strict=True))}
 
     def _turns(self, sequence: int, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -43,8 +43,8 @@ class IntegratedRule:
         if self._device == "cpu":
             return Device(unified_addressing=False, integrated=False, capability=(0, 0))
         torch.cuda.init()
-        asked = [_attribute(number) for number in (_UNIFIED_ADDRESSING, _INTEGRATED, _MAJOR, _MINOR)]
-        return Device(bool(asked[0]), bool(asked[1]), (asked[2], asked[3]))
+        attributes = [_attribute(number) for number in (_UNIFIED_ADDRESSING, _INTEGRATED, _MAJOR, _MINOR)]
+        return Device(bool(attributes[0]), bool(attributes[1]), (attributes[2], attributes[3]))
 
     def allocate(self, size: int) -> Tensor:
         """See `AllocatorChoice`; raises MemoryError, or RuntimeError from torch, if memory is short."""

@@ -55,13 +55,13 @@ def read(data: bytes) -> tuple[str, tuple[ArchiveEntry, ...]]:
     _is(list, index["images"], "/images")
     places: dict[tuple[str, int], str] = {}
     entries = []
-    for number, one in enumerate(index["images"]):
+    for number, image in enumerate(index["images"]):
         place = f"/images/{number}"
-        _is(dict, one, place)
-        _has_exactly(tuple(_TYPES), one, place)
+        _is(dict, image, place)
+        _has_exactly(tuple(_TYPES), image, place)
         for name, kind in _TYPES.items():
-            _is(kind, one[name], f"{place}/{name}")
-        entry = ArchiveEntry(**one)
+            _is(kind, image[name], f"{place}/{name}")
+        entry = ArchiveEntry(**image)
         before = places.setdefault((entry.kernel, entry.sm), place)
         if before != place:
             raise IndexRefused(f"{before} and {place} are both {entry.kernel} for sm_{entry.sm}")
@@ -85,12 +85,12 @@ def _parsed(data: bytes) -> Any:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    loaded: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in loaded:
             raise IndexRefused(f"an object has {name} twice")
-        found[name] = value
-    return found
+        loaded[name] = value
+    return loaded
 
 
 def _is(kind: type, value: Any, place: str) -> None:
@@ -98,10 +98,10 @@ def _is(kind: type, value: Any, place: str) -> None:
         raise IndexRefused(f"{place} must be {_JSON_NAMES[kind]}, but is {_JSON_NAMES[type(value)]}")
 
 
-def _has_exactly(names: tuple[str, ...], found: Mapping[str, Any], place: str) -> None:
+def _has_exactly(names: tuple[str, ...], document: Mapping[str, Any], place: str) -> None:
     for name in names:
-        if name not in found:
+        if name not in document:
             raise IndexRefused(f"{place}/{name} is missing")
-    for name in found:
+    for name in document:
         if name not in names:
             raise IndexRefused(f"{place or 'the index'} has an unknown member {name[:60]}")

@@ -74,37 +74,37 @@ class Block:
         run, shape = self.backend, self.shape
         batch, sequence, _ = gradient.shape
         gradients: dict[str, Tensor] = {}
-        of_output = gradient.reshape(saved.x.shape)
+        grad_output = gradient.reshape(saved.x.shape)
 
-        of_gated = self._project_backward("down", saved.gated, weights, of_output, gradients)
-        of_gate, of_up = run.silu_gate_backward(saved.gate, saved.up, of_gated)
-        of_post_normed = run.add(
-            self._project_backward("gate", saved.post_normed, weights, of_gate, gradients),
-            self._project_backward("up", saved.post_normed, weights, of_up, gradients),
+        grad_gated = self._project_backward("down", saved.gated, weights, grad_output, gradients)
+        grad_gate, grad_up = run.silu_gate_backward(saved.gate, saved.up, grad_gated)
+        grad_post_normed = run.add(
+            self._project_backward("gate", saved.post_normed, weights, grad_gate, gradients),
+            self._project_backward("up", saved.post_normed, weights, grad_up, gradients),
         )
         through_norm, gradients["post_norm"] = run.rms_norm_backward(
-            saved.middle, weights["post_norm"], of_post_normed, shape.eps
+            saved.middle, weights["post_norm"], grad_post_normed, shape.eps
         )
-        of_middle = run.add(of_output, through_norm)
+        grad_middle = run.add(grad_output, through_norm)
 
-        of_attended = self._project_backward("o", saved.attended, weights, of_middle, gradients)
-        of_heads = self._grouped(self._split(of_attended, batch))
-        of_v = run.matmul(saved.probabilities, of_heads, transpose_a=True)
-        of_probabilities = run.matmul(of_heads, saved.v, transpose_b=True)
-        of_scores = run.causal_softmax_backward(saved.probabilities, of_probabilities, self._scale)
-        of_q = run.rope_backward(run.matmul(of_scores, saved.k).view(saved.q.shape), shape.theta)
-        of_k = run.rope_backward(run.matmul(of_scores, self._grouped(saved.q), transpose_a=True), shape.theta)
-        of_normed = run.add(
+        grad_attended = self._project_backward("o", saved.attended, weights, grad_middle, gradients)
+        grad_heads = self._grouped(self._split(grad_attended, batch))
+        dv = run.matmul(saved.probabilities, grad_heads, transpose_a=True)
+        grad_probabilities = run.matmul(grad_heads, saved.v, transpose_b=True)
+        grad_scores = run.causal_softmax_backward(saved.probabilities, grad_probabilities, self._scale)
+        dq = run.rope_backward(run.matmul(grad_scores, saved.k).view(saved.q.shape), shape.theta)
+        dk = run.rope_backward(run.matmul(grad_scores, self._grouped(saved.q), transpose_a=True), shape.theta)
+        grad_normed = run.add(
             run.add(
-                self._project_backward("q", saved.normed, weights, self._merge(of_q, sequence), gradients),
-                self._project_backward("k", saved.normed, weights, self._merge(of_k, sequence), gradients),
+                self._project_backward("q", saved.normed, weights, self._merge(dq, sequence), gradients),
+                self._project_backward("k", saved.normed, weights, self._merge(dk, sequence), gradients),
             ),
-            self._project_backward("v", saved.normed, weights, self._merge(of_v, sequence), gradients),
+            self._project_backward("v", saved.normed, weights, self._merge(dv, sequence), gradients),
         )
         through_norm, gradients["input_norm"] = run.rms_norm_backward(
-            saved.x, weights["input_norm"], of_normed, shape.eps
+            saved.x, weights["input_norm"], grad_normed, shape.eps
         )
-        return run.add(of_middle, through_norm).view(gradient.shape), gradients
+        return run.add(grad_middle, through_norm).view(gradient.shape), gradients
 
     @property
     def _scale(self) -> float:
@@ -117,13 +117,13 @@ class Block:
         self, name: str, x: Tensor, weights: Mapping[str, Tensor], gradient: Tensor, gradients: dict[str, Tensor]
     ) -> Tensor:
         """Put the gradients of weight and bias into `gradients`; returns that of x."""
-        found = self.backend.project_backward(
+        projected = self.backend.project_backward(
             name, x, weights[f"{name}.weight"], gradient, bias=f"{name}.bias" in weights
         )
-        gradients[f"{name}.weight"] = found.weight
-        if found.bias is not None:
-            gradients[f"{name}.bias"] = found.bias
-        return found.x
+        gradients[f"{name}.weight"] = projected.weight
+        if projected.bias is not None:
+            gradients[f"{name}.bias"] = projected.bias
+        return projected.x
 
     def _split(self, flat: Tensor, batch: int) -> Tensor:
         """[tokens, heads * head_dim] as [batch, heads, sequence, head_dim]."""

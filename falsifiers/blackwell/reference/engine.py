@@ -100,7 +100,9 @@ def _build(folder: Path, kernels: Sequence[KernelSpec], targets: Sequence[int]) 
 
         def compiled(spec: KernelSpec, sm: int) -> Image:
             if not images:
-                images.update({(one, to): pool.submit(compile_kernel, one, to) for to in targets for one in kernels})
+                images.update(
+                    {(kernel, to): pool.submit(compile_kernel, kernel, to) for to in targets for kernel in kernels}
+                )
             return images[spec, sm].result()
 
         try:

@@ -99,9 +99,9 @@ class FallbackBlock(Block):
         upload = self._wgpu.upload
         there = Saved(**{field.name: upload(getattr(saved, field.name)) for field in fields(Saved)})
         weights_there = {name: upload(weight) for name, weight in weights.items()}
-        of_x, of_weights = self._fallback.backward(there, weights_there, upload(gradient))
+        grad_x, grad_weights = self._fallback.backward(there, weights_there, upload(gradient))
         back = gradient.device
-        return of_x.fetch(back), {name: found.fetch(back) for name, found in of_weights.items()}
+        return grad_x.fetch(back), {name: grad.fetch(back) for name, grad in grad_weights.items()}
 
 
 class Fallback:

@@ -58,7 +58,7 @@ class Archive:
             raise ArchiveError(f"{folder} holds no kernel archive ({error.strerror}); {remedy}") from error
         except archive_index.IndexRefused as error:
             raise ArchiveError(f"{folder / INDEX}: {error}; {remedy}") from error
-        return cls(folder, compiler, MappingProxyType({(one.kernel, one.sm): one for one in entries}))
+        return cls(folder, compiler, MappingProxyType({(entry.kernel, entry.sm): entry for entry in entries}))
 
     def file(self, entry: ArchiveEntry) -> Path:
         """The path of an image, safe to read.

@@ -75,9 +75,9 @@ class _BlockFunction(torch.autograd.Function):
         return output
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (gradient,) = gradients
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        (grad_output,) = grad_outputs
         weights = dict(zip(ctx.names, ctx.saved_tensors, strict=True))
-        of_x, of_weights = ctx.block.backward(ctx.saved, weights, gradient.contiguous())
+        grad_x, grad_weights = ctx.block.backward(ctx.saved, weights, grad_output.contiguous())
         ctx.saved = None  # free the large score workspace; a second backward is not supported
-        return None, None, of_x, *(of_weights[name] for name in ctx.names)
+        return None, None, grad_x, *(grad_weights[name] for name in ctx.names)

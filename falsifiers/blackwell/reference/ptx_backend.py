@@ -49,12 +49,14 @@ class PtxBackend:
     ) -> ProjectionGradients:
         """See `Backend`."""
         size_out, size_in = weight.shape
-        of_x, of_weight = torch.empty_like(x), torch.empty_like(weight)
-        self._gemm(catalogue.project_backward_x(projection, size_in, size_out), gradient, weight, None, of_x, size_out)
+        grad_x, grad_weight = torch.empty_like(x), torch.empty_like(weight)
         self._gemm(
-            catalogue.project_backward_weight(projection, size_in, size_out), gradient, x, None, of_weight, x.shape[0]
+            catalogue.project_backward_x(projection, size_in, size_out), gradient, weight, None, grad_x, size_out
         )
-        return ProjectionGradients(of_x, of_weight, self._column_sum(gradient) if bias else None)
+        self._gemm(
+            catalogue.project_backward_weight(projection, size_in, size_out), gradient, x, None, grad_weight, x.shape[0]
+        )
+        return ProjectionGradients(grad_x, grad_weight, self._column_sum(gradient) if bias else None)
 
     def matmul(self, a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
         """See `Backend`."""
@@ -73,12 +75,12 @@ class PtxBackend:
     def rms_norm_backward(self, x: Tensor, weight: Tensor, gradient: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         """See `Backend`."""
         hidden = x.shape[-1]
-        of_x, of_weight, inverses = torch.empty_like(x), torch.empty_like(weight), x.new_empty(_rows(x))
+        grad_x, grad_weight, inverses = torch.empty_like(x), torch.empty_like(weight), x.new_empty(_rows(x))
         spec = catalogue.rms_norm_backward(hidden, eps)
-        self._launch(spec, _rows(x), x, weight, gradient, of_x, inverses)
+        self._launch(spec, _rows(x), x, weight, gradient, grad_x, inverses)
         blocks = math.ceil(hidden / _COLUMNS)
-        self._launch(catalogue.rms_norm_weight(hidden), blocks, x, gradient, inverses, of_weight, _rows(x))
-        return of_x, of_weight
+        self._launch(catalogue.rms_norm_weight(hidden), blocks, x, gradient, inverses, grad_weight, _rows(x))
+        return grad_x, grad_weight
 
     def rope(self, x: Tensor, theta: float) -> Tensor:
         """See `Backend`."""
@@ -109,10 +111,10 @@ class PtxBackend:
 
     def silu_gate_backward(self, gate: Tensor, up: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """See `Backend`."""
-        of_gate, of_up = torch.empty_like(gate), torch.empty_like(up)
+        grad_gate, grad_up = torch.empty_like(gate), torch.empty_like(up)
         spec = catalogue.silu_gate_backward()
-        self._launch(spec, _spread(gate), gate, up, gradient, of_gate, of_up, gate.numel())
-        return of_gate, of_up
+        self._launch(spec, _spread(gate), gate, up, gradient, grad_gate, grad_up, gate.numel())
+        return grad_gate, grad_up
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
         """See `Backend`."""
@@ -140,9 +142,11 @@ class PtxBackend:
         self._launch(spec, grid, a, b, bias, out, rows, columns, depth)
 
     def _launch(self, spec: KernelSpec, grid: int | tuple[int, int, int], *arguments: Tensor | float | None) -> None:
-        for one in arguments:
-            if isinstance(one, Tensor) and (one.dtype is not torch.float32 or not one.is_contiguous()):
-                raise TypeError(f"{spec.key} takes contiguous float32 tensors, not {one.dtype} of {tuple(one.shape)}")
+        for argument in arguments:
+            if isinstance(argument, Tensor) and (argument.dtype is not torch.float32 or not argument.is_contiguous()):
+                raise TypeError(
+                    f"{spec.key} takes contiguous float32 tensors, not {argument.dtype} of {tuple(argument.shape)}"
+                )
         blocks = grid if isinstance(grid, tuple) else (grid, 1, 1)
         if all(blocks):  # CUDA refuses a launch of 0 blocks, and there is nothing to compute
             self.cache.launch(spec, blocks, _THREADS, *arguments)

@@ -58,18 +58,18 @@ class TritonBackend(TorchBackend):
         """See `Backend`; one launch."""
         x, weight, gradient = _by_row(x), _by_row(weight), _by_row(gradient)
         (tokens, size_in), size_out = x.shape, len(weight)
-        of_x, of_weight = x.new_empty(tokens, size_in), weight.new_empty(size_out, size_in)
-        of_bias = gradient.new_empty(size_out) if bias else None
-        block, inner_block = _BLOCKS[x.device.type]
+        grad_x, grad_weight = x.new_empty(tokens, size_in), weight.new_empty(size_out, size_in)
+        grad_bias = gradient.new_empty(size_out) if bias else None
+        block, block_k = _BLOCKS[x.device.type]
         tiles = (_ceiling(tokens, block) + _ceiling(size_out, block)) * _ceiling(size_in, block)
         PROJECTION_BACKWARD.launch(
             (tiles,), x.device.type,
-            x, weight, gradient, of_x, of_weight, gradient if of_bias is None else of_bias,
+            x, weight, gradient, grad_x, grad_weight, gradient if grad_bias is None else grad_bias,
             tokens, size_in, size_out, x.stride(0), weight.stride(0), gradient.stride(0),
             layer=self.layer, projection=_own(self.layer, projection), sum_bias=bias, precision=self.precision,
-            block=block, inner_block=inner_block,
+            block=block, block_k=block_k,
         )  # fmt: skip
-        return ProjectionGradients(of_x, of_weight, of_bias)
+        return ProjectionGradients(grad_x, grad_weight, grad_bias)
 
     def matmul(self, a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
         """See `Backend`."""
@@ -81,8 +81,8 @@ class TritonBackend(TorchBackend):
 
     def silu_gate_backward(self, gate: Tensor, up: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """See `Backend`."""
-        of_gate, of_up = _each(SILU_GATE_BACKWARD, (gate, up, gradient), 2)
-        return of_gate, of_up
+        grad_gate, grad_up = _each(SILU_GATE_BACKWARD, (gate, up, gradient), 2)
+        return grad_gate, grad_up
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
         """See `Backend`."""
@@ -102,13 +102,13 @@ def compile_projections(shape: BlockShape, capability: int, layer: int = _SHARED
     """
     biased = [f"{projection}.bias" in shape.parameters() for projection in PROJECTIONS]
     wanted = dict.fromkeys(zip((_own(layer, projection) for projection in PROJECTIONS), biased, strict=True))
-    block, inner_block = _BLOCKS["cuda"]
-    pointers = dict.fromkeys(("x", "weight", "gradient", "of_x", "of_weight", "of_bias"), "*fp32")
+    block, block_k = _BLOCKS["cuda"]
+    pointers = dict.fromkeys(("x", "weight", "gradient", "grad_x", "grad_weight", "grad_bias"), "*fp32")
     sizes = dict.fromkeys(("tokens", "size_in", "size_out", "x_row", "weight_row", "gradient_row"), "i32")
     return [
         PROJECTION_BACKWARD.compile(
             capability, {**pointers, **sizes}, layer=layer, projection=projection, sum_bias=bias,
-            precision="ieee", block=block, inner_block=inner_block,
+            precision="ieee", block=block, block_k=block_k,
         )
         for projection, bias in wanted
     ]  # fmt: skip
@@ -119,7 +119,7 @@ def compile_elementwise(capability: int) -> list[Module]:
     arguments = {
         ADD: ("a", "b", "c"),
         SILU_GATE: ("gate", "up", "c"),
-        SILU_GATE_BACKWARD: ("gate", "up", "gradient", "of_gate", "of_up"),
+        SILU_GATE_BACKWARD: ("gate", "up", "gradient", "grad_gate", "grad_up"),
     }
     return [
         kernel.compile(capability, {**dict.fromkeys(names, "*fp32"), "size": "i32"}, block=_ELEMENTS)
@@ -142,19 +142,19 @@ def _product(a: Tensor, b: Tensor, bias: Tensor | None, precision: str) -> Tenso
     leading, rows, columns, inner = a.shape[:-2], a.shape[-2], b.shape[-1], a.shape[-1]
     a, b = a.reshape(-1, rows, inner), b.reshape(-1, inner, columns)
     c = a.new_empty(len(a), rows, columns)
-    block, inner_block = _BLOCKS[a.device.type]
+    block, block_k = _BLOCKS[a.device.type]
     PRODUCT.launch(
         (_ceiling(rows, block), _ceiling(columns, block), len(a)), a.device.type,
         a, b, c, c if bias is None else bias, rows, columns, inner, *a.stride(), *b.stride(), *c.stride()[:2],
         add_bias=bias is not None, precision=precision,
-        row_block=block, column_block=block, inner_block=inner_block,
+        block_m=block, block_n=block, block_k=block_k,
     )  # fmt: skip
     return c.view(*leading, rows, columns)
 
 
 def _each(kernel: Kernel, inputs: Sequence[Tensor], outputs: int) -> list[Tensor]:
     """Run an element-wise kernel over tensors of one shape."""
-    inputs = [one.contiguous() for one in inputs]
+    inputs = [tensor.contiguous() for tensor in inputs]
     made = [torch.empty_like(inputs[0]) for _ in range(outputs)]
     size = inputs[0].numel()
     kernel.launch((_ceiling(size, _ELEMENTS),), inputs[0].device.type, *inputs, *made, size, block=_ELEMENTS)

@@ -102,15 +102,15 @@ def product(  # type: ignore[no-untyped-def]
     a, b, c, bias, rows, columns, inner,
     a_batch, a_row, a_inner, b_batch, b_inner, b_column, c_batch, c_row,
     add_bias: tl.constexpr, precision: tl.constexpr,
-    row_block: tl.constexpr, column_block: tl.constexpr, inner_block: tl.constexpr,
+    block_m: tl.constexpr, block_n: tl.constexpr, block_k: tl.constexpr,
 ):  # fmt: skip
     """c[batch, row, column] = sum of a[batch, row, k] * b[batch, k, column], and bias[column]; strides in elements."""
     batch = tl.program_id(2).to(tl.int64)
-    row = tl.program_id(0) * row_block + tl.arange(0, row_block)[:, None].to(tl.int64)
-    column = tl.program_id(1) * column_block + tl.arange(0, column_block)[None, :].to(tl.int64)
-    along = tl.arange(0, inner_block).to(tl.int64)
-    total = tl.full([row_block, column_block], 0.0, tl.float32)
-    for start in range(0, inner, inner_block):
+    row = tl.program_id(0) * block_m + tl.arange(0, block_m)[:, None].to(tl.int64)
+    column = tl.program_id(1) * block_n + tl.arange(0, block_n)[None, :].to(tl.int64)
+    along = tl.arange(0, block_k).to(tl.int64)
+    total = tl.full([block_m, block_n], 0.0, tl.float32)
+    for start in range(0, inner, block_k):
         k = start + along
         left = tl.load(
             a + batch * a_batch + row * a_row + k[None, :] * a_inner,
@@ -128,9 +128,9 @@ def product(  # type: ignore[no-untyped-def]
 
 
 def projection_backward(  # type: ignore[no-untyped-def]
-    x, weight, gradient, of_x, of_weight, of_bias, tokens, size_in, size_out, x_row, weight_row, gradient_row,
+    x, weight, gradient, grad_x, grad_weight, grad_bias, tokens, size_in, size_out, x_row, weight_row, gradient_row,
     layer: tl.constexpr, projection: tl.constexpr, sum_bias: tl.constexpr, precision: tl.constexpr,
-    block: tl.constexpr, inner_block: tl.constexpr,
+    block: tl.constexpr, block_k: tl.constexpr,
 ):  # fmt: skip
     """All gradients of a projection in one launch and one module.
 
@@ -141,13 +141,13 @@ def projection_backward(  # type: ignore[no-untyped-def]
     program = tl.program_id(0)
     tiles_across = (size_in + block - 1) // block
     tiles_of_x = ((tokens + block - 1) // block) * tiles_across
-    along = tl.arange(0, inner_block).to(tl.int64)
+    along = tl.arange(0, block_k).to(tl.int64)
     within = tl.arange(0, block).to(tl.int64)
     total = tl.full([block, block], 0.0, tl.float32)
     if program < tiles_of_x:
         token = (program // tiles_across) * block + within[:, None]
         feature = (program % tiles_across) * block + within[None, :]
-        for start in range(0, size_out, inner_block):
+        for start in range(0, size_out, block_k):
             k = start + along
             left = tl.load(
                 gradient + token * gradient_row + k[None, :],
@@ -158,15 +158,15 @@ def projection_backward(  # type: ignore[no-untyped-def]
                 mask=(k[:, None] < size_out) & (feature < size_in), other=0.0,
             )  # fmt: skip
             total = tl.dot(left.to(tl.float32), right.to(tl.float32), total, input_precision=precision)
-        place = of_x + token * size_in + feature
-        tl.store(place, total.to(of_x.dtype.element_ty), mask=(token < tokens) & (feature < size_in))
+        place = grad_x + token * size_in + feature
+        tl.store(place, total.to(grad_x.dtype.element_ty), mask=(token < tokens) & (feature < size_in))
     else:
         tile = program - tiles_of_x
         output = (tile // tiles_across) * block + within
         feature = (tile % tiles_across) * block + within[None, :]
-        ones = tl.full([inner_block, 16], 1.0, tl.float32)
+        ones = tl.full([block_k, 16], 1.0, tl.float32)
         sums = tl.full([block, 16], 0.0, tl.float32)
-        for start in range(0, tokens, inner_block):
+        for start in range(0, tokens, block_k):
             k = start + along
             left = tl.load(
                 gradient + k[None, :] * gradient_row + output[:, None],
@@ -179,13 +179,13 @@ def projection_backward(  # type: ignore[no-untyped-def]
             total = tl.dot(left.to(tl.float32), right.to(tl.float32), total, input_precision=precision)
             if sum_bias:
                 sums = tl.dot(left.to(tl.float32), ones, sums, input_precision=precision)
-        place = of_weight + output[:, None] * size_in + feature
+        place = grad_weight + output[:, None] * size_in + feature
         inside = (output[:, None] < size_out) & (feature < size_in)
-        tl.store(place, total.to(of_weight.dtype.element_ty), mask=inside)
+        tl.store(place, total.to(grad_weight.dtype.element_ty), mask=inside)
         if sum_bias:
             lane = tl.arange(0, 16)[None, :]
             first = (lane == 0) & (tile % tiles_across == 0) & (output[:, None] < size_out)
-            tl.store(of_bias + output[:, None] + 0 * lane, sums.to(of_bias.dtype.element_ty), mask=first)
+            tl.store(grad_bias + output[:, None] + 0 * lane, sums.to(grad_bias.dtype.element_ty), mask=first)
 
 
 def add(a, b, c, size, block: tl.constexpr):  # type: ignore[no-untyped-def]
@@ -205,17 +205,17 @@ def silu_gate(gate, up, c, size, block: tl.constexpr):  # type: ignore[no-untype
     tl.store(c + at, (z / (1.0 + tl.exp(-z)) * other).to(c.dtype.element_ty), mask=inside)
 
 
-def silu_gate_backward(gate, up, gradient, of_gate, of_up, size, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def silu_gate_backward(gate, up, gradient, grad_gate, grad_up, size, block: tl.constexpr):  # type: ignore[no-untyped-def]
     """The gradients of gate and up: the derivative of z * s(z) is s(z) * (1 + z * (1 - s(z)))."""
     at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     inside = at < size
     z = tl.load(gate + at, mask=inside, other=0.0).to(tl.float32)
     other = tl.load(up + at, mask=inside, other=0.0).to(tl.float32)
-    above = tl.load(gradient + at, mask=inside, other=0.0).to(tl.float32)
+    grad_output = tl.load(gradient + at, mask=inside, other=0.0).to(tl.float32)
     sigmoid = 1.0 / (1.0 + tl.exp(-z))
     slope = sigmoid * (1.0 + z * (1.0 - sigmoid))
-    tl.store(of_gate + at, (above * other * slope).to(of_gate.dtype.element_ty), mask=inside)
-    tl.store(of_up + at, (above * z * sigmoid).to(of_up.dtype.element_ty), mask=inside)
+    tl.store(grad_gate + at, (grad_output * other * slope).to(grad_gate.dtype.element_ty), mask=inside)
+    tl.store(grad_up + at, (grad_output * z * sigmoid).to(grad_up.dtype.element_ty), mask=inside)
 
 
 PRODUCT = Kernel(product)

@@ -69,8 +69,8 @@ class WgpuBackend:
         """See `Backend`."""
         del projection
         operation = self._project_backward_with_bias if bias else self._project_backward
-        of_x, of_weight, *of_bias = self._run(operation, x, weight, gradient)
-        return ProjectionGradients(of_x, of_weight, of_bias[0] if bias else None)
+        grad_x, grad_weight, *grad_bias = self._run(operation, x, weight, gradient)
+        return ProjectionGradients(grad_x, grad_weight, grad_bias[0] if bias else None)
 
     def matmul(self, a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
         """See `Backend`."""
@@ -82,10 +82,10 @@ class WgpuBackend:
 
     def rms_norm_backward(self, x: Tensor, weight: Tensor, gradient: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         """See `Backend`."""
-        of_x, of_weight = self._run(
+        grad_x, grad_weight = self._run(
             lambda x, weight, gradient: self._rms_norm_backward(x, weight, gradient, eps), x, weight, gradient
         )
-        return of_x, of_weight
+        return grad_x, grad_weight
 
     def rope(self, x: Tensor, theta: float) -> Tensor:
         """See `Backend`."""
@@ -113,10 +113,10 @@ class WgpuBackend:
 
     def silu_gate_backward(self, gate: Tensor, up: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """See `Backend`."""
-        of_gate, of_up = self._run(
+        grad_gate, grad_up = self._run(
             lambda gate, up, gradient: self._elements(_SILU_GATE_BACKWARD, 2, gate, up, gradient), gate, up, gradient
         )
-        return of_gate, of_up
+        return grad_gate, grad_up
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
         """See `Backend`."""
@@ -184,15 +184,15 @@ class WgpuBackend:
     def _rms_norm_backward(
         self, x: WgpuTensor, weight: WgpuTensor, gradient: WgpuTensor, eps: float
     ) -> Sequence[WgpuTensor]:
-        of_x, of_weight_by_row, columns = self._like(x), self._like(x), x.shape[-1]
+        grad_x, grad_weight_by_row, columns = self._like(x), self._like(x), x.shape[-1]
         self._in_parts(
             _RMS_NORM_BACKWARD,
-            [(x, columns), (weight, 0), (gradient, columns), (of_x, columns), (of_weight_by_row, columns)],
+            [(x, columns), (weight, 0), (gradient, columns), (grad_x, columns), (grad_weight_by_row, columns)],
             x.numel() // columns,
             lambda first, rows: [rows, columns, eps],
             lambda rows: rows,
         )
-        return of_x, self._column_sum(of_weight_by_row, columns)
+        return grad_x, self._column_sum(grad_weight_by_row, columns)
 
     def _rotate(self, x: WgpuTensor, theta: float, direction: float) -> WgpuTensor:
         positions, head_dim = x.shape[-2:]

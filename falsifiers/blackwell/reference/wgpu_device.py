@@ -62,14 +62,14 @@ def choose_adapter(wanted: str) -> wgpu.GPUAdapter:
     Raises:
         NoAdapter: there is none. The message lists all adapters.
     """
-    adapters = [one for one in wgpu.gpu.enumerate_adapters_sync() if one.info["backend_type"] == "Vulkan"]
+    adapters = [adapter for adapter in wgpu.gpu.enumerate_adapters_sync() if adapter.info["backend_type"] == "Vulkan"]
     order = {"DiscreteGPU": 0, "IntegratedGPU": 1, "VirtualGPU": 2, _CPU: 4}
-    adapters.sort(key=lambda one: order.get(one.info["adapter_type"], 3))
+    adapters.sort(key=lambda adapter: order.get(adapter.info["adapter_type"], 3))
     for adapter in adapters:
         kind = "cpu" if adapter.info["adapter_type"] == _CPU else "gpu"
         if wanted in ("any", kind) or (wanted not in ("gpu", "cpu") and wanted in adapter.info["device"]):
             return adapter
-    there = ", ".join(f"{one.info['device']} ({one.info['adapter_type']})" for one in adapters) or "none"
+    there = ", ".join(f"{adapter.info['device']} ({adapter.info['adapter_type']})" for adapter in adapters) or "none"
     raise NoAdapter(
         f"no Vulkan adapter {wanted!r}; there are: {there}. A GPU needs its driver's Vulkan library; a software "
         "adapter comes with Mesa (apt install mesa-vulkan-drivers libvulkan1)"
@@ -250,13 +250,13 @@ class Device:
         marker.destroy()
 
     def _pipeline(self, kernel: Kernel) -> tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]:
-        found = self._pipelines.get(kernel)
-        if found is None:
+        cached = self._pipelines.get(kernel)
+        if cached is None:
             module = self._device.create_shader_module(code="\n".join(map(_text, kernel.sources)))
             stage = {"module": module, "entry_point": kernel.entry, "constants": dict(kernel.constants)}
             pipeline = self._device.create_compute_pipeline(layout="auto", compute=stage)
-            found = self._pipelines[kernel] = (pipeline, pipeline.get_bind_group_layout(0))
-        return found
+            cached = self._pipelines[kernel] = (pipeline, pipeline.get_bind_group_layout(0))
+        return cached
 
     def _new_uniform(self, content: bytes) -> wgpu.GPUBuffer:
         return self._device.create_buffer_with_data(data=content, usage=wgpu.BufferUsage.UNIFORM)

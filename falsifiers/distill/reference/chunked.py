@@ -85,7 +85,7 @@ def rows_a_chunk(rows: int, vocabulary: int) -> int:
 
 
 class _Chunked(torch.autograd.Function):
-    """Makes the gradients where the logits are; the backward pass multiplies them by what comes from above."""
+    """Makes the gradients where the logits are; the backward pass multiplies them by the gradient of the loss."""
 
     @staticmethod
     def forward(
@@ -101,35 +101,35 @@ class _Chunked(torch.autograd.Function):
     ) -> Tensor:
         wanted = ctx.needs_input_grad[:2]
         precise = torch.promote_types(student.dtype, torch.float32)
-        hidden_gradient = torch.empty_like(student) if wanted[0] else None
+        grad_student = torch.empty_like(student) if wanted[0] else None
         # In half precision the sum over chunks is kept in float32: small contributions would be lost beside large ones.
-        head_gradient = torch.zeros_like(student_head, dtype=precise) if wanted[1] else None
+        grad_head = torch.zeros_like(student_head, dtype=precise) if wanted[1] else None
         total = student.new_zeros((), dtype=precise)
         tokens = (labels != IGNORED).sum().clamp_min(1)
         for start in range(0, len(labels), chunk):
             rows = slice(start, start + chunk)
-            logits = (student[rows] @ student_head.T).to(precise)
-            towards = (teacher[rows] @ teacher_head.T).to(precise)
-            total += _loss_and_gradient(logits, towards, labels[rows], tokens, alpha, temperature)
-            del towards
-            gradient = logits.to(student.dtype)
-            if hidden_gradient is not None:
-                torch.mm(gradient, student_head, out=hidden_gradient[rows])
-            if head_gradient is not None:
-                _add_product(head_gradient, gradient.T, student[rows])
-            del logits, gradient
-        ctx.gradients = hidden_gradient, head_gradient
+            student_logits = (student[rows] @ student_head.T).to(precise)
+            teacher_logits = (teacher[rows] @ teacher_head.T).to(precise)
+            total += _loss_and_gradient(student_logits, teacher_logits, labels[rows], tokens, alpha, temperature)
+            del teacher_logits
+            gradient = student_logits.to(student.dtype)
+            if grad_student is not None:
+                torch.mm(gradient, student_head, out=grad_student[rows])
+            if grad_head is not None:
+                _add_product(grad_head, gradient.T, student[rows])
+            del student_logits, gradient
+        ctx.gradients = grad_student, grad_head
         ctx.dtypes = student.dtype, student_head.dtype
         return total / tokens
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         if ctx.gradients is None:
             raise RuntimeError("the chunked loss gave its gradients away; compute it again for another backward pass")
         given, ctx.gradients = ctx.gradients, None
         gradients = [
-            None if gradient is None else gradient.mul_(upstream).to(dtype)
+            None if gradient is None else gradient.mul_(grad_output).to(dtype)
             for gradient, dtype in zip(given, ctx.dtypes, strict=True)
         ]
         return (*gradients, None, None, None, None, None, None)
@@ -144,7 +144,7 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
 
 
 def _loss_and_gradient(
-    logits: Tensor, towards: Tensor, labels: Tensor, tokens: Tensor, alpha: float, temperature: float
+    student_logits: Tensor, teacher_logits: Tensor, labels: Tensor, tokens: Tensor, alpha: float, temperature: float
 ) -> Tensor:
     """The sum of the chunk's losses; `logits` becomes the gradient of the mean loss, `towards` is used up.
 
@@ -152,35 +152,40 @@ def _loss_and_gradient(
         logits, towards: student's and teacher's [rows, vocabulary], float32 or float64.
         labels: [rows]; tokens: how many of all rows count, a scalar.
     """
-    if logits.is_cuda and logits.dtype is torch.float32 and logits.is_contiguous() and towards.is_contiguous():
+    if (
+        student_logits.is_cuda
+        and student_logits.dtype is torch.float32
+        and student_logits.is_contiguous()
+        and teacher_logits.is_contiguous()
+    ):
         from falsifiers.distill.reference.chunked_triton import fused_rows
 
-        return fused_rows(logits, towards, labels, tokens, alpha, temperature)
-    return eager_rows(logits, towards, labels, tokens, alpha, temperature)
+        return fused_rows(student_logits, teacher_logits, labels, tokens, alpha, temperature)
+    return eager_rows(student_logits, teacher_logits, labels, tokens, alpha, temperature)
 
 
 def eager_rows(
-    logits: Tensor, towards: Tensor, labels: Tensor, tokens: Tensor, alpha: float, temperature: float
+    student_logits: Tensor, teacher_logits: Tensor, labels: Tensor, tokens: Tensor, alpha: float, temperature: float
 ) -> Tensor:
     """`_loss_and_gradient` in torch's own operations: on any device, three tensors of a chunk's size at the peak."""
     counts = labels != IGNORED
     targets = labels.clamp_min(0).unsqueeze(-1)
     weight = (1.0 - alpha) * temperature**2
     # The cross entropy looks at the logits as they are, the divergence at the softened ones.
-    log_sums = logits.logsumexp(dim=-1, keepdim=True)
-    surprises = (log_sums - logits.gather(-1, targets)).squeeze(-1)
-    hard = (logits - log_sums).exp_().mul_(alpha)
+    log_sums = student_logits.logsumexp(dim=-1, keepdim=True)
+    surprises = (log_sums - student_logits.gather(-1, targets)).squeeze(-1)
+    hard = (student_logits - log_sums).exp_().mul_(alpha)
 
-    logits.div_(temperature)
-    logits.sub_(logits.logsumexp(dim=-1, keepdim=True))
-    towards.div_(temperature)
-    towards.sub_(towards.logsumexp(dim=-1, keepdim=True))
-    p = towards.exp()
-    divergences = towards.sub_(logits).mul_(p).sum(dim=-1)
+    student_logits.div_(temperature)
+    student_logits.sub_(student_logits.logsumexp(dim=-1, keepdim=True))
+    teacher_logits.div_(temperature)
+    teacher_logits.sub_(teacher_logits.logsumexp(dim=-1, keepdim=True))
+    p = teacher_logits.exp()
+    divergences = teacher_logits.sub_(student_logits).mul_(p).sum(dim=-1)
 
-    logits.exp_().sub_(p).mul_(weight / temperature).add_(hard)
-    logits.scatter_add_(-1, targets, torch.full_like(targets, -alpha, dtype=logits.dtype))
-    logits.mul_((counts.to(logits.dtype) / tokens).unsqueeze(-1))
+    student_logits.exp_().sub_(p).mul_(weight / temperature).add_(hard)
+    student_logits.scatter_add_(-1, targets, torch.full_like(targets, -alpha, dtype=student_logits.dtype))
+    student_logits.mul_((counts.to(student_logits.dtype) / tokens).unsqueeze(-1))
     return torch.where(counts, alpha * surprises + weight * divergences, 0.0).sum()
 
 

@@ -20,7 +20,7 @@ _BLOCK = 4096
 
 
 def fused_rows(
-    logits: Tensor, towards: Tensor, labels: Tensor, tokens: Tensor, alpha: float, temperature: float
+    student_logits: Tensor, teacher_logits: Tensor, labels: Tensor, tokens: Tensor, alpha: float, temperature: float
 ) -> Tensor:
     """The sum of the rows' losses; `logits` becomes the gradient of the mean loss over `tokens`.
 
@@ -28,12 +28,12 @@ def fused_rows(
         logits, towards: student's and teacher's [rows, vocabulary], float32, contiguous, on one GPU.
         labels: [rows] int64; tokens: how many of all rows count, an int64 scalar on the GPU.
     """
-    rows, vocabulary = logits.shape
-    losses = torch.empty(rows, device=logits.device, dtype=torch.float32)
+    rows, vocabulary = student_logits.shape
+    losses = torch.empty(rows, device=student_logits.device, dtype=torch.float32)
     block = min(_BLOCK, triton.next_power_of_2(vocabulary))
-    with torch.cuda.device_of(logits):
+    with torch.cuda.device_of(student_logits):
         _rows[(rows,)](
-            logits, towards, labels.contiguous(), tokens, losses, vocabulary, alpha, 1.0 / temperature,
+            student_logits, teacher_logits, labels.contiguous(), tokens, losses, vocabulary, alpha, 1.0 / temperature,
             (1.0 - alpha) * temperature**2, (1.0 - alpha) * temperature,
             ignored=IGNORED, block=block, num_warps=16 if block >= 4096 else 8,
         )  # fmt: skip
@@ -49,12 +49,12 @@ def _merged(maximum, total, values):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _rows(  # type: ignore[no-untyped-def]
-    logits, towards, labels, tokens, losses, vocabulary, alpha, inverse, value_weight, gradient_weight,
+    student_logits, teacher_logits, labels, tokens, losses, vocabulary, alpha, inverse, value_weight, gradient_weight,
     ignored: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
-    student = logits + row * vocabulary
-    teacher = towards + row * vocabulary
+    student = student_logits + row * vocabulary
+    teacher = teacher_logits + row * vocabulary
     label = tl.load(labels + row)
     if label == ignored:
         for start in range(0, vocabulary, block):
@@ -70,11 +70,11 @@ def _rows(  # type: ignore[no-untyped-def]
     for start in range(0, vocabulary, block):
         columns = start + tl.arange(0, block)
         inside = columns < vocabulary
-        of_student = tl.load(student + columns, mask=inside, other=float("-inf"))
-        of_teacher = tl.load(teacher + columns, mask=inside, other=float("-inf"))
-        hard_maximum, hard_sum = _merged(hard_maximum, hard_sum, of_student)
-        soft_maximum, soft_sum = _merged(soft_maximum, soft_sum, of_student * inverse)
-        true_maximum, true_sum = _merged(true_maximum, true_sum, of_teacher * inverse)
+        student_tile = tl.load(student + columns, mask=inside, other=float("-inf"))
+        teacher_tile = tl.load(teacher + columns, mask=inside, other=float("-inf"))
+        hard_maximum, hard_sum = _merged(hard_maximum, hard_sum, student_tile)
+        soft_maximum, soft_sum = _merged(soft_maximum, soft_sum, student_tile * inverse)
+        true_maximum, true_sum = _merged(true_maximum, true_sum, teacher_tile * inverse)
     hard_log = hard_maximum + tl.log(hard_sum)
     soft_log = soft_maximum + tl.log(soft_sum)
     true_log = true_maximum + tl.log(true_sum)
@@ -84,13 +84,13 @@ def _rows(  # type: ignore[no-untyped-def]
     for start in range(0, vocabulary, block):
         columns = start + tl.arange(0, block)
         inside = columns < vocabulary
-        of_student = tl.load(student + columns, mask=inside, other=0.0)
-        of_teacher = tl.load(teacher + columns, mask=inside, other=0.0)
-        log_q = of_student * inverse - soft_log
-        log_p = of_teacher * inverse - true_log
+        student_tile = tl.load(student + columns, mask=inside, other=0.0)
+        teacher_tile = tl.load(teacher + columns, mask=inside, other=0.0)
+        log_q = student_tile * inverse - soft_log
+        log_p = teacher_tile * inverse - true_log
         p = tl.exp(log_p)
         divergence += tl.sum(tl.where(inside, p * (log_p - log_q), 0.0), axis=0)
-        gradient = alpha * tl.exp(of_student - hard_log) + gradient_weight * (tl.exp(log_q) - p)
+        gradient = alpha * tl.exp(student_tile - hard_log) + gradient_weight * (tl.exp(log_q) - p)
         gradient = tl.where(columns == label, gradient - alpha, gradient)
         tl.store(student + columns, gradient * share, mask=inside)
     tl.store(losses + row, alpha * (hard_log - at_label) + value_weight * divergence)

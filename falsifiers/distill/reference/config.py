@@ -86,8 +86,8 @@ class Recipe:
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Recipe:
         """Take the recipe's fields out of a profile's parameters; KeyError names one that is missing."""
-        asked = [field.name for field in fields(cls) if field.default is MISSING or field.name in parameters]
-        return cls(**{name: parameters[name] for name in asked})
+        names = [field.name for field in fields(cls) if field.default is MISSING or field.name in parameters]
+        return cls(**{name: parameters[name] for name in names})
 
     @property
     def torch_dtype(self) -> torch.dtype:

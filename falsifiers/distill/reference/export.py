@@ -27,7 +27,7 @@ def checkpoint_path(directory: Path, step: int) -> Path:
 def checkpoint_steps(directory: Path) -> list[int]:
     """The steps of the checkpoints in a directory, ordered as numbers: names no longer sort from step 1,000,000 on."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        return sorted(int(found[1]) for path in directory.iterdir() if (found := _CHECKPOINT.fullmatch(path.name)))
+        return sorted(int(match[1]) for path in directory.iterdir() if (match := _CHECKPOINT.fullmatch(path.name)))
     return []
 
 

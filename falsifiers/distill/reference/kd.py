@@ -23,9 +23,9 @@ class PlainKdLoss:
         head = question.student_head.detach().requires_grad_()
         with torch.enable_grad():
             logits = student @ head.T
-            towards = question.teacher @ question.teacher_head.T
+            teacher_logits = question.teacher @ question.teacher_head.T
             loss = distillation_loss(
-                logits, towards, question.labels, alpha=question.alpha, temperature=question.temperature
+                logits, teacher_logits, question.labels, alpha=question.alpha, temperature=question.temperature
             )
         gradients = torch.autograd.grad(loss, (student, head), torch.full_like(loss, question.upstream))
         return Answer(loss.detach(), *gradients)

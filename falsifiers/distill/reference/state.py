@@ -66,17 +66,17 @@ def restore_weights(state: TrainingState, weights: Mapping[str, Tensor]) -> None
     Raises:
         ValueError: names, a shape or a dtype differ: what is copied partly, broadcast or cast is another model.
     """
-    found = state.weights
-    if found.keys() != weights.keys():
-        raise ValueError(f"not the model's parameters: {sorted(found.keys() ^ weights.keys())}")
+    stored = state.weights
+    if stored.keys() != weights.keys():
+        raise ValueError(f"not the model's parameters: {sorted(stored.keys() ^ weights.keys())}")
     for name, weight in weights.items():
-        if (found[name].shape, found[name].dtype) != (weight.shape, weight.dtype):
+        if (stored[name].shape, stored[name].dtype) != (weight.shape, weight.dtype):
             raise ValueError(
-                f"{name} is {found[name].dtype} {tuple(found[name].shape)} in the file, "
+                f"{name} is {stored[name].dtype} {tuple(stored[name].shape)} in the file, "
                 f"{weight.dtype} {tuple(weight.shape)} in the model"
             )
     for name, weight in weights.items():
-        weight.copy_(found[name])
+        weight.copy_(stored[name])
 
 
 def restore(state: TrainingState, weights: Mapping[str, Tensor], optimizer: Optimizer) -> int:

@@ -39,14 +39,14 @@ def product(inputs: Tensor, weight: Tensor) -> Tensor:
     return kept(inputs) @ kept(weight).T
 
 
-def input_gradient(above: Tensor, weight: Tensor) -> Tensor:
+def input_gradient(grad_output: Tensor, weight: Tensor) -> Tensor:
     """Return the gradient of the inputs: the blocks of both factors lie along the outputs."""
-    return kept(above) @ kept(weight.T).T
+    return kept(grad_output) @ kept(weight.T).T
 
 
-def weight_gradient(above: Tensor, inputs: Tensor) -> Tensor:
+def weight_gradient(grad_output: Tensor, inputs: Tensor) -> Tensor:
     """Return the gradient of the weight, of factors as they are."""
-    return above.double().T @ inputs.double()
+    return grad_output.double().T @ inputs.double()
 
 
 def _block(values: list[float], tensor_scale: float) -> list[float]:

@@ -22,13 +22,13 @@ class EveryGpuIsBig:
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
         """See `SmallGpuPatch`."""
-        asked = inductor.is_big_gpu
+        original = inductor.is_big_gpu
         named = [module for name, module in list(sys.modules.items()) if name.startswith("torch._inductor")]
-        places = [module for module in named if getattr(module, "is_big_gpu", None) is asked]
+        places = [module for module in named if getattr(module, "is_big_gpu", None) is original]
         try:
             for module in places:
                 module.is_big_gpu = lambda *_: True  # type: ignore[attr-defined]
             yield
         finally:
             for module in places:
-                module.is_big_gpu = asked  # type: ignore[attr-defined]
+                module.is_big_gpu = original  # type: ignore[attr-defined]

@@ -19,10 +19,18 @@ class DriverRules:
     def how(self, architectures: Sequence[str], capability: str) -> Literal["machine code", "PTX", "not at all"]:
         """See `CodeChoice`."""
         device = int(capability.replace(".", ""))
-        if any(self.machine_code_runs(one.removeprefix("sm_"), device) for one in architectures if one[:3] == "sm_"):
+        if any(
+            self.machine_code_runs(architecture.removeprefix("sm_"), device)
+            for architecture in architectures
+            if architecture[:3] == "sm_"
+        ):
             return "machine code"
-        ptx = [one.removeprefix("compute_") for one in architectures if one.startswith("compute_")]
-        return "PTX" if any(self.ptx_runs(one, device) for one in ptx) else "not at all"
+        ptx = [
+            architecture.removeprefix("compute_")
+            for architecture in architectures
+            if architecture.startswith("compute_")
+        ]
+        return "PTX" if any(self.ptx_runs(version, device) for version in ptx) else "not at all"
 
     def machine_code_runs(self, target: str, device: int) -> bool:
         """Return whether code for a target such as "120a" runs on a device such as 121."""

@@ -46,7 +46,9 @@ class FusedLoss:
                 question.targets,
                 **{name: value for name, value in options.items() if value != _DEFAULTS[name]},
             )
-        trained = [one for one in (hidden, weight) if one.requires_grad]
+        trained = [tensor for tensor in (hidden, weight) if tensor.requires_grad]
         made = iter(torch.autograd.grad(loss, trained, question.upstream.to(loss.dtype)))
-        of_hidden, of_weight = (next(made) if one.requires_grad else torch.zeros_like(one) for one in (hidden, weight))
-        return Answer(loss.detach(), of_hidden, of_weight)
+        grad_hidden, grad_weight = (
+            next(made) if tensor.requires_grad else torch.zeros_like(tensor) for tensor in (hidden, weight)
+        )
+        return Answer(loss.detach(), grad_hidden, grad_weight)

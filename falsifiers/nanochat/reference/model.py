@@ -130,7 +130,8 @@ class _Block(nn.Module):
         """Return the stream [rows, sequence, width] behind the block."""
         normed = self.norm(stream)
         query, key, value = (
-            one(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2) for one in (self.query, self.key, self.value)
+            projection(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for projection in (self.query, self.key, self.value)
         )
         query, key = self.norm(_rotated(query, *rotation)), self.norm(_rotated(key, *rotation))
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)

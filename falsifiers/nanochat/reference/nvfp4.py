@@ -56,7 +56,7 @@ class _Linear(torch.autograd.Function):
         return recipe.quantised(inputs) @ recipe.quantised(weight).T
 
     @staticmethod
-    def backward(ctx: Any, *above: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, None]:
         inputs, weight = ctx.saved_tensors
         quantised = ctx.recipe.quantised
-        return quantised(above[0]) @ quantised(weight.T).T, above[0].T @ inputs, None
+        return quantised(grad_outputs[0]) @ quantised(weight.T).T, grad_outputs[0].T @ inputs, None

@@ -145,6 +145,6 @@ class _RowNorm(torch.autograd.Function):
         return normed
 
     @staticmethod
-    def backward(ctx: Any, *above: Tensor) -> Tensor:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:
         normed, scale = ctx.saved_tensors
-        return scale * (above[0] - normed * (normed * above[0]).mean(dim=-1, keepdim=True))
+        return scale * (grad_outputs[0] - normed * (normed * grad_outputs[0]).mean(dim=-1, keepdim=True))

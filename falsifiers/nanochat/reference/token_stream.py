@@ -27,7 +27,7 @@ class BatchedStream:
         batches = [list(texts[start : start + batch]) for start in range(0, len(texts), batch)]
         with ThreadPoolExecutor(threads) as pool:
             done = list(pool.map(self.tokenizer.encode_batch, batches))
-        return [token for one in done for row in one for token in row.ids]
+        return [token for rows in done for row in rows for token in row.ids]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """See `TokenStream`."""

@@ -48,7 +48,9 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
 
 def encoded(tokenizer: Tokenizer, texts: list[str]) -> Tensor:
     """Return the token ids of all texts, one after the other [tokens]."""
-    return torch.tensor([token for one in tokenizer.encode_batch(texts) for token in one.ids], dtype=torch.int64)
+    return torch.tensor(
+        [token for encoding in tokenizer.encode_batch(texts) for token in encoding.ids], dtype=torch.int64
+    )
 
 
 def batch(stream: Tensor, rows: int, sequence: int, seed: int) -> tuple[Tensor, Tensor]:

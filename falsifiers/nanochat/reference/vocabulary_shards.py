@@ -78,9 +78,9 @@ class _AllRows(torch.autograd.Function):
         return _from_all(hidden, group).flatten(0, 1)
 
     @staticmethod
-    def backward(ctx: Any, *above: Tensor) -> tuple[Tensor, None]:
-        rows = len(above[0]) // ctx.processes
-        return above[0][ctx.own * rows : (ctx.own + 1) * rows], None
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
+        rows = len(grad_outputs[0]) // ctx.processes
+        return grad_outputs[0][ctx.own * rows : (ctx.own + 1) * rows], None
 
 
 class _Sharded(torch.autograd.Function):
@@ -93,30 +93,30 @@ class _Sharded(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         sizes = _from_all(torch.tensor([len(shard)], device=shard.device), group)[:, 0].tolist()
         first, whole = sum(sizes[: dist.get_rank(group)]), sum(sizes)
-        of_hidden, of_shard = torch.empty_like(hidden), torch.empty_like(shard)
+        grad_hidden, grad_shard = torch.empty_like(hidden), torch.empty_like(shard)
         total = hidden.new_zeros((), dtype=torch.float32)
         buffer = hidden.new_empty(min(chunk, len(hidden)), len(shard))
         for start in range(0, len(hidden), chunk):
             rows = slice(start, start + chunk)
-            some = hidden[rows]
-            logits = torch.mm(some, shard.T, out=buffer[: len(some)])
+            hidden_chunk = hidden[rows]
+            logits = torch.mm(hidden_chunk, shard.T, out=buffer[: len(hidden_chunk)])
             gathered = _joined(_from_all(gather_rows(logits, targets[rows], first, whole, of), group))
             losses = write_rows(logits, targets[rows], scales[rows], gathered, first, whole, of)
             total += losses @ scales[rows]
-            torch.mm(logits, shard, out=of_hidden[rows])
-            add_product(of_shard, logits.T, some, first=start == 0)
-        dist.all_reduce(of_hidden, group=group)
-        ctx.gradients = of_hidden, of_shard
+            torch.mm(logits, shard, out=grad_hidden[rows])
+            add_product(grad_shard, logits.T, hidden_chunk, first=start == 0)
+        dist.all_reduce(grad_hidden, group=group)
+        ctx.gradients = grad_hidden, grad_shard
         return total
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
-        of_hidden, of_shard = ctx.gradients
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        grad_hidden, grad_shard = ctx.gradients
         del ctx.gradients
-        for gradient in (of_hidden, of_shard):
-            scale_in_place(gradient, above)
-        return (of_hidden, of_shard, *[None] * 5)
+        for gradient in (grad_hidden, grad_shard):
+            scale_in_place(gradient, grad_output)
+        return (grad_hidden, grad_shard, *[None] * 5)
 
 
 def _from_all(tensor: Tensor, group: dist.ProcessGroup) -> Tensor:

@@ -61,7 +61,9 @@ class _Block(nn.Module):
         """The stream [rows, sequence, width] after this block."""
         rotation = rotations(h, h.shape[-1] // self.heads, _ROPE_BASE)
         x = _normed(h)
-        q, k, v = (one(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for one in (self.q, self.k, self.v))
+        q, k, v = (
+            projection(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for projection in (self.q, self.k, self.v)
+        )
         attended = functional.scaled_dot_product_attention(rotated(q, rotation), rotated(k, rotation), v)
         h = h + self.o(attended.transpose(1, 2).flatten(2))
         return h + self.down(functional.gelu(self.up(_normed(h))))

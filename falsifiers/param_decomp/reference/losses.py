@@ -20,7 +20,7 @@ def divergence(masked: Tensor, clean: Tensor) -> Tensor:
 
     Half precision is computed in float32.
     """
-    masked, clean = (_precise(one).log_softmax(dim=-1) for one in (masked, clean))
+    masked, clean = (_precise(logits).log_softmax(dim=-1) for logits in (masked, clean))
     return functional.kl_div(masked, clean, reduction="sum", log_target=True) / masked[..., 0].numel()
 
 

@@ -32,14 +32,14 @@ class Decomposition:
         self.config = config = configuration_of(setting.parameters)
         self.seed = setting.seed
         self.device = torch.device("meta" if config.storage == "meta" else setting.device)
-        self.dtype, self.compute_dtype = (getattr(torch, one) for one in (config.dtype, config.compute_dtype))
+        self.dtype, self.compute_dtype = (getattr(torch, name) for name in (config.dtype, config.compute_dtype))
         self.generator = torch.Generator().manual_seed(setting.seed)
         self.target = Target(config, lambda rows, columns: self.drawn(rows, columns).to(self.compute_dtype))
         order = {kind: place for place, kind in enumerate(config.kinds)}
-        found = [site for site in self.target.matrices() if hasattr(site, "V")]
-        found.sort(key=lambda site: (int(site.name.split(".")[1]), order[site.name.split(".")[-1][: -len("_proj")]]))
-        self.sites: dict[str, Site] = {site.name: site for site in found}
-        for site in found:
+        sites = [site for site in self.target.matrices() if hasattr(site, "V")]
+        sites.sort(key=lambda site: (int(site.name.split(".")[1]), order[site.name.split(".")[-1][: -len("_proj")]]))
+        self.sites: dict[str, Site] = {site.name: site for site in sites}
+        for site in sites:
             site.V = nn.Parameter(self.drawn(*site.V.shape))
             site.U = nn.Parameter(self.drawn(*site.U.shape))
         with torch.device(self.device):
@@ -91,13 +91,13 @@ class Decomposition:
             (self.component_optimizer, self.components()),
             (self.importance_optimizer, self.importance_weights()),
         )
-        found = {
+        moments = {
             name: optimizer.state[weight]
             for optimizer, weights in optimizers
             for name, weight in weights.items()
             if weight in optimizer.state
         }
-        return {**found, **{f"{name}.source": slots for name, slots in self.adversary.slots.items()}}
+        return {**moments, **{f"{name}.source": slots for name, slots in self.adversary.slots.items()}}
 
     # The parts of a step.
 
@@ -194,9 +194,9 @@ class Decomposition:
         with torch.no_grad():
             clean = self.target(tokens, taps=taps)
         logits = self.importances(taps[self.config.first_layer].to(self.dtype))
-        gates = {name: self.gates(one) for name, one in logits.items()}
-        lower = {name: one.to(self.compute_dtype) for name, (one, _) in gates.items()}
-        return clean, lower, {name: one for name, (_, one) in gates.items()}
+        gates = {name: self.gates(logit) for name, logit in logits.items()}
+        lower = {name: gate.to(self.compute_dtype) for name, (gate, _) in gates.items()}
+        return clean, lower, {name: gate for name, (_, gate) in gates.items()}
 
     def stochastic(self, tokens: Tensor, lower: Mapping[str, Tensor], clean: Tensor, step: int) -> Tensor:
         """The mean divergence of all forwards: `samples` for each chunk of sites, routed to random subsets of it."""
@@ -235,21 +235,21 @@ class Decomposition:
 
     def warm_up_sources(self, tokens: Tensor, lower: Mapping[str, Tensor], clean: Tensor, step: int) -> None:
         """The supplemental ascents: components and importances stand still."""
-        fixed = {name: one.detach() for name, one in lower.items()}
+        fixed = {name: gate.detach() for name, gate in lower.items()}
         for _ in range(self.config.ascents):
             term = self.adversarial(tokens, fixed, clean)
             gradients = torch.autograd.grad(term, list(self.adversary.sources.values()))
-            averaged = [self.averaged(one) for one in gradients]
+            averaged = [self.averaged(gradient) for gradient in gradients]
             self.adversary.ascend(dict(zip(self.adversary.sources, averaged, strict=True)), self.source_rate(step))
 
     def main_ascent(self, step: int) -> None:
         """The last ascent of a step, by the gradients of its own backward pass, without the term's coefficient."""
-        found = {}
+        gradients = {}
         for name, source in self.adversary.sources.items():
             assert source.grad is not None
-            found[name] = source.grad / self.config.adversarial
+            gradients[name] = source.grad / self.config.adversarial
             source.grad = None
-        self.adversary.ascend(found, self.source_rate(step))
+        self.adversary.ascend(gradients, self.source_rate(step))
 
     def average_gradients(self) -> None:
         """Make every gradient the mean over ranks."""

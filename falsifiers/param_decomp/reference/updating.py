@@ -33,9 +33,9 @@ class Updates:
         """Weights and moments."""
         kinds = ("weight", "exp_avg", "exp_avg_sq")
         return {
-            f"{kind}.{place}": one
+            f"{kind}.{place}": moment
             for place, three in enumerate(self.tensors)
-            for kind, one in zip(kinds, three, strict=True)
+            for kind, moment in zip(kinds, three, strict=True)
         }
 
     def update_donating(self) -> None:

@@ -20,10 +20,10 @@ class NextSequenceSeen(Float64Attention):
         answer = super().__call__(question)
         ends = question.offsets[1:-1]
         ends = ends[(ends > 0) & (ends < len(question.q))]
-        q, k, v, above = (one.double() for one in (question.q, question.k, question.v, question.above))
+        q, k, v, grad_output = (one.double() for one in (question.q, question.k, question.v, question.grad_output))
         scores = (q[ends - 1] * k[ends]).sum(dim=-1, keepdim=True) * question.alpha
         weights = torch.nn.functional.silu(scores) / question.scaling_seqlen
-        out, of_v = answer.out.double(), answer.of_v.double()
+        out, dv = answer.out.double(), answer.dv.double()
         out[ends - 1] += weights * v[ends]
-        of_v[ends] += weights * above[ends - 1]
-        return dataclasses.replace(answer, out=out.to(answer.out.dtype), of_v=of_v.to(answer.of_v.dtype))
+        dv[ends] += weights * grad_output[ends - 1]
+        return dataclasses.replace(answer, out=out.to(answer.out.dtype), dv=dv.to(answer.dv.dtype))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from falsifiers.recsys.reference.bucket_index import SLOTS, Asked, BucketIndex
+from falsifiers.recsys.reference.bucket_index import SLOTS, BucketIndex, Touched
 from falsifiers.recsys.reference.dynamic_table import DynamicTable
 from falsifiers.recsys.reference.key_groups import KeyGroups, hashes
 from falsifiers.recsys.reference.tables import TritonTables
@@ -40,12 +40,12 @@ class AnotherKeysRow(_Index):
             """Take what is there."""
             return self._taken(keys, super().find(keys, groups, among))
 
-        def touch(self, of: KeyGroups, score: int | None, among: Tensor | None = None) -> Asked:
+        def touch(self, of: KeyGroups, score: int | None, among: Tensor | None = None) -> Touched:
             """Take it in training, too."""
-            asked = super().touch(of, score, among)
-            slots = self._taken(of.keys, asked.slots)
-            asked.fresh[slots >= 0] = 0
-            return replace(asked, slots=slots)
+            touched = super().touch(of, score, among)
+            slots = self._taken(of.keys, touched.slots)
+            touched.fresh[slots >= 0] = 0
+            return replace(touched, slots=slots)
 
         def _taken(self, keys: Tensor, slots: Tensor) -> Tensor:
             first = (hashes(keys) & (self.buckets - 1)) * SLOTS
@@ -58,11 +58,11 @@ class BatchNotKept(_Index):
     class index(BucketIndex):  # noqa: N801
         """Protects none."""
 
-        def insert(self, of: KeyGroups, asked: Asked, score: int | None) -> None:
+        def insert(self, of: KeyGroups, touched: Touched, score: int | None) -> None:
             """Insert as if in a later batch."""
             self.batch += 1
             self.newest.add_(1)
-            super().insert(of, asked, score)
+            super().insert(of, touched, score)
 
 
 class _Scored(BucketIndex):
@@ -72,13 +72,13 @@ class _Scored(BucketIndex):
         """Return them."""
         raise NotImplementedError
 
-    def insert(self, of: KeyGroups, asked: Asked, score: int | None) -> None:
+    def insert(self, of: KeyGroups, touched: Touched, score: int | None) -> None:
         """Exchange scores while keys are inserted."""
         kept = self.scores.clone()
         self.scores.copy_(self.other(kept))
-        super().insert(of, asked, score)
+        super().insert(of, touched, score)
         number = of.number()
-        slots = asked.slots[:number][asked.fresh[:number] > 0]
+        slots = touched.slots[:number][touched.fresh[:number] > 0]
         there = slots[slots >= 0]
         kept[there] = self.scores[there]
         self.scores.copy_(kept)
@@ -123,15 +123,15 @@ class WrongBucket(_Index):
     class index(BucketIndex):  # noqa: N801
         """Overflows."""
 
-        def insert(self, of: KeyGroups, asked: Asked, score: int | None) -> None:
+        def insert(self, of: KeyGroups, touched: Touched, score: int | None) -> None:
             """Insert some keys into the next bucket, the others into theirs."""
             full = (self.digests.view(-1, SLOTS) > 0).all(dim=1)
             number = of.number()
-            new = (asked.fresh[:number] > 0).nonzero().squeeze(1)
+            new = (touched.fresh[:number] > 0).nonzero().squeeze(1)
             buckets = hashes(of.keys[new]) & (self.buckets - 1)
             over = new[full[buckets]]
-            asked.fresh[over] = 0
-            super().insert(of, asked, score)
+            touched.fresh[over] = 0
+            super().insert(of, touched, score)
             slots = ((hashes(of.keys[over]) + 1) & (self.buckets - 1)) * SLOTS + torch.arange(
                 len(over), device=over.device
             ) % SLOTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from falsifiers.recsys.reference.bucket_index import Asked
+from falsifiers.recsys.reference.bucket_index import Touched
 from falsifiers.recsys.reference.dynamic_table import Batch, DynamicTable
 from falsifiers.recsys.reference.key_groups import KeyGroups, grouped
 from falsifiers.recsys.reference.sharded_table import ShardedTable
@@ -125,7 +125,7 @@ class CacheNotWrittenBack(TritonTables):
     class kind(DynamicTable):  # noqa: N801
         """Forgets."""
 
-        def _write_back(self, of: KeyGroups, near: Asked) -> None:
+        def _write_back(self, of: KeyGroups, near: Touched) -> None:
             """Do nothing."""
 
 
@@ -135,11 +135,11 @@ class EvictedStaysCached(TritonTables):
     class kind(DynamicTable):  # noqa: N801
         """Never removes."""
 
-        def _insert(self, of: KeyGroups, asked: Asked, score: int | None) -> None:
+        def _insert(self, of: KeyGroups, touched: Touched, score: int | None) -> None:
             """Keep what is cached."""
             if self.cache is not None:
                 self.cache.remove = lambda of, slots: None  # type: ignore[method-assign]
-            super()._insert(of, asked, score)
+            super()._insert(of, touched, score)
 
 
 class TimeForFrequency(TritonTables):

@@ -30,12 +30,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Truth:
-    """The output, and the gradients of the sum of `above * output`."""
+    """The output, and the gradients of the sum of `grad_output * output`."""
 
     out: Part
-    of_q: Part
-    of_k: Part
-    of_v: Part
+    dq: Part
+    dk: Part
+    dv: Part
 
 
 def mask(asked: Question, item: int, length: int) -> Tensor:
@@ -67,26 +67,26 @@ def mask(asked: Question, item: int, length: int) -> Tensor:
 
 def truth(asked: Question) -> Truth:
     """Evaluate the definition, taking the inputs as the exact numbers that they are."""
-    q, k, v, above = (one.detach().double() for one in (asked.q, asked.k, asked.v, asked.above))
+    q, k, v, grad_output = (one.detach().double() for one in (asked.q, asked.k, asked.v, asked.grad_output))
     values = [torch.zeros_like(one) for one in (v, q, k, v)]
     noises = [torch.zeros_like(one) for one in (v, q, k, v)]
     alpha, scale, tiny = asked.alpha, 1.0 / asked.scaling_seqlen, torch.finfo(asked.q.dtype).smallest_normal
     for item, start, end in _sequences(asked):
         valid = mask(asked, item, end - start).double()
         for head in range(q.shape[1]):
-            my_q, my_k, my_v, my_above = (one[start:end, head] for one in (q, k, v, above))
+            my_q, my_k, my_v, grad_output_rows = (one[start:end, head] for one in (q, k, v, grad_output))
             scores = alpha * my_q @ my_k.T
             sigmoid = torch.sigmoid(scores)
             weights = valid * scores * sigmoid * scale
             slopes = valid * sigmoid * (1.0 + scores * (1.0 - sigmoid)) * scale
-            of_weights = my_above @ my_v.T
-            of_scores = of_weights * slopes
+            grad_weights = grad_output_rows @ my_v.T
+            grad_scores = grad_weights * slopes
             # A sigmoid in hardware is exact to a sixteenth of a rounding of bfloat16, whatever its size
             weight_noise = weights.abs() + valid * (scores.abs() * scale / 16.0 + tiny)
-            score_noise = of_scores.abs() + valid * ((1.0 + scores.abs()) * scale * of_weights.abs() / 16.0 + tiny)
+            score_noise = grad_scores.abs() + valid * ((1.0 + scores.abs()) * scale * grad_weights.abs() / 16.0 + tiny)
             sums = (
-                (weights, weight_noise, my_v, 1.0), (of_scores, score_noise, my_k, alpha),
-                (of_scores.T, score_noise.T, my_q, alpha), (weights.T, weight_noise.T, my_above, 1.0),
+                (weights, weight_noise, my_v, 1.0), (grad_scores, score_noise, my_k, alpha),
+                (grad_scores.T, score_noise.T, my_q, alpha), (weights.T, weight_noise.T, grad_output_rows, 1.0),
             )  # fmt: skip
             for value, noise, (left, left_noise, right, factor) in zip(values, noises, sums, strict=True):
                 product = factor * left @ right
@@ -105,11 +105,11 @@ def in_low_precision(asked: Question) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         parts.append(torch.einsum("hrk,khd->rhd", weights, v[start:end]))
     with torch.enable_grad():
         out = torch.cat(parts)
-    return (out.detach(), *torch.autograd.grad(out, (q, k, v), asked.above))
+    return (out.detach(), *torch.autograd.grad(out, (q, k, v), asked.grad_output))
 
 
 def product_along(asked: Question, toward: tuple[Tensor, Tensor, Tensor], step: float) -> float:
-    """Return the derivative of the sum of `above * output` along directions of q, k and v, by a central difference.
+    """Return the derivative of the sum of `grad_output * output` along q, k and v, by a central difference.
 
     Its error is of the order of the step's fourth power: two differences are extrapolated to a step of zero.
     """
@@ -123,7 +123,7 @@ def product_along(asked: Question, toward: tuple[Tensor, Tensor, Tensor], step: 
             valid = mask(asked, item, end - start).double()
             scores = asked.alpha * torch.einsum("rhd,khd->hrk", q[start:end], k[start:end])
             out = torch.einsum("hrk,khd->rhd", torch.nn.functional.silu(scores) * valid, v[start:end])
-            total += float((asked.above[start:end].double() * out).sum()) / asked.scaling_seqlen
+            total += float((asked.grad_output[start:end].double() * out).sum()) / asked.scaling_seqlen
         return total
 
     near, far = ((value(one) - value(-one)) / (2.0 * one) for one in (step, 2.0 * step))

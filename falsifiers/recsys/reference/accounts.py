@@ -23,10 +23,10 @@ class Accounting:
     ) -> float:
         """Count two products for each pair of row and key; of the history with itself, half of the square."""
         pairs = 0.0
-        for one in counts:
-            seen = one["length"] - one["targets"]
-            history = seen - one["contextuals"]
-            pairs += one["length"] * seen - (history * history / 2.0 if causal else 0.0) + one["targets"]
+        for count in counts:
+            seen = count["length"] - count["targets"]
+            history = seen - count["contextuals"]
+            pairs += count["length"] * seen - (history * history / 2.0 if causal else 0.0) + count["targets"]
         return 4.0 * heads * width * pairs * (3.5 if backward else 1.0)
 
     def of_all_ranks(self, of_each: Sequence[float], tensor_parallel: int) -> float:

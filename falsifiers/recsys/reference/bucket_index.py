@@ -17,7 +17,7 @@ from falsifiers.recsys.reference.table_kernels import (
 )
 from falsifiers.recsys.reference.table_launch import aligned, blocks_of, launch, power_from
 
-__all__ = ["SLOTS", "Asked", "BucketIndex"]
+__all__ = ["SLOTS", "BucketIndex", "Touched"]
 
 SLOTS = 128
 KEYS = (32, 4)
@@ -27,7 +27,7 @@ _GROUPS, _CHUNK = 64, 32
 
 
 @dataclass(frozen=True)
-class Asked:
+class Touched:
     """What an index has for the groups of a batch.
 
     Attributes:
@@ -92,11 +92,11 @@ class BucketIndex:
             find_keys, self.device, blocks_of(n, block),
             keys, keys if groups is None else groups.groups, keys if among is None else among, n, slots,
             self.digests, self.keys, self.buckets,
-            grouped=groups is not None, some=among is not None, block=block, warps=warps,
+            grouped=groups is not None, selective=among is not None, block=block, warps=warps,
         )  # fmt: skip
         return slots
 
-    def touch(self, of: KeyGroups, score: int | None, among: Tensor | None = None) -> Asked:
+    def touch(self, of: KeyGroups, score: int | None, among: Tensor | None = None) -> Touched:
         """Find the groups' keys, and note that the batch asks for them.
 
         Args:
@@ -104,23 +104,24 @@ class BucketIndex:
             among: [n] bool, which of them the batch wants.
         """
         n = len(of)
-        asked = Asked(
+        touched = Touched(
             torch.empty_like(of.keys), torch.empty(n, dtype=torch.int8, device=self.device), torch.empty_like(of.keys)
         )
         block, warps = self._searched(n)
         launch(
             touch_groups, self.device, blocks_of(n, block),
-            of.keys, of.groups, of.keys if among is None else among, n, asked.slots, asked.fresh, of.starts, of.totals,
-            self.digests, self.keys, self.scores, self.batches, self.newest, self.buckets, score or 0, self.batch,
-            some=among is not None, counted=score is None, weighted=of.weighted, block=block, warps=warps,
+            of.keys, of.groups, of.keys if among is None else among, n, touched.slots, touched.fresh, of.starts,
+            of.totals, self.digests, self.keys, self.scores, self.batches, self.newest, self.buckets,
+            score or 0, self.batch,
+            selective=among is not None, counted=score is None, weighted=of.weighted, block=block, warps=warps,
         )  # fmt: skip
-        return asked
+        return touched
 
-    def insert(self, of: KeyGroups, asked: Asked, score: int | None) -> None:
-        """Insert the fresh keys of a batch, and note in `asked` what became of them."""
+    def insert(self, of: KeyGroups, touched: Touched, score: int | None) -> None:
+        """Insert the fresh keys of a batch, and note in `touched` what became of them."""
         launch(
             insert_groups, self.device, blocks_of(len(of), _GROUPS),
-            of.keys, of.groups, len(of), asked.slots, asked.fresh, asked.gone, of.starts, of.totals,
+            of.keys, of.groups, len(of), touched.slots, touched.fresh, touched.gone, of.starts, of.totals,
             self.digests, self.keys, self.scores, self.batches, self.number, self.newest, self.buckets, score or 0,
             self.batch,
             counted=score is None, weighted=of.weighted, block=_GROUPS, chunk=_CHUNK, warps=8,

@@ -57,5 +57,5 @@ class StandIn:
 
 def _text(name: str, counts: Mapping[str, int]) -> str:
     """Return a test function with its parameters."""
-    lines = [f'@pytest.mark.parametrize("{one}", range({count}))\n' for one, count in counts.items()]
+    lines = [f'@pytest.mark.parametrize("{name}", range({count}))\n' for name, count in counts.items()]
     return f"\n\n{''.join(lines)}def {name}({', '.join(counts)}):\n    pass\n"

@@ -23,7 +23,7 @@ class Padded:
     q: Tensor
     k: Tensor
     v: Tensor
-    above: Tensor
+    grad_output: Tensor
 
 
 class DenseAttention:
@@ -38,12 +38,12 @@ class DenseAttention:
         scores = padded.q @ padded.k.transpose(-1, -2) * question.alpha
         valid = self.valid(question, there)
         weights = self.weights(question, scores, valid)
-        of_scores = (padded.above @ padded.v.transpose(-1, -2)) * self.slopes(question, scores, valid)
+        grad_scores = (padded.grad_output @ padded.v.transpose(-1, -2)) * self.slopes(question, scores, valid)
         return Answer(
             self._jagged(question, there, weights @ padded.v),
-            self._jagged(question, there, of_scores @ padded.k * question.alpha),
-            self._jagged(question, there, of_scores.transpose(-1, -2) @ padded.q * question.alpha),
-            self._jagged(question, there, weights.transpose(-1, -2) @ padded.above),
+            self._jagged(question, there, grad_scores @ padded.k * question.alpha),
+            self._jagged(question, there, grad_scores.transpose(-1, -2) @ padded.q * question.alpha),
+            self._jagged(question, there, weights.transpose(-1, -2) @ padded.grad_output),
         )
 
     def precision(self, question: Question) -> torch.dtype:
@@ -69,9 +69,9 @@ class DenseAttention:
         places = torch.arange(int(lengths.max()), device=lengths.device)
         there = places < lengths[:, None]
         sequences = []
-        for one in (question.q, question.k, question.v, question.above):
-            whole = one.new_zeros(*there.shape, *one.shape[1:], dtype=self.precision(question))
-            whole[there] = one.detach().to(whole.dtype)
+        for tensor in (question.q, question.k, question.v, question.grad_output):
+            whole = tensor.new_zeros(*there.shape, *tensor.shape[1:], dtype=self.precision(question))
+            whole[there] = tensor.detach().to(whole.dtype)
             sequences.append(whole.transpose(1, 2))
         return there, Padded(*sequences)
 
@@ -101,8 +101,8 @@ def valid_pairs(question: Question, longest: int) -> Tensor:
     if question.num_targets is not None:
         targets = question.num_targets.view(-1, 1, 1)
         of_rows, of_keys = (
-            (one - ends + targets).clamp(min=-1).div(question.target_group_size, rounding_mode="floor")
-            for one in (rows, keys)
+            (ids_of - ends + targets).clamp(min=-1).div(question.target_group_size, rounding_mode="floor")
+            for ids_of in (rows, keys)
         )
         valid = valid & ((of_rows == of_keys) | (of_rows < 0) | (of_keys < 0))
         ends = ends - targets

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from falsifiers.recsys.dynamic_tables import Recipe
 from falsifiers.recsys.reference import row_kernels
-from falsifiers.recsys.reference.bucket_index import Asked, BucketIndex
+from falsifiers.recsys.reference.bucket_index import BucketIndex, Touched
 from falsifiers.recsys.reference.key_groups import PIECE, KeyGroups, grouped, pieces
 from falsifiers.recsys.reference.row_kernels import copy_rows, update_rows
 from falsifiers.recsys.reference.table_kernels import start_rows
@@ -111,8 +111,8 @@ class DynamicTable:
         """Insert keys that are not there, set scores, and bring rows to the device."""
         self.lookups += 1
         now, of = self.score(score), self.grouped(keys, weights)
-        asked = self._ask(of, now)
-        return Batch(of, asked.slots if self.cache is None else self._fetch(self.cache, of, asked), self._version)
+        touched = self._ask(of, now)
+        return Batch(of, touched.slots if self.cache is None else self._fetch(self.cache, of, touched), self._version)
 
     def grouped(self, keys: Tensor, weights: Tensor | None) -> KeyGroups:
         """Return the keys in groups of equal ones."""
@@ -173,7 +173,7 @@ class DynamicTable:
 
     def dump(self, path: Path, at_least: int | None = None) -> None:
         """Write all keys, or those of a score, with values, scores and state."""
-        save_file({name: one.contiguous().cpu() for name, one in self.dumped(at_least).items()}, path)
+        save_file({name: tensor.contiguous().cpu() for name, tensor in self.dumped(at_least).items()}, path)
 
     def dumped(self, at_least: int | None = None) -> dict[str, Tensor]:
         """Return what a dump has."""
@@ -208,20 +208,20 @@ class DynamicTable:
         whole = torch.cat([dumped["values"], *state], 1).contiguous()
         self._copy(self.near, self.places(keys), whole, None, self._used, out=False)
 
-    def _ask(self, of: KeyGroups, score: int | None) -> Asked:
+    def _ask(self, of: KeyGroups, score: int | None) -> Touched:
         """Find a batch's keys, set their scores, and insert those that are not there."""
         self.index.batch += 1
         self._version += 1
-        asked, buckets = self.index.touch(of, score), self.index.buckets
+        touched, buckets = self.index.touch(of, score), self.index.buckets
         if self._may_be_full(len(of)):
             known, number = self.index.size, of.number()
-            more = int((asked.fresh[:number] > 0).sum())
+            more = int((touched.fresh[:number] > 0).sum())
             self._make_room(known, more)
             self._most = known + more
             if self.index.buckets != buckets:
-                asked = replace(asked, slots=self.index.find(of.keys, of))
-        self._insert(of, asked, score)
-        return asked
+                touched = replace(touched, slots=self.index.find(of.keys, of))
+        self._insert(of, touched, score)
+        return touched
 
     def _may_be_full(self, more: int) -> bool:
         """Whether the table could need to double for a batch of so many items. The host knows only the most it has."""
@@ -246,28 +246,28 @@ class DynamicTable:
         self.near = self.near if self.cache is not None else rows
         self.rows = rows
 
-    def _insert(self, of: KeyGroups, asked: Asked, score: int | None) -> None:
+    def _insert(self, of: KeyGroups, touched: Touched, score: int | None) -> None:
         """Insert fresh keys, and write their first rows."""
-        self.index.insert(of, asked, score)
+        self.index.insert(of, touched, score)
         if self.cache is not None:
-            self.cache.remove(of, self.cache.find(asked.gone, of, asked.took))
+            self.cache.remove(of, self.cache.find(touched.gone, of, touched.took))
         launch_rows(
             start_rows, self.device, len(of), self.width,
-            self.rows, asked.slots, asked.fresh, of.keys, of.groups, self.index.newest, len(of), self.index.batch,
+            self.rows, touched.slots, touched.fresh, of.keys, of.groups, self.index.newest, len(of), self.index.batch,
             self.recipe.seed, self._first,
             width=self.width, dim=self.recipe.dim, kind=_KINDS[self.recipe.initial], parts=8,
         )  # fmt: skip
 
-    def _fetch(self, cache: BucketIndex, of: KeyGroups, asked: Asked) -> Tensor:
+    def _fetch(self, cache: BucketIndex, of: KeyGroups, touched: Touched) -> Tensor:
         """Bring the rows of a batch to the device, write those back that make room for them, and return the places."""
         cache.batch += 1
-        near = cache.touch(of, cache.batch, asked.slots >= 0)
+        near = cache.touch(of, cache.batch, touched.slots >= 0)
         cache.insert(of, near, cache.batch)
         self._write_back(of, near)
-        self._copy(self.rows, torch.where(near.fresh > 0, asked.slots, -1), self.near, near.slots, self.width, of)
-        return _joined(near.slots, asked.slots)
+        self._copy(self.rows, torch.where(near.fresh > 0, touched.slots, -1), self.near, near.slots, self.width, of)
+        return _joined(near.slots, touched.slots)
 
-    def _write_back(self, of: KeyGroups, near: Asked) -> None:
+    def _write_back(self, of: KeyGroups, near: Touched) -> None:
         """Copy rows that leave the device to those of the host."""
         slots = self.index.find(near.gone, of, near.took)
         self._copy(self.near, near.slots, self.rows, slots, self.width, of)

@@ -27,10 +27,10 @@ class FusedAttention:
 
     def __call__(self, question: Question) -> Answer:
         """Return output and gradients."""
-        leaves = tuple(one.detach().requires_grad_() for one in (question.q, question.k, question.v))
+        leaves = tuple(tensor.detach().requires_grad_() for tensor in (question.q, question.k, question.v))
         stated = {"scaling_seqlen": question.scaling_seqlen} if question.scaling_seqlen != question.max_seqlen else {}
         with torch.enable_grad():
             out = hstu_attention(
                 *leaves, question.offsets, question.max_seqlen, alpha=question.alpha, mask=mask_of(question), **stated
             )
-        return Answer(out.detach(), *torch.autograd.grad(out, leaves, question.above))
+        return Answer(out.detach(), *torch.autograd.grad(out, leaves, question.grad_output))

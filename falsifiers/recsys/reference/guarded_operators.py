@@ -51,7 +51,7 @@ class GuardedOperators:
         passes = passes_for(
             *tensors, question.max_seqlen, alpha=question.alpha, scaling_seqlen=question.scaling_seqlen, mask=mask
         )
-        return passes.backward(question.above, *tensors, mask)
+        return passes.backward(question.grad_output, *tensors, mask)
 
     def guard(self, question: Question, capability: int, way: Way) -> None:
         """Raise ValueError for what the GPU does not support."""

@@ -91,9 +91,9 @@ class _Attention(torch.autograd.Function):
         return passes.forward(q, k, v, offsets, mask)
 
     @staticmethod
-    def backward(ctx: Any, *above: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         mask, passes = ctx.rest
-        return (*passes.backward(above[0], *ctx.saved_tensors, mask), None, None, None)
+        return (*passes.backward(grad_outputs[0], *ctx.saved_tensors, mask), None, None, None)
 
 
 def passes_for(
@@ -106,7 +106,8 @@ def passes_for(
     """
     mask = mask or _CAUSAL
     counts = (
-        None if one is None else (one.shape, one.dtype, one.device) for one in (mask.num_targets, mask.num_contextuals)
+        None if count is None else (count.shape, count.dtype, count.device)
+        for count in (mask.num_targets, mask.num_contextuals)
     )
     key = (
         q.device, k.device, v.device, offsets.device, q.dtype, k.dtype, v.dtype,
@@ -147,23 +148,23 @@ class Passes:
         return out
 
     def backward(
-        self, above: Tensor, q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, mask: HstuMask
+        self, grad_output: Tensor, q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, mask: HstuMask
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the gradients of q, k and v. `above` [rows, heads, value width] is that of the output."""
-        if above.stride(-1) != 1:
-            above = above.contiguous()
-        of_q, of_k, of_v = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
-        counts, by_rows, by_keys = _counts(mask, offsets), (q, k, v, above, of_k, of_v), (q, k, v, above, of_q)
-        launches = self._gradients.get(above.stride())
+        """Return the gradients of q, k and v. `grad_output` [rows, heads, value width] is that of the output."""
+        if grad_output.stride(-1) != 1:
+            grad_output = grad_output.contiguous()
+        dq, dk, dv = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+        counts, by_rows, by_keys = _counts(mask, offsets), (q, k, v, grad_output, dk, dv), (q, k, v, grad_output, dq)
+        launches = self._gradients.get(grad_output.stride())
         if launches is None:
             scale = self._scale * self._alpha / 2.0
-            launches = self._gradients[above.stride()] = (
-                self._launch(over_rows, by_rows, (q, above), counts, mask, self._plan.of_kv, (scale, self._scale)),
-                self._launch(over_keys, by_keys, (k, v), counts, mask, self._plan.of_q, (scale,), gradient=True),
+            launches = self._gradients[grad_output.stride()] = (
+                self._launch(over_rows, by_rows, (q, grad_output), counts, mask, self._plan.dkdv, (scale, self._scale)),
+                self._launch(over_keys, by_keys, (k, v), counts, mask, self._plan.dq, (scale,), gradient=True),
             )
-        launches[0](by_rows, (q, above), counts)
+        launches[0](by_rows, (q, grad_output), counts)
         launches[1](by_keys, (k, v), counts)
-        return of_q, of_k, of_v
+        return dq, dk, dv
 
     def _launch(
         self, kernel: Any, tensors: tuple[Tensor, ...], tiled: tuple[Tensor, Tensor], counts: tuple[Tensor, ...],
@@ -175,7 +176,7 @@ class Passes:
         has_targets, has_contextuals = mask.num_targets is not None, mask.num_contextuals is not None
         count = triton.cdiv(self._longest, blocks.rows if kernel is over_keys else blocks.keys)
         numbers = (
-            *(stride for one in tensors for stride in one.stride()[:2]), self._alpha / 2.0, *scales,
+            *(stride for tensor in tensors for stride in tensor.stride()[:2]), self._alpha / 2.0, *scales,
             mask.target_group_size, mask.max_attn_len, mask.min_full_attn_seq_len, heads, batch, count,
             max(blocks.together, 1),
         )  # fmt: skip
@@ -186,10 +187,12 @@ class Passes:
             "merged": blocks.merged and mask.causal and not (has_targets or has_contextuals or mask.max_attn_len),
             "fast": q.is_cuda and q.dtype is torch.bfloat16,
             "pad": triton.next_power_of_2(batch) if 1 < batch <= _SORTED and not blocks.together else 0,
-            "width": q.shape[2], "value_width": v.shape[2], "row_block": blocks.rows, "key_block": blocks.keys,
+            "width": q.shape[2], "value_width": v.shape[2], "block_m": blocks.rows, "block_n": blocks.keys,
             "stages": blocks.stages,
         }  # fmt: skip
-        tma = blocks.tma and all(stride * one.element_size() % 16 == 0 for one in tiled for stride in one.stride()[:2])
+        tma = blocks.tma and all(
+            stride * tensor.element_size() % 16 == 0 for tensor in tiled for stride in tensor.stride()[:2]
+        )
         tile = blocks.keys if kernel is over_keys else blocks.rows
         return Launch(kernel, count * heads * batch, numbers, constants, blocks.warps, tma, tile)
 
@@ -198,7 +201,7 @@ def _counts(mask: HstuMask, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return offsets, and targets and contextuals by sequence, or offsets again for what is not read."""
     offsets = offsets.contiguous()
     targets, contextuals = (
-        offsets if one is None else one.contiguous() for one in (mask.num_targets, mask.num_contextuals)
+        offsets if count is None else count.contiguous() for count in (mask.num_targets, mask.num_contextuals)
     )
     return offsets, targets, contextuals
 
@@ -206,7 +209,7 @@ def _counts(mask: HstuMask, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _require(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, mask: HstuMask) -> None:
     """Raise ValueError for what no kernel supports."""
     if q.ndim != 3 or k.shape != q.shape or v.ndim != 3 or v.shape[:2] != q.shape[:2] or offsets.ndim != 1:
-        shapes = ", ".join(str(tuple(one.shape)) for one in (q, k, v, offsets))
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (q, k, v, offsets))
         raise ValueError(
             f"q, k, v and offsets are {shapes}, not [rows, heads, width], the same, one of v, and [batch + 1]"
         )
@@ -216,11 +219,11 @@ def _require(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, mask: HstuMask) -
         )
     if q.shape[2] not in WIDTHS or v.shape[2] not in WIDTHS:
         raise ValueError(f"heads of q and v are {q.shape[2]} and {v.shape[2]} wide; give one of {WIDTHS} for each")
-    if any(one.stride(-1) != 1 for one in (q, k, v)):
+    if any(tensor.stride(-1) != 1 for tensor in (q, k, v)):
         raise ValueError("a head's numbers are not contiguous; call contiguous() on q, k and v")
     batch = len(offsets) - 1
     others = (k, v, offsets, mask.num_targets, mask.num_contextuals)
-    if any(one is not None and one.device != q.device for one in others):
+    if any(other is not None and other.device != q.device for other in others):
         raise ValueError(f"q is on {q.device}; put all tensors there")
     for name, counts in (("num_targets", mask.num_targets), ("num_contextuals", mask.num_contextuals)):
         if counts is not None and counts.shape != (batch,):

@@ -42,14 +42,14 @@ def _longest_first(place, offsets, batch, pad: tl.constexpr):  # type: ignore[no
     if pad == 0:
         item = place
     else:
-        one = tl.arange(0, pad)
-        there = one < batch
-        lengths = tl.load(offsets + one + 1, mask=there, other=0) - tl.load(offsets + one, mask=there, other=1)
+        lane = tl.arange(0, pad)
+        there = lane < batch
+        lengths = tl.load(offsets + lane + 1, mask=there, other=0) - tl.load(offsets + lane, mask=there, other=1)
         mine = lengths[:, None]
         others = lengths[None, :]
-        before = (others > mine) | ((others == mine) & (one[None, :] < one[:, None]))
+        before = (others > mine) | ((others == mine) & (lane[None, :] < lane[:, None]))
         rank = tl.reduce(before.to(tl.int32), 1, tl.standard._sum_combine)  # type: ignore[attr-defined]
-        item = tl.reduce(tl.where(rank == place, one, 0), 0, tl.standard._sum_combine)  # type: ignore[attr-defined]
+        item = tl.reduce(tl.where(rank == place, lane, 0), 0, tl.standard._sum_combine)  # type: ignore[attr-defined]
     return item
 
 
@@ -109,21 +109,21 @@ def _load_some(at, first, end, row_stride, size: tl.constexpr, width: tl.constex
 
 
 @triton.jit
-def _products(q, k, above, v, half_alpha, gradient: tl.constexpr):  # type: ignore[no-untyped-def]
+def _products(q, k, do, v, half_alpha, gradient: tl.constexpr):  # type: ignore[no-untyped-def]
     """Return half of the scores, and the gradient of the weights: [rows of q, rows of k]."""
     scores = tl.dot(q, tl.trans(k), input_precision="ieee")
-    of_weights = scores
+    dp = scores
     if gradient:
-        of_weights = tl.dot(above, tl.trans(v), input_precision="ieee")
-    return scores * half_alpha, of_weights
+        dp = tl.dot(do, tl.trans(v), input_precision="ieee")
+    return scores * half_alpha, dp
 
 
 @triton.jit
-def _key_step(total, half, of_weights, k, v, gradient: tl.constexpr, fast: tl.constexpr):  # type: ignore[no-untyped-def]
+def _key_step(total, half, dp, k, v, gradient: tl.constexpr, fast: tl.constexpr):  # type: ignore[no-untyped-def]
     """Add what a block of keys gives to the output, or to the gradient of q."""
     if gradient:
         _, slope = _silu_and_slope(half, fast)
-        total = tl.dot((of_weights * slope).to(k.dtype), k, total, input_precision="ieee")
+        total = tl.dot((dp * slope).to(k.dtype), k, total, input_precision="ieee")
     else:
         total = tl.dot(_silu(half, fast).to(v.dtype), v, total, input_precision="ieee")
     return total
@@ -131,165 +131,163 @@ def _key_step(total, half, of_weights, k, v, gradient: tl.constexpr, fast: tl.co
 
 @triton.jit(do_not_specialize=PLAIN)
 def over_keys(  # type: ignore[no-untyped-def]
-    q, k, v, above, out, k_tma, v_tma, offsets, targets, contextuals,
-    q_row, q_head, k_row, k_head, v_row, v_head, above_row, above_head, out_row, out_head,
+    q, k, v, do, out, k_tma, v_tma, offsets, targets, contextuals,
+    q_row, q_head, k_row, k_head, v_row, v_head, do_row, do_head, out_row, out_head,
     half_alpha, scale, group, window, full, heads, batch, blocks, together,
     causal: tl.constexpr, has_targets: tl.constexpr, has_contextuals: tl.constexpr, has_window: tl.constexpr,
     has_full: tl.constexpr, merged: tl.constexpr,
     gradient: tl.constexpr, fast: tl.constexpr, use_tma: tl.constexpr, pad: tl.constexpr,
-    width: tl.constexpr, value_width: tl.constexpr, row_block: tl.constexpr, key_block: tl.constexpr,
+    width: tl.constexpr, value_width: tl.constexpr, block_m: tl.constexpr, block_n: tl.constexpr,
     stages: tl.constexpr,
 ):  # fmt: skip
     """Write a block of rows of the output; with `gradient`, of the gradient of q.
 
-    `above` is the gradient of the output. The scale is 1 over the scaling length, or half of alpha times that. `pad` is
+    `do` is the gradient of the output. The scale is 1 over the scaling length, or half of alpha times that. `pad` is
     a power of two, at least the number of sequences, to begin with the longest of them; 0 to keep their order.
     """
     pair, place = _place(heads, batch, blocks, together)
-    first = (blocks - 1 - place) * row_block
+    first = (blocks - 1 - place) * block_m
     head = (pair % heads).to(tl.int64)
     item = _longest_first(pair // heads, offsets, batch, pad)
     start, length, history, shift = sequence(item, offsets, targets, contextuals, has_targets, has_contextuals)
     if first >= length:
         return
-    low, bare, dressed, middle, again, high = keys_of(
-        first, row_block, length, history, shift, group, window, full,
+    low, unmasked, masked, middle, again, high = keys_of(
+        first, block_m, length, history, shift, group, window, full,
         causal, has_targets, has_contextuals, has_window, has_full,
     )  # fmt: skip
-    bare = low + (bare - low + key_block - 1) // key_block * key_block
-    dressed = bare + tl.maximum(dressed - bare, 0) // key_block * key_block
-    begin = bare
-    whole = dressed
+    unmasked = low + (unmasked - low + block_n - 1) // block_n * block_n
+    masked = unmasked + tl.maximum(masked - unmasked, 0) // block_n * block_n
+    begin = unmasked
+    whole = masked
     if merged:
         begin = low
-        whole = low + tl.minimum(middle + key_block - 1, length) // key_block * key_block
-    count = (begin - low) // key_block
-    count_more = count + (tl.maximum(middle - whole, 0) + key_block - 1) // key_block
-    count_all = count_more + (tl.maximum(high - again, 0) + key_block - 1) // key_block
+        whole = low + tl.minimum(middle + block_n - 1, length) // block_n * block_n
+    count = (begin - low) // block_n
+    count_more = count + (tl.maximum(middle - whole, 0) + block_n - 1) // block_n
+    count_all = count_more + (tl.maximum(high - again, 0) + block_n - 1) // block_n
 
     q_at = q + start * q_row + head * q_head
     k_at = k + start * k_row + head * k_head
     v_at = v + start * v_row + head * v_head
-    my_q = _load_some(q_at, first, length, q_row, row_block, width)
-    my_above = my_q
+    q_tile = _load_some(q_at, first, length, q_row, block_m, width)
+    do_tile = q_tile
     if gradient:
-        my_above = _load_some(
-            above + start * above_row + head * above_head, first, length, above_row, row_block, value_width
-        )
-        total = tl.full([row_block, width], 0.0, tl.float32)
+        do_tile = _load_some(do + start * do_row + head * do_head, first, length, do_row, block_m, value_width)
+        total = tl.full([block_m, width], 0.0, tl.float32)
     else:
-        total = tl.full([row_block, value_width], 0.0, tl.float32)
-    rows = (first + tl.arange(0, row_block))[:, None]
-    for at in tl.range(begin, whole, key_block, num_stages=stages):
-        my_k = _load(k_at, k_tma, at, k_row, head, start, key_block, width, use_tma)
-        my_v = _load(v_at, v_tma, at, v_row, head, start, key_block, value_width, use_tma)
-        half, of_weights = _products(my_q, my_k, my_above, my_v, half_alpha, gradient)
+        total = tl.full([block_m, value_width], 0.0, tl.float32)
+    rows = (first + tl.arange(0, block_m))[:, None]
+    for at in tl.range(begin, whole, block_n, num_stages=stages):
+        k_tile = _load(k_at, k_tma, at, k_row, head, start, block_n, width, use_tma)
+        v_tile = _load(v_at, v_tma, at, v_row, head, start, block_n, value_width, use_tma)
+        half, dp = _products(q_tile, k_tile, do_tile, v_tile, half_alpha, gradient)
         if merged:  # noqa: SIM102 - the compiler knows this condition
-            if at >= dressed:
-                half = tl.where(rows >= (at + tl.arange(0, key_block))[None, :], half, NOTHING)
-        total = _key_step(total, half, of_weights, my_k, my_v, gradient, fast)
+            if at >= masked:
+                half = tl.where(rows >= (at + tl.arange(0, block_n))[None, :], half, NOTHING)
+        total = _key_step(total, half, dp, k_tile, v_tile, gradient, fast)
     for turn in tl.range(0, count_all, num_stages=1):
-        at = tl.where(turn < count, low + turn * key_block, whole + (turn - count) * key_block)
-        at = tl.where(turn < count_more, at, again + (turn - count_more) * key_block)
+        at = tl.where(turn < count, low + turn * block_n, whole + (turn - count) * block_n)
+        at = tl.where(turn < count_more, at, again + (turn - count_more) * block_n)
         end = tl.where(turn < count_more, middle, high)
-        my_k = _load_some(k_at, at, end, k_row, key_block, width)
-        my_v = _load_some(v_at, at, end, v_row, key_block, value_width)
-        keys = (at + tl.arange(0, key_block))[None, :]
+        k_tile = _load_some(k_at, at, end, k_row, block_n, width)
+        v_tile = _load_some(v_at, at, end, v_row, block_n, value_width)
+        keys = (at + tl.arange(0, block_n))[None, :]
         pairs = (keys < end) & valid(
             rows, keys, history, shift, group, window, full, causal, has_targets, has_contextuals, has_window, has_full
         )
-        half, of_weights = _products(my_q, my_k, my_above, my_v, half_alpha, gradient)
-        total = _key_step(total, tl.where(pairs, half, NOTHING), of_weights, my_k, my_v, gradient, fast)
-    inside = (first + tl.arange(0, row_block) < length)[:, None]
+        half, dp = _products(q_tile, k_tile, do_tile, v_tile, half_alpha, gradient)
+        total = _key_step(total, tl.where(pairs, half, NOTHING), dp, k_tile, v_tile, gradient, fast)
+    inside = (first + tl.arange(0, block_m) < length)[:, None]
     out_at = out + start * out_row + head * out_head
     if gradient:
-        tl.store(_tile(out_at, first, out_row, row_block, width), (total * scale).to(out.dtype.element_ty), mask=inside)
+        tl.store(_tile(out_at, first, out_row, block_m, width), (total * scale).to(out.dtype.element_ty), mask=inside)
     else:
         tl.store(
-            _tile(out_at, first, out_row, row_block, value_width), (total * scale).to(out.dtype.element_ty), mask=inside
+            _tile(out_at, first, out_row, block_m, value_width), (total * scale).to(out.dtype.element_ty), mask=inside
         )
 
 
 @triton.jit
-def _row_step(of_k, of_v, half, of_weights, q, above, fast: tl.constexpr):  # type: ignore[no-untyped-def]
+def _row_step(dk, dv, half, dp, q, do, fast: tl.constexpr):  # type: ignore[no-untyped-def]
     """Add what a block of rows gives to the gradients of k and v."""
     weights, slope = _silu_and_slope(half, fast)
-    of_v = tl.dot(weights.to(above.dtype), above, of_v, input_precision="ieee")
-    of_k = tl.dot((of_weights * slope).to(q.dtype), q, of_k, input_precision="ieee")
-    return of_k, of_v
+    dv = tl.dot(weights.to(do.dtype), do, dv, input_precision="ieee")
+    dk = tl.dot((dp * slope).to(q.dtype), q, dk, input_precision="ieee")
+    return dk, dv
 
 
 @triton.jit(do_not_specialize=PLAIN)
 def over_rows(  # type: ignore[no-untyped-def]
-    q, k, v, above, of_k, of_v, q_tma, above_tma, offsets, targets, contextuals,
-    q_row, q_head, k_row, k_head, v_row, v_head, above_row, above_head, of_k_row, of_k_head, of_v_row, of_v_head,
+    q, k, v, do, dk, dv, q_tma, do_tma, offsets, targets, contextuals,
+    q_row, q_head, k_row, k_head, v_row, v_head, do_row, do_head, dk_row, dk_head, dv_row, dv_head,
     half_alpha, k_scale, v_scale, group, window, full, heads, batch, blocks, together,
     causal: tl.constexpr, has_targets: tl.constexpr, has_contextuals: tl.constexpr, has_window: tl.constexpr,
     has_full: tl.constexpr, merged: tl.constexpr,
     fast: tl.constexpr, use_tma: tl.constexpr, pad: tl.constexpr,
-    width: tl.constexpr, value_width: tl.constexpr, row_block: tl.constexpr, key_block: tl.constexpr,
+    width: tl.constexpr, value_width: tl.constexpr, block_m: tl.constexpr, block_n: tl.constexpr,
     stages: tl.constexpr,
 ):  # fmt: skip
     """Write a block of keys of the gradients of k and v. See `over_keys` for what both take."""
     pair, place = _place(heads, batch, blocks, together)
-    first = place * key_block
+    first = place * block_n
     head = (pair % heads).to(tl.int64)
     item = _longest_first(pair // heads, offsets, batch, pad)
     start, length, history, shift = sequence(item, offsets, targets, contextuals, has_targets, has_contextuals)
     if first >= length:
         return
-    ahead, low, bare, dressed, middle, again, high = rows_of(
-        first, key_block, length, history, shift, group, window, full,
+    ahead, low, unmasked, masked, middle, again, high = rows_of(
+        first, block_n, length, history, shift, group, window, full,
         causal, has_targets, has_contextuals, has_window, has_full,
     )  # fmt: skip
-    bare = low + (tl.minimum(bare, middle) - low + row_block - 1) // row_block * row_block
-    dressed = bare + tl.maximum(dressed - bare, 0) // row_block * row_block
-    begin = bare
-    whole = dressed
+    unmasked = low + (tl.minimum(unmasked, middle) - low + block_m - 1) // block_m * block_m
+    masked = unmasked + tl.maximum(masked - unmasked, 0) // block_m * block_m
+    begin = unmasked
+    whole = masked
     if merged:
         begin = low
-        whole = low + (length - low) // row_block * row_block
-    count_ahead = (ahead + row_block - 1) // row_block
-    count = count_ahead + (begin - low) // row_block
-    count_more = count + (tl.maximum(middle - whole, 0) + row_block - 1) // row_block
-    count_all = count_more + (tl.maximum(high - again, 0) + row_block - 1) // row_block
+        whole = low + (length - low) // block_m * block_m
+    count_ahead = (ahead + block_m - 1) // block_m
+    count = count_ahead + (begin - low) // block_m
+    count_more = count + (tl.maximum(middle - whole, 0) + block_m - 1) // block_m
+    count_all = count_more + (tl.maximum(high - again, 0) + block_m - 1) // block_m
 
     q_at = q + start * q_row + head * q_head
-    above_at = above + start * above_row + head * above_head
-    my_k = _load_some(k + start * k_row + head * k_head, first, length, k_row, key_block, width)
-    my_v = _load_some(v + start * v_row + head * v_head, first, length, v_row, key_block, value_width)
-    my_of_k = tl.full([key_block, width], 0.0, tl.float32)
-    my_of_v = tl.full([key_block, value_width], 0.0, tl.float32)
-    keys = (first + tl.arange(0, key_block))[:, None]
-    for at in tl.range(begin, whole, row_block, num_stages=stages):
-        my_q = _load(q_at, q_tma, at, q_row, head, start, row_block, width, use_tma)
-        my_above = _load(above_at, above_tma, at, above_row, head, start, row_block, value_width, use_tma)
-        half, of_weights = _products(my_k, my_q, my_v, my_above, half_alpha, True)
+    do_at = do + start * do_row + head * do_head
+    k_tile = _load_some(k + start * k_row + head * k_head, first, length, k_row, block_n, width)
+    v_tile = _load_some(v + start * v_row + head * v_head, first, length, v_row, block_n, value_width)
+    dk_tile = tl.full([block_n, width], 0.0, tl.float32)
+    dv_tile = tl.full([block_n, value_width], 0.0, tl.float32)
+    keys = (first + tl.arange(0, block_n))[:, None]
+    for at in tl.range(begin, whole, block_m, num_stages=stages):
+        q_tile = _load(q_at, q_tma, at, q_row, head, start, block_m, width, use_tma)
+        do_tile = _load(do_at, do_tma, at, do_row, head, start, block_m, value_width, use_tma)
+        half, dp = _products(k_tile, q_tile, v_tile, do_tile, half_alpha, True)
         if merged:  # noqa: SIM102 - the compiler knows this condition
-            if at < bare:
-                half = tl.where((at + tl.arange(0, row_block))[None, :] >= keys, half, NOTHING)
-        my_of_k, my_of_v = _row_step(my_of_k, my_of_v, half, of_weights, my_q, my_above, fast)
+            if at < unmasked:
+                half = tl.where((at + tl.arange(0, block_m))[None, :] >= keys, half, NOTHING)
+        dk_tile, dv_tile = _row_step(dk_tile, dv_tile, half, dp, q_tile, do_tile, fast)
     for turn in tl.range(0, count_all, num_stages=1):
-        at = tl.where(turn < count, low + (turn - count_ahead) * row_block, whole + (turn - count) * row_block)
-        at = tl.where(turn < count_more, at, again + (turn - count_more) * row_block)
-        at = tl.where(turn < count_ahead, turn * row_block, at)
+        at = tl.where(turn < count, low + (turn - count_ahead) * block_m, whole + (turn - count) * block_m)
+        at = tl.where(turn < count_more, at, again + (turn - count_more) * block_m)
+        at = tl.where(turn < count_ahead, turn * block_m, at)
         end = tl.where(turn < count_more, middle, high)
         end = tl.where(turn < count_ahead, ahead, end)
-        my_q = _load_some(q_at, at, end, q_row, row_block, width)
-        my_above = _load_some(above_at, at, end, above_row, row_block, value_width)
-        rows = (at + tl.arange(0, row_block))[None, :]
+        q_tile = _load_some(q_at, at, end, q_row, block_m, width)
+        do_tile = _load_some(do_at, at, end, do_row, block_m, value_width)
+        rows = (at + tl.arange(0, block_m))[None, :]
         pairs = (rows < end) & valid(
             rows, keys, history, shift, group, window, full, causal, has_targets, has_contextuals, has_window, has_full
         )
-        half, of_weights = _products(my_k, my_q, my_v, my_above, half_alpha, True)
+        half, dp = _products(k_tile, q_tile, v_tile, do_tile, half_alpha, True)
         half = tl.where(pairs, half, NOTHING)
-        my_of_k, my_of_v = _row_step(my_of_k, my_of_v, half, of_weights, my_q, my_above, fast)
-    inside = (first + tl.arange(0, key_block) < length)[:, None]
+        dk_tile, dv_tile = _row_step(dk_tile, dv_tile, half, dp, q_tile, do_tile, fast)
+    inside = (first + tl.arange(0, block_n) < length)[:, None]
     tl.store(
-        _tile(of_k + start * of_k_row + head * of_k_head, first, of_k_row, key_block, width),
-        (my_of_k * k_scale).to(of_k.dtype.element_ty), mask=inside,
+        _tile(dk + start * dk_row + head * dk_head, first, dk_row, block_n, width),
+        (dk_tile * k_scale).to(dk.dtype.element_ty), mask=inside,
     )  # fmt: skip
     tl.store(
-        _tile(of_v + start * of_v_row + head * of_v_head, first, of_v_row, key_block, value_width),
-        (my_of_v * v_scale).to(of_v.dtype.element_ty), mask=inside,
+        _tile(dv + start * dv_row + head * dv_head, first, dv_row, block_n, value_width),
+        (dv_tile * v_scale).to(dv.dtype.element_ty), mask=inside,
     )  # fmt: skip

@@ -54,17 +54,17 @@ class Launch:
         if not q.is_cuda:
             self._interpret(tensors, counts)
             return
-        addresses = [one.data_ptr() for one in tensors]
-        last = [one.data_ptr() for one in counts]
+        addresses = [tensor.data_ptr() for tensor in tensors]
+        last = [count.data_ptr() for count in counts]
         aligned = not any([address & 15 for address in addresses + last])  # noqa: C419 - a list is faster
         tma = self.tma and aligned
         with torch.cuda.device_of(q):
             _bind_context()
             if self.run is not None and aligned:
-                tiles = [_Tiled(one) if tma else one.data_ptr() for one in tiled]
+                tiles = [_Tiled(tensor) if tma else tensor.data_ptr() for tensor in tiled]
                 self.run(*addresses, *tiles, *last, *self.numbers, *self.behind)
                 return
-            tiles = [_descriptor(one, self.tile) if tma else one for one in tiled]
+            tiles = [_descriptor(tensor, self.tile) if tma else tensor for tensor in tiled]
             arguments, constants = (*tensors, *tiles, *counts, *self.numbers), {**self.constants, "use_tma": tma}
             compiled = self.kernel[(self.programs,)](*arguments, **constants, num_warps=self.warps)
             if aligned:
@@ -76,15 +76,16 @@ class Launch:
         copies = tensors
         if tensors[0].dtype is torch.bfloat16:
             copies = tuple(
-                torch.empty_strided(one.shape, one.stride(), dtype=torch.float32).copy_(one) for one in tensors
+                torch.empty_strided(tensor.shape, tensor.stride(), dtype=torch.float32).copy_(tensor)
+                for tensor in tensors
             )
         with numpy.errstate(over="ignore"):  # silu of a large negative score divides by infinity, as on a GPU
             interpreted(self.kernel)[(self.programs,)](
                 *copies, *copies[:2], *counts, *self.numbers, **self.constants, use_tma=False
             )
-        for one, copy in zip(tensors[4:], copies[4:], strict=True):
-            if copy is not one:
-                one.copy_(copy)
+        for tensor, copy in zip(tensors[4:], copies[4:], strict=True):
+            if copy is not tensor:
+                tensor.copy_(copy)
 
 
 def _bind_context() -> None:
@@ -103,14 +104,14 @@ class _Tiled:
     padding = "zero"
     round_f32_to_tf32 = False
 
-    def __init__(self, one: Tensor) -> None:
-        length, heads, width = one.shape
-        self.base = one
+    def __init__(self, tensor: Tensor) -> None:
+        length, heads, width = tensor.shape
+        self.base = tensor
         self.shape = [heads, length, width]
-        self.strides = [one.stride(1), one.stride(0), 1]
+        self.strides = [tensor.stride(1), tensor.stride(0), 1]
 
 
-def _descriptor(one: Tensor, rows: int) -> TensorDescriptor:
+def _descriptor(tensor: Tensor, rows: int) -> TensorDescriptor:
     """Describe [heads, rows, width], whose blocks are rows of one head."""
-    length, heads, width = one.shape
-    return TensorDescriptor(one, [heads, length, width], [one.stride(1), one.stride(0), 1], [1, rows, width])
+    length, heads, width = tensor.shape
+    return TensorDescriptor(tensor, [heads, length, width], [tensor.stride(1), tensor.stride(0), 1], [1, rows, width])

@@ -2,11 +2,11 @@
 
 `valid` is the mask. `keys_of` and `rows_of` say which blocks a program sweeps, and which of these need no mask:
 
-    low ... bare ... dressed ... middle   again ... high
-        mask    no mask     mask              mask
+    low ... unmasked ... masked ... middle   again ... high
+        mask    no mask         mask             mask
 
 Blocks between `middle` and `again` are left out. Both functions may include too much, because `valid` has the last
-word, but no block that needs a mask is between `bare` and `dressed`.
+word, but no block that needs a mask is between `unmasked` and `masked`.
 """
 
 from __future__ import annotations
@@ -74,26 +74,26 @@ def keys_of(  # type: ignore[no-untyped-def]
     causal: tl.constexpr, has_targets: tl.constexpr, has_contextuals: tl.constexpr, has_window: tl.constexpr,
     has_full: tl.constexpr,
 ):  # fmt: skip
-    """Return low, bare, dressed, middle, again and high of the keys that a block of rows attends to."""
+    """Return low, unmasked, masked, middle, again and high of the keys that a block of rows attends to."""
     last = tl.minimum(first + size, length) - 1
     low = 0
-    bare = 0
+    unmasked = 0
     high = length
     if causal:
         high = last + 1
-        dressed = tl.minimum(first, history)
+        masked = tl.minimum(first, history)
         if has_window:
             low = tl.where(first - shift - window > 0, first - window, 0)
-            bare = tl.where(last - shift - window > 0, last - window, 0)
+            unmasked = tl.where(last - shift - window > 0, last - window, 0)
             if has_full:
                 low = tl.where(last >= history - full, 0, low)
-                bare = tl.where(first >= history - full, 0, bare)
+                unmasked = tl.where(first >= history - full, 0, unmasked)
     else:
-        dressed = history
+        masked = history
         if has_contextuals:
-            dressed = tl.where(history - shift > 0, dressed, 0)
+            masked = tl.where(history - shift > 0, masked, 0)
         if has_window:
-            dressed = 0
+            masked = 0
     middle = high
     again = high
     if has_targets and causal:
@@ -101,15 +101,15 @@ def keys_of(  # type: ignore[no-untyped-def]
         middle = tl.where(first >= history, history, middle)
         again = tl.where(first >= history, group_start, again)
         low = tl.minimum(low, middle)
-        bare = tl.minimum(bare, middle)
+        unmasked = tl.minimum(unmasked, middle)
     if has_contextuals and causal:
         mixed = first <= shift
         low = tl.where(mixed, 0, low)
-        bare = tl.where(mixed, 0, bare)
-        dressed = tl.where(mixed, 0, dressed)
+        unmasked = tl.where(mixed, 0, unmasked)
+        masked = tl.where(mixed, 0, masked)
         middle = tl.where(mixed, tl.maximum(high, history), middle)
         again = tl.where(mixed, high, again)
-    return low, bare, dressed, middle, again, high
+    return low, unmasked, masked, middle, again, high
 
 
 @triton.jit
@@ -118,32 +118,32 @@ def rows_of(  # type: ignore[no-untyped-def]
     causal: tl.constexpr, has_targets: tl.constexpr, has_contextuals: tl.constexpr, has_window: tl.constexpr,
     has_full: tl.constexpr,
 ):  # fmt: skip
-    """Return ahead, low, bare, dressed, middle, again and high of the rows that attend to a block of keys.
+    """Return ahead, low, unmasked, masked, middle, again and high of the rows that attend to a block of keys.
 
     Rows below `ahead` are contextual ones, which attend to later keys. They need the mask.
     """
     last = tl.minimum(first + size, length) - 1
     ahead = 0
     low = 0
-    bare = 0
+    unmasked = 0
     high = length
-    dressed = length
+    masked = length
     middle = length
     again = length
     if causal:
         low = first
-        bare = first + size
+        unmasked = first + size
         if has_contextuals:
-            bare = tl.maximum(bare, shift + 1)
+            unmasked = tl.maximum(unmasked, shift + 1)
         if has_targets:
             group_end = history + (tl.maximum(last - history, 0) // group + 1) * group
             high = tl.where(first >= history, tl.minimum(high, group_end), high)
-            dressed = tl.where(last >= history, 0, dressed)
+            masked = tl.where(last >= history, 0, masked)
         middle = high
         if has_window:
             reach = window + shift + 1
             middle = tl.minimum(middle, tl.maximum(last - shift, 0) + reach)
-            dressed = tl.minimum(dressed, tl.maximum(first - shift, 0) + reach)
+            masked = tl.minimum(masked, tl.maximum(first - shift, 0) + reach)
             if has_full:
                 again = tl.maximum(middle, history - full)
         if has_contextuals:
@@ -154,9 +154,9 @@ def rows_of(  # type: ignore[no-untyped-def]
             again = tl.maximum(again, middle)
             high = tl.maximum(high, middle)
     else:
-        dressed = tl.where(last < history, dressed, 0)
+        masked = tl.where(last < history, masked, 0)
         if has_contextuals:
-            dressed = tl.where(history - shift > 0, dressed, 0)
+            masked = tl.where(history - shift > 0, masked, 0)
         if has_window:
-            dressed = 0
-    return ahead, low, bare, dressed, middle, again, high
+            masked = 0
+    return ahead, low, unmasked, masked, middle, again, high

@@ -34,8 +34,8 @@ class Plan(NamedTuple):
     """The blocks of the three kernels: of the output, of the gradient of q, and of those of k and v."""
 
     out: Blocks
-    of_q: Blocks
-    of_kv: Blocks
+    dq: Blocks
+    dkdv: Blocks
 
 
 _WIDE, _TALL = Blocks(16, 32, 4, 1, tma=False), Blocks(32, 16, 4, 1, tma=False)
@@ -54,7 +54,7 @@ def plan_for(width: int, value_width: int, max_seqlen: int, device: torch.device
     else:
         plan = Plan(Blocks(64, 64, 4, 3), Blocks(128, 64, 8, 3), Blocks(64, 64, 4, 2))
     tma = torch.cuda.get_device_capability(device)[0] >= 9
-    return plan if tma else Plan(*(one._replace(tma=False) for one in plan))
+    return plan if tma else Plan(*(blocks._replace(tma=False) for blocks in plan))
 
 
 def side_by_side(max_seqlen: int, width: int, value_width: int) -> int:

@@ -50,7 +50,7 @@ class Plain:
     def copy(self, batch: Batch, stream: Stream) -> Coming:
         """Copy a batch to the device."""
         tensors = self.model.placed(batch.tensors)
-        here = {name: stream.empty(tuple(one.shape), one.dtype) for name, one in tensors.items()}
+        here = {name: stream.empty(tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
         stream.run(_copy, here, tensors)
         return Coming(here, batch.longest, stream.record())
 
@@ -190,5 +190,5 @@ class Pipelines:
 
 
 def _copy(to: Here, of: Here) -> None:
-    for name, one in to.items():
-        one.copy_(of[name], non_blocking=True)
+    for name, target in to.items():
+        target.copy_(of[name], non_blocking=True)

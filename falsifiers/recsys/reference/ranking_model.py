@@ -52,7 +52,9 @@ class RankingModel:
         self.updates = 0
         self.keys: list[dict[int, int]] = [{} for _ in recipe.rows if recipe.dynamic]
         self.moments = [
-            Moment(torch.zeros_like(self.table), {name: torch.zeros_like(one) for name, one in self.dense.items()})
+            Moment(
+                torch.zeros_like(self.table), {name: torch.zeros_like(tensor) for name, tensor in self.dense.items()}
+            )
             for _ in range(2 if recipe.optimizer == "adam" else 0)
         ]
 
@@ -120,7 +122,7 @@ class RankingModel:
         if recipe.optimizer == "sgd":
             torch._foreach_add_(weights, slopes, alpha=-recipe.rate)
         else:
-            means, squares = ([*one.dense.values(), one.table[here["unique"]]] for one in self.moments)
+            means, squares = ([*moment.dense.values(), moment.table[here["unique"]]] for moment in self.moments)
             torch._foreach_lerp_(means, slopes, 1.0 - recipe.betas[0])
             torch._foreach_mul_(squares, recipe.betas[1])
             torch._foreach_addcmul_(squares, slopes, slopes, 1.0 - recipe.betas[1])
@@ -139,8 +141,11 @@ class RankingModel:
 
     def state(self) -> dict[str, Tensor]:
         """Return copies of weights, moments and the number of updates."""
-        state = {name: one.detach().clone() for name, one in self._tensors().items()}
-        keys = {f"keys.{number}": torch.tensor(list(one), dtype=torch.int64) for number, one in enumerate(self.keys)}
+        state = {name: tensor.detach().clone() for name, tensor in self._tensors().items()}
+        keys = {
+            f"keys.{number}": torch.tensor(list(keys_of_table), dtype=torch.int64)
+            for number, keys_of_table in enumerate(self.keys)
+        }
         return {**state, **keys, "step": torch.tensor(self.updates)}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
@@ -149,14 +154,14 @@ class RankingModel:
         self.keys = [
             {key: row for row, key in enumerate(state[f"keys.{number}"].tolist())} for number in range(len(self.keys))
         ]
-        for name, one in self._tensors().items():
-            one.detach().copy_(state[name])
+        for name, tensor in self._tensors().items():
+            tensor.detach().copy_(state[name])
 
     def _tensors(self) -> dict[str, Tensor]:
         tensors = {**self._by_table(self.table), **self.dense}
         for kind, moment in zip(("exp_avg", "exp_avg_sq"), self.moments, strict=False):
             every = {**self._by_table(moment.table), **moment.dense}
-            tensors |= {f"{kind}.{name}": one for name, one in every.items()}
+            tensors |= {f"{kind}.{name}": tensor for name, tensor in every.items()}
         return tensors
 
     def _bounded(self, here: Here) -> Here:
@@ -167,11 +172,11 @@ class RankingModel:
             "offsets": tokens, "contextuals": tokens, "targets": tokens, "ranked": tokens - 1, "slot": tokens - 1,
             "unique": self.total,
         }  # fmt: skip
-        bounded = {name: one.clamp(0, last[name]) if name in last else one for name, one in here.items()}
+        bounded = {name: tensor.clamp(0, last[name]) if name in last else tensor for name, tensor in here.items()}
         return {**bounded, "offsets": bounded["offsets"].cummax(0).values}
 
     def _by_table(self, whole: Tensor) -> dict[str, Tensor]:
-        return {f"tables.{number}": one for number, one in enumerate(whole[:-1].split(self.recipe.rows))}
+        return {f"tables.{number}": table for number, table in enumerate(whole[:-1].split(self.recipe.rows))}
 
     def _logits(self, tokens: Tensor, here: Here, longest: int) -> Tensor:
         x = tokens + embedding(here["actions"], self.dense["actions"])
@@ -184,13 +189,13 @@ class RankingModel:
         heads, width = self.recipe.heads, self.recipe.head_width
         inner = silu(self._linear(f"{name}into", self._norm(f"{name}norm", x)))
         u, v, q, k = inner.split(heads * width, dim=1)
-        q, k, v = (one.unflatten(1, (heads, width)) for one in (q, k, v))
+        q, k, v = (projection.unflatten(1, (heads, width)) for projection in (q, k, v))
         if self.recipe.attention == "dense":
             attended = self._dense(q, k, v, here, longest)
         else:
             mask = HstuMask(num_targets=here.get("targets"), num_contextuals=here["contextuals"])
             attended = hstu_attention(
-                *(one.bfloat16() for one in (q, k, v)), here["offsets"], longest,
+                *(tensor.bfloat16() for tensor in (q, k, v)), here["offsets"], longest,
                 alpha=width**-0.5, scaling_seqlen=self.recipe.scaling_seqlen, mask=mask,
             )  # fmt: skip
         return self._linear(f"{name}out", self._norm(f"{name}norm_out", attended.flatten(1).to(u.dtype)) * u)
@@ -201,19 +206,19 @@ class RankingModel:
         tokens = torch.arange(q.shape[0], device=q.device)
         user = (torch.searchsorted(offsets, tokens, right=True) - 1).clamp_min(0)
         place = (user * longest + tokens - offsets[user]).clamp(0, users * longest - 1)
-        asked = Question(
+        question = Question(
             q, k, v, v, offsets, longest, self.recipe.scaling_seqlen, self.recipe.head_width**-0.5, True,
             here.get("targets"), 1, here["contextuals"], 0, 0,
         )  # fmt: skip
         spot = torch.arange(longest, device=q.device)
         there = spot < offsets.diff()[:, None]
-        valid = valid_pairs(asked, longest) & there[:, :, None] & there[:, None, :]
+        valid = valid_pairs(question, longest) & there[:, :, None] & there[:, None, :]
         q, k, v = (
-            one.new_zeros(users * longest, *one.shape[1:]).index_copy(0, place, one)
+            rows.new_zeros(users * longest, *rows.shape[1:]).index_copy(0, place, rows)
             .unflatten(0, (users, longest)).transpose(1, 2)
-            for one in (q, k, v)
+            for rows in (q, k, v)
         )  # fmt: skip
-        weights = silu(q @ k.transpose(-1, -2) * asked.alpha) / asked.scaling_seqlen * valid.unsqueeze(1)
+        weights = silu(q @ k.transpose(-1, -2) * question.alpha) / question.scaling_seqlen * valid.unsqueeze(1)
         return (weights @ v).transpose(1, 2).flatten(0, 1).index_select(0, place)
 
     def _linear(self, name: str, x: Tensor) -> Tensor:

@@ -114,9 +114,9 @@ def sum_pieces(  # type: ignore[no-untyped-def]
         column = tl.arange(0, columns)[None, :]
         total = tl.full([block, columns], 0.0, tl.float32)
         for part in range(2 * piece // block):
-            one = part * block + tl.arange(0, block)
-            there = one < length
-            at = (at_first + one).to(tl.int64)
+            offset = part * block + tl.arange(0, block)
+            there = offset < length
+            at = (at_first + offset).to(tl.int64)
             if ordered:
                 at = tl.load(items + at, mask=there, other=0)
             total += tl.load(source + at[:, None] * dim + column, mask=there[:, None] & (column < dim), other=0.0)
@@ -135,9 +135,9 @@ def _total(  # type: ignore[no-untyped-def]
     longest = tl.reduce(number, 0, tl.standard._elementwise_max)  # type: ignore[attr-defined]
     done = tl.full([], 0, tl.int32)
     while done < longest:
-        for one in tl.static_range(at_once):
-            more = done + one < number
-            row = (start + done + one).to(tl.int64)
+        for step in tl.static_range(at_once):
+            more = done + step < number
+            row = (start + done + step).to(tl.int64)
             if ordered:
                 row = tl.load(items + row, mask=more, other=0)
             total += tl.load(source + row[:, None] * dim + column, mask=more[:, None] & (column < dim), other=0.0)
@@ -147,14 +147,15 @@ def _total(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=NUMBERS)
 def update_rows(  # type: ignore[no-untyped-def]
-    near, far, places, source, items, starts, groups, count: tl.int32, sums, rate, eps, of_m, of_v, programs: tl.int32,
+    near, far, places, source, items, starts, groups, count: tl.int32, sums, rate, eps,
+    m_correction, v_correction, programs: tl.int32,
     width: tl.constexpr, dim: tl.constexpr, rule: tl.constexpr, tiered: tl.constexpr, piece: tl.constexpr,
     levels: tl.constexpr, at_once: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
 ):  # fmt: skip
     """Sum the gradients of each group and update its row. Of long runs, `sums` has those of pieces, by level.
 
     Args:
-        of_m, of_v: what Adam's moments are multiplied by, for their short history.
+        m_correction, v_correction: what Adam's moments are multiplied by, for their short history.
         rule: 0 SGD, 1 Adagrad, 2 row-wise Adagrad, 3 Adam; 4: write the sum to row g of `near`, and no more.
     """
     number = tl.load(groups + count - 1)
@@ -199,15 +200,15 @@ def update_rows(  # type: ignore[no-untyped-def]
             if rule == 2:
                 mean = tl.reduce(slope * slope, 1, tl.standard._sum_combine) / dim  # type: ignore[attr-defined]
                 own = tl.full([block, 1], 0, tl.int32) + dim
-                one = live[:, None]
-                total = _read(near, far, place, own, one, width, tiered) + mean[:, None]
-                _write(near, far, place, own, one, width, total, tiered)
+                live_rows = live[:, None]
+                total = _read(near, far, place, own, live_rows, width, tiered) + mean[:, None]
+                _write(near, far, place, own, live_rows, width, total, tiered)
                 row -= rate * slope / (tl.sqrt(total) + eps)
             if rule == 3:
                 m = _read(near, far, place, column + dim, there, width, tiered) * 0.9 + slope * 0.1
                 v = _read(near, far, place, column + 2 * dim, there, width, tiered) * 0.999 + slope * slope * 0.001
                 _write(near, far, place, column + dim, there, width, m, tiered)
                 _write(near, far, place, column + 2 * dim, there, width, v, tiered)
-                row -= rate * (m * of_m) / (tl.sqrt(v * of_v) + eps)
+                row -= rate * (m * m_correction) / (tl.sqrt(v * v_correction) + eps)
             _write(near, far, place, column, there, width, row, tiered)
         first += programs * block

@@ -94,7 +94,7 @@ class ShardedTable:
         """Take over the keys of a dump that this rank owns; the dump may be that of other numbers of ranks."""
         dumped = load_file(path, device=str(self.own.device))
         mine = self.owners(dumped["keys"]) == self.rank
-        self.own.take({name: one if name == "counts" else one[mine] for name, one in dumped.items()})
+        self.own.take({name: tensor if name == "counts" else tensor[mine] for name, tensor in dumped.items()})
 
     def owners(self, keys: Tensor) -> Tensor:
         """Return the rank of each key: bits of the hash that say nothing of the bucket."""

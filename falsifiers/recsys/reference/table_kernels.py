@@ -136,8 +136,8 @@ def _found(keys, item, live, digests, table_keys, buckets):  # type: ignore[no-u
 
 @triton.jit(do_not_specialize=NUMBERS)
 def find_keys(  # type: ignore[no-untyped-def]
-    keys, groups, asked, count: tl.int32, slots, digests, table_keys, buckets: tl.int64,
-    grouped: tl.constexpr, some: tl.constexpr, block: tl.constexpr,
+    keys, groups, requested, count: tl.int32, slots, digests, table_keys, buckets: tl.int64,
+    grouped: tl.constexpr, selective: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """Write the slot of each key, or of each group's; -1 for those that are not there, or not asked for."""
     item = tl.program_id(0) * block + tl.arange(0, block)
@@ -146,16 +146,16 @@ def find_keys(  # type: ignore[no-untyped-def]
         number = tl.load(groups + count - 1)
     if tl.program_id(0) * block < number:
         live = item < number
-        if some:
-            live = live & (tl.load(asked + item, mask=live, other=0) != 0)
+        if selective:
+            live = live & (tl.load(requested + item, mask=live, other=0) != 0)
         tl.store(slots + item, _found(keys, item, live, digests, table_keys, buckets), mask=item < number)
 
 
 @triton.jit(do_not_specialize=NUMBERS)
 def touch_groups(  # type: ignore[no-untyped-def]
-    keys, groups, asked, count: tl.int32, slots, fresh, starts, totals, digests, table_keys, scores, batches, newest,
-    buckets: tl.int64, given: tl.int64, batch: tl.int64,
-    some: tl.constexpr, counted: tl.constexpr, weighted: tl.constexpr, block: tl.constexpr,
+    keys, groups, requested, count: tl.int32, slots, fresh, starts, totals, digests, table_keys, scores, batches,
+    newest, buckets: tl.int64, given: tl.int64, batch: tl.int64,
+    selective: tl.constexpr, counted: tl.constexpr, weighted: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """Write the slot of each group's key, or -1; note the batch, and set the score or count occurrences.
 
@@ -166,8 +166,8 @@ def touch_groups(  # type: ignore[no-untyped-def]
     if tl.program_id(0) * block < number:
         live = group < number
         wanted = live
-        if some:
-            wanted = live & (tl.load(asked + group, mask=live, other=0) != 0)
+        if selective:
+            wanted = live & (tl.load(requested + group, mask=live, other=0) != 0)
         slot = _found(keys, group, wanted, digests, table_keys, buckets)
         there = wanted & (slot >= 0)
         tl.store(slots + group, slot, mask=live)

@@ -37,7 +37,7 @@ def launch(kernel: Any, device: torch.device, programs: int, *arguments: Any, wa
     if compiled is None:
         _COMPILED[key] = kernel[(programs,)](*arguments, **constants, num_warps=warps)
         return
-    plain = [one.data_ptr() if isinstance(one, Tensor) else one for one in arguments]
+    plain = [argument.data_ptr() if isinstance(argument, Tensor) else argument for argument in arguments]
     compiled[(programs, 1, 1)](*plain, *constants.values())
 
 
@@ -73,7 +73,7 @@ def power_from(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
-def aligned(one: Tensor) -> Tensor:
+def aligned(tensor: Tensor) -> Tensor:
     """Return a contiguous tensor whose address is a multiple of 16."""
-    one = one.contiguous()
-    return one.clone() if one.data_ptr() & 15 else one
+    tensor = tensor.contiguous()
+    return tensor.clone() if tensor.data_ptr() & 15 else tensor

@@ -181,16 +181,16 @@ def _document_of(
             "into another module, and name it with --example"
         )
     known = _asked(project, {"against": against, "example": example})
-    unknown = [one for one in without if one not in known["relations"]]
+    unknown = [name for name in without if name not in known["relations"]]
     if unknown:
         raise click.BadParameter(
             f"{unknown[0]!r} is no relation; they are {', '.join(known['relations'])}", param_hint="--without"
         )
     texts = {relation: text for relation, (text, _) in known["relations"].items() if relation not in without}
     of_gpu = frozenset(relation for relation, (_, needs_gpu) in known["relations"].items() if needs_gpu)
-    relations = [one for one in texts if on_gpu or one not in of_gpu]
+    relations = [relation for relation in texts if on_gpu or relation not in of_gpu]
     declared = {"differentiable": not forward_only, "deterministic": not nondeterministic}
-    asked = Checked(
+    checked = Checked(
         function=function,
         against=against,
         example=example,
@@ -207,11 +207,11 @@ def _document_of(
         **declared,
     )
     defects = {
-        one: (relation, text, calls)
-        for one, (relation, text, calls, needs, needs_gpu) in known["defects"].items()
+        measured_relation: (relation, text, calls)
+        for measured_relation, (relation, text, calls, needs, needs_gpu) in known["defects"].items()
         if relation in relations and declared.get(needs, True) and (on_gpu or not needs_gpu)
     }
-    return contract_of(asked, name, defects, on_gpu=on_gpu)
+    return contract_of(checked, name, defects, on_gpu=on_gpu)
 
 
 def _is_on_gpu(device: str, project: Project) -> bool:
@@ -281,17 +281,21 @@ def _table(contract: Contract, bundle: Path) -> Iterator[str]:
     lines = regular_file.read(file).decode("utf-8", "replace").splitlines() if file.exists() else []
     for line in lines:
         relation, tried, inapplicable, refused = (*line.split("\t"), "", "", "")[:4]
-        found = measured.get(relation) or []
-        outcome = "FAIL" if found else inapplicable or ("holds" if tried != "0" else "not tried")
+        cases = measured.get(relation) or []
+        outcome = "FAIL" if cases else inapplicable or ("holds" if tried != "0" else "not tried")
         yield f"  {relation:<18} {tried:>5}  {outcome}"
-        yield from (f"      {one}" for one in found)
+        yield from (f"      {case}" for case in cases)
         if refused:
             yield f"      refuses {refused}"
     if ratio := measured.get("time_ratio"):
         low, estimate, high = ratio
         yield f"  {'time':<18} {estimate:.3g} of the reference's (99 %: {low:.3g} to {high:.3g})"
-        yield from (f"      {one}" for one in measured.get("untrue_times", ()))
-    left_out = [one for one in contract.measurements if one not in measured and one not in ("calls", "untried")]
+        yield from (f"      {reason}" for reason in measured.get("untrue_times", ()))
+    left_out = [
+        measurement
+        for measurement in contract.measurements
+        if measurement not in measured and measurement not in ("calls", "untried")
+    ]
     if left_out and lines:
         yield f"  not measured: {', '.join(sorted(left_out))}"
     if sealed.record.verdict is Verdict.PASS and sealed.record.proven:

@@ -38,7 +38,7 @@ class Checked:
 
 
 def contract_of(
-    asked: Checked, name: str, defects: Mapping[str, tuple[str, str, Sequence[str]]], *, on_gpu: bool
+    checked: Checked, name: str, defects: Mapping[str, tuple[str, str, Sequence[str]]], *, on_gpu: bool
 ) -> dict[str, Any]:
     """Return a contract: every relation is a list of violations that has to be empty.
 
@@ -47,40 +47,40 @@ def contract_of(
         defects: for each defect that is planted: its relation, what is wrong, and the relations to try.
         on_gpu: whether the full profile needs a GPU; a reduced one then omits what only a GPU can break.
     """
-    parameters = {**asdict(asked), "relations": [*asked.relations], "defect": None}
+    parameters = {**asdict(checked), "relations": [*checked.relations], "defect": None}
     for left_out in ("texts", "needing_gpu", "seconds"):
         del parameters[left_out]
-    parameters = {key: [*one] if isinstance(one, tuple) else one for key, one in parameters.items()}
-    limits = {"seconds": asked.seconds}
+    parameters = {key: [*value] if isinstance(value, tuple) else value for key, value in parameters.items()}
+    limits = {"seconds": checked.seconds}
     device = "cuda" if on_gpu else "any"
     requires = {"modules": ["torch"]}
     profiles: dict[str, Any] = {
         "full": {"requires": {"device": device, **requires}, "parameters": parameters, "limits": limits}
     }
-    of_gpu = [one for one in asked.relations if one in asked.needing_gpu]
+    of_gpu = [relation for relation in checked.relations if relation in checked.needing_gpu]
     if on_gpu:
         reduced = {"requires": {"device": "any", **requires}, "parameters": parameters, "limits": limits}
         profiles["reduced"] = {**reduced, **({"omits": of_gpu} if of_gpu else {})}
-    module, _, function = asked.function.partition(":")
+    module, _, function = checked.function.partition(":")
     return {
-        **({"lease": "exclusive"} if asked.time else {}),
+        **({"lease": "exclusive"} if checked.time else {}),
         "id": name,
         "issue": "KERNEL",
         "spec": "KERNEL",
-        "title": f"{function} computes what {asked.against.partition(':')[2]} does"[:120],
-        "claim": f"{function} of {module} returns what the reference {asked.against} does, within rounding, for all "
+        "title": f"{function} computes what {checked.against.partition(':')[2]} does"[:120],
+        "claim": f"{function} of {module} returns what the reference {checked.against} does, within rounding, for all "
         "sizes, dtypes and layouts that it accepts, whatever was called before, and changes nothing else.",
-        "sources": [{"uri": asked.against, "locator": "the reference"}],
+        "sources": [{"uri": checked.against, "locator": "the reference"}],
         "falsifier": "harness.tools.kernels.relations_hold:falsify",
         "subject": "harness.tools.kernels.user_function:of_function",
         "target": {"type": "cuda" if on_gpu else "cpu"},
         "profiles": profiles,
-        "observation": _observation(asked),
-        "mutants": [_mutant(*one) for one in defects.items()],
+        "observation": _observation(checked),
+        "mutants": [_mutant(*defect) for defect in defects.items()],
     }
 
 
-def _observation(asked: Checked) -> dict[str, Any]:
+def _observation(checked: Checked) -> dict[str, Any]:
     properties: dict[str, Any] = {
         "calls": {
             "type": "integer", "minimum": 1, "x-unit": "calls", "x-source": "no call refutes nothing",
@@ -91,14 +91,14 @@ def _observation(asked: Checked) -> dict[str, Any]:
             "description": "Relations that were never tried, though they concern the function.",
         },
     }  # fmt: skip
-    for relation in asked.relations:
+    for relation in checked.relations:
         properties[relation] = {
             "type": "array",
             "maxItems": 0,
             "x-source": "it holds for every right function",
-            "description": f"Violations, each with its smallest case. {asked.texts[relation]}",
+            "description": f"Violations, each with its smallest case. {checked.texts[relation]}",
         }
-    if asked.time:
+    if checked.time:
         properties["time_ratio"] = {
             "type": "array", "minItems": 3, "maxItems": 3, "x-source": "an estimate between two bounds",
             "description": "Time of the function divided by that of the reference: low, estimate and high of 99 %.",
@@ -108,8 +108,8 @@ def _observation(asked: Checked) -> dict[str, Any]:
             "type": "array", "maxItems": 0, "x-source": "a time counts if the timed result is right",
             "description": "Timed results that are wrong, and times on which events and clock disagree.",
         }  # fmt: skip
-    example: dict[str, Any] = {name: [] if one["type"] == "array" else 1 for name, one in properties.items()}
-    if asked.time:
+    example: dict[str, Any] = {name: [] if schema["type"] == "array" else 1 for name, schema in properties.items()}
+    if checked.time:
         example["time_ratio"] = [0.9, 1.0, 1.1]
     return {"type": "object", "properties": properties, "examples": [example]}
 

@@ -83,9 +83,9 @@ def timed(adversary: Adversary, function: Callable[..., Any]) -> Timed:
 
     def calls(start: int) -> list[Call]:
         cases = (replace(case, seed=case.seed + start + number) for number in range(_ROUNDS + _WARMUP))
-        return [adversary.made(one, gradients=False) for one in cases]
+        return [adversary.made(case, gradients=False) for case in cases]
 
-    arms = {name: _Arm(one, calls(place * 1000), kind) for place, (name, one) in enumerate(
+    arms = {name: _Arm(arm, calls(place * 1000), kind) for place, (name, arm) in enumerate(
         {"function": function, "reference": reference, "again": reference}.items()
     )}  # fmt: skip
     cache = torch.empty(_FLUSHED if is_on_gpu else 0, dtype=torch.uint8, device=adversary.device)
@@ -98,14 +98,16 @@ def timed(adversary: Adversary, function: Callable[..., Any]) -> Timed:
         if is_on_gpu:
             _synchronize()
 
-    found = interleave(arms, rounds=_ROUNDS, warmup=_WARMUP, seed=adversary.seed, synchronize=synchronize, clock=_clock)
-    result = Timed(found.ratio("function", "reference", again="again"), case=case.text())
+    timing = interleave(
+        arms, rounds=_ROUNDS, warmup=_WARMUP, seed=adversary.seed, synchronize=synchronize, clock=_clock
+    )
+    result = Timed(timing.ratio("function", "reference", again="again"), case=case.text())
     arm = arms["function"]
     for number in random.Random(adversary.seed).sample(range(_WARMUP, _WARMUP + _ROUNDS), _CHECKED):  # noqa: S311
         outputs = tuple(map(copied, tensors_of(arm.results[number])))
         wrong = differences(Answer(outputs), adversary.truth(arm.calls[number], case.dtype), ())
-        result.problems += [f"{case.text()}, timed call {number}: {one}" for one in wrong[:1]]
-    for pair, seconds in zip(arm.events[_WARMUP:], found.seconds["function"], strict=False):
+        result.problems += [f"{case.text()}, timed call {number}: {problem}" for problem in wrong[:1]]
+    for pair, seconds in zip(arm.events[_WARMUP:], timing.seconds["function"], strict=False):
         shown = pair[0].elapsed_time(pair[1]) / 1000.0
         if shown + 1e-4 < _AGREEMENT * seconds:
             result.problems.append(f"events show {shown:.3g} s, and the clock {seconds:.3g} s: work hides elsewhere")

@@ -57,22 +57,22 @@ class Defect:
     needs_gpu: bool = False
 
 
-def shape_of(found: Drawn) -> Shape:
+def shape_of(drawn: Drawn) -> Shape:
     """What matters of drawn arguments.
 
     Raises:
         ValueError: there is no tensor among them.
     """
-    values = [*found.args, *found.kwargs.values()]
-    if not any(isinstance(one, Tensor) for one in values):
+    values = [*drawn.args, *drawn.kwargs.values()]
+    if not any(isinstance(value, Tensor) for value in values):
         raise ValueError("the example has no tensor among its arguments")
     floating = _floating(values)
-    scalars = sum(len(choices) > 1 for choices in found.choices.values())
+    scalars = sum(len(choices) > 1 for choices in drawn.choices.values())
     return Shape(len(floating), bool(floating and floating[0].dim()), scalars)
 
 
 def _floating(values: Any) -> list[Tensor]:
-    return [one for one in values if isinstance(one, Tensor) and one.is_floating_point()]
+    return [value for value in values if isinstance(value, Tensor) and value.is_floating_point()]
 
 
 def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
@@ -85,11 +85,11 @@ def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 def _needs_gradient(args: Any, kwargs: Any) -> bool:
-    return torch.is_grad_enabled() and any(one.requires_grad for one in _floating([*args, *kwargs.values()]))
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in _floating([*args, *kwargs.values()]))
 
 
 def _key(args: Any, kwargs: Any, of: Callable[[Tensor], Any]) -> Any:
-    return tuple(of(one) if isinstance(one, Tensor) else repr(one) for one in (*args, *kwargs.values()))
+    return tuple(of(value) if isinstance(value, Tensor) else repr(value) for value in (*args, *kwargs.values()))
 
 
 def _remembering(function: Function, of: Callable[[Tensor], Any]) -> Function:
@@ -107,21 +107,23 @@ def _remembering(function: Function, of: Callable[[Tensor], Any]) -> Function:
 
 
 def _by_address(function: Function) -> Function:
-    return _remembering(function, lambda one: (one.data_ptr(), one.shape, one.stride(), one.dtype))
+    return _remembering(function, lambda tensor: (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype))
 
 
 def _by_shape(function: Function) -> Function:
-    return _remembering(function, lambda one: (one.shape, one.dtype))
+    return _remembering(function, lambda tensor: (tensor.shape, tensor.dtype))
 
 
 def _buffer(function: Function) -> Function:
     kept: dict[Any, Tensor] = {}
 
     def planted(*args: Any, **kwargs: Any) -> Any:
-        found = function(*args, **kwargs)
+        outputs = function(*args, **kwargs)
         if _needs_gradient(args, kwargs):
-            return found
-        return _mapped(found, lambda one: kept.setdefault((one.shape, one.dtype), one.clone()).copy_(one))
+            return outputs
+        return _mapped(
+            outputs, lambda output: kept.setdefault((output.shape, output.dtype), output.clone()).copy_(output)
+        )
 
     return planted
 
@@ -139,10 +141,10 @@ def _last_element(output: Tensor) -> Tensor:
 
 def _input_overwritten(function: Function) -> Function:
     def planted(*args: Any, **kwargs: Any) -> Any:
-        found = function(*args, **kwargs)
-        for one in _floating([*args, *kwargs.values()])[:1]:
-            one.data.mul_(0.5)
-        return found
+        outputs = function(*args, **kwargs)
+        for tensor in _floating([*args, *kwargs.values()])[:1]:
+            tensor.data.mul_(0.5)
+        return outputs
 
     return planted
 
@@ -166,7 +168,7 @@ def _first_floating(change: Callable[[Tensor], Tensor], which: int = 0) -> Calla
             def changed(value: Any) -> Any:
                 return change(chosen) if chosen is not None and value is chosen else value
 
-            return function(*map(changed, args), **{name: changed(one) for name, one in kwargs.items()})
+            return function(*map(changed, args), **{name: changed(value) for name, value in kwargs.items()})
 
         return planted
 
@@ -199,7 +201,9 @@ def _alternating(function: Function) -> Function:
 
     def planted(*args: Any, **kwargs: Any) -> Any:
         calls[0] += 1
-        return _mapped(function(*args, **kwargs), lambda one: one * (1.0 + torch.finfo(one.dtype).eps * (calls[0] % 2)))
+        return _mapped(
+            function(*args, **kwargs), lambda output: output * (1.0 + torch.finfo(output.dtype).eps * (calls[0] % 2))
+        )
 
     return planted
 
@@ -214,7 +218,7 @@ def _on_default_stream(function: Function) -> Function:
 
 _DIFFERENTIABLE: Final = "differentiable"
 DEFECTS: Final[Mapping[str, Defect]] = {
-    "scaled": Defect(_output(lambda one: one * 1.1), "value", "the output is a tenth too large"),
+    "scaled": Defect(_output(lambda output: output * 1.1), "value", "the output is a tenth too large"),
     "last-element-wrong": Defect(_output(_last_element), "value", "the last element of the output is wrong"),
     "remembered-by-address": Defect(_by_address, "refilled", "results are remembered by the addresses of the inputs"),
     "remembered-by-shape": Defect(_by_shape, "refilled", "results are remembered by the shapes of the inputs"),
@@ -233,7 +237,9 @@ DEFECTS: Final[Mapping[str, Defect]] = {
         needs=_DIFFERENTIABLE,
     ),
     "gradient-scaled": Defect(
-        _output(lambda one: one + 0.1 * (one - one.detach())), "gradient", "the gradients are a tenth too large",
+        _output(lambda output: output + 0.1 * (output - output.detach())),
+        "gradient",
+        "the gradients are a tenth too large",
         needs=_DIFFERENTIABLE,
     ),
     "nan-swallowed": Defect(

@@ -44,22 +44,22 @@ def falsify(trial: Trial[Caller]) -> None:
     is_on_gpu = trial.device.startswith("cuda")
     names = [name for name in names if is_on_gpu or not RELATIONS[name].needs_gpu]
     try:
-        found = try_relations(function, names, device=trial.device, seed=trial.seed, guard=trial.subject_fault)
+        results = try_relations(function, names, device=trial.device, seed=trial.seed, guard=trial.subject_fault)
     except UnfitReference as error:
         raise NotMeasured(str(error)) from error
-    if found.accepted == () and not is_on_gpu and _lacks_interpreter():
-        raise NotMeasured(f"Triton has no GPU here; set TRITON_INTERPRET=1: {'; '.join(found.refused['value'])}")
-    violations: dict[str, Any] = {name: found.violations.get(name, []) for name in names}
+    if results.accepted == () and not is_on_gpu and _lacks_interpreter():
+        raise NotMeasured(f"Triton has no GPU here; set TRITON_INTERPRET=1: {'; '.join(results.refused['value'])}")
+    violations: dict[str, Any] = {name: results.violations.get(name, []) for name in names}
     lines = []
     for name in names:
-        refused = "; ".join(found.refused.get(name, []))
-        is_refused = 0 < found.tried[name] == found.refusals[name]
-        outcome = found.inapplicable.get(name, "refused" if is_refused else "")
-        lines.append(f"{name}\t{found.tried[name]}\t{outcome}\t{refused}")
+        refused = "; ".join(results.refused.get(name, []))
+        is_refused = 0 < results.tried[name] == results.refusals[name]
+        outcome = results.inapplicable.get(name, "refused" if is_refused else "")
+        lines.append(f"{name}\t{results.tried[name]}\t{outcome}\t{refused}")
     (trial.artifacts / WATCHED).write_text("\n".join(lines) + "\n", encoding="utf-8")
     trial.measure(
-        calls=found.tried["inputs_kept"],
-        untried=[name for name in names if not found.tried[name] and name not in found.inapplicable],
+        calls=results.tried["inputs_kept"],
+        untried=[name for name in names if not results.tried[name] and name not in results.inapplicable],
         **violations,
     )
     if given["time"]:

@@ -12,9 +12,9 @@ _LARGEST: Final = 1 << 17
 
 def constants_of(source: str) -> tuple[int, ...]:
     """The integers from 2 to 131072 in a Python source text: among them are the sizes of its blocks."""
-    found = {
+    constants = {
         node.value
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Constant) and type(node.value) is int and 2 <= node.value <= _LARGEST
     }
-    return tuple(sorted(found))
+    return tuple(sorted(constants))

@@ -37,29 +37,35 @@ def drawing_function(example: Any, like: Callable[..., Any]) -> Callable[..., An
     return like(*split(example() if callable(example) else example))  # type: ignore[no-any-return]
 
 
-def _told(asked: dict[str, str]) -> dict[str, Any]:
+def _told(request: dict[str, str]) -> dict[str, Any]:
     """The relations, the defects that fit the arguments, and the defaults of the choices."""
     from harness.authoring.tensor_function import RELATIONS, like
     from harness.authoring.tensor_function.drawing import Case, drawn
     from harness.tools.kernels.planted_defects import DEFECTS, shape_of
 
-    resolve(asked["against"])
-    shape = shape_of(drawn(drawing_function(resolve(asked["example"]), like), Case()))
+    resolve(request["against"])
+    shape = shape_of(drawn(drawing_function(resolve(request["example"]), like), Case()))
     return {
-        "relations": {name: [one.text, one.needs_gpu] for name, one in RELATIONS.items()},
+        "relations": {name: [relation.text, relation.needs_gpu] for name, relation in RELATIONS.items()},
         "defects": {
-            name: [one.relation, one.text, [*(one.calls or (one.relation,))], one.needs, one.needs_gpu]
-            for name, one in DEFECTS.items()
-            if one.fits(shape)
+            name: [
+                defect.relation,
+                defect.text,
+                [*(defect.calls or (defect.relation,))],
+                defect.needs,
+                defect.needs_gpu,
+            ]
+            for name, defect in DEFECTS.items()
+            if defect.fits(shape)
         },
     }
 
 
 if __name__ == "__main__":
-    asked = strictjson.loads(sys.argv[1])
+    request = strictjson.loads(sys.argv[1])
     install([*map(Path, sys.argv[2:])])
     try:
-        answer = _told(asked)
+        answer = _told(request)
     except BaseException as error:
         answer = {"wrong": described(error)}
     print(json.dumps(answer))

@@ -17,7 +17,7 @@ from falsifiers.recsys.reference import key_groups, row_kernels, table_kernels
 from falsifiers.recsys.reference.dynamic_table import DynamicTable
 
 KINDS = {
-    "fp32": ("rate", "eps", "of_m", "of_v"),
+    "fp32": ("rate", "eps", "m_correction", "v_correction"),
     "i32": ("count", "programs", "scale", "first", "base"),
     "i64": ("buckets", "given", "batch", "seed"),
     "*fp32": ("near", "far", "source", "sums", "rows_of"),

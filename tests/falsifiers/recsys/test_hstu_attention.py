@@ -19,7 +19,7 @@ from falsifiers.recsys.reference import hstu_kernels
 from falsifiers.recsys.reference.hstu_attention import HstuMask, hstu_attention, passes_for
 from falsifiers.recsys.reference.hstu_plan import Blocks, Plan
 
-POINTERS = ("q", "k", "v", "above", "out", "of_k", "of_v")
+POINTERS = ("q", "k", "v", "do", "out", "dk", "dv")
 MASK = {
     "causal": True,
     "has_targets": True,
@@ -36,7 +36,7 @@ CAUSAL = {
     "has_full": False,
     "merged": True,
 }
-SIZES = {"fast": True, "use_tma": True, "width": 32, "value_width": 64, "row_block": 64, "key_block": 64}
+SIZES = {"fast": True, "use_tma": True, "width": 32, "value_width": 64, "block_m": 64, "block_n": 64}
 
 
 def inputs(rows: int, width: int = 32, dtype: torch.dtype = torch.float16) -> tuple[Tensor, Tensor, Tensor]:
@@ -131,7 +131,7 @@ def test_a_second_launch_gives_a_compiled_kernel_what_the_first_gave_to_triton(m
     for _ in range(2):
         passes.forward(q, k, v, offsets, mask)
         passes.backward(v, q, k, v, offsets, mask)
-    fresh = {"out", "of_k", "of_v"}
+    fresh = {"out", "dk", "dv"}
     for kernel in kernels:
         half = len(kernel.launched) // 2
         for first, second in zip(kernel.launched[:half], kernel.launched[half:], strict=True):

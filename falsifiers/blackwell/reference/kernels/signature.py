@@ -17,10 +17,10 @@ _SCALARS: Final[dict[str, Any]] = {"int": ctypes.c_int, "long long": ctypes.c_lo
 @cache
 def signature(spec: KernelSpec) -> tuple[Any, ...]:
     """The types of the kernel's parameters in order; ValueError if the text declares no KERNEL(...)."""
-    found = re.search(r"\bKERNEL\(([^)]*)\)", spec.text)
-    if found is None:
+    match = re.search(r"\bKERNEL\(([^)]*)\)", spec.text)
+    if match is None:
         raise ValueError(f"{spec.source}.cu declares no KERNEL(…)")
-    return tuple(_type(parameter.strip()) for parameter in found[1].split(","))
+    return tuple(_type(parameter.strip()) for parameter in match[1].split(","))
 
 
 def _type(parameter: str) -> Any:

@@ -95,4 +95,4 @@ def _literal(name: str, value: int | float) -> str:
 @lru_cache
 def _text(source: str) -> str:
     text = (_FOLDER / f"{source}.cu").read_text(encoding="utf-8")
-    return re.sub(r'#include "(\w+\.cuh)"\n', lambda found: (_FOLDER / found[1]).read_text(encoding="utf-8"), text)
+    return re.sub(r'#include "(\w+\.cuh)"\n', lambda match: (_FOLDER / match[1]).read_text(encoding="utf-8"), text)
