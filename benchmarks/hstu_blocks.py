@@ -105,4 +105,4 @@ def compile_one(shape: str, kernel: str, choice: Any, theirs: Path | None) -> No
         tuned.configs, tuned.cache = [every[choice if name == kernel else 0]], {}
     out = module.triton_hstu_mha(inputs.longest, inputs.alpha, inputs.q, inputs.k, inputs.v, inputs.offsets)
     if kernel == "_hstu_attn_bwd":
-        torch.autograd.grad(out, (inputs.q, inputs.k, inputs.v), inputs.above)
+        torch.autograd.grad(out, (inputs.q, inputs.k, inputs.v), inputs.grad_output)

@@ -22,28 +22,28 @@ Each name is imported on first use, so `import harness` is quick and needs none 
 
 TYPE_CHECKING = False  # type checkers take this name as true; importing it takes longer than all of this module
 if TYPE_CHECKING:
-    from harness.authoring.examine import elsewhere, not_shown
-    from harness.authoring.faults import NotMeasured, NotShown
-    from harness.authoring.hidden import Hidden, first_shown, look, provided
+    from harness.authoring.examine import for_external, not_observable
+    from harness.authoring.faults import NotMeasured, NotObserved
     from harness.authoring.setting import Setting
     from harness.authoring.trial import Trial
+    from harness.authoring.unobserved import Unobserved, first_observed, propagates, provided
     from harness.evidence.verified import verify
     from harness.report.frames import clauses, load, mutants, steps
     from harness.running.in_process import run
 
 __all__ = [
-    "Hidden",
     "NotMeasured",
-    "NotShown",
+    "NotObserved",
     "Setting",
     "Trial",
+    "Unobserved",
     "clauses",
-    "elsewhere",
-    "first_shown",
+    "first_observed",
+    "for_external",
     "load",
-    "look",
     "mutants",
-    "not_shown",
+    "not_observable",
+    "propagates",
     "provided",
     "run",
     "steps",
@@ -51,9 +51,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "harness.authoring.examine": ("elsewhere", "not_shown"),
-    "harness.authoring.faults": ("NotMeasured", "NotShown"),
-    "harness.authoring.hidden": ("Hidden", "first_shown", "look", "provided"),
+    "harness.authoring.examine": ("for_external", "not_observable"),
+    "harness.authoring.faults": ("NotMeasured", "NotObserved"),
+    "harness.authoring.unobserved": ("Unobserved", "first_observed", "propagates", "provided"),
     "harness.authoring.setting": ("Setting",),
     "harness.authoring.trial": ("Trial",),
     "harness.evidence.verified": ("verify",),

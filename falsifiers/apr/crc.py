@@ -13,7 +13,7 @@ from falsifiers.apr.limits import misjudged_by_reader, opens, written
 from falsifiers.apr.recorded_files import look_at_checksums
 from falsifiers.apr.subject import AprFormat
 from falsifiers.apr.tensor_sets import FILES, KNOWN, file_of
-from harness import Trial, elsewhere
+from harness import Trial, for_external
 
 __all__ = ["REGIONS", "damaged", "falsify"]
 
@@ -33,7 +33,7 @@ _CASES = st.fixed_dictionaries(
 )
 
 
-@elsewhere(look_at_checksums)
+@for_external(look_at_checksums)
 def falsify(trial: Trial[AprFormat]) -> None:
     """Damage files, from the subject and from the table, in every region, and collect those that the subject opens."""
     tried = dict.fromkeys(REGIONS, 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness import NotShown
+from harness import NotObserved
 from harness.external import directory
 from harness.external.adapter import RecordedRun
 
@@ -26,7 +26,7 @@ class Recorded(RecordedRun):
         """The run's export, its checkpoints, and other files *.apr in its directory.
 
         Raises:
-            NotShown: there is no such file.
+            NotObserved: there is no such file.
         """
         named = [
             Path(self.filled(self.trainer.files.export)),
@@ -35,7 +35,7 @@ class Recorded(RecordedRun):
         there = dict.fromkeys([*named, *sorted(self.directory.glob("*.apr"))])
         found = [path for path in there if path.is_file() and (path.suffix == ".apr" or _begins_as_apr(path))]
         if not found:
-            raise NotShown(f"there is no APR file in {self.directory}")
+            raise NotObserved(f"there is no APR file in {self.directory}")
         for path in found[:_MOST_FILES]:
             print("judging", path, "sha256", directory.digest(path))
             yield path

@@ -13,14 +13,14 @@ from falsifiers.apr.limits import misjudged_by_writer, written
 from falsifiers.apr.recorded_files import look_at_layout
 from falsifiers.apr.subject import AprFile, AprFormat, Rejected, TensorRecord
 from falsifiers.apr.tensor_sets import FILES, KNOWN, file_of
-from harness import Trial, elsewhere
+from harness import Trial, for_external
 
 __all__ = ["falsify"]
 
 _CASES = st.fixed_dictionaries({**FILES, "order": st.integers(0, 1000)})
 
 
-@elsewhere(look_at_layout)
+@for_external(look_at_layout)
 def falsify(trial: Trial[AprFormat]) -> None:
     """Check files that the subject writes against the table, and let it read files that are built from the table."""
 

@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar
 from falsifiers.apr.byte_table import Layout, Malformed, departures
 from falsifiers.apr.subject import AprFile, TensorRecord
 from falsifiers.apr.tensor_sets import nbytes
-from harness import Hidden, NotShown, Trial, look
+from harness import NotObserved, Trial, Unobserved, propagates
 from harness.base import strictjson
 
 __all__ = ["WrittenElsewhere", "look_at_checksums", "look_at_layout"]
@@ -33,7 +33,7 @@ class WrittenElsewhere(Protocol):
     """The interface of `external.Recorded`."""
 
     def apr_files(self) -> Iterator[Path]:
-        """The existing files; raises NotShown if there are none."""
+        """The existing files; raises NotObserved if there are none."""
         ...
 
 
@@ -62,37 +62,37 @@ def look_at_checksums(trial: Trial[WrittenElsewhere]) -> None:
     _hide(trial, "cases", "damages", "limits_misjudged", *(f"{region}_accepted" for region in regions))
 
 
-@look
+@propagates
 def _read_with(trial: Trial[WrittenElsewhere], examine: Callable[[Path, bytes], T]) -> list[T]:
     """The result of `examine` for each file."""
     return [examine(path, _read(path)) for path in trial.subject.apr_files()]
 
 
-@look
+@propagates
 def _of(section: str, wrong: list[dict[str, list[str]]]) -> list[list[str]]:
     """The differences in one section, by file."""
     return [found[section] for found in wrong]
 
 
-@look
+@propagates
 def _faulty_metadata(wrong: list[list[str]]) -> list[list[str]]:
     """The differences in the metadata. Their absence is not visible."""
     if not any(wrong):
-        raise NotShown("the metadata are JSON; whether their values are the intended ones is unknown")
+        raise NotObserved("the metadata are JSON; whether their values are the intended ones is unknown")
     return wrong
 
 
 def _hide(trial: Trial[WrittenElsewhere], *names: str) -> None:
-    trial.measure(**dict.fromkeys(names, Hidden(_NO_ONE_ASKED)))
+    trial.measure(**dict.fromkeys(names, Unobserved(_NO_ONE_ASKED)))
 
 
 def _read(path: Path) -> bytes:
     try:
         if path.stat().st_size > _LARGEST:
-            raise NotShown(f"{path} is larger than {_LARGEST} bytes and is not read")
+            raise NotObserved(f"{path} is larger than {_LARGEST} bytes and is not read")
         return path.read_bytes()
     except OSError as error:
-        raise NotShown(f"{path} cannot be read: {error.strerror}") from error
+        raise NotObserved(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _named(path: Path, wrong: dict[str, list[str]]) -> dict[str, list[str]]:

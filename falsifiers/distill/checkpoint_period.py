@@ -19,7 +19,7 @@ from falsifiers.distill.running.repeated_run import RepeatedRun, repeat, repeat_
 from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import StepWatch, read_back
 from falsifiers.distill.subject import Checkpointing, Run
-from harness import Hidden, Trial, first_shown, look, provided
+from harness import Trial, Unobserved, first_observed, propagates, provided
 from harness.base.beneath import Beneath
 from harness.base.removal import remove
 
@@ -43,13 +43,13 @@ class _Findings:
     misreported: list[str] = field(default_factory=list)
     matched: int = 0
     student: Any = None
-    """Hidden if it is not shown which tensors the student has."""
+    """Unobserved if it is not shown which tensors the student has."""
     in_memory: Any = None
-    """Hidden if the weights in memory are not shown."""
+    """Unobserved if the weights in memory are not shown."""
     compared: Any = None
-    """Hidden if neither these nor those of another run are known."""
+    """Unobserved if neither these nor those of another run are known."""
     state: Any = None
-    """Hidden if the optimizer's state is not shown."""
+    """Unobserved if the optimizer's state is not shown."""
 
     def measurements(self) -> dict[str, Any]:
         """By name. That no file is incomplete is known only if the student's tensors are."""
@@ -72,7 +72,7 @@ def falsify(trial: Trial[Checkpointing]) -> None:
     files are compared with those of other runs: see `repeated_run`.
     """
     seen = _Findings()
-    is_inside = not isinstance(weight_files(trial.subject).in_memory, Hidden)
+    is_inside = not isinstance(weight_files(trial.subject).in_memory, Unobserved)
     steps: int = trial.parameters["steps"]
     truth = None if is_inside else repeat_alike(trial, steps)
     if isinstance(truth, RepeatedRun):
@@ -178,7 +178,7 @@ def _examine(
     seen.misreported = seen.misreported + _misreported(label, run, expected)
     if watch.made != watch.steps:
         seen.miscounted.append(f"{label}: {watch.made} steps by the optimizer, {watch.steps} as reported")
-    elif first_shown(watch.changes, watch.looks) != watch.looks:
+    elif first_observed(watch.changes, watch.looks) != watch.looks:
         seen.miscounted.append(f"{label}: {watch.changes} of {watch.looks} steps are one step of AdamW")
     trial.measure(**seen.measurements())
     if directory.is_relative_to(trial.workspace):  # a run that was made elsewhere is not ours to remove
@@ -194,8 +194,10 @@ def _compare(
     seen: _Findings,
 ) -> Inspection:
     """Compare a file with the weights that were live when its step ended."""
-    student = first_shown(weights, initial)
-    found = inspect_export(path, first_shown(student, {}), first_shown(initial, weights, {}), files.read_checkpoint)
+    student = first_observed(weights, initial)
+    found = inspect_export(
+        path, first_observed(student, {}), first_observed(initial, weights, {}), files.read_checkpoint
+    )
     if not found.readable:
         seen.unreadable.append(name)
     elif not found.found:
@@ -210,7 +212,7 @@ def _compare(
     return found
 
 
-@look
+@propagates
 def _examine_rest(name: str, found: Inspection, kept: _Kept, parameters: Mapping[str, Any], seen: _Findings) -> None:
     """What a file holds beside the weights: tensors that must and must not be there, and what it says of itself."""
     untrue = [
@@ -219,7 +221,7 @@ def _examine_rest(name: str, found: Inspection, kept: _Kept, parameters: Mapping
         *metadata.untrue_loss(found.metadata, kept.loss),
     ]
     seen.metadata_untrue += [f"{name}: {key}" for key in untrue]
-    if isinstance(kept.state, Hidden) or not found.found:
+    if isinstance(kept.state, Unobserved) or not found.found:
         return
     rest = {key: tensor for key, tensor in found.found.items() if key not in kept.weights}
     if lost := kept.state.lost(rest):
@@ -227,7 +229,7 @@ def _examine_rest(name: str, found: Inspection, kept: _Kept, parameters: Mapping
     seen.foreign += [f"{name}: {key}" for key in kept.state.foreign(rest)]
 
 
-@look
+@propagates
 def _misreported(label: str, run: Run, expected: list[Path]) -> list[str]:
     """The run tells of exactly the checkpoints that there are, in the order of their steps, and of no failed save."""
     told = [Path(path).name for path in run.checkpoints]

@@ -27,7 +27,7 @@ from falsifiers.distill.running.further_subjects import setting_of
 from falsifiers.distill.running.shown import not_refused, shown
 from falsifiers.distill.running.training import StepWatch, train
 from falsifiers.distill.subject import Shadowed
-from harness import NotShown, Trial, elsewhere, first_shown, look, not_shown
+from harness import NotObserved, Trial, first_observed, for_external, not_observable, propagates
 
 __all__ = ["falsify"]
 
@@ -38,7 +38,7 @@ _HELD_OUT_SEED = 30_303  # of the text on which teachers are compared
 Rows = npt.NDArray[np.int64]
 
 
-@elsewhere(not_shown("the batch of a step is in another process"))
+@for_external(not_observable("the batch of a step is in another process"))
 def falsify(trial: Trial[Shadowed]) -> None:
     """Ask for many batches and find their rows in the text; then train, and see which rows the student reads."""
     wanted = trial.parameters
@@ -148,17 +148,17 @@ def _largest_divergence(
     """The divergence of the teacher, or of the small one of two steps: only there does the last step change much."""
     small = {**trial.parameters, **SMALL}
     large = _teacher_divergence(teacher, trial.parameters, text, trial)
-    return first_shown(
+    return first_observed(
         _larger(large, _teacher_divergence(small_teacher, small, Text.read(small, trial.cache), trial)), large
     )
 
 
-@look
+@propagates
 def _larger(one: float, other: float) -> float:
     return max(one, other)
 
 
-@look
+@propagates
 def _teacher_divergence(
     teacher: Mapping[str, Tensor], wanted: Mapping[str, Any], text: Text, trial: Trial[Any]
 ) -> float:
@@ -251,8 +251,8 @@ class _Watch(StepWatch):
             self._reads.ids.clear()
 
 
-@look
+@propagates
 def _if_any_was_read(steps: list[int], reads: _Reads) -> list[int]:
     if not reads.count:
-        raise NotShown("the student's embedding is not looked up through torch.nn.functional.embedding")
+        raise NotObserved("the student's embedding is not looked up through torch.nn.functional.embedding")
     return steps

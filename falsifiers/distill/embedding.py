@@ -10,12 +10,12 @@ from falsifiers.distill.measuring.true_gradients import TrueGradients
 from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import StepWatch, train
 from falsifiers.distill.subject import Distillation
-from harness import NotMeasured, Trial, elsewhere, not_shown
+from harness import NotMeasured, Trial, for_external, not_observable
 
 __all__ = ["falsify"]
 
 
-@elsewhere(not_shown("the gradients that a step leaves on the weights are not seen from outside"))
+@for_external(not_observable("the gradients that a step leaves on the weights are not seen from outside"))
 def falsify(trial: Trial[Distillation]) -> None:
     """After each step, look at the embedding, and at the gradients that the step left on all weights."""
     with trial.subject_fault():

@@ -15,7 +15,7 @@ from falsifiers.distill.measuring.weight_files import WeightFiles, weight_files
 from falsifiers.distill.oracle.answers import IndependentModel, deepest_difference, in_tolerances
 from falsifiers.distill.running.training import StepWatch, Training, train
 from falsifiers.distill.subject import Distillation
-from harness import Hidden, NotShown, Trial, first_shown, look, provided
+from harness import NotObserved, Trial, Unobserved, first_observed, propagates, provided
 from harness.external.model_folder import weight_paths
 
 __all__ = ["falsify"]
@@ -27,9 +27,9 @@ def falsify(trial: Trial[Distillation]) -> None:
     initial = snapshot(_weights(trial))
     training = train(trial, _LastStepWatch)
     live = _weights(trial)
-    student = first_shown(live, initial)  # names and shapes are the same before the run and after it
+    student = first_observed(live, initial)  # names and shapes are the same before the run and after it
     seen = inspect_export(
-        training.run.export, first_shown(student, {}), first_shown(initial, live, {}), files.read_export
+        training.run.export, first_observed(student, {}), first_observed(initial, live, {}), files.read_export
     )
     trial.measure(
         readable=seen.readable,
@@ -87,22 +87,22 @@ class _LastStepWatch(StepWatch):
                 self.last = snapshot(weights)
 
 
-@look
+@propagates
 def _weights(trial: Trial[Distillation]) -> Mapping[str, Tensor]:
     """The student's weights as they are now."""
     with trial.subject_fault():
         weights = trial.subject.student_weights()
     if not weights:
-        raise NotShown("the student shows no weights")
+        raise NotObserved("the student shows no weights")
     return weights
 
 
-@look
+@propagates
 def _count(weights: Mapping[str, Tensor]) -> int:
     return len(weights)
 
 
-@look
+@propagates
 def _unlike(last: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
     """Names of the tensors that the file does not hold as the last step left them."""
     return [name for name in sorted(last) if not _same(last[name], found.get(name))]
@@ -113,7 +113,7 @@ def _same(one: Tensor, other: Tensor | None) -> bool:
     return other is not None and same_tensor(one, other)
 
 
-@look
+@propagates
 def _logits(
     trial: Trial[Distillation], tokens: Tensor, live: Mapping[str, Tensor], weights: Mapping[str, Tensor]
 ) -> Tensor:
@@ -128,7 +128,7 @@ def _measure_function(
     trial: Trial[Distillation], tokens: Tensor, now: Tensor, live: Mapping[str, Tensor], found: Mapping[str, Tensor]
 ) -> None:
     """Load the file into the independent model; compare that with the student in memory, and with its live weights."""
-    if isinstance(hidden := provided(live, now), Hidden):
+    if isinstance(hidden := provided(live, now), Unobserved):
         trial.measure(logits_error=hidden, layers_apart=hidden)
         return
     model = IndependentModel(trial.parameters, trial.device)
@@ -139,7 +139,7 @@ def _measure_function(
     )
 
 
-@look
+@propagates
 def _farthest(one: Tensor, other: Tensor) -> float:
     """The largest absolute difference of two logits of one shape."""
     return float((one - other).abs().max())
@@ -155,10 +155,10 @@ def _measure_metadata(trial: Trial[Distillation], training: Training[_LastStepWa
     ]
     if not run.is_heard:  # a trainer in another process has names and a text of its own
         further.append(metadata.untrue_names(seen, trial.parameters, trial.cache, watch.made))
-    untrue = sorted({key for one in told + further if not isinstance(one, Hidden) for key in one})
+    untrue = sorted({key for one in told + further if not isinstance(one, Unobserved) for key in one})
     trial.measure(
         metadata_missing=metadata.missing(seen, trial.parameters["required_metadata"]),
-        metadata_untrue=untrue or next((one for one in told if isinstance(one, Hidden)), untrue),
+        metadata_untrue=untrue or next((one for one in told if isinstance(one, Unobserved)), untrue),
     )
 
 
@@ -168,7 +168,7 @@ def _metadata(trial: Trial[Distillation], found: Mapping[str, str], files: Weigh
     return said if said or not trial.parameters["required_metadata"] else files.no_metadata
 
 
-@look
+@propagates
 def _last(losses: Sequence[float] | Mapping[int, float]) -> float:
     """The loss of the last step; NaN if there is none."""
     values = list(losses.values() if isinstance(losses, Mapping) else losses)

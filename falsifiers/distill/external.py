@@ -22,7 +22,7 @@ from falsifiers.distill.measuring.weight_comparison import UNFINISHED
 from falsifiers.distill.measuring.weight_files import Unreadable
 from falsifiers.distill.measuring.weight_formats import read_weights
 from falsifiers.distill.subject import OnStep, Run
-from harness import Hidden, NotMeasured, NotShown, look
+from harness import NotMeasured, NotObserved, Unobserved, propagates
 from harness.external import directory
 from harness.external.adapter import CommandRun, Outside, RecordedRun
 from harness.external.model_folder import weight_paths
@@ -42,8 +42,8 @@ _FEWEST_STEPS = 2
 class _Files:
     """The files of a trainer, called and read as its TOML file says; see `WeightFiles`."""
 
-    in_memory: bool = Hidden("the weights in memory after a step are in another process")  # type: ignore[assignment]
-    no_metadata: Mapping[str, str] = Hidden("the export says nothing about itself")  # type: ignore[assignment]
+    in_memory: bool = Unobserved("the weights in memory after a step are in another process")  # type: ignore[assignment]
+    no_metadata: Mapping[str, str] = Unobserved("the export says nothing about itself")  # type: ignore[assignment]
 
     def __init__(self, subject: Outside) -> None:
         self._trainer = subject.trainer
@@ -70,7 +70,7 @@ class _Files:
         """See `WeightFiles`; the TOML file names the folder too.
 
         Raises:
-            NotShown: the TOML file names no checkpoints.
+            NotObserved: the TOML file names no checkpoints.
         """
         finished = {path: self.name(step) for step, path in self.by_step().items() if self._is_periodic(step)}
         return finished | {path: path.name for suffix in UNFINISHED for path in self.by_step(suffix).values()}
@@ -84,13 +84,13 @@ class _Files:
         """The checkpoints by step; with a suffix, the files that are called so but for it.
 
         Raises:
-            NotShown: the TOML file names no checkpoints, or finds the step of none.
+            NotObserved: the TOML file names no checkpoints, or finds the step of none.
         """
         if not self._trainer.files.checkpoints:
-            raise NotShown(f"{self._trainer.path.name} names no checkpoints; say in /files where they are")
+            raise NotObserved(f"{self._trainer.path.name} names no checkpoints; say in /files where they are")
         found = directory.checkpoints(self._trainer, self._values, suffix)
         if not found and (files := directory.checkpoint_files(self._trainer, self._values, suffix)):
-            raise NotShown(f"/files/step of {self._trainer.path.name} finds no step in {files[0]}, nor in the others")
+            raise NotObserved(f"/files/step of {self._trainer.path.name} finds no step in {files[0]} or the others")
         return found
 
 
@@ -115,12 +115,12 @@ class _Trainer(Outside):
             raise NotMeasured(f"{self.trainer.path.name}: /log/loss is {found!r}; it is one of {', '.join(_LOSSES)}")
         return found
 
-    @look
+    @propagates
     def held_out(self) -> HeldOut:
         """A tenth of the text that the TOML file names, as its tokenizer reads it.
 
         Raises:
-            NotShown: it names no text or no tokenizer, or they cannot be used.
+            NotObserved: it names no text or no tokenizer, or they cannot be used.
         """
         self._models = {}
         text, tokenizer = (self._named(f"models.{name}", "") for name in ("text", "tokenizer"))
@@ -128,31 +128,31 @@ class _Trainer(Outside):
         self._models = {role: NamedModel(self.setting, vocabulary) for role in ("teacher", "student")}
         return held_out
 
-    @look
+    @propagates
     def teacher_logits(self, tokens: Tensor) -> Tensor:
         """Those of the teacher that the TOML file names, to tokens of its own text."""
         teacher = Path(self._named("models.teacher", "teacher"))
         prefix = self.trainer.models.teacher_prefix
         return self._model("teacher").answer(teacher, prefix, self._config_of(teacher), tokens)
 
-    @look
+    @propagates
     def student_logits(self, tokens: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
         """Those of the student's newest weights, after the run of its export, to tokens of its own text."""
         model, files = self._model("student"), self.trainer.files
         if weights is not None:
-            raise NotShown(f"{self.trainer.name} answers with no other weights than its own")
+            raise NotObserved(f"{self.trainer.name} answers with no other weights than its own")
         if self._has_ended:
             named, place, prefix = Path(self.filled(files.export)), self._export, files.export_prefix
         elif self.step == 0:
             named = place = self._initial
             prefix = files.initial_prefix
         else:
-            raise NotShown("the student is evaluated before the run and after it")
+            raise NotObserved("the student is evaluated before the run and after it")
         return model.answer(place, prefix, self._config_of(named), tokens)
 
     def _model(self, role: str) -> NamedModel:
         if not self._models:
-            raise NotShown(f"{self.trainer.path.name} names no text of its own, or this claim evaluates on another")
+            raise NotObserved(f"{self.trainer.path.name} names no text of its own, or this claim evaluates on another")
         return self._models[role]
 
     def _named(self, key: str, what: str) -> str:
@@ -160,7 +160,7 @@ class _Trainer(Outside):
         table, _, name = key.partition(".")
         text: str = getattr(getattr(self.trainer, table), name)
         if not text or not self.trainer.has_values(text, self.values):
-            raise NotShown(f"{self.trainer.path.name} names no {what or name}: /{table}/{name} is needed to evaluate")
+            raise NotObserved(f"{self.trainer.path.name} names no {what or name}: evaluation needs /{table}/{name}")
         return self.filled(text)
 
     def _config_of(self, named: Path) -> str:
@@ -179,36 +179,36 @@ class _Trainer(Outside):
         parts = weight_paths(place)
         return parts[0] if len(parts) == 1 else place
 
-    @look
+    @propagates
     def unmoved(self) -> list[str]:
         """Names of the tensors that the export holds as the initial file does, in whatever dtype.
 
         Raises:
-            NotShown: one of them cannot be read, or they have no tensor in common.
+            NotObserved: one of them cannot be read, or they have no tensor in common.
         """
         files = self.trainer.files
         first = self._weights(self._initial, files.initial_prefix)
         try:
             last, _ = read_weights(self._export, files.export_prefix)
         except Unreadable as error:
-            raise NotShown(f"the export cannot be read: {error}") from error
+            raise NotObserved(f"the export cannot be read: {error}") from error
         both = self.weight_files.moving(sorted(first.keys() & last.keys()))
         if not both:
-            raise NotShown("the export and the initial file have no tensor in common that the run moves")
+            raise NotObserved("the export and the initial file have no tensor in common that the run moves")
         return [name for name in both if torch.equal(first[name].double(), last[name].double())]
 
     def ran(self) -> dict[str, Any]:
         """See `Outside.ran`; also, whether the files contradict the output, and the precision of the export."""
         found = super().ran()
         if self.telling is not None:
-            if "dtype" not in found and not isinstance(dtype := self._exported_dtype(), Hidden):
+            if "dtype" not in found and not isinstance(dtype := self._exported_dtype(), Unobserved):
                 found["dtype"] = dtype
             said = self._lacks_checkpoint(self.telling.made or 0) or self._unlike_files(self.telling)
             if said is not None:
                 found["unlike_files"] = said
         return found
 
-    @look
+    @propagates
     def _exported_dtype(self) -> str:
         """The precision of the export's tensors, if the output does not state it."""
         weights = self._weights(self._export, self.trainer.files.export_prefix)
@@ -216,45 +216,45 @@ class _Trainer(Outside):
 
     def _lacks_checkpoint(self, made: int) -> str:
         """Why the newest checkpoint, or the last that this run was asked for, holds nothing; empty if it does."""
-        steps, every = look(self.weight_files.by_step)(), self.values.get("checkpoint_every")
-        if isinstance(steps, Hidden):
+        steps, every = propagates(self.weight_files.by_step)(), self.values.get("checkpoint_every")
+        if isinstance(steps, Unobserved):
             return ""
         is_asked = self.shows_device and "checkpoint_every" in self.trainer.placeholders()
         due = made - made % every if is_asked and every else 0
         if due and due not in steps:
             return f"it was asked for a checkpoint every {every} steps, and there is none of step {due}"
-        weights = look(self._weights)(steps[max(steps)], self.trainer.files.prefix) if steps else None
-        return weights.why.replace(f"{self.directory}/", "") if isinstance(weights, Hidden) else ""
+        weights = propagates(self._weights)(steps[max(steps)], self.trainer.files.prefix) if steps else None
+        return weights.why.replace(f"{self.directory}/", "") if isinstance(weights, Unobserved) else ""
 
     def _unlike_files(self, telling: Telling) -> str | None:
         """What the output says and the files contradict; empty if they agree, None if they cannot be compared."""
         compared = False
-        with contextlib.suppress(NotShown):
+        with contextlib.suppress(NotObserved):
             steps = self.weight_files.by_step()
             if telling.told_steps is not None and steps:
                 compared = True
                 if max(steps) > telling.told_steps + 1:
                     return f"it tells of {telling.told_steps} steps in all, and there is a checkpoint of {max(steps)}"
         unmoved, made = self.unmoved(), telling.made or 0
-        if isinstance(unmoved, Hidden) or made < _FEWEST_STEPS:
+        if isinstance(unmoved, Unobserved) or made < _FEWEST_STEPS:
             return "" if compared else None
         first = self._weights(self._initial, self.trainer.files.initial_prefix)
         if len(unmoved) == len(self.weight_files.moving(first)):
             return f"it tells of {made} steps, and the export holds the weights of {self._initial}"
         return ""
 
-    @look
+    @propagates
     def student_weights(self) -> Mapping[str, Tensor]:
         """Before the first step the weights of the initial file, after step k those of the checkpoint of step k."""
         files = self.trainer.files
         if self.step == 0:
             if not files.initial or not self.trainer.has_values(files.initial, self.values):
-                raise NotShown(f"{self.trainer.path.name} names no file with the student before its first step")
+                raise NotObserved(f"{self.trainer.path.name} names no file with the student before its first step")
             return self._weights(Path(self.filled(files.initial)), files.initial_prefix)
         path = self.weight_files.by_step().get(self.step)
         if path is None:
             last = f"step {self.step}" if self.step > 0 else "the last step, which its output does not tell"
-            raise NotShown(f"{self.trainer.name} left no checkpoint of {last}")
+            raise NotObserved(f"{self.trainer.name} left no checkpoint of {last}")
         return self._weights(path, files.prefix)
 
     _has_ended = False
@@ -283,11 +283,11 @@ class _Trainer(Outside):
             is_heard=True,
         )
 
-    @look
+    @propagates
     def _told_checkpoints(self, telling: Telling) -> tuple[Path, ...]:
         """The checkpoints that its output names, by path or by step."""
         if not any(rule.kind is EventKind.CHECKPOINT for rule in self.trainer.lines):
-            raise NotShown("the output does not tell of checkpoints")
+            raise NotObserved("the output does not tell of checkpoints")
         by_step = directory.checkpoints(self.trainer, self.values)
         return tuple(
             by_step.get(int(told[:18]), Path(told)) if told.isdecimal() else Path(told) for told in telling.checkpoints
@@ -296,22 +296,22 @@ class _Trainer(Outside):
     def _weights(self, path: Path, prefix: str) -> Mapping[str, Tensor]:
         if not path.exists():
             when = " before the run starts" if self.step == 0 else ""
-            raise NotShown(f"there is no {path}{when}, which should hold the weights of step {self.step}")
+            raise NotObserved(f"there is no {path}{when}, which should hold the weights of step {self.step}")
         try:
             weights, _ = read_weights(path, prefix)
         except Unreadable as error:
             when = " before the run starts" if self.step == 0 else ""
-            raise NotShown(f"{path}, the weights of step {self.step}, cannot be read{when}: {error}") from error
+            raise NotObserved(f"{path}, the weights of step {self.step}, cannot be read{when}: {error}") from error
         if not weights:
-            raise NotShown(f"{path} holds no tensor{f' named {prefix}…' if prefix else ''}")
+            raise NotObserved(f"{path} holds no tensor{f' named {prefix}…' if prefix else ''}")
         return weights
 
 
-@look
+@propagates
 def _told(value: T, untold: str) -> T:
     """A number or losses as told; hidden if there are none because not every step was told."""
     if untold and not value:
-        raise NotShown(untold)
+        raise NotObserved(untold)
     return value
 
 

@@ -21,7 +21,7 @@ from falsifiers.distill.running.forked_run import ForkedRun, Report
 from falsifiers.distill.running.further_subjects import directory_of, further_subject
 from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Checkpointing
-from harness import Trial, elsewhere, not_shown
+from harness import Trial, for_external, not_observable
 from harness.base.beneath import Beneath
 from harness.base.removal import remove
 
@@ -87,7 +87,7 @@ class _Findings:
 
 
 # Another process inherits limits only at its start, and may print a step late.
-@elsewhere(not_shown("no fault of the file system can be inflicted between two steps of a run in another process"))
+@for_external(not_observable("no fault of the file system can be inflicted between two steps of another process"))
 def falsify(trial: Trial[Checkpointing]) -> None:
     """Inflict each fault on two runs: it ends after half of the steps, or stays until after the export.
 

@@ -2,7 +2,7 @@
 
 FUNCTION builds the Trainer. It takes the `setting`, or those parameters of the claim that it names. The adapter watches
 the live model through the Trainer's own callbacks. It tells a step when the Trainer has fetched the batch of the next
-one, so the step's log and checkpoint exist by then. What a Trainer does not show, such as a teacher, is `NotShown`.
+one, so the step's log and checkpoint exist by then. What a Trainer does not show, such as a teacher, is `NotObserved`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from falsifiers.distill.running.live_steps import LiveSteps, sampled
 from falsifiers.distill.running.trainer_building import BuiltTrainer, restored_chance
 from falsifiers.distill.running.trainer_watch import Batch, StepWatch, inputs_and_labels, labels_are_inputs, on_fetch
 from falsifiers.distill.subject import OnStep, Run
-from harness import Hidden, NotMeasured, NotShown, Setting, look
+from harness import NotMeasured, NotObserved, Setting, Unobserved, propagates
 
 __all__ = ["HF"]
 
@@ -50,17 +50,17 @@ class HF:
         self._names_are_known = False
         self._built: BuiltTrainer | None = None
         self._refusal: Exception | None = None
-        self._batches: dict[int, Batch | Hidden] = {}
+        self._batches: dict[int, Batch | Unobserved] = {}
         self._like: Mapping[str, Any] = {}
         self._resumes_from: Path | None = None
         self._first: dict[str, Tensor] = {}
         self._live_models: LiveModels | None = None
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Any other attribute raises `NotShown`, except names with an underscore, which Python itself looks up."""
+        """Any other attribute raises `NotObserved`, except names with an underscore, which Python itself looks up."""
         if name.startswith("_"):
             raise AttributeError(name)
-        raise NotShown(f"a transformers Trainer shows nothing of its {name.replace('_', ' ')}")
+        raise NotObserved(f"a transformers Trainer shows nothing of its {name.replace('_', ' ')}")
 
     def again(self, setting: Setting) -> HF:
         """Another subject of this kind."""
@@ -75,12 +75,12 @@ class HF:
     reported_loss = ""
     """Which loss a Trainer of another architecture logs is not known. See `Scores.as_reported`."""
 
-    @look
+    @propagates
     def held_out(self) -> HeldOut:
         """Batches of the Trainer's own text, on which models of another architecture are evaluated from now on.
 
         Raises:
-            NotShown: there is no such text, or transformers does not know the models.
+            NotObserved: there is no such text, or transformers does not know the models.
         """
         self._live_models = LiveModels(self._setting, self._trainer, *self._models().values())
         return self._live_models.held_out
@@ -89,11 +89,11 @@ class HF:
         """Names of the trainable tensors that are as they were before the run, if the others belong to a base of PEFT.
 
         Raises:
-            NotShown: the model is none of PEFT, so each of its tensors must move.
+            NotObserved: the model is none of PEFT, so each of its tensors must move.
         """
         peft = sys.modules.get("peft")
         if peft is None or not isinstance(self._model, peft.PeftModel):
-            raise NotShown("the model is none of PEFT")
+            raise NotObserved("the model is none of PEFT")
         now = sampled(dict(self._model.named_parameters()))
         return [name for name, one in self._first.items() if torch.equal(one, now[name])]
 
@@ -102,10 +102,10 @@ class HF:
         """Where the Trainer writes.
 
         Raises:
-            NotShown: the falsifier has not asked for `weight_files`, so it looks for other names than a Trainer's.
+            NotObserved: the falsifier has not asked for `weight_files`, so it looks for other names than a Trainer's.
         """
         if not self._names_are_known:
-            raise NotShown("a Trainer's checkpoints are folders checkpoint-N, and this claim looks for other names")
+            raise NotObserved("a Trainer's checkpoints are folders checkpoint-N, and this claim looks for other names")
         return self._directory
 
     @property
@@ -113,13 +113,13 @@ class HF:
         """The Trainer's own history of its losses, one line of JSON a step.
 
         Raises:
-            NotShown: it logs means over several steps.
+            NotObserved: it logs means over several steps.
         """
         lines = [entry for entry in self._trainer.state.log_history if "loss" in entry]
         steps = [0, *(entry["step"] for entry in lines)]
         apart = max((later - earlier for earlier, later in itertools.pairwise(steps)), default=1)
         if apart > 1:
-            raise NotShown(f"the Trainer logs the mean loss of {apart} steps; ask for logging_steps=1")
+            raise NotObserved(f"the Trainer logs the mean loss of {apart} steps; ask for logging_steps=1")
         path = self._directory / "log.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -159,13 +159,13 @@ class HF:
         """Inputs and labels of the step that was made last, of the next one, or of the first one.
 
         Raises:
-            NotShown: it is none of these, or it is not plain text for the claim's model.
+            NotObserved: it is none of these, or it is not plain text for the claim's model.
         """
         self._check_model(self._model, "student")
         if step not in self._batches and not self._batches:
             self._rehearse()
-        found = self._batches.get(step, Hidden("a Trainer shows no batch but those of its last step and its next"))
-        if isinstance(found, Hidden):
+        found = self._batches.get(step, Unobserved("a Trainer shows no batch but those of its last step and its next"))
+        if isinstance(found, Unobserved):
             found.reveal()
         inputs, labels = found
         return inputs.to(self._setting.device), labels.to(self._setting.device)
@@ -174,12 +174,12 @@ class HF:
         """By parameter, the gradient of the Trainer's own loss of a batch that looks like its first one.
 
         Raises:
-            NotShown: its batches hold more than tokens, labels and a mask.
+            NotObserved: its batches hold more than tokens, labels and a mask.
         """
         if not self._like:
             self._rehearse()
         if more := self._like.keys() - _PLAIN:
-            raise NotShown(f"the Trainer's batches also hold {min(more)}, so none can be made for it")
+            raise NotObserved(f"the Trainer's batches also hold {min(more)}, so none can be made for it")
         tokens, wanted = inputs.to(self._setting.device), labels.to(self._setting.device)
         if labels_are_inputs(self._like):
             tokens, wanted = torch.cat([tokens, wanted[:, -1:]], dim=1), torch.cat([tokens[:, :1], wanted], dim=1)
@@ -205,7 +205,7 @@ class HF:
         return self._logits(self._model, "student", tokens, weights)
 
     def student_weights(self) -> Mapping[str, Tensor]:
-        """The live parameters. Hidden if FUNCTION refuses its parameters, which `distill` raises then."""
+        """The live parameters. Unobserved if FUNCTION refuses its parameters, which `distill` raises then."""
         try:
             return dict(self._model.named_parameters())
         except NotMeasured:
@@ -213,7 +213,7 @@ class HF:
         except Exception as error:
             if error is not self._refusal:
                 raise
-            return Hidden(f"FUNCTION built no Trainer: {error}")  # type: ignore[return-value]
+            return Unobserved(f"FUNCTION built no Trainer: {error}")  # type: ignore[return-value]
 
     def teacher_weights(self) -> Mapping[str, Tensor]:
         """The teacher's parameters."""
@@ -223,7 +223,7 @@ class HF:
         """By parameter, AdamW's live slots.
 
         Raises:
-            NotShown: the optimizer is none that the claim's parameters describe.
+            NotObserved: the optimizer is none that the claim's parameters describe.
         """
         optimizer = self._trainer.optimizer
         if optimizer is None:
@@ -260,12 +260,12 @@ class HF:
         for name in _TEACHERS:
             if isinstance(found := getattr(trainer, name, None), nn.Module):
                 return found
-        raise NotShown(f"{type(trainer).__name__} has no model as {', '.join(_TEACHERS[:-1])} or {_TEACHERS[-1]}")
+        raise NotObserved(f"{type(trainer).__name__} has no model as {', '.join(_TEACHERS[:-1])} or {_TEACHERS[-1]}")
 
     def _models(self) -> dict[str, nn.Module]:
         """The student, and the teacher if there is one."""
         found = {"student": self._model}
-        with contextlib.suppress(NotShown):
+        with contextlib.suppress(NotObserved):
             found["teacher"] = self._teacher
         return found
 
@@ -286,27 +286,27 @@ class HF:
             model.train(trains)
 
     def _check_model(self, model: nn.Module, role: str) -> None:
-        """Raise NotShown if a model is not the one that the claim names: its oracle knows no other."""
+        """Raise NotObserved if a model is not the one that the claim names: its oracle knows no other."""
         name = self._setting.parameters["model"]
         if name not in SHAPES:
-            raise NotShown(f"this claim knows no model {name!r}")
+            raise NotObserved(f"this claim knows no model {name!r}")
         wanted = {key: weight.shape for key, weight in new_model(name, torch.device("meta")).named_parameters()}
         seen = {key: weight.shape for key, weight in model.named_parameters()}
         if other := sorted(key for key in wanted.keys() | seen.keys() if wanted.get(key) != seen.get(key)):
-            raise NotShown(f"the {role} is no {name}, which the claim knows alone: they differ in {other[0]}")
+            raise NotObserved(f"the {role} is no {name}, which the claim knows alone: they differ in {other[0]}")
 
     def _has_known_models(self) -> bool:
         """Whether the student, and a teacher if there is one, are the model that the claim names, if it evaluates them.
 
-        Hidden if they are not: then bounds for that model say nothing, and no answer of theirs is taken for granted.
+        Unobserved if they are not: then bounds for that model say nothing, and no answer of theirs is trusted.
         """
         if "held_out_batches" not in self._setting.parameters:
             return True
         try:
             for role, model in self._models().items():
                 self._check_model(model, role)
-        except NotShown as reason:
-            return Hidden(str(reason))  # type: ignore[return-value]
+        except NotObserved as reason:
+            return Unobserved(str(reason))  # type: ignore[return-value]
         except NotMeasured:
             raise
         except Exception as error:
@@ -336,7 +336,7 @@ class HF:
                 trainer.train(resume_from_checkpoint=resumed)
             except _Enough:
                 return
-        raise NotShown(f"{type(trainer).__name__} fetches its batches otherwise than by get_batch_samples")
+        raise NotObserved(f"{type(trainer).__name__} fetches its batches otherwise than by get_batch_samples")
 
     def _first_fetched(self, step: int, samples: list[Any]) -> NoReturn:
         self._batches[step] = inputs_and_labels(samples)
@@ -349,16 +349,16 @@ class _Enough(Exception):
 
 
 def _check_optimizer(optimizer: Any, parameters: Mapping[str, Any]) -> None:
-    """Raise NotShown for an optimizer that is no AdamW, or has settings of its own that the claim leaves open.
+    """Raise NotObserved for an optimizer that is no AdamW, or has settings of its own that the claim leaves open.
 
     What the claim states is not checked here: then another setting is a defect, which the slots show.
     """
     if not isinstance(optimizer, torch.optim.AdamW):
-        raise NotShown(f"the optimizer is {type(optimizer).__name__}; the claim describes a step of AdamW")
+        raise NotObserved(f"the optimizer is {type(optimizer).__name__}; the claim describes a step of AdamW")
     wanted = Configuration.of(parameters)
     for group in optimizer.param_groups:
         seen = {"beta1": group["betas"][0], "beta2": group["betas"][1], "epsilon": group["eps"]}
         seen["weight_decay"] = group["weight_decay"]
         for name, value in seen.items():
             if name not in parameters and value != getattr(wanted, name):
-                raise NotShown(f"the optimizer's {name} is {value}, and torch's default is {getattr(wanted, name)}")
+                raise NotObserved(f"the optimizer's {name} is {value}, and torch's default is {getattr(wanted, name)}")

@@ -8,7 +8,7 @@ from falsifiers.distill.measuring.answers import measure_answers
 from falsifiers.distill.measuring.held_out import HeldOut, evaluate
 from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Distillation, Run
-from harness import Trial, look
+from harness import Trial, propagates
 
 __all__ = ["falsify"]
 
@@ -30,7 +30,7 @@ def falsify(trial: Trial[Distillation]) -> None:
     )
 
 
-@look
+@propagates
 def _first_loss(run: Run) -> float:
     """The loss of the first step; NaN if none is reported."""
     return run.losses[0] if run.losses else math.nan

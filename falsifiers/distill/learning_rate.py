@@ -14,7 +14,7 @@ from falsifiers.distill.oracle.shadow import Configuration
 from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import StepWatch, train
 from falsifiers.distill.subject import Distillation
-from harness import Hidden, Trial, look
+from harness import Trial, Unobserved, propagates
 
 __all__ = ["falsify"]
 
@@ -43,8 +43,8 @@ def falsify(trial: Trial[Distillation]) -> None:
     )
     limit = configuration.gradient_norm
     trial.measure(
-        rate_errors=look(_shown)(watch.rate_errors),
-        gradient_norm_over_limit=look(largest)(watch.gradient_norms) / limit if limit else 0.0,
+        rate_errors=propagates(_shown)(watch.rate_errors),
+        gradient_norm_over_limit=propagates(largest)(watch.gradient_norms) / limit if limit else 0.0,
     )
 
 
@@ -80,7 +80,7 @@ class _Watch(StepWatch):
             self.rate_errors.append(self._rate_error(before, slots))
             self.gradient_norms.append(self._gradient_norm(slots))
 
-    @look
+    @propagates
     def _rate_error(self, before: Mapping[str, Tensor], slots: Slots) -> float:
         """The largest relative error of a tensor's rate; a tensor without slots has none."""
         asked = self.configuration.rate(self.steps)
@@ -105,7 +105,7 @@ class _Watch(StepWatch):
             return math.nan
         return float(torch.linalg.lstsq(directions, moved, driver="gelsd").solution[0])
 
-    @look
+    @propagates
     def _gradient_norm(self, slots: Slots) -> float:
         """The norm of what the step added to the moving means, so of the gradients after clipping."""
         share = 1 - self.configuration.beta1
@@ -121,10 +121,10 @@ def _shown(values: list[float]) -> list[float]:
     """The values.
 
     Raises:
-        NotShown: one is hidden.
+        NotObserved: one is hidden.
     """
     for one in values:
-        if isinstance(one, Hidden):
+        if isinstance(one, Unobserved):
             one.reveal()
     return values
 

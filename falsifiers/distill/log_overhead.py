@@ -18,7 +18,7 @@ from falsifiers.distill.oracle.shadow import Configuration
 from falsifiers.distill.running.further_subjects import further_subject
 from falsifiers.distill.running.training import read_back
 from falsifiers.distill.subject import Stepping
-from harness import Hidden, NotMeasured, Trial
+from harness import NotMeasured, Trial, Unobserved
 from harness.authoring.timing import Interval, Timing, interleave
 
 __all__ = ["falsify"]
@@ -96,7 +96,7 @@ def _untrue(trial: Trial[Stepping]) -> list[int]:
     lines = log_lines(log)
     steps = [line["step"] for line in lines]
     wrong = {step for step in told if steps.count(step) != (step % trial.parameters["log_every"] == 0)}
-    losses = [told] if isinstance(next_loss.expected, Hidden) else [told, next_loss.expected]
+    losses = [told] if isinstance(next_loss.expected, Unobserved) else [told, next_loss.expected]
     for line in lines:
         step = line["step"]
         expected = [(line["loss"], of.get(step, math.nan)) for of in losses]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from falsifiers.distill.running.further_subjects import further_subject
 from falsifiers.distill.running.training import Overrun, StepWatch, read_back
 from falsifiers.distill.subject import Distillation
-from harness import NotMeasured, Trial, look
+from harness import NotMeasured, Trial, propagates
 from harness.external.command import RequestRefused
 
 __all__ = ["falsify"]
@@ -53,14 +53,14 @@ class _Watched:
         return self.watch.changes
 
 
-@look
+@propagates
 def _asked(trial: Trial[Distillation], steps: int) -> Distillation:
     """A fresh subject that was asked for so many steps."""
     with trial.subject_fault():
         return further_subject(trial, f"steps-{steps}", steps=steps)
 
 
-@look
+@propagates
 def _run(trial: Trial[Distillation], subject: Distillation, request: int) -> _Watched:
     """Watch one run to its end, or until it has made far more steps than it was asked for."""
     with trial.subject_fault():
@@ -72,13 +72,13 @@ def _run(trial: Trial[Distillation], subject: Distillation, request: int) -> _Wa
     return _Watched(watch, watch.made, watch.steps, watch.steps)
 
 
-@look
+@propagates
 def _accepted(trial: Trial[Distillation]) -> list[int]:
     """The requests that make no sense and are carried out all the same, rather than refused before the first step."""
     return [request for request in trial.parameters["refused"] if _accepts(trial, _asked(trial, request))]
 
 
-@look
+@propagates
 def _accepts(trial: Trial[Distillation], subject: Distillation) -> bool:
     with trial.subject_fault():
         watch = StepWatch(trial, subject, most=1)

@@ -18,7 +18,7 @@ from falsifiers.distill.running.further_subjects import setting_of
 from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import read_back
 from falsifiers.distill.subject import Precomputing
-from harness import Hidden, Trial, look
+from harness import Trial, Unobserved, propagates
 
 __all__ = ["falsify"]
 
@@ -55,7 +55,7 @@ def falsify(trial: Trial[Precomputing]) -> None:
         for row, ours in enumerate(cached.to(online.device)):  # by rows, as float64 is large
             told, truth = online[row : row + 1], _answer(model, weights, inputs[row : row + 1])
             errors.append(in_tolerances(told, truth, asked["dtype"]))
-            theirs = told[0] if isinstance(truth, Hidden) or truth is None else truth.logits[0]
+            theirs = told[0] if isinstance(truth, Unobserved) or truth is None else truth.logits[0]
             cosines.append(_cosine(ours, theirs, 1.0))
             tempered.append(_cosine(ours, theirs, asked["temperature"]))
             divergences.append(divergence(theirs, ours, 1.0).item())
@@ -90,14 +90,14 @@ def _answers(trial: Trial[Precomputing], path: Path, step: int) -> bool:
         return True
 
 
-@look
+@propagates
 def _answer(model: IndependentModel, weights: Mapping[str, Tensor], inputs: Tensor) -> Answer | None:
     return model.answer(weights, inputs)
 
 
 def _largest(errors: list[float]) -> float:
     """The largest error; hidden if one is."""
-    hidden = [error for error in errors if isinstance(error, Hidden)]
+    hidden = [error for error in errors if isinstance(error, Unobserved)]
     return hidden[0] if hidden else max(errors)
 
 

@@ -16,7 +16,7 @@ from falsifiers.distill.oracle.answers import IndependentModel, in_tolerances
 from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Distillation
-from harness import Hidden, Trial, first_shown, look, provided
+from harness import Trial, Unobserved, first_observed, propagates, provided
 
 __all__ = ["falsify"]
 
@@ -48,7 +48,7 @@ def falsify(trial: Trial[Distillation]) -> None:
         reported_initial_loss=_mean(run.losses[:1]),
         reported_final_loss=_mean(run.losses[-_TAIL:]),
         weight_changes=training.changes,
-        unmoved=first_shown(shown(trial.subject, "unmoved"), training.unmoved),
+        unmoved=first_observed(shown(trial.subject, "unmoved"), training.unmoved),
     )
     after = scores(trial, held_out, in_process)
     trial.measure(
@@ -67,7 +67,7 @@ def _initial_error(trial: Trial[Distillation], held_out: HeldOut, in_process: bo
 
     A fresh student's activations are small, so its answers show what a trained one's hide, such as another epsilon.
     """
-    if isinstance(in_process, Hidden):
+    if isinstance(in_process, Unobserved):
         return in_process
     tokens = held_out.first_sequence
     with trial.subject_fault():
@@ -75,7 +75,7 @@ def _initial_error(trial: Trial[Distillation], held_out: HeldOut, in_process: bo
     return _error(weights, logits, tokens, trial)
 
 
-@look
+@propagates
 def _error(weights: Mapping[str, Tensor], logits: Tensor, tokens: Tensor, trial: Trial[Distillation]) -> float:
     expected = IndependentModel(trial.parameters, trial.device).answer(weights, tokens)
     return in_tolerances(logits, expected, trial.parameters["dtype"])
@@ -83,14 +83,14 @@ def _error(weights: Mapping[str, Tensor], logits: Tensor, tokens: Tensor, trial:
 
 def _measure_forward_passes(trial: Trial[Distillation], held_out: HeldOut, in_process: bool) -> None:
     """Judge the subject's own forward passes; where the falsifier makes them itself, they say nothing of a subject."""
-    if isinstance(in_process, Hidden):
+    if isinstance(in_process, Unobserved):
         trial.measure(student_logits_error=in_process, teacher_logits_error=in_process, final_foresight=in_process)
         return
     measure_answers(trial, held_out)
     trial.measure(final_foresight=foresight(trial, held_out.first_sequence))
 
 
-@look
+@propagates
 def _mean(losses: Sequence[float]) -> float:
     """The mean. NaN if there is none: a run that reports no loss fails."""
     return fmean(losses) if losses else math.nan

@@ -24,7 +24,7 @@ from falsifiers.distill.oracle.watch import ShadowWatch, saved_steps
 from falsifiers.distill.running.further_subjects import setting_of
 from falsifiers.distill.running.training import Overrun, read_back
 from falsifiers.distill.subject import Shadowed
-from harness import Hidden, NotMeasured, Trial, elsewhere, not_shown
+from harness import NotMeasured, Trial, Unobserved, for_external, not_observable
 from harness.authoring.shadow_step import Difference, worst
 
 __all__ = ["falsify"]
@@ -119,7 +119,7 @@ class _Watch:
         self._returned = math.nan
 
 
-@elsewhere(not_shown("weights, optimizer state and batch between two steps; a shadow step needs them"))
+@for_external(not_observable("weights, optimizer state and batch between two steps; a shadow step needs them"))
 def falsify(trial: Trial[Shadowed]) -> None:
     """Train, interrupt and resume, and compute the chosen steps a second time, independently.
 
@@ -159,13 +159,13 @@ def falsify(trial: Trial[Shadowed]) -> None:
         return
     read_back(trial, watch.steps)
     if not any("learning_rate" in values for tellings in watch.told.values() for values in tellings):
-        trial.measure(rate_error=Hidden("the subject reports no learning rate"))
+        trial.measure(rate_error=Unobserved("the subject reports no learning rate"))
     trial.measure(
         steps_executed=watch.steps,
         steps_checked=watch.shadow.checked,
         resumed_after=resumes_after,
         moved_share=_moved_share(trial, start),
-        told_speed=median(watch.speeds) if watch.speeds else Hidden("the subject reports no tokens a second"),
+        told_speed=median(watch.speeds) if watch.speeds else Unobserved("the subject reports no tokens a second"),
         misreported=["run: steps"] * (steps != watch.steps)
         + _misreported(trial, watch.told, dict(enumerate(losses, start=resumes_after + 1))),
     )

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from torch import Tensor
 
-from harness import Hidden, provided
+from harness import Unobserved, provided
 
 __all__ = [
     "Checkpointing",
@@ -34,7 +34,7 @@ T = TypeVar("T")
 class Run:
     """What a finished run says about itself; a falsifier compares it with what it saw.
 
-    A trainer in another process may leave something out. Then the value is `Hidden`.
+    A trainer in another process may leave something out. Then the value is `Unobserved`.
 
     Attributes:
         steps: optimizer steps that the subject believes to have made, after a resume those since then.
@@ -61,7 +61,7 @@ class Run:
 
     def if_every_step_is_told(self, value: T) -> T:
         """The value; hidden if not every step was told."""
-        return provided(Hidden(self.untold), value) if self.untold else value
+        return provided(Unobserved(self.untold), value) if self.untold else value
 
 
 class OnStep(Protocol):

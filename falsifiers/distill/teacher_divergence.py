@@ -12,7 +12,7 @@ from falsifiers.distill.measuring.weight_comparison import same_tensor, snapshot
 from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Distillation
-from harness import Trial, look
+from harness import Trial, propagates
 
 __all__ = ["falsify"]
 
@@ -42,7 +42,7 @@ def falsify(trial: Trial[Distillation]) -> None:
     )
 
 
-@look
+@propagates
 def _moved(first: Mapping[str, Tensor], last: Mapping[str, Tensor]) -> list[str]:
     """The teacher's tensors that are not what they were."""
     both = first.keys() & last.keys()

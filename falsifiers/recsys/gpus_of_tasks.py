@@ -5,7 +5,7 @@ from __future__ import annotations
 from falsifiers.recsys.batch_files import File
 from falsifiers.recsys.oracle.batch_options import NotUnderstood, Request, components, parsed, request
 from falsifiers.recsys.tool_subjects import BatchFile
-from harness import Hidden, NotMeasured, Trial
+from harness import NotMeasured, Trial, Unobserved
 
 __all__ = ["File", "falsify"]
 
@@ -32,17 +32,17 @@ def falsify(trial: Trial[BatchFile]) -> None:
     trial.resolve(device="cpu")
 
 
-def _tasks(asked: Request) -> int | Hidden:
+def _tasks(asked: Request) -> int | Unobserved:
     if asked.tasks_per_node is None:
-        return Hidden("the file does not say how many tasks a node has; add --nodes or --ntasks-per-node")
+        return Unobserved("the file does not say how many tasks a node has; add --nodes or --ntasks-per-node")
     return asked.tasks_per_node
 
 
-def _gpus(asked: Request, of_a_node: int) -> int | Hidden:
+def _gpus(asked: Request, of_a_node: int) -> int | Unobserved:
     """Return the GPUs of a node. A file that asks for none by name gets those that the parameter says a node has."""
     if asked.gpus_per_node is not None:
         return asked.gpus_per_node
-    return of_a_node or Hidden(
+    return of_a_node or Unobserved(
         "the file does not say how many GPUs a node has; add --gpus-per-node, or say what your nodes have with "
         "-P gpus_of_a_node=8"
     )

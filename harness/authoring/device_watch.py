@@ -27,8 +27,8 @@ class DeviceWatch:
 
     def __init__(self) -> None:
         """Find the GPU. If there is none, `reason` states why, and nothing is sampled."""
-        found = _leased()
-        self.reason = found if isinstance(found, str) else ""
+        leased = _leased()
+        self.reason = leased if isinstance(leased, str) else ""
         """Why nothing is sampled, or why the memory is unknown; empty if neither is the case."""
         self.capability: int | None = None
         """The compute capability, such as 121 for 12.1; None if unknown."""
@@ -43,9 +43,9 @@ class DeviceWatch:
         self._device: tuple[nvml.Session, Any] | None = None
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
-        if not isinstance(found, str):
-            self.capability = _number(found.compute_capability)
-            self._connect(found)
+        if not isinstance(leased, str):
+            self.capability = _number(leased.compute_capability)
+            self._connect(leased)
 
     def __enter__(self) -> Self:
         if self._device is not None:
@@ -53,7 +53,7 @@ class DeviceWatch:
             memory = session.ask("nvmlDeviceGetMemoryInfo", handle)
             self.free_bytes = None if memory.reason is not None else int(memory.value.free)
             listed = nvml.processes(session, handle)
-            self._there_before = frozenset(one.pid for one in listed.value or ())
+            self._there_before = frozenset(process.pid for process in listed.value or ())
             sampling = threading.Thread(
                 target=self._sample_until_the_end, args=(session, handle), name="device-watch", daemon=True
             )
@@ -88,14 +88,14 @@ class DeviceWatch:
     def _sample(self, session: nvml.Session, handle: Any) -> None:
         listed = nvml.processes(session, handle)
         if listed.reason is None:
-            self.was_used = self.was_used or any(one.pid not in self._there_before for one in listed.value)
+            self.was_used = self.was_used or any(process.pid not in self._there_before for process in listed.value)
         answer = session.ask("nvmlDeviceGetMemoryInfo", handle)
         if answer.reason is None:
             self._note(int(answer.value.used))
         elif listed.reason is not None:
             self.reason = answer.reason
-        elif listed.value and all(one.memory_bytes is not None for one in listed.value):
-            self._note(sum(one.memory_bytes for one in listed.value))
+        elif listed.value and all(process.memory_bytes is not None for process in listed.value):
+            self._note(sum(process.memory_bytes for process in listed.value))
         elif listed.value:
             self.reason = "NVML reports neither the memory of the device nor that of its processes"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from harness.authoring.hidden import Hidden
+from harness.authoring.unobserved import Unobserved
 from harness.base import strictjson
 
 __all__ = ["number", "plain", "whole"]
@@ -22,14 +22,14 @@ def plain(value: Any) -> Any:
     plain tensors of torch. A key of a dict becomes text.
 
     Raises:
-        NotShown: the value, or one in it, is `Hidden`.
+        NotObserved: the value, or one in it, is `Unobserved`.
         TypeError: a value has another type.
     """
     kind = type(value)
     if value is None or kind is bool or kind is str:
         return value
-    if kind is Hidden:
-        Hidden.reveal(value)
+    if kind is Unobserved:
+        Unobserved.reveal(value)
     if issubclass(kind, int):
         return strictjson.tag_nonfinite(int.__int__(value))
     if issubclass(kind, float):
@@ -51,9 +51,9 @@ def number(value: Any) -> Any:
     Raises:
         TypeError: it is none of these.
     """
-    found = plain(value)
-    if found is None or type(found) in (bool, int, float) or (type(found) is dict and strictjson.is_tagged(found)):
-        return found
+    exact = plain(value)
+    if exact is None or type(exact) in (bool, int, float) or (type(exact) is dict and strictjson.is_tagged(exact)):
+        return exact
     raise TypeError(f"a value of a step must be a number, not {type(value).__name__}")
 
 
@@ -63,16 +63,16 @@ def whole(value: Any) -> int:
     Raises:
         TypeError: it is not.
     """
-    found = plain(value)
-    if type(found) is int or (type(found) is float and found.is_integer()):
-        return int(found)
+    exact = plain(value)
+    if type(exact) is int or (type(exact) is float and exact.is_integer()):
+        return int(exact)
     raise TypeError(f"a step must be an integer, not {type(value).__name__}")
 
 
 def _key(key: Any) -> str:
-    found = plain(key)
-    if type(found) in (str, bool, int, float):
-        return str(found)
+    exact = plain(key)
+    if type(exact) in (str, bool, int, float):
+        return str(exact)
     raise TypeError(f"a key of a measurement must be a text or a number, not {type(key).__name__}")
 
 
@@ -81,9 +81,9 @@ def _of_library(value: Any) -> Any:
     kind = type(value)
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     if numpy is not None and issubclass(kind, numpy.generic):
-        found = numpy.generic.item(value)
-        if type(found) is not kind:  # a scalar that Python has no type for is its own item
-            return found
+        item = numpy.generic.item(value)
+        if type(item) is not kind:  # a scalar that Python has no type for is its own item
+            return item
     if numpy is not None and issubclass(kind, numpy.ndarray):
         return numpy.ndarray.tolist(value)
     if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):  # another class can answer in torch's place

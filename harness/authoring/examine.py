@@ -6,19 +6,19 @@ import functools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from harness.authoring.elsewhere import Elsewhere
-from harness.authoring.faults import NotShown
+from harness.authoring.external_subject import ExternalSubject
+from harness.authoring.faults import NotObserved
 from harness.authoring.trial import Trial
 
-__all__ = ["elsewhere", "not_shown"]
+__all__ = ["for_external", "not_observable"]
 
 Falsifier = Callable[[Trial[Any]], None]
 
 
-def elsewhere(examine: Falsifier) -> Callable[[Falsifier], Falsifier]:
+def for_external(examine: Falsifier) -> Callable[[Falsifier], Falsifier]:
     """Decorator of a falsifier that works inside the subject's process.
 
-        @elsewhere(look_at_files)
+        @for_external(look_at_files)
         def falsify(trial: Trial[Format]) -> None: ...
 
     Args:
@@ -28,17 +28,17 @@ def elsewhere(examine: Falsifier) -> Callable[[Falsifier], Falsifier]:
     def decorated(falsify: Falsifier) -> Falsifier:
         @functools.wraps(falsify)
         def chosen(trial: Trial[Any]) -> None:
-            (examine if isinstance(trial.subject, Elsewhere) else falsify)(trial)
+            (examine if isinstance(trial.subject, ExternalSubject) else falsify)(trial)
 
         return chosen
 
     return decorated
 
 
-def not_shown(reason: str) -> Falsifier:
-    """For `elsewhere`: nothing of the claim can be seen from outside. The text says why. The subject does not run."""
+def not_observable(reason: str) -> Falsifier:
+    """For `for_external`: nothing of the claim can be seen from outside, for this reason. The subject does not run."""
 
     def refuse(trial: Trial[Any]) -> NoReturn:
-        raise NotShown(reason)
+        raise NotObserved(reason)
 
     return refuse

@@ -7,7 +7,7 @@ __all__ = [
     "FalsifierFault",
     "MeasurementTooLarge",
     "NotMeasured",
-    "NotShown",
+    "NotObserved",
     "SubjectFault",
     "UndeclaredMeasurement",
 ]
@@ -17,7 +17,7 @@ class NotMeasured(Exception):
     """The machine, not the subject, keeps the falsifier from measuring. The text says why."""
 
 
-class NotShown(NotMeasured):
+class NotObserved(NotMeasured):
     """The subject works outside the trial's process and does not show this. The text says what and why."""
 
 

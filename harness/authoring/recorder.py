@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from harness.authoring.faults import (
     NOT_THE_SUBJECTS,
     FalsifierFault,
-    NotShown,
+    NotObserved,
     SubjectFault,
     UndeclaredMeasurement,
 )
@@ -33,7 +33,7 @@ class Recorder:
         self.report = report
         self.fault: Exception | None = None
         """The first fault, also if the falsifier or the subject catches it."""
-        self.unheard: NotShown | None = None
+        self.unheard: NotObserved | None = None
         """Why no part of the subject's output was understood."""
 
     def require_declared(self, names: Iterable[str]) -> None:
@@ -47,7 +47,7 @@ class Recorder:
                 known = ", ".join(sorted(self._declared))
                 raise UndeclaredMeasurement(f"{name!r} is not declared in the contract; its observation has {known}")
 
-    def hide(self, names: Iterable[str], reason: NotShown) -> None:
+    def hide(self, names: Iterable[str], reason: NotObserved) -> None:
         """Record why these measurements are not made."""
         if unseen := dict.fromkeys(names, str(reason)):
             self.report(Unseen(unseen))
@@ -77,7 +77,7 @@ class Recorder:
         before = self.enter(Phase.SUBJECT)
         try:
             yield
-        except NotShown:  # a falsifier may go on without what is not shown
+        except NotObserved:  # a falsifier may go on without what is not shown
             self.enter(before)
             raise
         except (*NOT_THE_SUBJECTS, SubjectFault, GeneratorExit):
@@ -116,6 +116,6 @@ class Recorder:
             raise self.fault
 
     def raise_unheard(self) -> None:
-        """Raise `NotShown` if nothing of the output was understood. The trial is then NOT_MEASURED."""
+        """Raise `NotObserved` if nothing of the output was understood. The trial is then NOT_MEASURED."""
         if self.unheard is not None:
             raise self.unheard

@@ -86,14 +86,14 @@ def differences(
         roundings, rounded: see `relative_difference`; `rounded` by name.
     """
     scale = expected if scale is None else scale
-    found = []
+    differing = []
     for name in sorted(seen.keys() | expected.keys()):
         ratio = math.inf
         if name in seen and name in expected:
             twin = None if rounded is None else rounded[name]
             ratio = relative_difference(seen[name], expected[name], scale[name], roundings=roundings, rounded=twin)
-        found.append(Difference(quantity, name, ratio))
-    return found
+        differing.append(Difference(quantity, name, ratio))
+    return differing
 
 
 def relative_difference(
@@ -123,14 +123,15 @@ def relative_difference(
     return _ratio(size if math.isnan(size) else max(0.0, size - noise), float(scale.detach().double().norm()))
 
 
-def worst(found: Iterable[Difference]) -> dict[str, Difference]:
+def worst(differences: Iterable[Difference]) -> dict[str, Difference]:
     """The largest difference of each quantity, in the order in which the quantities first occur."""
     largest: dict[str, Difference] = {}
-    for one in found:
-        if one.quantity not in largest or one.ratio > largest[one.quantity].ratio:
-            largest[one.quantity] = one
-    for name, one in largest.items():
-        log(f"worst {name}: {one.ratio:.3g} of the expected size{one.tensor and f', {one.tensor}'}", f"worst {name}")
+    for difference in differences:
+        if difference.quantity not in largest or difference.ratio > largest[difference.quantity].ratio:
+            largest[difference.quantity] = difference
+    for name, difference in largest.items():
+        place = difference.tensor and f", {difference.tensor}"
+        log(f"worst {name}: {difference.ratio:.3g} of the expected size{place}", f"worst {name}")
     return largest
 
 

@@ -66,18 +66,18 @@ class Timing:
     def ratio(self, arm: str, baseline: str, confidence: float = 0.99, *, again: str | None = None) -> Interval:
         """Return the time of `arm` divided by that of `baseline`: the geometric mean of the ratios within rounds."""
         logarithms = {name: tuple(map(math.log, samples)) for name, samples in self.seconds.items()}
-        found = Timing(logarithms, self.orders, self.seed).difference(arm, baseline, confidence, again=again)
-        return Interval(math.exp(found.estimate), math.exp(found.low), math.exp(found.high))
+        interval = Timing(logarithms, self.orders, self.seed).difference(arm, baseline, confidence, again=again)
+        return Interval(math.exp(interval.estimate), math.exp(interval.low), math.exp(interval.high))
 
     def difference(self, arm: str, baseline: str, confidence: float = 0.99, *, again: str | None = None) -> Interval:
         """Return how many seconds longer `arm` takes than `baseline`."""
         pairs = zip(self.seconds[arm], self.seconds[baseline], strict=True)
-        found = _bootstrapped([ours - theirs for ours, theirs in pairs], confidence, self.seed)
+        interval = _bootstrapped([ours - theirs for ours, theirs in pairs], confidence, self.seed)
         if again is None:
-            return found
+            return interval
         noise = self.difference(again, baseline, confidence)
         most = max(noise.high, -noise.low)
-        return Interval(found.estimate, found.low - most, found.high + most)
+        return Interval(interval.estimate, interval.low - most, interval.high + most)
 
     def spread(self, arm: str) -> float:
         """Return the 90th percentile of an arm's samples divided by the 10th.

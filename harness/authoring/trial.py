@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from harness.authoring.elsewhere import Elsewhere
 from harness.authoring.exact import number, plain, whole
-from harness.authoring.faults import NotShown, SubjectFault
+from harness.authoring.external_subject import ExternalSubject
+from harness.authoring.faults import NotObserved, SubjectFault
 from harness.authoring.recorder import Recorder
 from harness.authoring.reports import Logged, Measured, Resolved, Stepped, Used
 from harness.authoring.setting import Setting
@@ -70,7 +70,7 @@ class Search(Protocol[R]):
         """Try cases. Returns the one that violates most clauses; None if none does."""
         ...
 
-    def shrink(self, cases: SearchStrategy[Any], found: R, examples: int) -> R:
+    def shrink(self, cases: SearchStrategy[Any], counterexample: R, examples: int) -> R:
         """A simpler case that violates at least the same clauses."""
         ...
 
@@ -143,8 +143,8 @@ class Trial(Generic[S]):
         """Record measurements by name; a later value replaces an earlier one.
 
         Values are JSON, numpy's scalars and arrays, and torch's tensors; no method of a subclass is asked. NaN and
-        infinities are recorded as such, and judged to violate every clause that looks at them. A `Hidden` value, also
-        one within a list or a map, is not measured, and the clauses that read it say why.
+        infinities are recorded as such, and judged to violate every clause that looks at them. An `Unobserved`
+        value, also one within a list or a map, is not measured, and the clauses that read it say why.
 
         Raises:
             UndeclaredMeasurement: the contract's observation has no property of that name.
@@ -156,7 +156,7 @@ class Trial(Generic[S]):
         for name, value in measurements.items():
             try:
                 shown[name] = plain(value)
-            except NotShown as reason:
+            except NotObserved as reason:
                 self._recorder.hide([name], reason)
         if shown:
             self._recorder.report(Measured(shown))
@@ -183,13 +183,13 @@ class Trial(Generic[S]):
         """Record what really ran, read back from the running process: `trial.resolve(device=weight.device.type)`.
 
         Never pass a configuration value: the judge compares this with what was requested. For a subject outside
-        this process, what it says of itself (`Elsewhere.ran`) is recorded instead.
+        this process, what it says of itself (`ExternalSubject.ran`) is recorded instead.
         """
         given = {"device": device, "dtype": dtype, "backend": backend, "steps": steps}
-        if isinstance(self._subject, Elsewhere):
+        if isinstance(self._subject, ExternalSubject):
             given = dict(self._subject.ran())
             if why := self._subject.unheard():
-                self._recorder.unheard = NotShown(why)
+                self._recorder.unheard = NotObserved(why)
         self._recorder.report(Resolved({name: plain(value) for name, value in given.items() if value is not None}))
 
     def log(self, text: str) -> None:
@@ -267,11 +267,11 @@ class Trial(Generic[S]):
                 simplest = search.shrink(cases, refuting, examples)
             again = "; it does not repeat: run again, it violated fewer clauses" if simplest.repeats is False else ""
             self._write(f"the simplest refuting case: {_shown(simplest.case)}{again}")
-        for one in (simplest, *search.results):
-            if one is not None and one.fault is not None:
-                self._recorder.fault = one.fault
+        for candidate in (simplest, *search.results):
+            if candidate is not None and candidate.fault is not None:
+                self._recorder.fault = candidate.fault
                 self._recorder.enter(Phase.SUBJECT)
-                raise one.fault
+                raise candidate.fault
         return len(tried)
 
     def _attempt(self, check: Callable[[Any], JsonObject], case: JsonObject) -> JsonObject | SubjectFault:

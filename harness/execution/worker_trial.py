@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.authoring.elsewhere import Elsewhere
+from harness.authoring.external_subject import ExternalSubject
 from harness.authoring.recorder import Recorder
 from harness.authoring.reports import Logged, Report
 from harness.authoring.setting import Setting
@@ -50,7 +50,7 @@ class WorkerTrial:
         with self._recorder.subject_fault():
             built = subject(self._setting)
         self._report(Logged("; ".join([f"built {type(built).__name__}", *tensors_of(built)])))
-        if isinstance(built, Elsewhere):
+        if isinstance(built, ExternalSubject):
             self.is_in_process = False
             built.report = self._report
         return Trial(built, self._setting, self._artifacts, self._recorder, self._new_search)
@@ -60,7 +60,7 @@ class WorkerTrial:
 
         Raises:
             SubjectFault, FalsifierFault, NotMeasured, ValueError: the first fault, also if the falsifier caught it.
-            NotShown: the falsifier ended without a fault, but nothing of the subject's output was understood.
+            NotObserved: the falsifier ended without a fault, but nothing of the subject's output was understood.
         """
         try:
             falsify(self.build(subject))

@@ -5,7 +5,7 @@
             self.listen(on_step)
 
 A spec's `external.py` implements the spec's Protocol with them. Any other attribute of such a subject raises
-`NotShown`.
+`NotObserved`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from harness.authoring.elsewhere import Elsewhere
-from harness.authoring.faults import NotMeasured, NotShown
+from harness.authoring.external_subject import ExternalSubject
+from harness.authoring.faults import NotMeasured, NotObserved
 from harness.authoring.reports import Working
 from harness.authoring.setting import Setting
 from harness.external import command, directory, tracked_runs
@@ -37,7 +37,7 @@ _DTYPES = {
 }
 
 
-class Outside(Elsewhere):
+class Outside(ExternalSubject):
     """A trainer that is observed only from outside."""
 
     shows_device: bool
@@ -69,13 +69,13 @@ class Outside(Elsewhere):
         """The newest step in the output, counted from 1."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Any other attribute raises `NotShown`, except names with an underscore, which Python itself looks up."""
+        """Any other attribute raises `NotObserved`, except names with an underscore, which Python itself looks up."""
         if name.startswith("_") or "trainer" not in vars(self):
             raise AttributeError(name)
-        raise NotShown(f"{self.trainer.name} shows nothing of its {name.replace('_', ' ')} from outside")
+        raise NotObserved(f"{self.trainer.name} shows nothing of its {name.replace('_', ' ')} from outside")
 
     def unheard(self) -> str:
-        """See `Elsewhere`: no line matches any event of the trainer's file."""
+        """See `ExternalSubject`: no line matches any event of the trainer's file."""
         if self.telling is None or not self.telling.is_unheard:
             return ""
         return f"no line of its output matches any event of {self.trainer.path.name}; see harness trainer check"
@@ -118,11 +118,11 @@ class Outside(Elsewhere):
         """Another subject of this kind.
 
         Raises:
-            NotShown: the setting leaves a parameter out, and the trainer's file has a value of its own for it.
+            NotObserved: the setting leaves a parameter out, and the trainer's file has a value of its own for it.
         """
         for name in sorted(self.setting.parameters.keys() - setting.parameters.keys()):
             if self.trainer.parameters.get(name, "") != "":
-                raise NotShown(f"{self.trainer.path.name} always gives {name}, so a run without it cannot be made")
+                raise NotObserved(f"{self.trainer.path.name} always gives {name}, so a run without it cannot be made")
         another: Self = type(self)(setting)  # type: ignore[call-arg]
         another.report, another.runs = self.report, self.runs
         return another
@@ -209,12 +209,12 @@ class RecordedRun(Outside):
 
     def again(self, setting: Setting) -> NoReturn:
         """Raises:
-        NotShown: always.
+        NotObserved: always.
         """
-        raise NotShown("a finished run cannot be repeated with other parameters")
+        raise NotObserved("a finished run cannot be repeated with other parameters")
 
     def unheard(self) -> str:
-        """See `Elsewhere`. A run without a log has no output."""
+        """See `ExternalSubject`. A run without a log has no output."""
         return super().unheard() if self.logs() else ""
 
     def no_logs(self) -> str:

@@ -14,11 +14,11 @@ import pytest
 import torch
 
 from harness.authoring.exact import number, plain, whole
-from harness.authoring.faults import NotShown
-from harness.authoring.hidden import Hidden
+from harness.authoring.faults import NotObserved
 from harness.authoring.recorder import Recorder
 from harness.authoring.setting import Setting
 from harness.authoring.trial import Trial
+from harness.authoring.unobserved import Unobserved
 
 Pair = namedtuple("Pair", "one other")
 
@@ -170,8 +170,8 @@ def test_other_types_are_refused(value: Any) -> None:
 
 def test_a_hidden_value_is_not_shown() -> None:
     """A hidden value is recorded as not shown, at any depth of a measurement."""
-    for value in (Hidden("no"), [Hidden("no")], {"a": (Hidden("no"),)}):
-        with pytest.raises(NotShown):
+    for value in (Unobserved("no"), [Unobserved("no")], {"a": (Unobserved("no"),)}):
+        with pytest.raises(NotObserved):
             plain(value)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from falsifiers.blackwell.ptx.code_census import Look
 from falsifiers.blackwell.ptx.outside_engine import OnStep
 from falsifiers.blackwell.watching.compilations import CACHE_VARIABLES, NO_JIT, see_that_ptx_is_refused
-from harness import NotMeasured, NotShown, look
+from harness import NotMeasured, NotObserved, propagates
 from harness.authoring.device_watch import DeviceWatch
 from harness.external import directory
 from harness.external.adapter import CommandRun, Outside, RecordedRun
@@ -36,7 +36,7 @@ class _Engine(Outside):
         """Inspect the files that hold its kernels.
 
         Raises:
-            NotShown: a named file is missing or cannot be read.
+            NotObserved: a named file is missing or cannot be read.
         """
         inspections = tuple(self._looked_into(path) for path in dict.fromkeys(self._code_files()))
         named = self.trainer.device_code
@@ -47,9 +47,9 @@ class _Engine(Outside):
             print("looking for device code in", path, "sha256", directory.digest(path))
             return inspect(path)
         except OSError as error:
-            raise NotShown(f"{path}, a file with its device code, cannot be read: {error.strerror}") from error
+            raise NotObserved(f"{path}, a file with its device code, cannot be read: {error.strerror}") from error
         except NotMeasured as error:  # a missing digest must not keep the engine from running
-            raise NotShown(str(error)) from error
+            raise NotObserved(str(error)) from error
 
     def _code_files(self) -> Iterator[Path]:
         for text in self.trainer.device_code.files:
@@ -57,7 +57,7 @@ class _Engine(Outside):
             found = [self._program(entry)] if os.sep not in entry else sorted(map(Path, glob.glob(entry)))
             files = [path.resolve() for path in found[:_MOST_FILES] if path is not None and path.is_file()]
             if not files:
-                raise NotShown(f"{self.trainer.path.name}, /device_code/files: no file {entry}")
+                raise NotObserved(f"{self.trainer.path.name}, /device_code/files: no file {entry}")
             yield from files
 
     def _program(self, name: str) -> Path | None:
@@ -89,7 +89,7 @@ class Command(_Engine, CommandRun):
         """A watch of the GPU, if the trial has one."""
         return DeviceWatch() if self.setting.device.startswith("cuda") else None
 
-    @look
+    @propagates
     def cache_files(self, computed: Path, watch: DeviceWatch | None, completed: bool) -> list[str]:
         """The files in the compute cache. The driver compiled each of them, whatever the output says.
 
@@ -98,13 +98,13 @@ class Command(_Engine, CommandRun):
         if found := _files(computed):
             return found
         if not completed:
-            raise NotShown("the run did not complete, so an empty compute cache shows nothing")
+            raise NotObserved("the run did not complete, so an empty compute cache shows nothing")
         if watch is None:
-            raise NotShown("the run had no GPU, so there was no driver that could compile")
+            raise NotObserved("the run had no GPU, so there was no driver that could compile")
         if not watch.was_used:
-            raise NotShown(watch.reason or "none of its processes was seen on the GPU")
+            raise NotObserved(watch.reason or "none of its processes was seen on the GPU")
         if self.trainer.variables(self.values).get(NO_JIT, "1") != "1":
-            raise NotShown("its driver was allowed to compile, and need not cache the result")
+            raise NotObserved("its driver was allowed to compile, and need not cache the result")
         see_that_ptx_is_refused()
         return []
 
@@ -134,20 +134,20 @@ class Recorded(_Engine, RecordedRun):
     def device_watch(self) -> None:
         """None; nothing runs now."""
 
-    @look
+    @propagates
     def cache_files(self, computed: Path, watch: DeviceWatch | None, completed: bool) -> list[str]:
         """The files in the compute cache of the run, if it was kept. An empty cache shows nothing."""
         text = self.trainer.files.compute_cache
         folder = Path(self.filled(text)) if text else None
         if folder is None or not folder.is_dir():
-            raise NotShown("the compute cache of the run was not kept (/files/compute_cache)")
+            raise NotObserved("the compute cache of the run was not kept (/files/compute_cache)")
         if found := _files(folder):
             return found
-        raise NotShown(f"{folder} is empty, and there is no proof that the run used it")
+        raise NotObserved(f"{folder} is empty, and there is no proof that the run used it")
 
     def _program(self, name: str) -> Path | None:
-        """Raises NotShown: a program on the present PATH need not be the one that ran."""
-        raise NotShown(f"the program that ran is unknown; name its file: -P {name}=/path/to/{name}")
+        """Raises NotObserved: a program on the present PATH need not be the one that ran."""
+        raise NotObserved(f"the program that ran is unknown; name its file: -P {name}=/path/to/{name}")
 
 
 def _files(folder: Path) -> list[str]:

@@ -26,7 +26,7 @@ from falsifiers.blackwell.subjects.ptx import ArchivedEngine, TrainedModel
 from falsifiers.blackwell.watching.archive_use import UseWatch, watching_use
 from falsifiers.blackwell.watching.compilations import forbid_compiling, see_that_ptx_is_refused, watching
 from falsifiers.blackwell.watching.steps import watching_steps
-from harness import NotMeasured, Trial, elsewhere
+from harness import NotMeasured, Trial, for_external
 
 __all__ = ["falsify"]
 
@@ -37,7 +37,7 @@ _PASSES_AFTERWARDS: Final = 1
 """Passes after the last step: the one with raised keys."""
 
 
-@elsewhere(look_from_outside)
+@for_external(look_from_outside)
 def falsify(trial: Trial[ArchivedEngine]) -> None:
     """Inspect every image of the archive; then train while the driver must not compile, and look for compilations."""
     computed = forbid_compiling(trial.workspace)

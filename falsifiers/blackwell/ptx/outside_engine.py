@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from falsifiers.blackwell.ptx.code_census import Census, Look, census, summary
 from falsifiers.blackwell.watching.compilations import forbid_compiling
-from harness import Hidden, NotMeasured, NotShown, Trial, look
+from harness import NotMeasured, NotObserved, Trial, Unobserved, propagates
 from harness.authoring.device_watch import DeviceWatch
 from harness.external.kernel_summary import KernelTelling
 from harness.external.output_summary import Telling
@@ -71,7 +71,7 @@ def look_from_outside(trial: Trial[OutsideEngine]) -> None:
     """Inspect its files, let it train while the driver must not compile, and look for traces of compilation."""
     computed = forbid_compiling(trial.workspace)
     _measure_files(trial)
-    trial.measure(**{name: Hidden(why) for names, why in _NEVER_SEEN.items() for name in names})
+    trial.measure(**{name: Unobserved(why) for names, why in _NEVER_SEEN.items() for name in names})
     watch = trial.subject.device_watch()
 
     def on_step(step: int, **values: float) -> None:
@@ -101,7 +101,7 @@ def _measure_files(trial: Trial[OutsideEngine]) -> None:
     trial.measure(kernels=_count(seen, "kernels"), cells=_count(seen, "cells"), **faults)
 
 
-@look
+@propagates
 def _census(trial: Trial[OutsideEngine]) -> Census:
     """The census of the files with its kernels."""
     found = trial.subject.device_code()
@@ -113,7 +113,7 @@ def _census(trial: Trial[OutsideEngine]) -> Census:
     return census(found, targets)
 
 
-@look
+@propagates
 def _faults(seen: Census, name: str) -> list[str]:
     """The faults of one kind. Their absence counts only if everything was seen."""
     found = list(getattr(seen, name))[:_MOST_TOLD]
@@ -122,7 +122,7 @@ def _faults(seen: Census, name: str) -> list[str]:
     return found
 
 
-@look
+@propagates
 def _count(seen: Census, name: str) -> int:
     """The number of kernels or cells."""
     _see_that_all_was_seen(seen)
@@ -131,7 +131,7 @@ def _count(seen: Census, name: str) -> int:
 
 def _see_that_all_was_seen(seen: Census) -> None:
     if seen.unseen:
-        raise NotShown("; ".join(seen.unseen[:3]))
+        raise NotObserved("; ".join(seen.unseen[:3]))
 
 
 def _measure_told(trial: Trial[OutsideEngine], telling: Telling, watch: DeviceWatch | None, completed: bool) -> None:
@@ -154,24 +154,24 @@ def _measure_told(trial: Trial[OutsideEngine], telling: Telling, watch: DeviceWa
         trial.measure(losses=_losses(telling))
 
 
-@look
+@propagates
 def _compilations(kernels: KernelTelling) -> int:
     if kernels.compilations is None:
-        raise NotShown(_no_count(kernels))
+        raise NotObserved(_no_count(kernels))
     return kernels.compilations
 
 
-@look
+@propagates
 def _refused_loads(kernels: KernelTelling) -> int:
     if not kernels.refused:
-        raise NotShown("its output reports no refused load, and an unreported one is not visible")
+        raise NotObserved("its output reports no refused load, and an unreported one is not visible")
     return len(kernels.refused)
 
 
-@look
+@propagates
 def _failed_uploads(kernels: KernelTelling, uploaded: bool) -> list[str]:
     if not kernels.failed_uploads and not uploaded:
-        raise NotShown("its output does not show an upload of weights to a GPU")
+        raise NotObserved("its output does not show an upload of weights to a GPU")
     return kernels.failed_uploads
 
 
@@ -192,23 +192,23 @@ def _measure_target(trial: Trial[OutsideEngine], told: str | None, watch: Device
         trial.measure(other_target=[f"its kernels were loaded for {told}; the device is {wanted}"])
 
 
-@look
+@propagates
 def _memory(trial: Trial[OutsideEngine], watch: DeviceWatch | None) -> int:
     """Peak bytes in use on the device; on a CPU, those of the engine's largest process."""
     if watch is None:
         if trial.subject.memory_bytes is None:
-            raise NotShown("it ended before its memory was read")
+            raise NotObserved("it ended before its memory was read")
         return trial.subject.memory_bytes
     if watch.peak_bytes is None:
-        raise NotShown(watch.reason or "the device's memory was not read")
+        raise NotObserved(watch.reason or "the device's memory was not read")
     return watch.peak_bytes
 
 
-@look
+@propagates
 def _losses(telling: Telling) -> Iterable[float]:
     """The loss of every step; if steps are missing, the run's own first and last loss."""
     if not telling.unseen and len(telling.losses) == telling.steps:
         return telling.losses
     if telling.initial_loss is not None and telling.final_loss is not None:
         return telling.initial_loss, telling.final_loss
-    raise NotShown(telling.unseen or f"the output has {telling.steps} steps but {len(telling.losses)} losses")
+    raise NotObserved(telling.unseen or f"the output has {telling.steps} steps but {len(telling.losses)} losses")

@@ -11,7 +11,7 @@ from falsifiers.distill.measuring.held_out import HeldOut
 from falsifiers.distill.oracle.answers import IndependentModel, in_tolerances
 from falsifiers.distill.running.shown import shown
 from falsifiers.distill.subject import Distillation
-from harness import Trial, look
+from harness import Trial, propagates
 
 __all__ = ["measure_answers"]
 
@@ -30,7 +30,7 @@ def measure_answers(trial: Trial[Distillation], held_out: HeldOut) -> None:
     )
 
 
-@look
+@propagates
 def _error(weights: Mapping[str, Tensor], logits: Tensor, trial: Trial[Any], inputs: Tensor) -> float:
     """The largest error of a row; one by one, as logits in float64 are large."""
     model = IndependentModel(trial.parameters, trial.device)

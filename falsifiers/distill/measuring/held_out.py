@@ -12,7 +12,7 @@ from torch import Tensor
 
 from falsifiers.distill.oracle.corpus import Text, draw
 from falsifiers.distill.subject import Distillation
-from harness import Trial, look
+from harness import Trial, propagates
 
 __all__ = ["Evaluation", "HeldOut", "divergence", "evaluate", "foresight", "log_probabilities", "surprise"]
 
@@ -80,7 +80,7 @@ class Evaluation:
     teacher_logits: Tensor
 
 
-@look
+@propagates
 def evaluate(trial: Trial[Distillation], held_out: HeldOut) -> Evaluation:
     """Evaluate the trial's student against its teacher; what the subject's forward passes raise is its own fault."""
     alpha, temperature = trial.parameters["alpha"], trial.parameters["temperature"]
@@ -123,7 +123,7 @@ def evaluate(trial: Trial[Distillation], held_out: HeldOut) -> Evaluation:
     )
 
 
-@look
+@propagates
 def foresight(trial: Trial[Distillation], tokens: Tensor) -> float:
     """The most that logits on the first half of tokens [batch, sequence] change with the second half: 0 if causal."""
     half = tokens.shape[1] // 2

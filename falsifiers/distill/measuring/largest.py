@@ -12,7 +12,7 @@ def largest(numbers: Iterable[float]) -> float:
     """The largest number; NaN if one is NaN, which max() may drop, or if there is none.
 
     Raises:
-        NotShown: a number is hidden.
+        NotObserved: a number is hidden.
     """
     found = list(map(float, numbers))
     return max(found) if found and not any(map(math.isnan, found)) else math.nan

@@ -20,7 +20,7 @@ from falsifiers.distill.measuring.held_out import HeldOut
 from falsifiers.distill.measuring.named_models import built
 from falsifiers.distill.running.trainer_building import restored_chance
 from falsifiers.distill.running.trainer_watch import inputs_and_labels
-from harness import Hidden, NotShown, Setting
+from harness import NotObserved, Setting, Unobserved
 
 __all__ = ["LiveModels"]
 
@@ -36,13 +36,13 @@ class LiveModels:
         """Build each once.
 
         Raises:
-            NotShown: transformers knows no model of a configuration, or one with other weights; or there is no text.
+            NotObserved: transformers knows no model of a configuration, or one with other weights; or there is no text.
         """
         self.held_out = _held_out(setting, trainer)
         self._theirs = {model: _built(setting, model) for model in models}
         self._vocabulary = min(one.get_output_embeddings().out_features for one in self._theirs.values())
         if (size := 1 + max(int(inputs.max()) for inputs, _ in self.held_out.batches)) > self._vocabulary:
-            raise NotShown(f"the eval_dataset has {size} tokens or more, and a model knows {self._vocabulary}")
+            raise NotObserved(f"the eval_dataset has {size} tokens or more, and a model knows {self._vocabulary}")
 
     @torch.no_grad()
     def answer(self, model: nn.Module, tokens: Tensor) -> Tensor:
@@ -58,31 +58,31 @@ def _built(setting: Setting, model: nn.Module) -> Any:
     """transformers' own model of the same configuration."""
     config = getattr(model, "config", None)
     if not hasattr(config, "save_pretrained"):
-        raise NotShown(f"{type(model).__name__} has no configuration that transformers knows")
+        raise NotObserved(f"{type(model).__name__} has no configuration that transformers knows")
     with tempfile.TemporaryDirectory(dir=setting.workspace) as folder, torch.no_grad():
         config.save_pretrained(folder)
         weights = {name: one.detach() for name, one in model.named_parameters()}
         try:
             found = built(Path(folder), "", weights, setting)
-        except NotShown as error:
-            raise NotShown(f"transformers builds no model of these weights from {type(config).__name__}") from error
+        except NotObserved as error:
+            raise NotObserved(f"transformers builds no model of these weights from {type(config).__name__}") from error
     if not type(found).__module__.startswith("transformers."):
-        raise NotShown(f"{type(found).__name__} is a class of the subject's own")
+        raise NotObserved(f"{type(found).__name__} is a class of the subject's own")
     return found
 
 
 def _held_out(setting: Setting, trainer: Trainer) -> HeldOut:
     """The first batches of the Trainer's `eval_dataset`. The blind guess knows how often their own tokens occur."""
     if trainer.eval_dataset is None:
-        raise NotShown("the Trainer has no eval_dataset, on whose text its models could be evaluated")
+        raise NotObserved("the Trainer has no eval_dataset, on whose text its models could be evaluated")
     with restored_chance():
         samples = list(itertools.islice(trainer.get_eval_dataloader(), setting.parameters["held_out_batches"]))
     batches = [inputs_and_labels([sample]) for sample in samples]
     for batch in batches:
-        if isinstance(batch, Hidden):
+        if isinstance(batch, Unobserved):
             batch.reveal()
     if not batches:
-        raise NotShown("the Trainer's eval_dataset is empty")
+        raise NotObserved("the Trainer's eval_dataset is empty")
     labels = torch.cat([labels.flatten() for _, labels in batches])
     counts = torch.bincount(labels).double()
     blind = (counts / counts.sum()).log()[labels]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from falsifiers.distill.oracle.corpus import Text
-from harness import look
+from harness import propagates
 
 __all__ = ["KEYS", "missing", "number", "untrue_loss", "untrue_names", "untrue_settings", "untrue_step"]
 
@@ -20,13 +20,13 @@ KEYS = ("teacher_model", "temperature", "alpha", "epoch", "step", "final_loss")
 _SEED = re.compile(r"seed\D?(\d+)")
 
 
-@look
+@propagates
 def missing(metadata: Mapping[str, str], required: Sequence[str]) -> list[str]:
     """The required keys that are not there."""
     return [key for key in required if key not in metadata]
 
 
-@look
+@propagates
 def number(metadata: Mapping[str, str], key: str) -> float:
     """The number of a key; NaN if it is not there, or is none."""
     with contextlib.suppress(KeyError, ValueError):
@@ -34,25 +34,25 @@ def number(metadata: Mapping[str, str], key: str) -> float:
     return math.nan
 
 
-@look
+@propagates
 def untrue_settings(metadata: Mapping[str, str], parameters: Mapping[str, Any]) -> list[str]:
     """Temperature and alpha, where they are not the parameters'."""
     return [key for key in ("temperature", "alpha") if key in metadata and not _is(metadata, key, parameters[key])]
 
 
-@look
+@propagates
 def untrue_loss(metadata: Mapping[str, str], loss: float) -> list[str]:
     """The loss, where it is not this one to the digits that a trainer may print."""
     return ["final_loss"] if "final_loss" in metadata and not _is(metadata, "final_loss", loss) else []
 
 
-@look
+@propagates
 def untrue_step(metadata: Mapping[str, str], step: int) -> list[str]:
     """The step, where it is not this one."""
     return ["step"] if "step" in metadata and number(metadata, "step") != step else []
 
 
-@look
+@propagates
 def untrue_names(metadata: Mapping[str, str], parameters: Mapping[str, Any], cache: Path, steps: int) -> list[str]:
     """The teacher's name and the epoch, where they cannot be those of a run of so many steps.
 

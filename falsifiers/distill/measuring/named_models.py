@@ -18,7 +18,7 @@ from falsifiers.distill.measuring.weight_files import Unreadable
 from falsifiers.distill.measuring.weight_formats import read_weights
 from falsifiers.distill.oracle.corpus import Tokens, draw
 from falsifiers.distill.oracle.qwen2 import SHAPES, new_model
-from harness import NotShown, Setting
+from harness import NotObserved, Setting
 
 __all__ = ["NamedModel", "built", "held_out_of"]
 
@@ -37,7 +37,7 @@ def held_out_of(text: str, tokenizer: str, setting: Setting) -> tuple[HeldOut, i
         tokenizer: a `tokenizer.json` or its folder, or "bytes".
 
     Raises:
-        NotShown: one of them cannot be read, or the text is too short.
+        NotObserved: one of them cannot be read, or the text is too short.
     """
     wanted = setting.parameters
     content = _content(Path(text))
@@ -45,7 +45,7 @@ def held_out_of(text: str, tokenizer: str, setting: Setting) -> tuple[HeldOut, i
     length = max(wanted["sequence"] + 1, len(tokens) // (_BLOCKS * _EVERY))
     blocks = [tokens[start : start + length] for start in range(0, len(tokens) - length + 1, length)]
     if len(blocks) < _EVERY:
-        raise NotShown(
+        raise NotObserved(
             f"{text} has {len(tokens)} tokens; {_EVERY * (wanted['sequence'] + 1)} are needed to evaluate a tenth of it"
         )
     held_out = blocks[_EVERY - 1 :: _EVERY]
@@ -67,7 +67,7 @@ def _content(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(_LARGEST_TEXT)
     except OSError as error:
-        raise NotShown(f"the text {path} cannot be read: {error.strerror}") from error
+        raise NotObserved(f"the text {path} cannot be read: {error.strerror}") from error
 
 
 def _tokens(content: bytes, tokenizer: str) -> tuple[Tokens, int]:
@@ -78,7 +78,7 @@ def _tokens(content: bytes, tokenizer: str) -> tuple[Tokens, int]:
     try:
         read = tokenizers.Tokenizer.from_file(str(place))
     except Exception as error:  # the library raises no narrower type
-        raise NotShown(f"the tokenizer {place} cannot be read: {error}") from error
+        raise NotObserved(f"the tokenizer {place} cannot be read: {error}") from error
     lines = content.decode(errors="replace").splitlines(keepends=True)
     found = read.encode_batch(lines, add_special_tokens=False)
     return np.array([token for one in found for token in one.ids], dtype=np.int64), read.get_vocab_size()
@@ -101,23 +101,23 @@ class NamedModel:
         """The logits [batch, sequence, vocabulary] of the weights at a place, computed in float32.
 
         Raises:
-            NotShown: they cannot be read, no architecture fits them, it knows fewer tokens, or there is no memory.
+            NotObserved: they cannot be read, no architecture fits them, it knows fewer tokens, or there is no memory.
         """
         if self._model is None or self._loaded != (place, prefix):
             if not place.exists():
-                raise NotShown(f"there is no model {place}")
+                raise NotObserved(f"there is no model {place}")
             try:
                 weights, _ = read_weights(place, prefix)
             except (OSError, Unreadable) as error:
-                raise NotShown(f"the model {place} cannot be read: {error}") from error
+                raise NotObserved(f"the model {place} cannot be read: {error}") from error
             self._model = built(place, config, weights, self._setting)
             if (size := self._model.get_output_embeddings().out_features) < self._vocabulary:
-                raise NotShown(f"the tokenizer knows {self._vocabulary} tokens, and the model {place} knows {size}")
+                raise NotObserved(f"the tokenizer knows {self._vocabulary} tokens, and the model {place} knows {size}")
             self._loaded = (place, prefix)
         try:
             logits: Tensor = self._model(input_ids=tokens, use_cache=False).logits
         except torch.OutOfMemoryError as error:
-            raise NotShown(f"the memory of {self._setting.device} is too small to evaluate {place}") from error
+            raise NotObserved(f"the memory of {self._setting.device} is too small to evaluate {place}") from error
         return logits[..., : self._vocabulary]
 
 
@@ -125,7 +125,7 @@ def built(place: Path, config: str, weights: Mapping[str, Tensor], setting: Sett
     """The model in evaluation mode: by its config.json, else the one that the claim names, if the weights fit it.
 
     Raises:
-        NotShown: the weights do not fit, or there is no config.json that transformers knows.
+        NotObserved: the weights do not fit, or there is no config.json that transformers knows.
     """
     device, named = torch.device(setting.device), setting.parameters.get("model")
     file = _config_file(Path(config) if config else place)
@@ -135,13 +135,15 @@ def built(place: Path, config: str, weights: Mapping[str, Tensor], setting: Sett
         elif isinstance(named, str) and named in SHAPES:
             model = new_model(named, torch.device("cpu"), torch.float32)
         else:
-            raise NotShown(f"there is no config.json beside {place}; name one as /models/config")
+            raise NotObserved(f"there is no config.json beside {place}; name one as /models/config")
     model.tie_weights()
     wanted = dict(model.named_parameters())
     if strange := sorted(
         name for name, weight in wanted.items() if name not in weights or weights[name].shape != weight.shape
     ):
-        raise NotShown(f"the weights {place} do not fit {file or named}: {strange[0]} is missing or has another shape")
+        raise NotObserved(
+            f"the weights {place} do not fit {file or named}: {strange[0]} is missing or has another shape"
+        )
     for name, weight in wanted.items():
         weight.copy_(weights[name])
     return model.to(device).eval()
@@ -159,4 +161,4 @@ def _of_config(file: Path) -> Any:
         config = AutoConfig.from_pretrained(str(file), local_files_only=True, trust_remote_code=False)
         return AutoModelForCausalLM.from_config(config, dtype=torch.float32, trust_remote_code=False)
     except Exception as error:  # transformers raises what it likes on a configuration that it does not know
-        raise NotShown(f"{file} describes no language model that transformers knows: {error}") from error
+        raise NotObserved(f"{file} describes no language model that transformers knows: {error}") from error

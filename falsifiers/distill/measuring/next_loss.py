@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from falsifiers.distill.oracle.answers import IndependentModel
-from harness import Hidden, NotShown, Trial, look
+from harness import NotObserved, Trial, Unobserved, propagates
 
 __all__ = ["NextLoss"]
 
@@ -37,11 +37,11 @@ class NextLoss:
 
     def _compute(self) -> None:
         step = self._made + 1
-        if step in self._steps and not isinstance(self.expected, Hidden):
+        if step in self._steps and not isinstance(self.expected, Unobserved):
             loss = self._loss(step)
-            self.expected = loss if isinstance(loss, Hidden) else {**self.expected, step: loss}
+            self.expected = loss if isinstance(loss, Unobserved) else {**self.expected, step: loss}
 
-    @look
+    @propagates
     def _loss(self, step: int) -> float:
         inputs, labels = self._subject.batch(step)
         teacher, weights = self._subject.teacher_weights(), self._subject.student_weights()
@@ -53,15 +53,15 @@ class NextLoss:
             return loss
 
 
-@look
+@propagates
 def _nothing_yet(subject: Any, parameters: Mapping[str, Any]) -> dict[int, float]:
     """No loss yet.
 
     Raises:
-        NotShown: no loss can ever be computed.
+        NotObserved: no loss can ever be computed.
     """
     if parameters.get("dropout"):
-        raise NotShown("dropout has a part in the loss")
+        raise NotObserved("dropout has a part in the loss")
     if not (hasattr(subject, "batch") and hasattr(subject, "teacher_weights")):
-        raise NotShown("the subject does not show its batches and its teacher's weights")
+        raise NotObserved("the subject does not show its batches and its teacher's weights")
     return {}

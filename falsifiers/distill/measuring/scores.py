@@ -10,7 +10,7 @@ from torch import Tensor
 
 from falsifiers.distill.measuring.held_out import Evaluation, HeldOut, evaluate, surprise
 from falsifiers.distill.subject import Distillation
-from harness import Hidden, NotShown, Trial, look
+from harness import NotObserved, Trial, Unobserved, propagates
 
 __all__ = ["Scores", "held_out_of", "scores"]
 
@@ -38,7 +38,7 @@ class Scores:
 
 def held_out_of(trial: Trial[Any], in_process: bool) -> HeldOut:
     """The claim's text; of a trainer in another process, the text that its file names."""
-    if isinstance(in_process, Hidden):
+    if isinstance(in_process, Unobserved):
         held_out: HeldOut = trial.subject.held_out()
         return held_out
     return HeldOut.of(trial)
@@ -51,7 +51,7 @@ def scores(trial: Trial[Distillation], held_out: HeldOut, in_process: bool) -> S
     stated = "distillation" if in_process is True else trial.subject.reported_loss  # type: ignore[attr-defined]
     claims = entropy if trial.parameters["alpha"] == 1 else seen.loss  # then the loss has no part of a teacher
     loss = {"cross_entropy": entropy, "kl": seen.kl}.get(stated, claims)
-    unstated = Hidden("which loss the run logs is not known; the TOML file of a command says it as /log/loss")
+    unstated = Unobserved("which loss the run logs is not known; the TOML file of a command says it as /log/loss")
     return Scores(
         loss=loss,
         as_reported=loss if stated else unstated,  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ def scores(trial: Trial[Distillation], held_out: HeldOut, in_process: bool) -> S
     )
 
 
-@look
+@propagates
 def _cross_entropy(trial: Trial[Distillation], held_out: HeldOut) -> float:
     """The student's alone."""
     found = []
@@ -76,9 +76,9 @@ def _cross_entropy(trial: Trial[Distillation], held_out: HeldOut) -> float:
     return fmean(found)
 
 
-@look
+@propagates
 def _of_fresh(entropy: float, held_out: HeldOut) -> float:
     """The cross entropy of a student, if it is no better than token frequencies."""
     if entropy < held_out.blind_cross_entropy:
-        raise NotShown("the student knows the text before the run; the bound is for a fresh one")
+        raise NotObserved("the student knows the text before the run; the bound is for a fresh one")
     return entropy

@@ -13,7 +13,7 @@ from torch import Tensor
 from falsifiers.distill.oracle.cache import kept
 from falsifiers.distill.running.further_subjects import setting_of
 from falsifiers.distill.running.shown import not_refused, shown
-from harness import Hidden, Trial
+from harness import Trial, Unobserved
 from harness.authoring.shadow_step import relative_difference
 
 __all__ = ["SMALL", "measure_teacher_cache"]
@@ -31,7 +31,7 @@ def measure_teacher_cache(trial: Trial[Any]) -> dict[str, Tensor]:
     """
     asked = {**trial.parameters, **SMALL}
     first = _teacher(trial, SMALL)
-    if isinstance(first, Hidden):
+    if isinstance(first, Unobserved):
         trial.measure(unchanged_by=first, damage=first)
         return first
     text = trial.workspace / "other_text.txt"
@@ -71,7 +71,7 @@ def _teacher(trial: Trial[Any], changed: Mapping[str, Any]) -> dict[str, Tensor]
             lambda: shown(subject, "teacher_weights"),
             alike=lambda: kept(_cache(trial), "as-large", {}, lambda: {"weights": torch.zeros(_AS_LARGE)}),
         )
-        if isinstance(weights, Hidden):
+        if isinstance(weights, Unobserved):
             return weights
         if not weights:
             raise ValueError("teacher_weights() returned none")

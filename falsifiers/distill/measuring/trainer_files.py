@@ -15,7 +15,7 @@ from transformers import Trainer
 from transformers.trainer_utils import get_last_checkpoint
 
 from falsifiers.distill.measuring.weight_files import Unreadable, read_safetensors
-from harness import Hidden, NotShown
+from harness import NotObserved, Unobserved
 
 __all__ = ["TrainerFiles", "newest_checkpoint"]
 
@@ -31,7 +31,7 @@ def newest_checkpoint(directory: Path) -> Path | None:
 class TrainerFiles:
     """See `WeightFiles`."""
 
-    no_metadata: Mapping[str, str] = Hidden("the export says nothing about itself")  # type: ignore[assignment]
+    no_metadata: Mapping[str, str] = Unobserved("the export says nothing about itself")  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class TrainerFiles:
     def read_export(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         """See `WeightFiles`."""
         if not path.exists() and (path.parent / "adapter_model.safetensors").exists():
-            raise NotShown("the export is an adapter of PEFT, and not a whole model")
+            raise NotObserved("the export is an adapter of PEFT, and not a whole model")
         tensors, metadata = read_safetensors(path)
         left_out = self._left_out()
         return {name: tensor for name, tensor in tensors.items() if name not in left_out}, metadata

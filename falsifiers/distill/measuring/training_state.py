@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from harness import look
+from harness import propagates
 
 __all__ = ["StateDigest", "digest_of"]
 
@@ -44,7 +44,7 @@ class StateDigest:
         return sorted(names)
 
 
-@look
+@propagates
 def digest_of(slots: Mapping[str, Mapping[str, Tensor]]) -> StateDigest:
     """The digests of the optimizer's slots, by parameter and slot, as they are now."""
     return StateDigest(Counter(_digest(tensor) for of in slots.values() for tensor in of.values()))

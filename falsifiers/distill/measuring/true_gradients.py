@@ -13,7 +13,7 @@ from torch import Tensor
 from falsifiers.distill.oracle.qwen2 import NotTheModel
 from falsifiers.distill.oracle.shadow import Configuration, ShadowStep, Snapshot
 from falsifiers.distill.oracle.tolerances import TOLERANCES
-from harness import Trial, look
+from harness import Trial, propagates
 from harness.authoring.shadow_step import differences, worst
 
 __all__ = ["TrueGradients"]
@@ -27,7 +27,7 @@ class TrueGradients:
         configuration = replace(Configuration.of(trial.parameters), gradient_norm=None)
         self._shadow = ShadowStep(configuration, torch.device(trial.device))
 
-    @look
+    @propagates
     def error(
         self,
         seen: Mapping[str, Tensor],

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from falsifiers.distill.measuring.weight_files import Unreadable, read_safetensors
-from harness import look
+from harness import propagates
 
 __all__ = [
     "UNFINISHED",
@@ -72,13 +72,13 @@ class Inspection:
         return self.readable and not (self.missing or self.unexpected or self.misshapen)
 
 
-@look
+@propagates
 def snapshot(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copies on the CPU that later training does not change."""
     return {name: weight.detach().to("cpu", copy=True) for name, weight in weights.items()}
 
 
-@look
+@propagates
 def weight_bytes(weights: Mapping[str, Tensor]) -> int:
     """The bytes that the tensors' elements take, without any file's overhead."""
     return sum(weight.numel() * weight.element_size() for weight in weights.values())

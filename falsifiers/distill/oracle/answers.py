@@ -13,7 +13,7 @@ from torch import Tensor
 from falsifiers.distill.oracle.loss import summed_loss
 from falsifiers.distill.oracle.qwen2 import NotTheModel, load, new_model
 from falsifiers.distill.oracle.tolerances import TOLERANCES
-from harness import look
+from harness import propagates
 from harness.authoring.shadow_step import relative_difference
 
 __all__ = ["Answer", "IndependentModel", "deepest_difference", "in_tolerances"]
@@ -64,7 +64,7 @@ class IndependentModel:
         return sum(float(summed_loss(*row, alpha, temperature)) for row in rows) / labels.numel()
 
 
-@look
+@propagates
 def in_tolerances(seen: Tensor, expected: Answer | None, dtype: str) -> float:
     """How far a subject's logits are from the expected ones, in tolerances of its dtype; infinite without an answer."""
     if expected is None or seen.shape != expected.logits.shape:
@@ -73,7 +73,7 @@ def in_tolerances(seen: Tensor, expected: Answer | None, dtype: str) -> float:
     return relative_difference(seen.to(expected.logits.device), expected.logits, expected.logits) / tolerance
 
 
-@look
+@propagates
 def deepest_difference(one: Answer | None, other: Answer | None) -> float:
     """The largest difference of two answers in any layer or in the logits, as a share of its size there."""
     if one is None or other is None:

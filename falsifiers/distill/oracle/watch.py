@@ -15,7 +15,7 @@ from falsifiers.distill.oracle.qwen2 import NotTheModel
 from falsifiers.distill.oracle.shadow import Configuration, ShadowStep, Snapshot, Step, compare
 from falsifiers.distill.oracle.tolerances import refuted
 from falsifiers.distill.subject import Shadowed
-from harness import NotShown, Setting
+from harness import NotObserved, Setting
 from harness.authoring.shadow_step import Difference, difference, relative_difference
 
 __all__ = ["ShadowWatch", "saved_steps"]
@@ -99,7 +99,7 @@ class ShadowWatch:
         """The teacher's weights; None if there is no teacher and the loss has no part of it."""
         try:
             return subject.teacher_weights()
-        except NotShown:
+        except NotObserved:
             if self._shadow.configuration.alpha != 1:
                 raise
             return None

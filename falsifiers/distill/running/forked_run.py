@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from harness import NotMeasured, NotShown
+from harness import NotMeasured, NotObserved
 
 __all__ = ["ForkedRun", "Report"]
 
@@ -58,7 +58,7 @@ class ForkedRun:
         """Yield each step when it is reported; stop when the process ends.
 
         Raises:
-            NotShown, NotMeasured: the work raised it; the subject is not to blame for this end.
+            NotObserved, NotMeasured: the work raised it; the subject is not to blame for this end.
         """
         hindered: NotMeasured | None = None
         with contextlib.suppress(EOFError, ConnectionError):
@@ -102,4 +102,4 @@ def _live(work: Callable[[Report], Any], messages: Connection, log: Path) -> Non
     try:
         messages.send(_Answer(work(lambda step, loss: messages.send((step, loss)))))
     except NotMeasured as reason:  # by its text, because a subclass may not be picklable
-        messages.send((NotShown if isinstance(reason, NotShown) else NotMeasured)(str(reason)))
+        messages.send((NotObserved if isinstance(reason, NotObserved) else NotMeasured)(str(reason)))

@@ -25,7 +25,7 @@ def further_subject(trial: Trial[S], name: str, *, without: tuple[str, ...] = ()
     """Build a subject of the trial's kind for that setting. Call it inside `subject_fault`.
 
     Raises:
-        NotShown: the subject is a run that has ended.
+        NotObserved: the subject is a run that has ended.
     """
     build: Callable[[Setting], S] = getattr(trial.subject, "again", type(trial.subject))
     return build(setting_of(trial, name, without=without, **changed))

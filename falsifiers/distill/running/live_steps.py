@@ -18,7 +18,7 @@ from falsifiers.distill.oracle.one_step import SLOTS, is_one_step
 from falsifiers.distill.oracle.shadow import Configuration
 from falsifiers.distill.running.training import StepWatch
 from falsifiers.distill.subject import OnStep
-from harness import Hidden
+from harness import Unobserved
 
 __all__ = ["LiveSteps", "sampled"]
 
@@ -70,7 +70,7 @@ class LiveSteps:
             return
         changes, looks = watch.changes, watch.looks
         watch(step, **values)
-        if watch.looks == looks + 1 and not isinstance(changes, Hidden):
+        if watch.looks == looks + 1 and not isinstance(changes, Unobserved):
             watch.changes = changes + self._is_as_asked()
 
     def _is_as_asked(self) -> bool:

@@ -16,7 +16,7 @@ from falsifiers.distill.measuring.weight_comparison import same_tensor
 from falsifiers.distill.measuring.weight_files import Unreadable, WeightFiles, weight_files
 from falsifiers.distill.running.further_subjects import further_subject
 from falsifiers.distill.subject import Checkpointing
-from harness import NotShown, Trial, look
+from harness import NotObserved, Trial, propagates
 
 __all__ = ["RepeatedRun", "repeat", "repeat_alike"]
 
@@ -34,17 +34,17 @@ class RepeatedRun:
         """The weights after a step, on the CPU.
 
         Raises:
-            NotShown: there is no such file, or it cannot be read.
+            NotObserved: there is no such file, or it cannot be read.
         """
         path = self.paths.get(self.files.name(step))
         if path is None:
-            raise NotShown(f"a run that was asked for a checkpoint of each step left none of step {step}")
+            raise NotObserved(f"a run that was asked for a checkpoint of each step left none of step {step}")
         try:
             return self.files.read_checkpoint(path)[0]
         except (OSError, Unreadable) as error:
-            raise NotShown(f"{path} of another run cannot be read: {error}") from error
+            raise NotObserved(f"{path} of another run cannot be read: {error}") from error
 
-    @look
+    @propagates
     def at(self, step: int) -> Mapping[str, Tensor]:
         """As `weights`, and hidden if they cannot be read."""
         return self.weights(step)
@@ -55,7 +55,7 @@ class RepeatedRun:
         return bool(_alike(before, now)) if isinstance(before, dict) and isinstance(now, dict) and now else False
 
 
-@look
+@propagates
 def repeat(trial: Trial[Checkpointing], steps: int, name: str = "repeated") -> RepeatedRun:
     """Run the trainer again for so many steps, with a checkpoint after each; hidden for a run that has ended."""
     with trial.subject_fault():
@@ -67,13 +67,13 @@ def repeat(trial: Trial[Checkpointing], steps: int, name: str = "repeated") -> R
     return RepeatedRun(subject, files, paths)
 
 
-@look
+@propagates
 def repeat_alike(trial: Trial[Checkpointing], steps: int) -> RepeatedRun:
     """As `repeat`; hidden if two equal runs leave other weights, because then nothing can be compared to the bit."""
     one, other = repeat(trial, steps), repeat(trial, steps, "again")
     for step in range(1, steps + 1):
         if not _alike(one.weights(step), other.weights(step)):
-            raise NotShown(f"two equal runs of the trainer leave different weights after step {step}")
+            raise NotObserved(f"two equal runs of the trainer leave different weights after step {step}")
     return one
 
 

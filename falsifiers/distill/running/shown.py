@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from falsifiers.distill.subject import Distillation
-from harness import NotMeasured, NotShown, look
+from harness import NotMeasured, NotObserved, propagates
 
 __all__ = ["not_refused", "shown"]
 
 T = TypeVar("T")
 
 
-@look
+@propagates
 def shown(subject: Distillation, method: str, *arguments: Any) -> Any:
     """What a method that not every subject has returns, such as `optimizer_state`; hidden if the subject lacks it."""
     ask = getattr(subject, method, None)
     if ask is None:
-        raise NotShown(f"{type(subject).__name__} has no {method}()")
+        raise NotObserved(f"{type(subject).__name__} has no {method}()")
     return ask(*arguments)
 
 
@@ -34,7 +34,7 @@ def not_refused(ask: Callable[[], T], alike: Callable[[], object]) -> T:
     """
     try:
         return ask()
-    except NotShown:
+    except NotObserved:
         raise
     except NotMeasured as refusal:
         alike()

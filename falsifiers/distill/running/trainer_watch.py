@@ -13,7 +13,7 @@ from transformers import Trainer, TrainerCallback
 
 from falsifiers.distill.measuring.trainer_files import TrainerFiles
 from falsifiers.distill.running.live_steps import LiveSteps
-from harness import Hidden
+from harness import Unobserved
 
 __all__ = ["Batch", "StepWatch", "inputs_and_labels", "labels_are_inputs", "on_fetch"]
 
@@ -131,7 +131,7 @@ def on_fetch(trainer: Trainer, fetched: Callable[[int, list[Any]], None]) -> Non
     trainer.get_batch_samples = get_batch_samples
 
 
-def inputs_and_labels(samples: list[Any]) -> Batch | Hidden:
+def inputs_and_labels(samples: list[Any]) -> Batch | Unobserved:
     """Token ids and next tokens [batch, sequence] of a step's micro-batches; hidden if they are not plain text.
 
     transformers' models shift labels themselves, so their labels equal the inputs. Then the last token is only a label.
@@ -141,16 +141,16 @@ def inputs_and_labels(samples: list[Any]) -> Batch | Hidden:
         try:
             inputs, labels = sample["input_ids"], sample["labels"]
         except (KeyError, TypeError, IndexError):
-            return Hidden("the batch has no input_ids and labels")
+            return Unobserved("the batch has no input_ids and labels")
         mask = sample.get("attention_mask")
         if (labels[:, 1:] == _IGNORED).any() or (mask is not None and not mask.all()):
-            return Hidden("the batch leaves out tokens, by its labels or its attention mask")
+            return Unobserved("the batch leaves out tokens, by its labels or its attention mask")
         if inputs.shape != labels.shape or inputs.dim() != 2:
-            return Hidden(f"the batch has input_ids {tuple(inputs.shape)} and labels {tuple(labels.shape)}")
+            return Unobserved(f"the batch has input_ids {tuple(inputs.shape)} and labels {tuple(labels.shape)}")
         shifts = torch.equal(inputs[:, 1:], labels[:, 1:])  # no loss has the first label, whatever it is
         pairs.append((inputs[:, :-1], labels[:, 1:]) if shifts else (inputs, labels))
     if not pairs or len({inputs.shape[1] for inputs, _ in pairs}) != 1:
-        return Hidden("the rows of a step have different lengths")
+        return Unobserved("the rows of a step have different lengths")
     inputs, labels = (torch.cat(parts).detach().cpu() for parts in zip(*pairs, strict=True))
     return inputs, labels
 

@@ -14,7 +14,7 @@ from falsifiers.distill.oracle.one_step import SLOTS, is_one_step
 from falsifiers.distill.oracle.shadow import Configuration
 from falsifiers.distill.running.shown import shown
 from falsifiers.distill.subject import Distillation, Run
-from harness import Hidden, NotShown, Trial, first_shown, look
+from harness import NotObserved, Trial, Unobserved, first_observed, propagates
 
 __all__ = ["Overrun", "StepWatch", "Training", "read_back", "train"]
 
@@ -71,19 +71,19 @@ class StepWatch:
             self.steps += 1
             if self._subject is self._trial.subject:
                 self._trial.step(step, **values)
-            due = self.steps % self._every == 0 and not isinstance(self.changes, Hidden)
+            due = self.steps % self._every == 0 and not isinstance(self.changes, Unobserved)
         if due:
             weights, slots = self._subject.student_weights(), shown(self._subject, "optimizer_state")
             with self._trial.falsifier_fault():
                 now, state = _glimpse(weights), _glimpse_of_slots(slots)
-                self.changes += _both(_differ(self._seen, now), first_shown(self._is_one_step(now, state), True))
-                self._uncounted = first_shown(_count(state) - self.steps, 0)
+                self.changes += _both(_differ(self._seen, now), first_observed(self._is_one_step(now, state), True))
+                self._uncounted = first_observed(_count(state) - self.steps, 0)
                 self._seen = now
                 self.looks += 1
         if self.steps >= self._most:
             raise Overrun
 
-    @look
+    @propagates
     def _is_one_step(self, now: Mapping[str, Tensor], state: Slots) -> bool:
         return self._every > 1 or is_one_step(self._configuration, self._seen, now, state)
 
@@ -114,8 +114,8 @@ class Training(Generic[W]):
         return self._looked_at(self.watch.unmoved)
 
     def _looked_at(self, value: Any) -> Any:
-        if self.run.is_heard and not self.watch.looks and not isinstance(value, Hidden):
-            return Hidden(
+        if self.run.is_heard and not self.watch.looks and not isinstance(value, Unobserved):
+            return Unobserved(
                 f"its output tells of no step after which to look at its weights (of {self.watch.steps} told)"
             )
         return value
@@ -140,32 +140,32 @@ def read_back(trial: Trial[Any], steps: int) -> None:
     trial.resolve(device=_devices(weights), dtype=_dtypes(weights), steps=steps)
 
 
-@look
+@propagates
 def _devices(weights: Mapping[str, Tensor]) -> str:
     return "+".join(sorted({weight.device.type for weight in weights.values()}))
 
 
-@look
+@propagates
 def _dtypes(weights: Mapping[str, Tensor]) -> str:
     return "+".join(sorted({str(weight.dtype).removeprefix("torch.") for weight in weights.values()}))
 
 
-@look
+@propagates
 def _unmoved(first: Mapping[str, Tensor], seen: Mapping[str, Tensor]) -> list[str]:
     return [name for name, weight in first.items() if name in seen and _same(weight, seen[name])]
 
 
-@look
+@propagates
 def _differ(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
     return one.keys() != other.keys() or not all(_same(other[name], one[name]) for name in other)
 
 
-@look
+@propagates
 def _both(one: bool, other: bool) -> bool:
     return one and other
 
 
-@look
+@propagates
 def _glimpse(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A copy on the CPU of up to `_SAMPLED` elements of every tensor, spread over it evenly, by name."""
     glimpses = {}
@@ -175,30 +175,30 @@ def _glimpse(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return glimpses
 
 
-@look
+@propagates
 def _glimpse_of_slots(slots: Slots) -> Slots:
     """The same of the optimizer's slots, by parameter.
 
     Raises:
-        NotShown: there are none.
+        NotObserved: there are none.
     """
     if not slots:
-        raise NotShown("the optimizer shows no slots")
+        raise NotObserved("the optimizer shows no slots")
     wanted = {slot: {name: of[slot] for name, of in slots.items() if slot in of} for slot in SLOTS}
     glimpses = {slot: _glimpse(of) for slot, of in wanted.items()}
     return {name: {slot: of[name] for slot, of in glimpses.items() if name in of} for name in slots}
 
 
-@look
+@propagates
 def _count(state: Slots) -> int:
     """How many steps the optimizer has counted, of the parameter that had most.
 
     Raises:
-        NotShown: it counts none.
+        NotObserved: it counts none.
     """
     counts = [int(of["step"]) for of in state.values() if "step" in of]
     if not counts:
-        raise NotShown("the optimizer's slots count no steps")
+        raise NotObserved("the optimizer's slots count no steps")
     return max(counts)
 
 

@@ -59,15 +59,15 @@ class Findings:
 
     def add(self, relation: str, text: str) -> None:
         """Note a violation."""
-        found = self.violations.setdefault(relation, [])
-        if text not in found and len(found) < _MOST:
-            found.append(text)
+        violations = self.violations.setdefault(relation, [])
+        if text not in violations and len(violations) < _MOST:
+            violations.append(text)
 
     def refuse(self, relation: str, text: str) -> None:
         """Note a refusal."""
-        found = self.refused.setdefault(relation, [])
-        if text not in found and len(found) < _MOST:
-            found.append(text)
+        reasons = self.refused.setdefault(relation, [])
+        if text not in reasons and len(reasons) < _MOST:
+            reasons.append(text)
 
 
 class Adversary:
@@ -92,12 +92,12 @@ class Adversary:
         self._truths: dict[Any, Truth] = {}
         self._shapes: dict[Any, tuple[tuple[int, ...], ...]] = {}
         self.first = Case(seed=seed * 101 + 1)
-        found = self.drawn(self.first)
-        self.sizes, self.choices, self.usual = found.sizes, found.choices, found.taken
-        tensors, _ = template(found.args, found.kwargs)
-        self.numbers: tuple[int, ...] = tuple(found.numbers.get(id(one), -1) for one in tensors)
+        drawn = self.drawn(self.first)
+        self.sizes, self.choices, self.usual = drawn.sizes, drawn.choices, drawn.taken
+        tensors, _ = template(drawn.args, drawn.kwargs)
+        self.numbers: tuple[int, ...] = tuple(drawn.numbers.get(id(tensor), -1) for tensor in tensors)
         """For each tensor among the arguments, its number in the order of drawing; -1 if it is computed from others."""
-        self.indices = found.indices
+        self.indices = drawn.indices
 
     @property
     def dtype(self) -> str:
@@ -133,11 +133,11 @@ class Adversary:
 
     def made(self, case: Case, *, gradients: bool = True, **ways: Any) -> Call:
         """The call of a case, with gradients of all floating tensors and drawn upstream gradients."""
-        found = self.drawn(case)
-        tensors, arguments = template(found.args, found.kwargs)
+        drawn = self.drawn(case)
+        tensors, arguments = template(drawn.args, drawn.kwargs)
         call = Call(tuple(tensors), arguments)
         if gradients and self.function.differentiable:
-            wanted = tuple(place for place, one in enumerate(tensors) if one.is_floating_point())
+            wanted = tuple(place for place, tensor in enumerate(tensors) if tensor.is_floating_point())
             call = replace(call, wanted=wanted, upstream=self._drawn_upstream(case, call))
         return replace(call, **ways)
 
@@ -145,7 +145,7 @@ class Adversary:
         key = (str(case.sizes), str(case.choices))
         if key not in self._shapes:
             due = self.truth(call, case.dtype).outputs
-            self._shapes[key] = tuple(tuple(one.value.shape) for one in due)
+            self._shapes[key] = tuple(tuple(output.value.shape) for output in due)
         draw = Draw(Case(dtype=case.dtype, seed=case.seed + 500_009), device=self.device)
         return tuple(draw.tensor(*shape) for shape in self._shapes[key])
 
@@ -202,14 +202,14 @@ class Adversary:
         Raises:
             Refusal: it raised, and may.
         """
-        found = self.wrong(call, dtype, refusable=refusable)
-        if found or not call.wanted:
-            return found
+        problems = self.wrong(call, dtype, refusable=refusable)
+        if problems or not call.wanted:
+            return problems
         due = Truth(self.truth(call, dtype).outputs, ())
         answer = self.ask(replace(call, wanted=(), upstream=()))
         if refusable and answer.raised:
             raise Refusal(answer.raised)
-        return [f"without gradients, {one}" for one in differences(answer, due, ())]
+        return [f"without gradients, {difference}" for difference in differences(answer, due, ())]
 
     def examine(self, relation: str, case: Case, check: Check, what: str = "") -> bool:
         """Try a relation on a case; whether it holds. A violation is looked for in smaller cases, too.
@@ -221,24 +221,24 @@ class Adversary:
             return True
         self.findings.tried[relation] += 1
         try:
-            found = check(case)
+            problems = check(case)
         except Refusal as refusal:
             self.findings.refusals[relation] += 1
             self.findings.refuse(relation, ": ".join(filter(None, [what or case.text(), str(refusal)])))
             return True
-        if not found:
+        if not problems:
             return True
-        smallest, found = self._shrunk(case, check, found)
+        smallest, problems = self._shrunk(case, check, problems)
         how = f" {what}" if what else ""
-        self.findings.add(relation, f"{smallest.text()}{how}, {_shown(self._bare(smallest))}: {found[0]}")
+        self.findings.add(relation, f"{smallest.text()}{how}, {_shown(self._bare(smallest))}: {problems[0]}")
         return False
 
     def _bare(self, case: Case) -> Call:
-        found = self.drawn(case)
-        tensors, arguments = template(found.args, found.kwargs)
+        drawn = self.drawn(case)
+        tensors, arguments = template(drawn.args, drawn.kwargs)
         return Call(tuple(tensors), arguments)
 
-    def _shrunk(self, case: Case, check: Check, found: list[str]) -> tuple[Case, list[str]]:
+    def _shrunk(self, case: Case, check: Check, problems: list[str]) -> tuple[Case, list[str]]:
         """A case with smaller sizes on which the same relation fails."""
         attempts = 0
         for name, (least, most, step) in self.sizes.items():
@@ -246,22 +246,22 @@ class Adversary:
             for size in _smaller(now, least, most, step):
                 attempts += 1
                 if attempts > _ATTEMPTS:
-                    return case, found
+                    return case, problems
                 try:
                     again = check(case.with_size(name, size))
                 except (Refusal, UnfitReference):
                     continue
                 if again:
-                    case, found = case.with_size(name, size), again
+                    case, problems = case.with_size(name, size), again
                     break
-        return case, found
+        return case, problems
 
 
 def _smaller(size: int, least: int, most: int | None, step: int) -> Iterator[int]:
     """Smaller sizes, smallest first."""
     tried = sorted({1, 2, 3, 5, size // 8, size // 4, size // 2, size * 3 // 4, size - 1})
-    for one in tried:
-        rounded = -(-one // step) * step
+    for candidate in tried:
+        rounded = -(-candidate // step) * step
         if max(1, least) <= rounded < size and (most is None or rounded <= most):
             yield rounded
 
@@ -270,7 +270,7 @@ def _shown(call: Call) -> str:
     """Dtypes, shapes and layouts of the tensors of a call."""
     layouts = call.layouts or ("contiguous",) * len(call.tensors)
     shown = []
-    for one, layout in zip(call.tensors, layouts, strict=True):
-        text = f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)}"
+    for tensor, layout in zip(call.tensors, layouts, strict=True):
+        text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
         shown.append(text if layout == "contiguous" else f"{text} {layout}")
     return ", ".join(shown) + ("" if call.context == "plain" else f" ({call.context})")

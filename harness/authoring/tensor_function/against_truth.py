@@ -55,25 +55,25 @@ def differences(answer: Answer, truth: Truth, wanted: tuple[int, ...], *, finite
     """
     if answer.raised:
         return [f"it raised {answer.raised}"]
-    found: list[str] = []
+    problems: list[str] = []
     if len(answer.outputs) != len(truth.outputs):
         return [f"it returned {len(answer.outputs)} tensors, not {len(truth.outputs)}"]
     both = enumerate(zip(answer.outputs, truth.outputs, strict=True))
-    pairs = [(f"output {place}", one, due) for place, (one, due) in both]
+    pairs = [(f"output {place}", output, due) for place, (output, due) in both]
     if truth.gradients and answer.detached:
-        if any(bool(one.value.any()) for one in truth.gradients):
-            found.append("no output has a gradient, and the reference's has")
+        if any(bool(gradient.value.any()) for gradient in truth.gradients):
+            problems.append("no output has a gradient, and the reference's has")
     else:
         gradients = zip(wanted, answer.gradients, truth.gradients, strict=False)
-        pairs += [(f"the gradient of tensor {place}", one, due) for place, one, due in gradients]
+        pairs += [(f"the gradient of tensor {place}", gradient, due) for place, gradient, due in gradients]
     for what, got, due in pairs:
         if tuple(got.shape) != tuple(due.value.shape):
-            found.append(f"{what} has the shape {tuple(got.shape)}, not {tuple(due.value.shape)}")
+            problems.append(f"{what} has the shape {tuple(got.shape)}, not {tuple(due.value.shape)}")
         elif got.is_floating_point() != due.value.is_floating_point():
-            found.append(f"{what} is {got.dtype}, and the reference's {due.value.dtype}")
+            problems.append(f"{what} is {got.dtype}, and the reference's {due.value.dtype}")
         elif (excess := worst(what, got, due, finite_only=finite_only)) is not None:
-            found.append(excess.text())
-    return found
+            problems.append(excess.text())
+    return problems
 
 
 def worst(what: str, got: Tensor, due: Expected, *, finite_only: bool = False) -> Excess | None:
@@ -84,15 +84,15 @@ def worst(what: str, got: Tensor, due: Expected, *, finite_only: bool = False) -
     if not got.numel():
         return None
     value, bound = _double(due.value), due.bound
-    found = _double(_cpu(got))
-    error = _abs(found - value)
-    same = _eq(found, value) | (_isnan(found) & _isnan(value))
+    got64 = _double(_cpu(got))
+    error = _abs(got64 - value)
+    same = _eq(got64, value) | (_isnan(got64) & _isnan(value))
     ratio = error / bound
     ratio = _where(_isfinite(ratio), ratio, torch.full_like(ratio, math.inf))
     ratio = _where(same, torch.zeros_like(ratio), ratio)
     if due.value.is_floating_point():
         overflows = _abs(value) > torch.finfo(got.dtype).max
-        ratio = _where(overflows & ~_isfinite(found), torch.zeros_like(ratio), ratio)
+        ratio = _where(overflows & ~_isfinite(got64), torch.zeros_like(ratio), ratio)
         if finite_only:
             ratio = _where(_isfinite(value), ratio, torch.zeros_like(ratio))
     else:
@@ -104,5 +104,5 @@ def worst(what: str, got: Tensor, due: Expected, *, finite_only: bool = False) -
     for size in reversed(got.shape):
         place.append(left % size)
         left //= size
-    flat = [float(one.reshape(-1)[at]) for one in (found, value, bound)]
+    flat = [float(tensor.reshape(-1)[at]) for tensor in (got64, value, bound)]
     return Excess(what, tuple(reversed(place)), *flat)

@@ -107,9 +107,12 @@ def template(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[Ten
         if isinstance(value, Tensor):
             tensors.append(value)
             return {_TENSOR: len(tensors) - 1}
-        return [cut(one) for one in value] if isinstance(value, list | tuple) else value
+        return [cut(item) for item in value] if isinstance(value, list | tuple) else value
 
-    return tensors, {"args": [cut(one) for one in args], "kwargs": {name: cut(one) for name, one in kwargs.items()}}
+    return tensors, {
+        "args": [cut(value) for value in args],
+        "kwargs": {name: cut(value) for name, value in kwargs.items()},
+    }
 
 
 def filled(arguments: Any, tensors: list[Tensor]) -> tuple[list[Any], dict[str, Any]]:
@@ -118,6 +121,8 @@ def filled(arguments: Any, tensors: list[Tensor]) -> tuple[list[Any], dict[str, 
     def put(value: Any) -> Any:
         if isinstance(value, dict):
             return tensors[value[_TENSOR]]
-        return [put(one) for one in value] if isinstance(value, list) else value
+        return [put(item) for item in value] if isinstance(value, list) else value
 
-    return [put(one) for one in arguments["args"]], {name: put(one) for name, one in arguments["kwargs"].items()}
+    return [put(argument) for argument in arguments["args"]], {
+        name: put(argument) for name, argument in arguments["kwargs"].items()
+    }

@@ -114,7 +114,11 @@ def try_relations(
         UnfitReference: the reference cannot be evaluated in float64.
     """
     is_on_gpu = device.startswith("cuda")
-    chosen = [name for name, one in RELATIONS.items() if is_on_gpu or not one.needs_gpu] if names is None else [*names]
+    chosen = (
+        [name for name, relation in RELATIONS.items() if is_on_gpu or not relation.needs_gpu]
+        if names is None
+        else [*names]
+    )
     adversary = Adversary(function, device=device, seed=seed, guard=guard)
     lost = False
     for name in chosen:
@@ -132,8 +136,8 @@ def try_relations(
                 lost = True
                 adversary.findings.tried[name] += 1
                 adversary.findings.add(name, str(error))
-        tried, found = adversary.findings.tried[name], adversary.findings.violations.get(name, [])
-        log(f"relation {name}: tried {tried} times, {len(found)} violations")
+        tried, problems = adversary.findings.tried[name], adversary.findings.violations.get(name, [])
+        log(f"relation {name}: tried {tried} times, {len(problems)} violations")
     findings = adversary.findings
-    findings.violations = {name: found for name, found in findings.violations.items() if name in chosen}
+    findings.violations = {name: problems for name, problems in findings.violations.items() if name in chosen}
     return findings

@@ -25,20 +25,20 @@ def on_other_stream(function: Function, args: Sequence[Any], kwargs: Mapping[str
     Work on any other stream sees NaN. A function that returns after the sleep has waited for the device.
     """
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    found = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
-    contents = [one.detach().clone() for one in found]
+    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+    contents = [tensor.detach().clone() for tensor in tensors]
     with torch.cuda.stream(stream):
         function(*args, **kwargs)  # compiles, tunes and allocates what it needs, which takes time on the host
     torch.cuda.synchronize()
-    for one in found:
-        one.data.fill_(float("nan") if one.is_floating_point() else 0)
+    for tensor in tensors:
+        tensor.data.fill_(float("nan") if tensor.is_floating_point() else 0)
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         torch.cuda._sleep(_SLEEP)  # type: ignore[no-untyped-call]
         slept = torch.cuda.Event()  # type: ignore[no-untyped-call]
         slept.record(stream)
-        for one, content in zip(found, contents, strict=True):
-            one.data.copy_(content)
+        for tensor, content in zip(tensors, contents, strict=True):
+            tensor.data.copy_(content)
         result = function(*args, **kwargs)
         if slept.query():  # type: ignore[no-untyped-call]
             function.seen.append(("no_host_wait", "it returned only after the work before it on its stream had ended"))
@@ -48,11 +48,11 @@ def on_other_stream(function: Function, args: Sequence[Any], kwargs: Mapping[str
 
 def captured(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Capture it in a CUDA graph with other contents, and replay that with these."""
-    found = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
-    contents = [one.detach().clone() for one in found]
-    for one in found:
-        if one.is_floating_point():
-            one.data.copy_(one.detach().flip(0) if one.dim() else one.detach() * 0.5)
+    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+    contents = [tensor.detach().clone() for tensor in tensors]
+    for tensor in tensors:
+        if tensor.is_floating_point():
+            tensor.data.copy_(tensor.detach().flip(0) if tensor.dim() else tensor.detach() * 0.5)
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.no_grad():
@@ -62,8 +62,8 @@ def captured(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any])
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             result = function(*args, **kwargs)
-        for one, content in zip(found, contents, strict=True):
-            one.data.copy_(content)
+        for tensor, content in zip(tensors, contents, strict=True):
+            tensor.data.copy_(content)
         graph.replay()
     torch.cuda.synchronize()
     return result
@@ -71,6 +71,6 @@ def captured(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any])
 
 def on_other_device(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Call it while another GPU than that of its tensors is the current one."""
-    at = next(one.device.index or 0 for one in (*args, *kwargs.values()) if isinstance(one, Tensor))
+    at = next(value.device.index or 0 for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
     with torch.cuda.device((at + 1) % torch.cuda.device_count()):
         return function(*args, **kwargs)

@@ -139,14 +139,14 @@ class Draw:
         """Indices from 0 to `below`, and a quarter of other values, such as -100 for what is ignored."""
 
         def made() -> Tensor:
-            found = torch.randint(max(1, below), shape, generator=self._generator)
-            if also and found.numel():
+            drawn = torch.randint(max(1, below), shape, generator=self._generator)
+            if also and drawn.numel():
                 picked = torch.tensor(also)[torch.randint(len(also), shape, generator=self._generator)]
-                found = torch.where(torch.rand(shape, generator=self._generator) < 0.25, picked, found)
-                found.reshape(-1)[0] = int(found.reshape(-1)[0].clamp(0, max(0, below - 1)))
-            if self._case.outside == self._tensors and found.numel():
-                found.reshape(-1)[-1] = below + 3
-            return found
+                drawn = torch.where(torch.rand(shape, generator=self._generator) < 0.25, picked, drawn)
+                drawn.reshape(-1)[0] = int(drawn.reshape(-1)[0].clamp(0, max(0, below - 1)))
+            if self._case.outside == self._tensors and drawn.numel():
+                drawn.reshape(-1)[-1] = below + 3
+            return drawn
 
         self.indices.add(self._tensors)
         return self._made(shape, made, torch.int64)
@@ -158,20 +158,20 @@ class Draw:
     def _made(self, shape: tuple[int, ...], make: Callable[[], Tensor], kind: torch.dtype) -> Tensor:
         self.elements += math.prod(shape)
         if self._dry:
-            found = torch.empty(shape, dtype=kind, device="meta")
+            meta = torch.empty(shape, dtype=kind, device="meta")
         else:
-            found = make()
-            if self._case.touched[:1] == (self._tensors,) and found.numel():
-                flat = found.reshape(-1)
-                _touch(flat, self._case.touched[1] % found.numel())
-                found = flat.reshape(shape)
-            if self._case.alike == self._tensors and found.dim() and found.numel():
-                found = found[:1].expand(shape).clone()
-            found = found.to(self._device)
-        self.numbers[id(found)] = self._tensors
-        self._kept.append(found)  # so that no other tensor gets its id
+            meta = make()
+            if self._case.touched[:1] == (self._tensors,) and meta.numel():
+                flat = meta.reshape(-1)
+                _touch(flat, self._case.touched[1] % meta.numel())
+                meta = flat.reshape(shape)
+            if self._case.alike == self._tensors and meta.dim() and meta.numel():
+                meta = meta[:1].expand(shape).clone()
+            meta = meta.to(self._device)
+        self.numbers[id(meta)] = self._tensors
+        self._kept.append(meta)  # so that no other tensor gets its id
         self._tensors += 1
-        return found
+        return meta
 
     def _numbers(self, shape: tuple[int, ...], kind: torch.dtype, scale: float, positive: bool) -> Tensor:
         normal = torch.randn(shape, generator=self._generator, dtype=torch.float64)
@@ -227,10 +227,15 @@ def elements(example: Callable[[Draw], Arguments], case: Case) -> int:
     return draw.elements
 
 
-def split(found: Arguments) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+def split(arguments: Arguments) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     """Positional arguments and those by name, of what a drawing function returned."""
-    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], tuple) and isinstance(found[1], dict):
-        return found
-    if isinstance(found, dict):
-        return (), found
-    return (found if isinstance(found, tuple) else (found,)), {}
+    if (
+        isinstance(arguments, tuple)
+        and len(arguments) == 2
+        and isinstance(arguments[0], tuple)
+        and isinstance(arguments[1], dict)
+    ):
+        return arguments
+    if isinstance(arguments, dict):
+        return (), arguments
+    return (arguments if isinstance(arguments, tuple) else (arguments,)), {}

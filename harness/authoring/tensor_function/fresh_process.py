@@ -55,10 +55,10 @@ class FreshProcess:
             ChildProcessError: the process ended before it had one. The text says how.
         """
         _put(self._write, pickle.dumps(value))
-        found = json.loads(_get(self._read))
-        if "ended" in found:
-            raise ChildProcessError(found["ended"])
-        return found["result"]
+        answer = json.loads(_get(self._read))
+        if "ended" in answer:
+            raise ChildProcessError(answer["ended"])
+        return answer["result"]
 
     def close(self) -> None:
         """End the process that waits."""
@@ -77,10 +77,10 @@ class FreshProcess:
             self.close()
 
 
-def _serve(work: Callable[[Any], Any], asked: int, answers: int) -> None:
+def _serve(work: Callable[[Any], Any], requests: int, answers: int) -> None:
     while True:
         try:
-            value = _get(asked)
+            value = _get(requests)
         except EOFError:
             return
         read, write = os.pipe()
@@ -118,10 +118,10 @@ def _get(descriptor: int) -> bytes:
 
 
 def _read_exactly(descriptor: int, length: int) -> bytes:
-    found = bytearray()
-    while len(found) < length:
-        part = os.read(descriptor, min(length - len(found), 1 << 20))
+    received = bytearray()
+    while len(received) < length:
+        part = os.read(descriptor, min(length - len(received), 1 << 20))
         if not part:
             raise EOFError
-        found += part
-    return bytes(found)
+        received += part
+    return bytes(received)

@@ -45,7 +45,7 @@ def _within(context: Callable[[], AbstractContextManager[Any]]) -> Around:
 
 
 def _compiled(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    is_on_gpu = any(isinstance(one, Tensor) and one.is_cuda for one in args)
+    is_on_gpu = any(isinstance(arg, Tensor) and arg.is_cuda for arg in args)
     torch.compiler.reset()
     compiled = torch.compile(function, fullgraph=True, backend="inductor" if is_on_gpu else "aot_eager")
     return compiled(*args, **kwargs)
@@ -93,7 +93,7 @@ class Host:
         self._calls += 1
         placed = self._placed(call)
         upstream: list[Placed] = []
-        leaves = [one.tensor for one in placed]
+        leaves = [copy.tensor for copy in placed]
         if call.twice:
             leaves[call.twice[1]] = leaves[call.twice[0]]
         for place, leaf in enumerate(leaves):
@@ -105,7 +105,7 @@ class Host:
         seen: list[tuple[str, str]] = []
         try:
             outputs, gradients, detached = self._run(call, leaves, upstream, seen)
-            if any(one.is_cuda for one in leaves):
+            if any(leaf.is_cuda for leaf in leaves):
                 torch.cuda.synchronize()  # where a kernel's failed assertion is raised
         except Exception as error:
             try:
@@ -116,19 +116,21 @@ class Host:
         seen += self._damage(placed, upstream, before)
         seen += self._shared(outputs, leaves)
         seen += self._changed_later()
-        kept = [(f"output {place}", one) for place, one in enumerate(outputs)]
-        kept += [(f"gradient of tensor {place}", one) for place, one in zip(call.wanted, gradients, strict=False)]
+        kept = [(f"output {place}", output) for place, output in enumerate(outputs)]
+        kept += [
+            (f"gradient of tensor {place}", gradient) for place, gradient in zip(call.wanted, gradients, strict=False)
+        ]
         # A gradient may be the gradient from above, whose memory the next call refills.
-        ours = [*leaves, *(one.tensor for one in upstream)]
-        kept = [(what, one) for what, one in kept if not any(shares_memory(one, other) for other in ours)]
-        self._earlier += [(what, one, digest([one])) for what, one in kept]
+        ours = [*leaves, *(copy.tensor for copy in upstream)]
+        kept = [(what, tensor) for what, tensor in kept if not any(shares_memory(tensor, other) for other in ours)]
+        self._earlier += [(what, tensor, digest([tensor])) for what, tensor in kept]
         answer = Answer(
             outputs=tuple(map(copied, outputs)),
             gradients=tuple(map(copied, gradients)),
             detached=detached,
             complaints=tuple(dict.fromkeys(seen)),
             digest=digest([*outputs, *gradients]),
-            has_nan=any(bool(one.isnan().any()) for one in outputs),
+            has_nan=any(bool(output.isnan().any()) for output in outputs),
         )
         if call.memory == "objects":
             for leaf in leaves:
@@ -149,7 +151,7 @@ class Host:
 
         def once() -> None:
             placed = self._placed(plain)
-            args, kwargs = filled(plain.arguments, [one.tensor for one in placed])
+            args, kwargs = filled(plain.arguments, [copy.tensor for copy in placed])
             self.function(*args, **kwargs)
 
         for _ in range(3):
@@ -168,10 +170,10 @@ class Host:
 
     def operator_check(self, call: Call) -> str:
         """See `Caller`."""
-        args, kwargs = filled(call.arguments, [one.tensor for one in self._placed(call)])
+        args, kwargs = filled(call.arguments, [copy.tensor for copy in self._placed(call)])
         operator: Any = self.function
-        found = torch.library.opcheck(operator, tuple(args), kwargs, raise_exception=False)
-        return "; ".join(f"{name}: {why}" for name, why in found.items() if why != "SUCCESS")[:_LONGEST]
+        outcomes = torch.library.opcheck(operator, tuple(args), kwargs, raise_exception=False)
+        return "; ".join(f"{name}: {why}" for name, why in outcomes.items() if why != "SUCCESS")[:_LONGEST]
 
     def close(self) -> None:
         """End the process for fresh calls."""
@@ -185,7 +187,7 @@ class Host:
     def _placed(self, call: Call) -> list[Placed]:
         layouts = call.layouts or ("contiguous",) * len(call.tensors)
         slots = enumerate(zip(call.tensors, layouts, strict=True))
-        return [self._arena.place(one, layout, call.memory, slot) for slot, (one, layout) in slots]
+        return [self._arena.place(tensor, layout, call.memory, slot) for slot, (tensor, layout) in slots]
 
     def _upstream(self, call: Call, slot: int, content: Tensor, output: Tensor) -> Placed:
         """The gradient of an output, in its dtype; at the same address as before if the tensors are."""
@@ -201,27 +203,31 @@ class Host:
             return outputs, [], False
         sources = [leaves[place] for place in call.wanted]
         given = enumerate(zip(outputs, call.upstream, strict=False))
-        upstream += [self._upstream(call, slot, up, one) for slot, (one, up) in given]
-        pairs = [(one, up.tensor) for one, up in zip(outputs, upstream, strict=False) if one.requires_grad]
+        upstream += [self._upstream(call, slot, up, output) for slot, (output, up) in given]
+        pairs = [(output, up.tensor) for output, up in zip(outputs, upstream, strict=False) if output.requires_grad]
         if not pairs:
             return outputs, [], True
         again = bool(call.second)
-        found = _grad(
-            [one for one, _ in pairs], sources, [up for _, up in pairs], create_graph=again, allow_unused=True
+        grads = _grad(
+            [output for output, _ in pairs], sources, [up for _, up in pairs], create_graph=again, allow_unused=True
         )
         if again:
-            first = [one for one in found if one is not None]
-            if not any(one.requires_grad for one in first):
+            first = [grad for grad in grads if grad is not None]
+            if not any(grad.requires_grad for grad in first):
                 raise RuntimeError("the gradients cannot be differentiated again")
-            products = zip(found, call.second, strict=True)
-            terms = [(one * factor).sum() for one, factor in products if one is not None]
+            products = zip(grads, call.second, strict=True)
+            terms = [(grad * factor).sum() for grad, factor in products if grad is not None]
             total = torch.stack(terms).sum()
-            found = _grad([total], sources, allow_unused=True)
-        zeros = (torch.zeros_like(one) if grad is None else grad for one, grad in zip(sources, found, strict=True))
+            grads = _grad([total], sources, allow_unused=True)
+        zeros = (
+            torch.zeros_like(source) if grad is None else grad for source, grad in zip(sources, grads, strict=True)
+        )
         gradients = list(zeros)
-        for place, one in zip(call.wanted, gradients, strict=True):
-            if type(one) not in _PLAIN:
-                raise TypeError(f"the gradient of tensor {place} is of {type(one).__qualname__}, a class of its own")
+        for place, gradient in zip(call.wanted, gradients, strict=True):
+            if type(gradient) not in _PLAIN:
+                raise TypeError(
+                    f"the gradient of tensor {place} is of {type(gradient).__qualname__}, a class of its own"
+                )
         return outputs, gradients, False
 
     def _noting(self, seen: list[tuple[str, str]]) -> Function:
@@ -236,33 +242,33 @@ class Host:
 
     def _damage(self, placed: list[Placed], upstream: list[Placed], before: Mapping[str, Any]) -> list[tuple[str, str]]:
         """What the call changed that is not its own."""
-        found = [("settings_kept", f"{what} is changed") for what in changes(before)]
+        problems = [("settings_kept", f"{what} is changed") for what in changes(before)]
         for name, group in (("tensor", placed), ("upstream gradient", upstream)):
-            for place, one in enumerate(group):
-                if not one.is_unchanged():
-                    found.append(("inputs_kept", f"{name} {place}, or the memory around it, is changed"))
-                if one.tensor.grad is not None:
-                    found.append(("inputs_kept", f"{name} {place} has got a .grad"))
-        return found
+            for place, tensor in enumerate(group):
+                if not tensor.is_unchanged():
+                    problems.append(("inputs_kept", f"{name} {place}, or the memory around it, is changed"))
+                if tensor.tensor.grad is not None:
+                    problems.append(("inputs_kept", f"{name} {place} has got a .grad"))
+        return problems
 
     def _shared(self, outputs: list[Tensor], leaves: list[Tensor]) -> list[tuple[str, str]]:
         """Which outputs lie in the memory of something else."""
-        others = [(f"tensor {place}", one) for place, one in enumerate(leaves)]
-        others += [(f"an earlier call's {what}", one) for what, one, _ in self._earlier]
-        found = []
+        others = [(f"tensor {place}", leaf) for place, leaf in enumerate(leaves)]
+        others += [(f"an earlier call's {what}", tensor) for what, tensor, _ in self._earlier]
+        problems = []
         for place, output in enumerate(outputs):
             for name, other in others:
                 if shares_memory(output, other):
-                    found.append(("no_shared_memory", f"output {place} shares memory with {name}"))
+                    problems.append(("no_shared_memory", f"output {place} shares memory with {name}"))
             others.append((f"output {place}", output))
-        return found
+        return problems
 
     def _changed_later(self) -> list[tuple[str, str]]:
-        changed = [digest([one]) != before for _, one, before in self._earlier]
-        found = [what for (what, _, _), is_changed in zip(self._earlier, changed, strict=True) if is_changed]
+        changed = [digest([tensor]) != before for _, tensor, before in self._earlier]
+        changed_names = [what for (what, _, _), is_changed in zip(self._earlier, changed, strict=True) if is_changed]
         pairs = zip(self._earlier, changed, strict=True)
-        self._earlier = deque((one for one, is_changed in pairs if not is_changed), maxlen=_KEPT)
-        return [("outputs_kept", f"an earlier call's {what} is changed by a later call") for what in found]
+        self._earlier = deque((earlier for earlier, is_changed in pairs if not is_changed), maxlen=_KEPT)
+        return [("outputs_kept", f"an earlier call's {what} is changed by a later call") for what in changed_names]
 
 
 def tensors_of(value: Any) -> list[Tensor]:
@@ -279,19 +285,19 @@ def tensors_of(value: Any) -> list[Tensor]:
     if kind in (int, float, bool):
         return [torch.tensor(value, dtype=torch.float64 if kind is float else None)]
     if issubclass(kind, tuple):
-        return [found for one in tuple.__iter__(value) for found in tensors_of(one)]
+        return [tensor for item in tuple.__iter__(value) for tensor in tensors_of(item)]
     if issubclass(kind, list):
-        return [found for one in list.__iter__(value) for found in tensors_of(one)]
+        return [tensor for item in list.__iter__(value) for tensor in tensors_of(item)]
     if issubclass(kind, dict):
-        return [found for one in dict.values(value) for found in tensors_of(one)]
+        return [tensor for item in dict.values(value) for tensor in tensors_of(item)]
     if hasattr(kind, "__dataclass_fields__"):
-        return [found for name in kind.__dataclass_fields__ for found in tensors_of(getattr(value, name))]
+        return [tensor for name in kind.__dataclass_fields__ for tensor in tensors_of(getattr(value, name))]
     raise TypeError(f"the function returned a {kind.__qualname__}, a class of its own, where a torch.Tensor was due")
 
 
 def _alive() -> tuple[int, int]:
     gc.collect()
-    tensors = sum(1 for one in gc.get_objects() if type(one) is Tensor)
+    tensors = sum(1 for item in gc.get_objects() if type(item) is Tensor)
     return tensors, torch.cuda.memory_allocated() if torch.cuda.is_initialized() else 0  # type: ignore[no-untyped-call]
 
 

@@ -22,18 +22,18 @@ def like(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[Draw], A
       not one of its own. Negative elements, such as -100, are drawn too.
     - A float varies between two values. Integers, flags and words stay.
     """
-    floating = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor) and one.is_floating_point()]
+    floating = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.is_floating_point()]
     main = floating[0].dtype if floating else None
-    sizes = sorted({size for one in floating for size in one.shape})
+    sizes = sorted({size for tensor in floating for size in tensor.shape})
 
     def size_of(draw: Draw, size: int) -> int:
         return draw.size(f"n{size}", usual=size)
 
     def index(draw: Draw, tensor: Tensor, shape: list[int]) -> Tensor:
         largest = int(tensor.max()) if tensor.numel() else 0
-        above = [one for one in sizes if one > largest]
-        apart = [one for one in above if one not in tensor.shape] or above
-        negative = tuple(sorted({one for one in tensor.flatten().tolist() if one < 0}))
+        larger = [size for size in sizes if size > largest]
+        apart = [size for size in larger if size not in tensor.shape] or larger
+        negative = tuple(sorted({number for number in tensor.flatten().tolist() if number < 0}))
         below = size_of(draw, apart[0]) if apart else largest + 1
         return draw.index(*shape, below=below, also=negative).to(tensor.dtype)
 
@@ -47,7 +47,7 @@ def like(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[Draw], A
         return draw.choice(name, value, 1.5 * value + 0.125) if type(value) is float else value
 
     def example(draw: Draw) -> Arguments:
-        positional = tuple(made(draw, f"argument {place}", one) for place, one in enumerate(args))
-        return positional, {name: made(draw, name, one) for name, one in kwargs.items()}
+        positional = tuple(made(draw, f"argument {place}", value) for place, value in enumerate(args))
+        return positional, {name: made(draw, name, value) for name, value in kwargs.items()}
 
     return example

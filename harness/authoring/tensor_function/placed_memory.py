@@ -129,28 +129,28 @@ def copied(tensor: Tensor) -> Tensor:
     return _contiguous(_clone(_detach(tensor)))
 
 
-def same_bytes(one: Tensor, other: Tensor) -> bool:
+def same_bytes(left: Tensor, right: Tensor) -> bool:
     """Whether two tensors have the same dtype, shape and bytes."""
-    return one.dtype == other.dtype and one.shape == other.shape and digest([one]) == digest([other])
+    return left.dtype == right.dtype and left.shape == right.shape and digest([left]) == digest([right])
 
 
 def digest(tensors: Iterable[Tensor]) -> str:
     """SHA-256 of dtypes, shapes and bytes."""
-    found = _sha256()
+    sha256 = _sha256()
     for tensor in tensors:
-        found.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+        sha256.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
         dense = _clone(_cpu(_detach(tensor)), memory_format=torch.contiguous_format)
         flat = _reshape(dense, (-1,))
         if flat.numel():
-            found.update(_numpy(_view(flat, torch.uint8)).data)
-    return found.hexdigest()
+            sha256.update(_numpy(_view(flat, torch.uint8)).data)
+    return sha256.hexdigest()
 
 
-def shares_memory(one: Tensor, other: Tensor) -> bool:
+def shares_memory(left: Tensor, right: Tensor) -> bool:
     """Whether two tensors lie in the same storage, and their extents overlap."""
-    if not one.numel() or not other.numel() or one.device != other.device:
+    if not left.numel() or not right.numel() or left.device != right.device:
         return False
-    (first, last), (begin, end) = _extent(one), _extent(other)
+    (first, last), (begin, end) = _extent(left), _extent(right)
     return first < end and begin < last
 
 

@@ -73,7 +73,7 @@ def operator_check(adversary: Adversary) -> None:
 
     def check(case: Case) -> list[str]:
         with adversary.guarded():
-            found = adversary.function.caller.operator_check(adversary.made(case, gradients=False))
-        return [found] if found else []
+            problems = adversary.function.caller.operator_check(adversary.made(case, gradients=False))
+        return [problems] if problems else []
 
     adversary.examine("operator_check", adversary.case(620), check)

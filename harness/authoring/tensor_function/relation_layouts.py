@@ -13,12 +13,12 @@ __all__ = ["layouts", "upstream_layouts"]
 
 def layouts(adversary: Adversary) -> None:
     """Every tensor in every layout, with NaN in the gaps. A layout may be refused by an exception."""
-    shapes = [tuple(one.shape) for one in adversary.made(adversary.case()).tensors]
+    shapes = [tuple(tensor.shape) for tensor in adversary.made(adversary.case()).tensors]
     for place in range(len(shapes)):
         for layout in LAYOUTS[1:]:
             if not fits(shapes[place], layout):
                 continue
-            each = tuple(layout if one == place else "contiguous" for one in range(len(shapes)))
+            each = tuple(layout if index == place else "contiguous" for index in range(len(shapes)))
             number = adversary.numbers[place] if layout == "expanded" else -1
             if number >= 0 or layout != "expanded":
                 _try(adversary, each, number)
@@ -41,13 +41,16 @@ def upstream_layouts(adversary: Adversary) -> None:
         adversary.findings.inapplicable["upstream_layouts"] = "no gradient is due"
         return
     for layout in LAYOUTS[1:]:
-        if not any(fits(tuple(one.shape), layout) for one in call.upstream):
+        if not any(fits(tuple(gradient.shape), layout) for gradient in call.upstream):
             continue
 
         def check(case: Case, layout: str = layout) -> list[str]:
             call = adversary.made(case, upstream_layout=layout)
             if layout == "expanded":
-                alike = tuple(one[:1].expand(one.shape).clone() if one.dim() else one for one in call.upstream)
+                alike = tuple(
+                    gradient[:1].expand(gradient.shape).clone() if gradient.dim() else gradient
+                    for gradient in call.upstream
+                )
                 call = replace(call, upstream=alike)
             return adversary.wrong(call, case.dtype)
 

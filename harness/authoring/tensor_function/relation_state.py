@@ -32,18 +32,20 @@ def history(adversary: Adversary) -> None:
             def check(case: Case, other: Call = other, what: str = what, memory: str = memory) -> list[str]:
                 if case != base:
                     return []  # the pair belongs together
-                one, two = replace(first, memory=memory), replace(other, memory=memory)
-                before = adversary.ask(one)
-                may_refuse = two.layouts != one.layouts
-                found = _told(f"B ({what} differs)", adversary.wrong(two, _dtype(two, base), refusable=may_refuse))
-                after = adversary.ask(one)
-                found += _told("A before B", differences(before, adversary.truth(one, base.dtype), one.wanted))
-                found += _told("A after B", differences(after, adversary.truth(one, base.dtype), one.wanted))
-                if adversary.function.deterministic and not found:
+                call_a, call_b = replace(first, memory=memory), replace(other, memory=memory)
+                before = adversary.ask(call_a)
+                may_refuse = call_b.layouts != call_a.layouts
+                problems = _told(
+                    f"B ({what} differs)", adversary.wrong(call_b, _dtype(call_b, base), refusable=may_refuse)
+                )
+                after = adversary.ask(call_a)
+                problems += _told("A before B", differences(before, adversary.truth(call_a, base.dtype), call_a.wanted))
+                problems += _told("A after B", differences(after, adversary.truth(call_a, base.dtype), call_a.wanted))
+                if adversary.function.deterministic and not problems:
                     for name, answer in (("A", before), ("A after B", after)):
                         if answer.digest != fresh.digest:
-                            found.append(f"{name} differs in bits from A in a fresh process")
-                return found
+                            problems.append(f"{name} differs in bits from A in a fresh process")
+                return problems
 
             adversary.examine("history", base, check, f"A, B, A ({way})")
 
@@ -54,11 +56,11 @@ def refilled(adversary: Adversary) -> None:
         for gradients in (True, False):
 
             def check(case: Case, memory: str = memory, gradients: bool = gradients) -> list[str]:
-                found: list[str] = []
+                problems: list[str] = []
                 for number in range(3):
                     later = replace(case, seed=case.seed + number)
-                    found += adversary.wrong(adversary.made(later, gradients=gradients, memory=memory), case.dtype)
-                return found
+                    problems += adversary.wrong(adversary.made(later, gradients=gradients, memory=memory), case.dtype)
+                return problems
 
             adversary.examine("refilled", adversary.case(420), check, f"three contents in the same {memory}")
 
@@ -85,8 +87,8 @@ def no_growth(adversary: Adversary) -> None:
         call = adversary.made(case, gradients=False)
         with adversary.guarded():
             tensors, memory = adversary.function.caller.growth(call, _TIMES)
-        found = [f"{tensors} more tensors live after {_TIMES} calls"] if tensors > _TIMES // 4 else []
-        return found + ([f"{memory} more bytes of the GPU are in use after {_TIMES} calls"] if memory > 0 else [])
+        problems = [f"{tensors} more tensors live after {_TIMES} calls"] if tensors > _TIMES // 4 else []
+        return problems + ([f"{memory} more bytes of the GPU are in use after {_TIMES} calls"] if memory > 0 else [])
 
     adversary.examine("no_growth", adversary.case(460), check)
 
@@ -107,10 +109,10 @@ def _others(adversary: Adversary, base: Case) -> Iterator[tuple[str, Call]]:
         if tensor.numel() > 1 and (number := adversary.numbers[place]) >= 0:
             yield f"an element of tensor {place}", adversary.made(replace(base, touched=(number, tensor.numel() // 3)))
         if fits(tuple(tensor.shape), "transposed"):
-            layouts = tuple("transposed" if one == place else "contiguous" for one in range(len(first.tensors)))
+            layouts = tuple("transposed" if index == place else "contiguous" for index in range(len(first.tensors)))
             yield f"strides of tensor {place}", replace(first, layouts=layouts)
     if first.upstream:
-        yield "the upstream gradient", replace(first, upstream=tuple(-0.5 * one for one in first.upstream))
+        yield "the upstream gradient", replace(first, upstream=tuple(-0.5 * gradient for gradient in first.upstream))
     for place in first.wanted if len(first.wanted) > 1 else ():
         yield f"only tensor {place} needs a gradient", replace(first, wanted=(place,))
     yield "no gradient", adversary.made(base, gradients=False)
@@ -125,5 +127,5 @@ def _dtype(call: Call, base: Case) -> str:
     return base.dtype
 
 
-def _told(what: str, found: list[str]) -> list[str]:
-    return [f"{what}: {one}" for one in found]
+def _told(what: str, problems: list[str]) -> list[str]:
+    return [f"{what}: {problem}" for problem in problems]

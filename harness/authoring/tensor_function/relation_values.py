@@ -78,10 +78,13 @@ def sizes(adversary: Adversary) -> None:
         pools[name] = fitting
         for dtype in adversary.dtypes[1:]:  # sums in half precision go wrong where they are long
             longest = [{**narrow, name: size} for size in fitting[-1:]]
-            cases += [adversary.case(one[name], dtype=dtype, values="alike", sizes=one) for one in longest]
+            cases += [
+                adversary.case(sizes_drawn[name], dtype=dtype, values="alike", sizes=sizes_drawn)
+                for sizes_drawn in longest
+            ]
     chance = random.Random(adversary.seed)  # noqa: S311 - sizes, and no secret
     drawn = ({name: chance.choice(pool) for name, pool in pools.items() if pool} for _ in range(8 * _MIXED))
-    mixed = (adversary.case(100 + number, sizes=one) for number, one in enumerate(drawn))
+    mixed = (adversary.case(100 + number, sizes=sizes_drawn) for number, sizes_drawn in enumerate(drawn))
     cases += islice((case for case in mixed if adversary.elements(case) <= most), _MIXED)
     cases.append(adversary.case(200, sizes={name: pool[0] for name, pool in pools.items() if pool}))
     for case in cases:
@@ -139,10 +142,10 @@ def same_tensor_twice(adversary: Adversary) -> None:
     call = _plain(adversary, adversary.case())
     floating = _floating(call)
     pairs = [
-        (one, two)
-        for one in floating
-        for two in floating
-        if one < two and call.tensors[one].shape == call.tensors[two].shape
+        (first, second)
+        for first in floating
+        for second in floating
+        if first < second and call.tensors[first].shape == call.tensors[second].shape
     ]
     if not pairs:
         adversary.findings.inapplicable["same_tensor_twice"] = "no two floating tensors have one shape"
@@ -170,7 +173,7 @@ def _plain(adversary: Adversary, case: Case) -> Call:
 
 
 def _floating(call: Call) -> list[int]:
-    return [place for place, one in enumerate(call.tensors) if one.is_floating_point()]
+    return [place for place, tensor in enumerate(call.tensors) if tensor.is_floating_point()]
 
 
 def _extreme(adversary: Adversary, case: Case) -> list[str]:
@@ -180,16 +183,16 @@ def _extreme(adversary: Adversary, case: Case) -> list[str]:
         due, rough = adversary.truth(call, case.dtype), _in_float32(adversary, call, case.dtype)
     except UnfitReference:
         return []
-    compared = [_demanded(one, other) for one, other in zip(due.outputs, rough, strict=True)]
+    compared = [_demanded(output, other) for output, other in zip(due.outputs, rough, strict=True)]
     answer = adversary.ask(call)
     if answer.raised and "inf" in case.values:
         raise Refusal(answer.raised)
     demanded = Truth(tuple(compared), ())
     shown = [
-        torch.where(one.bound.isinf().to(got.device), one.value.to(got.device, got.dtype), got)
-        if got.shape == one.value.shape
+        torch.where(wanted.bound.isinf().to(got.device), wanted.value.to(got.device, got.dtype), got)
+        if got.shape == wanted.value.shape
         else got
-        for got, one in zip(answer.outputs, compared, strict=False)
+        for got, wanted in zip(answer.outputs, compared, strict=False)
     ]
     return differences(replace(answer, outputs=tuple(shown)), demanded, ())
 
@@ -208,6 +211,6 @@ def _in_float32(adversary: Adversary, call: Call, dtype: str) -> list[torch.Tens
     from harness.authoring.tensor_function.hosting import tensors_of
 
     kind = torch.float64 if dtype == "float64" else torch.float32
-    tensors = [one.cpu().to(kind) if one.is_floating_point() else one.cpu() for one in call.tensors]
+    tensors = [tensor.cpu().to(kind) if tensor.is_floating_point() else tensor.cpu() for tensor in call.tensors]
     args, kwargs = filled(call.arguments, tensors)
     return tensors_of(adversary.function.reference(*args, **kwargs))

@@ -12,7 +12,7 @@ _POWERS: Final = (4, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 
 def sizes_of(least: int, most: int | None, step: int, constants: Iterable[int]) -> list[int]:
     """The sizes to try, smallest first: multiples of `step` within the limits."""
-    around = {1, 2, 3, 97, 769} | {one + near for one in {*_POWERS, *constants} for near in (-1, 0, 1)}
-    around |= {2 * one - 1 for one in constants}
-    rounded = {-(-one // step) * step for one in around}
-    return sorted(one for one in rounded if one >= max(1, least) and (most is None or one <= most))
+    around = {1, 2, 3, 97, 769} | {constant + near for constant in {*_POWERS, *constants} for near in (-1, 0, 1)}
+    around |= {2 * constant - 1 for constant in constants}
+    rounded = {-(-size // step) * step for size in around}
+    return sorted(size for size in rounded if size >= max(1, least) and (most is None or size <= most))

@@ -77,9 +77,9 @@ class StateCheck:
         names = [name for name in self._relations if device.startswith("cuda") or not RELATIONS[name].needs_gpu]
         guard = self._trial.subject_fault
         try:
-            found = try_relations(self._function, names, device=device, seed=self._trial.seed, guard=guard)
+            results = try_relations(self._function, names, device=device, seed=self._trial.seed, guard=guard)
         except UnfitReference as error:
             raise NotMeasured(str(error)) from error
-        if not found.accepted:
-            raise NotMeasured(f"the function refuses every dtype: {'; '.join(found.refused.get('value', []))}")
-        return [f"{name}: {text}" for name, texts in found.violations.items() for text in texts]
+        if not results.accepted:
+            raise NotMeasured(f"the function refuses every dtype: {'; '.join(results.refused.get('value', []))}")
+        return [f"{name}: {text}" for name, texts in results.violations.items() for text in texts]

@@ -98,22 +98,22 @@ class _Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func in STEPS:
             with _Rounding(0.0, self._inner, self._generator) as within:
                 within.inputs = self.inputs
-                found = STEPS[func](*args, **kwargs)
+                results = STEPS[func](*args, **kwargs)
         elif (sizes := self._summands(func, args, kwargs)) is not None:
-            found = func(*args, **kwargs)
-            self._add(found, sizes)
+            results = func(*args, **kwargs)
+            self._add(results, sizes)
         else:
-            count = max((one.numel() for one in args if isinstance(one, Tensor)), default=1)
+            count = max((arg.numel() for arg in args if isinstance(arg, Tensor)), default=1)
             unit = self._unit or self._inner
             size = unit if func in _DIFFERENCES else 0.0 if func in _SIMPLE else _HIDDEN * self._inner
-            found = func(*[self._perturbed(one, size, func in _DIFFERENCES) for one in args], **kwargs)
+            results = func(*[self._perturbed(arg, size, func in _DIFFERENCES) for arg in args], **kwargs)
             inner = self._inner * (1.0 if func in _SIMPLE | _DIFFERENCES else _HIDDEN)
-            for one in _results(found):
-                one.mul_(1.0 + inner * math.sqrt(max(1.0, count / max(1, one.numel()))) * self.noise(one))
-        for one in _results(found) if self._unit else ():
-            noise = self.noise(one)
-            one.mul_(1.0 + self._unit * noise).add_(0.5 * self._step * noise * (one != 0))
-        return found
+            for result in _results(results):
+                result.mul_(1.0 + inner * math.sqrt(max(1.0, count / max(1, result.numel()))) * self.noise(result))
+        for result in _results(results) if self._unit else ():
+            noise = self.noise(result)
+            result.mul_(1.0 + self._unit * noise).add_(0.5 * self._step * noise * (result != 0))
+        return results
 
     def _perturbed(self, value: Any, size: float, spares_inputs: bool) -> Any:
         if not size or not _is_real(value) or (spares_inputs and value.data_ptr() in self.inputs):
@@ -124,25 +124,25 @@ class _Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """For each result, the sum of the absolute values of the summands, times the root of their number."""
         if func not in _SUMS:
             return None
-        absolute = [one.abs() if isinstance(one, Tensor) and one.is_floating_point() else one for one in args]
+        absolute = [arg.abs() if isinstance(arg, Tensor) and arg.is_floating_point() else arg for arg in args]
         if func in _IN_PLACE:
             absolute[0] = absolute[0].clone()
         results = func(*absolute, **kwargs)
-        numbers = [one.numel() for one in args if isinstance(one, Tensor)]
-        found: list[Tensor | None] = []
-        for one in results if isinstance(results, tuple) else (results,):
-            if one is None or not one.is_floating_point():
-                found.append(None)
+        numbers = [arg.numel() for arg in args if isinstance(arg, Tensor)]
+        sums: list[Tensor | None] = []
+        for result in results if isinstance(results, tuple) else (results,):
+            if result is None or not result.is_floating_point():
+                sums.append(None)
             elif func in _PRODUCTS:  # [m, k] and [k, n] have m k k n elements to the m n of the product
-                found.append(one * (numbers[0] * numbers[1] / max(1, one.numel())) ** 0.25)
+                sums.append(result * (numbers[0] * numbers[1] / max(1, result.numel())) ** 0.25)
             else:
-                found.append(one * (max(numbers) / max(1, one.numel())) ** 0.5)
-        return found
+                sums.append(result * (max(numbers) / max(1, result.numel())) ** 0.5)
+        return sums
 
-    def _add(self, found: Any, sizes: Sequence[Tensor | None]) -> None:
-        for one, size in zip(found if isinstance(found, tuple) else (found,), sizes, strict=True):
+    def _add(self, results: Any, sizes: Sequence[Tensor | None]) -> None:
+        for result, size in zip(results if isinstance(results, tuple) else (results,), sizes, strict=True):
             if size is not None:
-                one.add_(self._inner * self.noise(one) * size)
+                result.add_(self._inner * self.noise(result) * size)
 
     def noise(self, values: Tensor) -> Tensor:
         """A number from -1 to 1 for each value: drawn anew in each call, and the same for equal values."""
@@ -154,12 +154,14 @@ class _Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _overloads(*names: str) -> frozenset[Any]:
-    found = (getattr(_aten, name, None) for name in names)
-    return frozenset(getattr(packet, one) for packet in found if packet is not None for one in packet.overloads())
+    packets = (getattr(_aten, name, None) for name in names)
+    return frozenset(
+        getattr(packet, overload) for packet in packets if packet is not None for overload in packet.overloads()
+    )
 
 
-def _results(found: Any) -> list[Tensor]:
-    return [one for one in (found if isinstance(found, tuple | list) else (found,)) if _is_real(one)]
+def _results(results: Any) -> list[Tensor]:
+    return [result for result in (results if isinstance(results, tuple | list) else (results,)) if _is_real(result)]
 
 
 def _is_real(value: Any) -> bool:
@@ -175,7 +177,7 @@ _SUMS = (
 )
 _DIFFERENCES = _overloads("add", "sub", "rsub")
 _SIMPLE = _overloads("add_", "sub_", "mul", "mul_", "div", "div_", "reciprocal", "sqrt", "rsqrt", "square") | frozenset(
-    one for one in _overloads("pow") if "Scalar" in one._overloadname
+    overload for overload in _overloads("pow") if "Scalar" in overload._overloadname
 )
 _EXACT = _overloads(
     "neg", "abs", "sign", "sgn", "where", "relu", "clamp", "clamp_min", "clamp_max", "maximum", "minimum", "max", "min",
@@ -229,11 +231,11 @@ def _smallest(dtype: torch.dtype) -> float:
 
 def _expected(value: Tensor, noisy: Sequence[Tensor], dtype: torch.dtype, slack: float) -> Expected:
     if not value.is_floating_point():
-        agree = torch.stack([one == value for one in noisy]).all(dim=0)
+        agree = torch.stack([sample == value for sample in noisy]).all(dim=0)
         return Expected(value, torch.where(agree, 0.0, math.nan), value.dtype)
     if value.dtype != torch.float64:
         raise UnfitReference(f"the reference returns {value.dtype} for float64; let it compute in its inputs' dtype")
-    spread = torch.stack([one - value for one in noisy]).square().mean(dim=0).sqrt()
+    spread = torch.stack([sample - value for sample in noisy]).square().mean(dim=0).sqrt()
     relative = spread / value.abs().clamp_min(1e-300)
     known = relative[(spread > 0) & relative.isfinite()]
     usual = float(known.median()) if known.numel() else 0.0
@@ -244,7 +246,7 @@ def _expected(value: Tensor, noisy: Sequence[Tensor], dtype: torch.dtype, slack:
 
 
 def _run(reference: Callable[..., Any], call: Call, mode: _Rounding | None) -> tuple[list[Tensor], list[Tensor]]:
-    tensors = [_exact_copy(one, mode) for one in call.tensors]
+    tensors = [_exact_copy(tensor, mode) for tensor in call.tensors]
     if call.twice:
         tensors[call.twice[1]] = tensors[call.twice[0]]
     for place in call.wanted:
@@ -253,7 +255,7 @@ def _run(reference: Callable[..., Any], call: Call, mode: _Rounding | None) -> t
     try:
         if mode is None:
             return _outputs(reference, call, args, kwargs, tensors)
-        mode.inputs = {one.data_ptr() for one in tensors}
+        mode.inputs = {tensor.data_ptr() for tensor in tensors}
         with mode:
             return _outputs(reference, call, args, kwargs, tensors)
     except UnfitReference:
@@ -266,35 +268,35 @@ def _outputs(
     reference: Callable[..., Any], call: Call, args: list[Any], kwargs: dict[str, Any], tensors: list[Tensor]
 ) -> tuple[list[Tensor], list[Tensor]]:
     outputs = _flat(reference(*args, **kwargs))
-    shown = [one.detach() for one in outputs]
+    shown = [output.detach() for output in outputs]
     if not (call.upstream and call.wanted):
         return shown, []
-    upstream = [one.detach().to("cpu", torch.float64) for one in call.upstream]
-    pairs = [(one, up) for one, up in zip(outputs, upstream, strict=False) if one.requires_grad]
+    upstream = [gradient.detach().to("cpu", torch.float64) for gradient in call.upstream]
+    pairs = [(output, up) for output, up in zip(outputs, upstream, strict=False) if output.requires_grad]
     sources = [tensors[place] for place in call.wanted]
     if not pairs:
-        return shown, [torch.zeros_like(one) for one in sources]
+        return shown, [torch.zeros_like(source) for source in sources]
     again = bool(call.second)
-    ends, ups = [one for one, _ in pairs], [up for _, up in pairs]
-    found: Sequence[Tensor | None]
-    found = torch.autograd.grad(ends, sources, ups, create_graph=again, allow_unused=True)
+    ends, ups = [output for output, _ in pairs], [up for _, up in pairs]
+    grads: Sequence[Tensor | None]
+    grads = torch.autograd.grad(ends, sources, ups, create_graph=again, allow_unused=True)
     if again:
-        factors = [one.detach().to("cpu", torch.float64) for one in call.second]
-        products = zip(found, factors, strict=True)
-        terms = [(one * by).sum() for one, by in products if one is not None and one.requires_grad]
-        found = [None] * len(sources)
+        factors = [factor.detach().to("cpu", torch.float64) for factor in call.second]
+        products = zip(grads, factors, strict=True)
+        terms = [(grad * by).sum() for grad, by in products if grad is not None and grad.requires_grad]
+        grads = [None] * len(sources)
         if terms:
-            found = torch.autograd.grad([torch.stack(terms).sum()], sources, allow_unused=True)
-    both = zip(sources, found, strict=True)
-    gradients = [torch.zeros_like(one) if grad is None else grad.detach() for one, grad in both]
+            grads = torch.autograd.grad([torch.stack(terms).sum()], sources, allow_unused=True)
+    both = zip(sources, grads, strict=True)
+    gradients = [torch.zeros_like(source) if grad is None else grad.detach() for source, grad in both]
     return shown, gradients
 
 
 def _exact_copy(tensor: Tensor, mode: _Rounding | None) -> Tensor:
-    found = tensor.detach().to("cpu", torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True)
-    if mode is not None and found.is_floating_point():
-        found.mul_(1.0 + mode._inner * mode.noise(found))
-    return found
+    exact = tensor.detach().to("cpu", torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True)
+    if mode is not None and exact.is_floating_point():
+        exact.mul_(1.0 + mode._inner * mode.noise(exact))
+    return exact
 
 
 def _flat(value: Any) -> list[Tensor]:
@@ -305,7 +307,7 @@ def _flat(value: Any) -> list[Tensor]:
     if isinstance(value, int | float):
         return [torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)]
     if isinstance(value, dict):
-        return [found for one in value.values() for found in _flat(one)]
+        return [tensor for item in value.values() for tensor in _flat(item)]
     if hasattr(value, "__dataclass_fields__"):
-        return [found for name in value.__dataclass_fields__ for found in _flat(getattr(value, name))]
-    return [found for one in value for found in _flat(one)]
+        return [tensor for name in value.__dataclass_fields__ for tensor in _flat(getattr(value, name))]
+    return [tensor for item in value for tensor in _flat(item)]

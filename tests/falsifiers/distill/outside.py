@@ -76,7 +76,7 @@ def outcomes(claim: str, seen: Seen, parameters: Mapping[str, Any]) -> dict[str,
     contract = load(CONTRACTS / f"{claim}.json", (ROOT,))
     given = contract.profiles["reduced"].parameters
     asked = {**given, **{name: value for name, value in parameters.items() if name in given}}
-    kind = {"": EndingKind.COMPLETED, "NotShown": EndingKind.NOT_MEASURED, "NotMeasured": EndingKind.NOT_MEASURED}
+    kind = {"": EndingKind.COMPLETED, "NotObserved": EndingKind.NOT_MEASURED, "NotMeasured": EndingKind.NOT_MEASURED}
     ending = Ending(kind.get(seen.ending, EndingKind.SUBJECT_FAULT), reason=seen.reason)
     device = Device("cpu", "a CPU")
     observation = Observation(

@@ -81,5 +81,5 @@ def test_a_parameter_that_its_file_always_gives_is_not_left_out(tmp_path: Path) 
     """
     few = {"periods": [], "steps_of_many": 0, "steps_without_period": 4}
     seen = outside(tmp_path, PERIOD, trainer=str(_file(tmp_path)), **ASKED, **few)
-    assert (seen.measurements["unexpected"], seen.ending) == ([], "NotShown")
+    assert (seen.measurements["unexpected"], seen.ending) == ([], "NotObserved")
     assert "checkpoint_every" in seen.reason

@@ -118,7 +118,7 @@ def test_a_run_that_is_over_is_not_made_again(tmp_path: Path) -> None:
     place = historical_run(tmp_path)
     seen = recorded(place, PERIOD, tmp_path, checkpoint_every=5000)
     assert seen.measurements["missing"][0] == "N=5000: step 5000"
-    assert seen.ending == "NotShown"
+    assert seen.ending == "NotObserved"
     assert (place / "model.safetensors").exists()
 
 
@@ -155,7 +155,7 @@ def test_steps_that_move_nothing_and_steps_too_many_are_seen(folder: Path) -> No
 
 
 def test_an_export_of_another_format_is_read(folder: Path) -> None:
-    """Every tensor is found, has moved and equals the last checkpoint's. Hidden values are NOT_MEASURED."""
+    """Every tensor is found, has moved and equals the last checkpoint's. Unobserved values are NOT_MEASURED."""
     seen = outside(folder, EXPORT, checkpoint_every=1, steps=5)
     expected = {"readable": True, "tensors_found": 2, "missing": [], "different": [], "unmoved": []}
     assert {name: seen.measurements[name] for name in expected} == expected

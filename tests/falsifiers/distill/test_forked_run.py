@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from falsifiers.distill.running.forked_run import ForkedRun, Report
-from harness import NotMeasured, NotShown
+from harness import NotMeasured, NotObserved
 
 
 class Refused(NotMeasured):
@@ -20,7 +20,7 @@ class Refused(NotMeasured):
 
 @pytest.mark.parametrize(
     ("reason", "kind"),
-    [(NotShown("nobody shows it"), NotShown), (Refused("train", 2), NotMeasured)],
+    [(NotObserved("nobody shows it"), NotObserved), (Refused("train", 2), NotMeasured)],
 )
 def test_what_was_not_measured_in_a_child_is_not_measured(tmp_path: Path, reason: NotMeasured, kind: type) -> None:
     """The reason arrives after the steps that were reported before it. The subject is not blamed."""

@@ -88,7 +88,7 @@ def test_a_trainer_whose_checkpoints_nobody_names(folder: Path) -> None:
     place = folder / "bigrams.toml"
     place.write_text(re.sub(r"(?m)^step = .*\n", "", text))
     seen = outside(folder, PERIOD, trainer=str(place), periods=[], steps_of_many=0, steps_without_period=2)
-    assert (seen.measurements, seen.ending) == ({}, "NotShown")
+    assert (seen.measurements, seen.ending) == ({}, "NotObserved")
     assert "bigrams.toml" in seen.reason
     assert not (folder / "workspace" / "output").exists()
 
@@ -116,7 +116,7 @@ def test_a_run_that_is_over_is_not_killed(tmp_path: Path) -> None:
 def test_what_cannot_be_seen_is_no_defect(folder: Path, claim: str) -> None:
     """A hidden value is NOT_MEASURED, not a FAIL."""
     seen = outside(folder, claim)
-    assert seen.unseen or seen.ending == "NotShown"
+    assert seen.unseen or seen.ending == "NotObserved"
     assert not failed(outcomes(claim, seen, {}))
 
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 import pytest
 
 from falsifiers.distill.running.shown import not_refused
-from harness import NotMeasured, NotShown
+from harness import NotMeasured, NotObserved
 
 
 def _refuse(kind: type[Exception], text: str) -> NoReturn:
@@ -27,5 +27,5 @@ def test_a_machine_that_refuses_both_is_no_fault() -> None:
     """
     with pytest.raises(NotMeasured, match="full disk"):
         not_refused(lambda: _refuse(NotMeasured, "no room"), alike=lambda: _refuse(NotMeasured, "full disk"))
-    with pytest.raises(NotShown):
-        not_refused(lambda: _refuse(NotShown, "no batch"), alike=lambda: None)
+    with pytest.raises(NotObserved):
+        not_refused(lambda: _refuse(NotObserved, "no batch"), alike=lambda: None)

@@ -8,14 +8,24 @@ from typing import Any
 
 import pytest
 
-from harness import Hidden, NotShown, Setting, Trial, elsewhere, first_shown, look, not_shown, provided
-from harness.authoring.elsewhere import Elsewhere
+from harness import (
+    NotObserved,
+    Setting,
+    Trial,
+    Unobserved,
+    first_observed,
+    for_external,
+    not_observable,
+    propagates,
+    provided,
+)
+from harness.authoring.external_subject import ExternalSubject
 from harness.authoring.faults import SubjectFault
 from harness.authoring.reports import Entered, Measured, Resolved, TrialReport, Unseen
 from harness.base.vocabulary import Phase
 from harness.execution.worker_trial import WorkerTrial
 
-HIDDEN: Any = Hidden("it is in another process")
+HIDDEN: Any = Unobserved("it is in another process")
 
 
 class InProcess:
@@ -25,15 +35,15 @@ class InProcess:
         """Do nothing."""
 
 
-class Outside(InProcess, Elsewhere):
+class Outside(InProcess, ExternalSubject):
     """A subject in another process."""
 
     def ran(self) -> dict[str, Any]:
         return {"device": "cuda", "steps": 7}
 
-    @look
+    @propagates
     def weights(self) -> list[float]:
-        raise NotShown("it is in another process")
+        raise NotObserved("it is in another process")
 
 
 def run(folder: Path, falsify: Callable[[Trial[Any]], None], subject: type = InProcess) -> list[TrialReport]:
@@ -61,35 +71,35 @@ def test_a_hidden_measurement_is_unseen_and_the_others_are_made(value: Any, tmp_
 )
 def test_nothing_is_decided_by_a_hidden_value(use: Callable[[Any], Any]) -> None:
     """A hidden value in a condition or a loop raises; it is not taken for false or empty."""
-    with pytest.raises(NotShown):
+    with pytest.raises(NotObserved):
         use(HIDDEN)
 
 
 def test_what_looks_at_a_hidden_value_is_hidden() -> None:
-    """A function with `@look` returns a hidden value if an argument is hidden or hides something.
+    """A function with `@propagates` returns a hidden value if an argument is hidden or hides something.
 
     Other exceptions are unchanged.
     """
-    assert isinstance(look(len)(HIDDEN), Hidden)
-    assert isinstance(look(lambda: [one for one in HIDDEN])(), Hidden)  # noqa: C416
-    assert look(len)([1]) == 1
+    assert isinstance(propagates(len)(HIDDEN), Unobserved)
+    assert isinstance(propagates(lambda: [one for one in HIDDEN])(), Unobserved)  # noqa: C416
+    assert propagates(len)([1]) == 1
     with pytest.raises(ZeroDivisionError):
-        look(lambda: 1 / 0)()
+        propagates(lambda: 1 / 0)()
 
 
 def test_a_value_that_depends_on_a_hidden_one() -> None:
-    """`first_shown` returns the first value that is shown."""
-    assert isinstance(provided(HIDDEN, 3), Hidden)
+    """`first_observed` returns the first value that is shown."""
+    assert isinstance(provided(HIDDEN, 3), Unobserved)
     assert provided([], 3) == 3
-    assert first_shown(HIDDEN, {}, {"a": 1}) == {}
-    assert first_shown(HIDDEN, HIDDEN) is HIDDEN
+    assert first_observed(HIDDEN, {}, {"a": 1}) == {}
+    assert first_observed(HIDDEN, HIDDEN) is HIDDEN
 
 
 def test_a_tensor_and_a_hidden_value() -> None:
     """The difference is hidden, whichever side the hidden value is on."""
     torch = pytest.importorskip("torch")
-    assert isinstance(torch.ones(2) - HIDDEN, Hidden)
-    assert isinstance((HIDDEN - torch.ones(2)).abs().max(), Hidden)
+    assert isinstance(torch.ones(2) - HIDDEN, Unobserved)
+    assert isinstance((HIDDEN - torch.ones(2)).abs().max(), Unobserved)
 
 
 def test_what_ran_elsewhere_is_what_the_subject_says(tmp_path: Path) -> None:
@@ -102,23 +112,23 @@ def test_what_ran_elsewhere_is_what_the_subject_says(tmp_path: Path) -> None:
 def test_a_falsifier_may_leave_a_subject_elsewhere_to_another(tmp_path: Path) -> None:
     """The decorator chooses the function by the kind of subject."""
 
-    @elsewhere(lambda trial: trial.measure(one=2))
+    @for_external(lambda trial: trial.measure(one=2))
     def falsify(trial: Trial[Any]) -> None:
         trial.measure(one=1)
 
     assert Measured({"one": 1}) in run(tmp_path, falsify)
     assert Measured({"one": 2}) in run(tmp_path, falsify, Outside)
-    with pytest.raises(NotShown):
-        run(tmp_path, elsewhere(not_shown("it is in another process"))(falsify), Outside)
+    with pytest.raises(NotObserved):
+        run(tmp_path, for_external(not_observable("it is in another process"))(falsify), Outside)
 
 
 def test_a_denied_look_leaves_the_falsifiers_code_running(tmp_path: Path) -> None:
     """A hang after the denied look does not count against the subject."""
 
-    @look
+    @propagates
     def weights(trial: Trial[Any]) -> Any:
         with trial.subject_fault():
-            raise NotShown("it is in another process")
+            raise NotObserved("it is in another process")
 
     def falsify(trial: Trial[Any]) -> None:
         weights(trial)

@@ -1,6 +1,6 @@
 """Values that a subject outside the trial's process does not show.
 
-    @look
+    @propagates
     def distance(one: Tensor, other: Tensor) -> float:
         return float((one - other).abs().max())
 
@@ -16,20 +16,21 @@ import functools
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, ParamSpec, TypeVar, final
 
-from harness.authoring.faults import NotShown
+from harness.authoring.faults import NotObserved
 
-__all__ = ["Hidden", "first_shown", "look", "provided"]
+__all__ = ["Unobserved", "first_observed", "propagates", "provided"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 @final
-class Hidden:
-    """Stands for a value that is not shown. Whatever is computed from it is hidden for the same reason.
+class Unobserved:
+    """Stands for a value that could not be observed. What is computed from it is unobserved for the same reason.
 
-    `Trial.measure` records a hidden value as unseen. A condition, a loop or a conversion to a number needs the value
-    itself and raises `NotShown`, which ends the trial as NOT_MEASURED unless a `look` turns it into a hidden value.
+    `Trial.measure` records that the value is missing, and why. A condition, a loop or a conversion to a number needs
+    the value itself and raises `NotObserved`. The trial is then NOT_MEASURED, unless a function with `propagates`
+    catches the exception and returns an unobserved value.
     """
 
     __slots__ = ("_reason",)
@@ -41,10 +42,10 @@ class Hidden:
         self._reason: Final = reason
 
     def __repr__(self) -> str:
-        return f"Hidden({self._reason!r})"
+        return f"Unobserved({self._reason!r})"
 
-    def __getattr__(self, name: str) -> Hidden:
-        if name.startswith("__"):  # protocols of Python and of libraries, which a hidden value does not follow
+    def __getattr__(self, name: str) -> Unobserved:
+        if name.startswith("__"):  # protocols of Python and of libraries, which an unobserved value does not follow
             raise AttributeError(name)
         return self
 
@@ -53,14 +54,14 @@ class Hidden:
         """What is not shown, and why."""
         return self._reason
 
-    def _same(self, *_: Any, **__: Any) -> Hidden:
+    def _same(self, *_: Any, **__: Any) -> Unobserved:
         return self
 
     def reveal(self, *_: Any) -> NoReturn:
         """Raises:
-        NotShown: always, with the reason.
+        NotObserved: always, with the reason.
         """
-        raise NotShown(self._reason)
+        raise NotObserved(self._reason)
 
     __call__ = __getitem__ = _same
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _same
@@ -70,33 +71,33 @@ class Hidden:
     __bool__ = __iter__ = __len__ = __contains__ = __int__ = __float__ = __index__ = reveal
 
 
-def look(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorator: the function returns a `Hidden` value if what it reads is not shown.
+def propagates(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorator: the function returns a `Unobserved` value if what it reads is not shown.
 
     That is so if an argument is hidden, in which case the function is not called, and if the function raises
-    `NotShown`. The type says T, because a hidden value may stand in the place of any other.
+    `NotObserved`. The type says T, because an unobserved value may stand in the place of any other.
     """
 
     @functools.wraps(function)
-    def looked(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def propagating(*args: P.args, **kwargs: P.kwargs) -> Any:
         for given in (*args, *kwargs.values()):
-            if isinstance(given, Hidden):
+            if isinstance(given, Unobserved):
                 return given
         try:
             return function(*args, **kwargs)
-        except NotShown as reason:
-            return Hidden(str(reason))
+        except NotObserved as reason:
+            return Unobserved(str(reason))
 
-    return looked
+    return propagating
 
 
-@look
+@propagates
 def provided(needed: object, value: T) -> T:
-    """The value; hidden if what it depends on is hidden."""
+    """Return the value; an unobserved one if what it depends on is unobserved."""
     del needed
     return value
 
 
-def first_shown(*values: T) -> T:
-    """The first value that is not hidden; if all are, the first."""
-    return next((value for value in values if not isinstance(value, Hidden)), values[0])
+def first_observed(*values: T) -> T:
+    """Return the first value that was observed; if none was, the first one."""
+    return next((value for value in values if not isinstance(value, Unobserved)), values[0])

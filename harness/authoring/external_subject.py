@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from harness.authoring.reports import Report
 from harness.base.strictjson import JsonObject
 
-__all__ = ["Elsewhere"]
+__all__ = ["ExternalSubject"]
 
 
-class Elsewhere(ABC):
+class ExternalSubject(ABC):
     """A subject that works outside the trial's process. The adapters of `harness.external` are such subjects.
 
     What ran is read from its output, since there is no process to ask: see `Trial.resolve`.
