@@ -60,7 +60,7 @@ def test_the_kernels_compile_for_hopper(kernel: str, rest: dict[str, int]) -> No
     constants: dict[str, Any] = {**SIZES, "stages": 2, **rest}
     types = {}
     for name in function.arg_names:
-        width = SIZES["value_width"] if name[0] in "av" else SIZES["width"]
+        width = SIZES["value_width"] if name in ("v_tma", "do_tma") else SIZES["width"]
         types[name] = (
             "constexpr" if name in constants
             else f"tensordesc<bf16[1, 64, {width}]>" if name.endswith("_tma")
