@@ -65,8 +65,8 @@ def calibration_of(path: Path, wanted: str | None) -> tuple[Calibration | None, 
         document = strictjson.loads(content)
     except strictjson.JsonError as error:
         return None, [Problem(_KEY + error.pointer, error.message, _AGAIN)]
-    found = schemas.problems("calibration", document)
-    problems = [Problem(_KEY + one.pointer, one.message, _AGAIN) for one in found]
+    violations = schemas.problems("calibration", document)
+    problems = [Problem(_KEY + violation.pointer, violation.message, _AGAIN) for violation in violations]
     if not problems and document["id"] != path.stem:
         problems = [Problem(f"{_KEY}/id", f"is {document['id']}, not {path.stem}", _AGAIN)]
     return (None, problems) if problems else (Calibration(document["profiles"]), [])

@@ -237,9 +237,9 @@ def clauses_of(schema: JsonObject, path: tuple[str, ...] = ()) -> Iterator[Schem
 
 def values_at(measurements: JsonObject, path: tuple[str, ...]) -> list[Any]:
     """Every measured value at a clause's path."""
-    found: list[Any] = []
-    _follow(measurements, path, 0, found)
-    return found
+    values: list[Any] = []
+    _follow(measurements, path, 0, values)
+    return values
 
 
 def is_finite(value: Any, levels: int = DEEPEST) -> bool:
@@ -288,7 +288,7 @@ def empty_place(value: Any, entries: frozenset[str]) -> str | None:
     return None
 
 
-def _follow(container: Any, path: tuple[str, ...], start: int, found: list[Any]) -> bool:
+def _follow(container: Any, path: tuple[str, ...], start: int, values: list[Any]) -> bool:
     """Append every value at a path to `found`. False if a value is missing."""
     for index in range(start, len(path)):
         step = path[index]
@@ -301,14 +301,14 @@ def _follow(container: Any, path: tuple[str, ...], start: int, found: list[Any])
             else:
                 return False
             if index + 1 == len(path):
-                found.extend(items)
+                values.extend(items)
                 return True
             # A list, because values after a missing one are also wanted.
-            return all([_follow(item, path, index + 1, found) for item in items])  # noqa: C419
+            return all([_follow(item, path, index + 1, values) for item in items])  # noqa: C419
         if not isinstance(container, dict) or step not in container:
             return False
         container = container[step]
-    found.append(container)
+    values.append(container)
     return True
 
 

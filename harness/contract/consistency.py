@@ -70,14 +70,14 @@ def _parameter_problems(contract: Contract) -> Iterator[Problem]:
 
 
 def _refutation_problems(contract: Contract) -> Iterator[Problem]:
-    for index, one in enumerate(contract.refuted):
-        for position, clause in enumerate(one.clauses):
+    for index, refutation in enumerate(contract.refuted):
+        for position, clause in enumerate(refutation.clauses):
             if clause not in contract.clause_ids:
                 where = pointer("refuted", index, "clauses", position)
                 yield Problem(where, f"the contract has no clause {clause!r}", "`harness show ID` lists the clauses")
-        if one.profile not in contract.profiles:
+        if refutation.profile not in contract.profiles:
             where = pointer("refuted", index, "profile")
-            yield Problem(where, f"the contract has no profile {one.profile!r}", "name one of its profiles")
+            yield Problem(where, f"the contract has no profile {refutation.profile!r}", "name one of its profiles")
 
 
 def _target_problems(contract: Contract) -> Iterator[Problem]:

@@ -95,7 +95,9 @@ def _use(use: Any) -> FigureUse:
 
 def refutation_of(refuted: Iterable[Refutation], device: str, profile: str) -> Refutation | None:
     """Return the refutation that speaks of a class of device in a profile; None if there is none."""
-    return next((one for one in refuted if one.device in device and one.profile == profile), None)
+    return next(
+        (refutation for refutation in refuted if refutation.device in device and refutation.profile == profile), None
+    )
 
 
 def counted(refutation: Refutation | None, result: Result) -> Verdict:

@@ -77,7 +77,7 @@ class Shape:
 
     def joined(self, other: Shape) -> Shape:
         """The shape of a value that is one of the two."""
-        inner = _joined([one for one in (self.inner, other.inner) if one is not None])
+        inner = _joined([shape for shape in (self.inner, other.inner) if shape is not None])
         length, text, size = (max(getattr(self, name), getattr(other, name)) for name in ("length", "text", "size"))
         return Shape(length, inner, text, size)
 
@@ -138,7 +138,7 @@ def of_schema(schema: JsonObject, assumed: int = ITEMS) -> Shape:
     if "const" in schema or "enum" in schema:
         return _joined([of_value(value) for value in schema.get("enum", [schema.get("const")])]) or _SCALAR
     if "properties" in schema:
-        values = _list([of_schema(one, assumed) for one in schema["properties"].values()])
+        values = _list([of_schema(schema_of_property, assumed) for schema_of_property in schema["properties"].values()])
         names = of_value(dict.fromkeys(schema["properties"]))
         return replace(names, inner=_joined([names.inner, values.inner]), size=names.size + values.size)
     if "additionalProperties" in schema:
@@ -155,13 +155,13 @@ def of_schema(schema: JsonObject, assumed: int = ITEMS) -> Shape:
 
 def of_values(objects: Collection[JsonObject]) -> dict[str, Shape]:
     """For each name, the shape of its values in these objects."""
-    names = {name for one in objects for name in one}
-    return {name: _joined([of_value(one[name]) for one in objects if name in one]) or _SCALAR for name in names}
+    names = {name for item in objects for name in item}
+    return {name: _joined([of_value(item[name]) for item in objects if name in item]) or _SCALAR for name in names}
 
 
 def _joined(shapes: Collection[Shape | None]) -> Shape | None:
-    found = {shape for shape in shapes if shape is not None}
-    return reduce(Shape.joined, found) if found else None
+    known = {shape for shape in shapes if shape is not None}
+    return reduce(Shape.joined, known) if known else None
 
 
 class Allowance:
@@ -222,10 +222,10 @@ class _Evaluation:
             return shape.size, shape
         if node.kind is Kind.METHOD and node.text in _MACROS and len(node.children) > 2:
             return self._macro(node, bound)
-        found = [self.of(child, bound) for child in node.children]
-        shapes = [shape for _, shape in found]
+        children = [self.of(child, bound) for child in node.children]
+        shapes = [shape for _, shape in children]
         sizes = sum(shape.size for shape in shapes)
-        cost = 1 + sum(cost for cost, _ in found) + sizes
+        cost = 1 + sum(cost for cost, _ in children) + sizes
         if node.kind in (Kind.SELECT, Kind.INDEX):
             return cost, shapes[0].inner or _SCALAR
         if node.kind in (Kind.LIST, Kind.MAP):
@@ -233,9 +233,9 @@ class _Evaluation:
         if node.kind is Kind.CONDITIONAL:
             return cost, shapes[1].joined(shapes[2])
         if node.text == "+":
-            one, other = shapes
+            left, right = shapes
             whole = Shape(
-                one.length + other.length, one.joined(other).inner, one.text + other.text, one.size + other.size
+                left.length + right.length, left.joined(right).inner, left.text + right.text, left.size + right.size
             )
             return cost + whole.size, whole
         if node.text == "in":
@@ -251,11 +251,11 @@ class _Evaluation:
         cost, shape = self.of(over, bound)
         count, item = shape.length, shape.inner or _SCALAR
         inside = {**bound, name.text: item}
-        found = [self.of(body, inside) for body in bodies]
-        cost += count * (_ITERATION + item.size + sum(one for one, _ in found))
+        costs = [self.of(body, inside) for body in bodies]
+        cost += count * (_ITERATION + item.size + sum(body_cost for body_cost, _ in costs))
         if node.text in ("all", "exists"):
             return cost, _SCALAR
-        kept = found[-1][1] if node.text == "map" else item if node.text == "filter" else _SCALAR
+        kept = costs[-1][1] if node.text == "map" else item if node.text == "filter" else _SCALAR
         # For each item, what was kept so far is copied.
         return cost + count * (count + 1) * kept.size, _repeated(count, kept)
 
@@ -294,24 +294,24 @@ def _compiling(text: str) -> int:
     outer: list[int] = []
     total = last = 0
     at = 0
-    while found := _ATOM.match(text, at):
-        at = found.end()
-        if found["open"]:
+    while match := _ATOM.match(text, at):
+        at = match.end()
+        if match["open"]:
             outer.append(total)
             total = last = 0
-        elif found["close"]:
+        elif match["close"]:
             last = total
             total += outer.pop() if outer else 0
-        elif found["again"]:
-            times = max(1, int(found["least"] or 1), int(found["most"] or 1))
+        elif match["again"]:
+            times = max(1, int(match["least"] or 1), int(match["most"] or 1))
             total += last * (times - 1)
             last *= times
         else:
-            last = next(steps for name, steps in _STEPS.items() if found[name])
-            if found[0].startswith("["):
+            last = next(steps for name, steps in _STEPS.items() if match[name])
+            if match[0].startswith("["):
                 at, inside = _class(text, at)
                 last += inside
-            last *= _FOLDED if flags and not found["wide"] else 1
+            last *= _FOLDED if flags and not match["wide"] else 1
             total += last
     return total + sum(outer)
 

@@ -50,13 +50,15 @@ def equivalents(contract: Path) -> tuple[Equivalent, ...]:
         raise ContractError(place, [Problem("", f"cannot be read: {error.strerror}", "make it readable")]) from error
     except strictjson.JsonError as error:
         raise ContractError(place, [Problem(error.pointer, error.message)]) from error
-    found = schemas.problems("equivalent", document)
-    if not found and document["id"] != contract.stem:
-        found = [Problem("/id", f"is {document['id']}, not {contract.stem}", "name the claim next to it")]
-    if found:
-        raise ContractError(place, found)
+    problems = schemas.problems("equivalent", document)
+    if not problems and document["id"] != contract.stem:
+        problems = [Problem("/id", f"is {document['id']}, not {contract.stem}", "name the claim next to it")]
+    if problems:
+        raise ContractError(place, problems)
     return tuple(
-        Equivalent(one["file"], one.get("within"), one["before"], one["after"], one["reason"], kind == "equivalent")
+        Equivalent(
+            entry["file"], entry.get("within"), entry["before"], entry["after"], entry["reason"], kind == "equivalent"
+        )
         for kind in ("equivalent", "missed")
-        for one in document.get(kind, ())
+        for entry in document.get(kind, ())
     )

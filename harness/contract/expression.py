@@ -102,8 +102,8 @@ def parse(text: str) -> Node:
 
 def comparisons(root: Node) -> tuple[Node, ...]:
     """The comparisons of a rule that is a comparison or a conjunction of comparisons; else empty."""
-    found = tuple(_conjuncts(root))
-    return found if all(map(_compares, found)) else ()
+    conjuncts = tuple(_conjuncts(root))
+    return conjuncts if all(map(_compares, conjuncts)) else ()
 
 
 def _conjuncts(node: Node) -> Iterator[Node]:
@@ -151,8 +151,8 @@ class _Parser:
         return self._tokens[self._at]
 
     def _unexpected(self) -> ExpressionError:
-        found = self._token.text or "the end"
-        return ExpressionError(f"{found!r} at character {self._token.start + 1} is not expected")
+        token = self._token.text or "the end"
+        return ExpressionError(f"{token!r} at character {self._token.start + 1} is not expected")
 
     def _next(self) -> _Token:
         self._at += 1
@@ -237,25 +237,25 @@ class _Parser:
 
     def _listed(self, closing: str) -> tuple[tuple[Node, ...], int]:
         """The expressions up to a closing bracket, and the bracket's end."""
-        found: list[Node] = []
+        nodes: list[Node] = []
         while not (end := self._accept(closing)):
-            found.append(self._expression())
+            nodes.append(self._expression())
             if not self._accept(","):
                 end = self._expect(closing)
                 break
-        return tuple(found), end.end
+        return tuple(nodes), end.end
 
     def _entries(self) -> tuple[tuple[Node, ...], int]:
         """The keys and values up to a closing brace, and the brace's end."""
-        found: list[Node] = []
+        entries: list[Node] = []
         while not (end := self._accept("}")):
-            found.append(self._expression())
+            entries.append(self._expression())
             self._expect(":")
-            found.append(self._expression())
+            entries.append(self._expression())
             if not self._accept(","):
                 end = self._expect("}")
                 break
-        return tuple(found), end.end
+        return tuple(entries), end.end
 
 
 def _tokens(text: str) -> Iterator[_Token]:

@@ -86,9 +86,9 @@ def place_of(contract: Contract, key: str) -> Place | None:
     if key == "claim":
         return _of_text(contract.claim, contract.claim)
     if key.startswith("mutants."):
-        found = [one for one in contract.document["mutants"] if one["id"] == key.removeprefix("mutants.")]
-        text = " ".join([found[0]["defect"], found[0].get("source", "")]) if found else ""
-        return _of_text(f"{found[0]['id']} {text}", text) if found else None
+        named = [mutant for mutant in contract.document["mutants"] if mutant["id"] == key.removeprefix("mutants.")]
+        text = " ".join([named[0]["defect"], named[0].get("source", "")]) if named else ""
+        return _of_text(f"{named[0]['id']} {text}", text) if named else None
     return _of_parameter(contract, key)
 
 
@@ -124,21 +124,25 @@ def _of_text(words: str, text: str) -> Place:
 
 
 def _of_parameter(contract: Contract, key: str) -> Place | None:
-    found = re.fullmatch(r"parameters\.([a-z][a-z0-9_]*)(?:\[(\d{1,4})\])?", key)
+    match = re.fullmatch(r"parameters\.([a-z][a-z0-9_]*)(?:\[(\d{1,4})\])?", key)
     parameters = _parameters(contract)
-    if found is None or found[1] not in parameters:
+    if match is None or match[1] not in parameters:
         return None
-    value, words = parameters[found[1]], [found[1]]
-    declared = {} if contract.parameters is None else contract.parameters.schema["properties"].get(found[1], {})
+    value, words = parameters[match[1]], [match[1]]
+    declared = {} if contract.parameters is None else contract.parameters.schema["properties"].get(match[1], {})
     words += [declared.get("title", ""), declared.get("description", "")]
     unit = declared.get("x-unit", "")
-    if found[2] is not None:
-        index = int(found[2])
+    if match[2] is not None:
+        index = int(match[2])
         if not isinstance(value, list) or index >= len(value):
             return None
         # Lists of one length are columns of one table: the items at the same place say what an item is of.
-        columns = [one for one in parameters.values() if isinstance(one, list) and len(one) == len(value)]
-        words += [str(one[index]) for one in columns if one is not value]
+        columns = [
+            parameter
+            for parameter in parameters.values()
+            if isinstance(parameter, list) and len(parameter) == len(value)
+        ]
+        words += [str(column[index]) for column in columns if column is not value]
         value, unit = value[index], declared.get("items", {}).get("x-unit", unit)
     if isinstance(value, str):
         return _of_text(" ".join([*words, value]), value)

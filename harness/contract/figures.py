@@ -142,12 +142,14 @@ def figures_of(folder: Path) -> Figures | None:
         raise ContractError(path, [Problem("", f"cannot be read: {error.strerror}", "make it readable")]) from error
     except strictjson.JsonError as error:
         raise ContractError(path, [Problem(error.pointer, error.message, error.remedy)]) from error
-    if found := schemas.problems("figures", document):
-        raise ContractError(path, found)
-    documents = {name: _document(name, one) for name, one in document["documents"].items()}
-    if found := [problem for name, one in document["figures"].items() for problem in _problems(name, one, documents)]:
-        raise ContractError(path, found)
-    named = {name: _figure(name, one, documents) for name, one in document["figures"].items()}
+    if problems := schemas.problems("figures", document):
+        raise ContractError(path, problems)
+    documents = {name: _document(name, entry) for name, entry in document["documents"].items()}
+    if problems := [
+        problem for name, entry in document["figures"].items() for problem in _problems(name, entry, documents)
+    ]:
+        raise ContractError(path, problems)
+    named = {name: _figure(name, entry, documents) for name, entry in document["figures"].items()}
     return Figures(path, documents, named)
 
 
@@ -225,7 +227,7 @@ def _unlike(where: str, figure: JsonObject, read: Printed) -> Iterator[Problem]:
         message = f"{figure['unit']!r} is not the unit of the printed {figure['printed']!r}"
         yield Problem(f"{where}/unit", message, "write the printed unit")
     if Relation(figure["relation"]) not in _SIGNS[read.sign]:
-        allowed = " or ".join(repr(str(one)) for one in _SIGNS[read.sign])
+        allowed = " or ".join(repr(str(sign)) for sign in _SIGNS[read.sign])
         message = f"{figure['relation']!r} is not what the printed {figure['printed']!r} says"
         yield Problem(f"{where}/relation", message, f"write {allowed}")
 

@@ -70,7 +70,7 @@ def _followed(
         else:
             files.add(file)
             package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-            pending += [one for one in _names(statements(str(file)), package) if one not in seen]
+            pending += [name for name in _names(statements(str(file)), package) if name not in seen]
     return frozenset(files), frozenset(others)
 
 

@@ -23,7 +23,7 @@ def claims_roots() -> tuple[Path, ...]:
 
 @lru_cache(maxsize=8)
 def _roots(path: tuple[str, ...]) -> tuple[Path, ...]:
-    found: dict[Path, None] = {}
+    roots: dict[Path, None] = {}
     for entry in path:
         try:
             names = sorted(os.listdir(os.path.join(entry, PACKAGE)))
@@ -32,8 +32,8 @@ def _roots(path: tuple[str, ...]) -> tuple[Path, ...]:
         for name in names:
             root = Path(os.path.realpath(Path(entry, PACKAGE, name)))
             if (root / "contracts").is_dir():
-                found.setdefault(root)
-    return tuple(found)
+                roots.setdefault(root)
+    return tuple(roots)
 
 
 def root_of(path: Path) -> Path | None:

@@ -45,9 +45,9 @@ def _written(value: Any, indent: int, column: int, blocks: bool, closing: int) -
     ]
     if blocks or any(member.is_block for member in members):
         lines = _filled(members, indent + 2, indent + 2, blocks, 1)
-        return f"{opening}\n" + "".join(f"{' ' * (indent + 2)}{one}\n" for one in lines) + f"{' ' * indent}{end}"
+        return f"{opening}\n" + "".join(f"{' ' * (indent + 2)}{line}\n" for line in lines) + f"{' ' * indent}{end}"
     first, *others = _filled(members, column + 1, indent + 2, False, closing + 1)
-    return opening + "".join([first, *(f"\n{' ' * (indent + 2)}{one}" for one in others)]) + end
+    return opening + "".join([first, *(f"\n{' ' * (indent + 2)}{line}" for line in others)]) + end
 
 
 class _Member:

@@ -51,9 +51,9 @@ def load(path: Path, search: tuple[Path, ...]) -> Contract:
     problems = list(_entry_point_problems(document, search))
     if path.stem != contract.id:
         problems.append(Problem("/id", f"{contract.id} is in {path.name}", f"name the file {contract.id}.json"))
-    calibration, found = calibration_of(path, document.get("calibration"))
+    calibration, calibration_problems = calibration_of(path, document.get("calibration"))
     contract = replace(contract, calibration=calibration, notes=notes_at(path.with_suffix(".md")))
-    problems += [*found, *miscalibrated(contract)]
+    problems += [*calibration_problems, *miscalibrated(contract)]
     if problems:
         raise ContractError(path, problems)
     return contract
@@ -66,12 +66,12 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
         ContractError: with every problem, except those of entry points.
     """
     try:
-        found = schemas.problems("contract", document)
+        problems = schemas.problems("contract", document)
     except RecursionError as error:
         raise ContractError(path, [Problem("", "nested too deeply", "write a flatter observation")]) from error
-    if found:
-        raise ContractError(path, found)
-    observation, clauses, found = _described(document, "observation")
+    if problems:
+        raise ContractError(path, problems)
+    observation, clauses, problems = _described(document, "observation")
     rules, wrong = _rules(document)
     parameters, unfit = _parameters(document)
     variants: JsonObject = document.get("variants", {})
@@ -80,8 +80,8 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
         for index, mutant in enumerate(document["mutants"])
         if "variant" in mutant and mutant["variant"] not in variants
     ]
-    if found or wrong or unfit:
-        raise ContractError(path, [*found, *wrong, *unfit])
+    if problems or wrong or unfit:
+        raise ContractError(path, [*problems, *wrong, *unfit])
     contract = Contract(
         path=path,
         digest=hashlib.sha256(judging_part(content)).hexdigest(),
@@ -102,12 +102,12 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
         ),
         outside_omits=frozenset(document.get("outside_omits", ())),
         stands_in_for=document.get("stands_in_for", ""),
-        refuted=tuple(Refutation.from_json(one) for one in document.get("refuted", ())),
+        refuted=tuple(Refutation.from_json(refutation) for refutation in document.get("refuted", ())),
         figures=uses_of(document),
     )
-    found = list(contradictions(contract))
-    if found:
-        raise ContractError(path, found)
+    problems = list(contradictions(contract))
+    if problems:
+        raise ContractError(path, problems)
     return contract
 
 
@@ -146,8 +146,8 @@ def _mutant(document: JsonObject, reference: str) -> Mutant:
         document.get("memory_gib", math.inf),
         document.get("lease") == "shared",
         tuple(
-            Patch(one.get("module", subject.partition(":")[0]), one["within"], one["before"], one["after"])
-            for one in document.get("patches", ())
+            Patch(patch.get("module", subject.partition(":")[0]), patch["within"], patch["before"], patch["after"])
+            for patch in document.get("patches", ())
         ),
     )
 

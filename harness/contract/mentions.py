@@ -33,14 +33,18 @@ def mentions(project: Project) -> dict[str, list[str]]:
     words = rb"(?<![A-Za-z0-9_-])(?:%b)(?![A-Za-z0-9_-])" % project.mentions.pattern.encode()
     pattern = re.compile(words, re.MULTILINE)
     memory = FileMemory("mentions", project.root, repr(words))
-    found: dict[str, list[str]] = {}
+    files_by_id: dict[str, list[str]] = {}
     for name in sorted(_files(project)):
         if _is_excluded(name, project):
             continue
         for identifier, number in memory.of(f"{project.root}/{name}", lambda file: _ids(file, pattern)):
-            found.setdefault(identifier, []).append(f"{name}:{number}")
+            files_by_id.setdefault(identifier, []).append(f"{name}:{number}")
     memory.save()
-    return {identifier: found[identifier] for identifier in sorted(found) if not _is_excluded(identifier, project)}
+    return {
+        identifier: files_by_id[identifier]
+        for identifier in sorted(files_by_id)
+        if not _is_excluded(identifier, project)
+    }
 
 
 def _files(project: Project) -> Iterator[str]:
@@ -55,7 +59,7 @@ def _files(project: Project) -> Iterator[str]:
         return
     for folder, folders, names in os.walk(project.root):
         here = Path(folder)
-        folders[:] = [one for one in folders if not one.startswith(".") and here / one not in left_out]
+        folders[:] = [folder for folder in folders if not folder.startswith(".") and here / folder not in left_out]
         yield from ((here / name).relative_to(project.root).as_posix() for name in names)
 
 
@@ -68,7 +72,7 @@ def _cache(project: Project) -> list[Path]:
 
 
 def _is_excluded(name: str, project: Project) -> bool:
-    return any(fnmatchcase(name, one) or fnmatchcase(name, f"{one}/*") for one in project.mentions.exclude)
+    return any(fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}/*") for pattern in project.mentions.exclude)
 
 
 def _ids(file: str, pattern: re.Pattern[bytes]) -> list[list[Any]]:

@@ -42,11 +42,11 @@ class Patch(JsonDataclass):
             PatchError: the text is not there once, or the changed source is not Python.
         """
         start, end = self._span(source)
-        found = list(_occurrences(source, self.before, start, end))
-        if len(found) != 1:
+        occurrences = list(_occurrences(source, self.before, start, end))
+        if len(occurrences) != 1:
             place = f"{self.module}:{self.within}".rstrip(":")
-            raise PatchError(f"{self.before!r} is {len(found)} times in {place}, not once")
-        ((at, length, indentation),) = found
+            raise PatchError(f"{self.before!r} is {len(occurrences)} times in {place}, not once")
+        ((at, length, indentation),) = occurrences
         changed = source[:at] + _indented(self.after, indentation) + source[at + length :]
         try:
             same = ast.dump(ast.parse(changed)) == ast.dump(ast.parse(source))
@@ -65,12 +65,12 @@ class Patch(JsonDataclass):
         except (SyntaxError, ValueError) as error:
             raise PatchError(f"{self.module} is not Python: {error}") from error
         for name in self.within.split("."):
-            nodes = [one for node in nodes for one in _defined(node) if one.name == name]
+            nodes = [definition for node in nodes for definition in _defined(node) if definition.name == name]
         if len(nodes) != 1:
             raise PatchError(f"{self.module} defines {self.within} {len(nodes)} times, not once")
         (node,) = nodes
         assert isinstance(node, _Definition)
-        first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
         lines = [len(line) + 1 for line in source.split("\n")]
         return sum(lines[: first - 1]), sum(lines[: node.end_lineno])
 

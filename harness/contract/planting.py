@@ -32,7 +32,7 @@ def planted_sources(folder: Path, claim: str) -> Mapping[str, frozenset[str]]:
             continue
         if schemas.problems("planting", document):
             continue
-        if any(one["id"] == claim and one["obstacle"] is None for one in document["claims"]):
+        if any(entry["id"] == claim and entry["obstacle"] is None for entry in document["claims"]):
             for name, digest in document["sources"].items():
                 sources[name] = sources.get(name, frozenset()) | {digest}
     return sources

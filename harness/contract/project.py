@@ -67,10 +67,10 @@ class Project:
             ProjectError: no pyproject.toml with `[tool.harness]` in the folder or above it, or a wrong setting.
         """
         here = Path(os.path.realpath(start or Path.cwd()))
-        found = cls.around(here)
-        if found is None:
+        project = cls.around(here)
+        if project is None:
             raise ProjectError(f"no pyproject.toml with [tool.harness] in {here} or above it; `harness init` makes one")
-        return found
+        return project
 
     @classmethod
     def around(cls, start: Path | None = None) -> Project | None:
@@ -111,14 +111,14 @@ class Project:
 
     def files(self, within: Path | None = None) -> list[Path]:
         """The contract files below a folder, sorted by name; by default, all of the project's."""
-        found = [
+        paths = [
             path
             for path in _below(within or self.contracts)
             if path.parent.name != _SCHEMAS
             and path.name != FIGURES
             and not path.name.endswith((SUFFIX, EQUIVALENT_SUFFIX, PLANTING_SUFFIX))
         ]
-        return sorted(found, key=lambda path: (path.stem, path))
+        return sorted(paths, key=lambda path: (path.stem, path))
 
     def known(self, own: Iterable[Path] | None = None) -> list[Path]:
         """The contract files of the project, and those of installed claims whose ids it has no contract for.
@@ -183,10 +183,10 @@ class Project:
         names = [path.stem for path in self.known()]
         chosen: dict[str, None] = {}
         for pattern in patterns:
-            found = [name for name in names if fnmatchcase(name, pattern)] if set(pattern) & set("*?[") else [pattern]
-            if not found:
+            matches = [name for name in names if fnmatchcase(name, pattern)] if set(pattern) & set("*?[") else [pattern]
+            if not matches:
                 raise ProjectError(f"no claim matches {pattern!r} under {self.contracts}; `harness list` shows them")
-            chosen.update(dict.fromkeys(found))
+            chosen.update(dict.fromkeys(matches))
         return list(chosen)
 
     def contract(self, identifier: str) -> Contract:

@@ -60,7 +60,7 @@ def install(folders: Sequence[Path], others: Sequence[Path] = ()) -> set[str]:
         A set for the names of top-level packages that are the project's even if they have no `__init__.py`. Python
         itself would prefer a package of a library to such a folder.
     """
-    for finder in [one for one in sys.meta_path if isinstance(one, _Finder)]:
+    for finder in [finder for finder in sys.meta_path if isinstance(finder, _Finder)]:
         sys.meta_path.remove(finder)
     sys.path[:0] = list(map(str, (*folders, *others)))
     own = _Finder(folders)
@@ -93,7 +93,7 @@ def plant(patches: Iterable[Patch]) -> None:
     linecache.clearcache()
     for patch in patches:
         _patches[patch.module] = (*_patches.get(patch.module, ()), patch)
-    for finder in [one for one in sys.meta_path if type(one) is _Finder]:
+    for finder in [finder for finder in sys.meta_path if type(finder) is _Finder]:
         for name in finder.found:
             sys.modules.pop(name, None)
 
@@ -234,7 +234,7 @@ class _OtherLoader(SourceFileLoader):
     ) -> ModuleType:
         if level or not self._finder.has(name):
             return builtins.__import__(name, globals, locals, fromlist or (), level)
-        found = importlib.import_module(f"{OTHER}.{name}")
+        module = importlib.import_module(f"{OTHER}.{name}")
         if fromlist:  # this imports submodules that the statement names
-            return builtins.__import__(found.__name__, globals, locals, fromlist, 0)
+            return builtins.__import__(module.__name__, globals, locals, fromlist, 0)
         return sys.modules[f"{OTHER}.{name.partition('.')[0]}"]

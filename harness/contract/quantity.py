@@ -63,12 +63,12 @@ def printed(text: str) -> Printed | None:
     Returns:
         None if the text does not begin with a number.
     """
-    found = _PRINTED.fullmatch(text.strip())
-    if found is None or (found["before"] and found["after"]):
+    match = _PRINTED.fullmatch(text.strip())
+    if match is None or (match["before"] and match["after"]):
         return None
-    value = Fraction(found["number"].replace(",", "")) * (1000 if found["thousands"] else 1)
-    sign = "~" if found["before"] == "≈" else found["before"] or found["after"]
-    return Printed(-value if found["minus"] else value, found["unit"].strip(" -"), sign)
+    value = Fraction(match["number"].replace(",", "")) * (1000 if match["thousands"] else 1)
+    sign = "~" if match["before"] == "≈" else match["before"] or match["after"]
+    return Printed(-value if match["minus"] else value, match["unit"].strip(" -"), sign)
 
 
 def converted(value: Fraction, unit: str, to: str) -> Fraction | None:
@@ -85,5 +85,5 @@ def numbers_in(text: str, *, alone: bool = False) -> list[Fraction]:
     Args:
         alone: without those of a word, such as `GB10`.
     """
-    found = [one for one in _IN_TEXT.finditer(text) if not (alone and _WORD.match(text[: one.start()][-1:]))]
-    return [Fraction(one[0].replace(",", "")) for one in found]
+    matches = [match for match in _IN_TEXT.finditer(text) if not (alone and _WORD.match(text[: match.start()][-1:]))]
+    return [Fraction(match[0].replace(",", "")) for match in matches]

@@ -58,7 +58,7 @@ def parse(settings: object) -> tuple[Quarantine, ...]:
         ValueError: an entry is no table of the four fields.
     """
     entries: Iterable[Any] = settings if isinstance(settings, list) else [None]
-    found = []
+    quarantines = []
     for entry in entries:
         fields = {"claim": str, "device": str, "reason": str, "until": date}
         if (
@@ -68,5 +68,5 @@ def parse(settings: object) -> tuple[Quarantine, ...]:
             or isinstance(entry["until"], datetime)
         ):
             raise ValueError("each [[tool.harness.quarantine]] has claim, device, reason, and until as a date")
-        found.append(Quarantine(**entry))
-    return tuple(found)
+        quarantines.append(Quarantine(**entry))
+    return tuple(quarantines)

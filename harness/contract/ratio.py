@@ -48,19 +48,19 @@ def ratio(clause: Clause, measurements: JsonObject, parameters: JsonObject, devi
             pairs = [(bound, value) for value, bound in pairs]
     else:
         assert isinstance(clause, Rule)
-        found = _evaluated(clause, measurements, parameters, device)
-        if found is None:
+        sides = _evaluated(clause, measurements, parameters, device)
+        if sides is None:
             return None
-        pairs = found
+        pairs = sides
     return max((_over(small, large) for small, large in pairs), default=None)
 
 
 def ratios(contract: Contract, measurements: JsonObject, parameters: JsonObject, device: Device) -> dict[str, float]:
     """The ratio of each clause that has one, by id, the largest first."""
     clauses: tuple[Clause, ...] = (*contract.clauses, *contract.rules)
-    found = {clause.id: ratio(clause, measurements, parameters, device) for clause in clauses}
-    known = [(name, value) for name, value in found.items() if value is not None]
-    return dict(sorted(known, key=lambda one: one[1], reverse=True))
+    values = {clause.id: ratio(clause, measurements, parameters, device) for clause in clauses}
+    known = [(name, value) for name, value in values.items() if value is not None]
+    return dict(sorted(known, key=lambda item: item[1], reverse=True))
 
 
 def _over(small: Any, large: Any) -> float:
@@ -74,13 +74,13 @@ def _over(small: Any, large: Any) -> float:
 
 def _sides(rule: Rule) -> list[tuple[str, str]]:
     """The (small, large) sides of each comparison of a conjunction, as text; empty for other rules."""
-    found = comparisons(rule.tree)
-    if any(node.text not in _ORDERS for node in found):
+    rule_comparisons = comparisons(rule.tree)
+    if any(node.text not in _ORDERS for node in rule_comparisons):
         return []
-    sides = [tuple(rule.text[side.start : side.end] for side in node.children) for node in found]
+    sides = [tuple(rule.text[side.start : side.end] for side in node.children) for node in rule_comparisons]
     return [
         (right, left) if node.text.startswith(">") else (left, right)
-        for node, (left, right) in zip(found, sides, strict=True)
+        for node, (left, right) in zip(rule_comparisons, sides, strict=True)
     ]
 
 

@@ -161,7 +161,7 @@ class Scope:
                     readable[variable][name] = _as_doubles(values[name])
                 except _UnreadableError as error:
                     self.wrong[variable, name] = error.code
-        shapes = {kind: {name: of_value(value) for name, value in found.items()} for kind, found in readable.items()}
+        shapes = {kind: {name: of_value(value) for name, value in values.items()} for kind, values in readable.items()}
         self.costly: dict[str, str] = {}
         """The rules that cost more than is left, each with the largest value that it reads."""
         for rule in rules:
@@ -185,7 +185,7 @@ def compile_rule(identifier: str, text: str, message: str, source: str = "") -> 
         tree = parse(text)
     except ExpressionError as error:
         raise RuleError(f"has a form that the harness does not read: {error}") from error
-    if any(one.text == "matches" and not _is_literal_match(one) for one in tree.walk() if one.kind in _CALLS):
+    if any(node.text == "matches" and not _is_literal_match(node) for node in tree.walk() if node.kind in _CALLS):
         raise RuleError("matches takes a text and a literal pattern: self.name.matches('^[a-z]+$')")
     names = _paths(tree)
     if not names["self"]:
@@ -253,7 +253,7 @@ def _paths(tree: Node) -> dict[str, tuple[tuple[str, ...], ...]]:
     Raises:
         RuleError: the rule uses one of these as a whole or by index.
     """
-    found: dict[str, dict[tuple[str, ...], None]] = {name: {} for name in SCOPE}
+    paths_of: dict[str, dict[tuple[str, ...], None]] = {name: {} for name in SCOPE}
 
     def visit(node: Node, steps: tuple[str, ...]) -> None:
         if node.kind is Kind.SELECT:
@@ -261,13 +261,13 @@ def _paths(tree: Node) -> dict[str, tuple[tuple[str, ...], ...]]:
         elif node.kind is Kind.NAME and node.text in SCOPE:
             if not steps:
                 raise RuleError(f"uses {node.text} as a whole or by index; write {node.text}.<name>")
-            found[node.text][steps] = None
+            paths_of[node.text][steps] = None
         else:
             for child in node.children:
                 visit(child, ())
 
     visit(tree, ())
-    return {name: tuple(paths) for name, paths in found.items()}
+    return {name: tuple(paths) for name, paths in paths_of.items()}
 
 
 class _UnreadableError(ValueError):

@@ -28,13 +28,13 @@ def unwritten_texts(value: Any, *place: str | int) -> Iterator[tuple[str, str]]:
 
 def unwritten_code(contract: Contract, search: Sequence[Path]) -> Iterator[tuple[str, Path, int]]:
     """Yield the first docstring that is not written yet in each module of a contract: entry point, file and line."""
-    told: set[Path] = set()
+    reported: set[Path] = set()
     for entry in contract.entry_points:
         try:
             path = locate(entry, tuple(search))
             text = regular_file.read(path).decode("utf-8", "replace")
         except (EntryPointError, OSError, ValueError):
             continue
-        if path not in told and (found := _DOCSTRING.search(text)):
-            told.add(path)
-            yield entry, path, text.count("\n", 0, found.start()) + 1
+        if path not in reported and (match := _DOCSTRING.search(text)):
+            reported.add(path)
+            yield entry, path, text.count("\n", 0, match.start()) + 1

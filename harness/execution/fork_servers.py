@@ -72,9 +72,9 @@ class ForkServers:
                 if not path:
                     self._servers[path] = self._first()
                 else:
-                    above = max((fork for fork in forks if fork < len(path)), default=0)
-                    parent = self._at(path[:above], forks)
-                    self._servers[path] = parent.split(self._servers[()], path[above:])
+                    start = max((fork for fork in forks if fork < len(path)), default=0)
+                    parent = self._at(path[:start], forks)
+                    self._servers[path] = parent.split(self._servers[()], path[start:])
             return self._servers[path]
 
     def _first(self) -> ForkServer:
@@ -83,6 +83,6 @@ class ForkServers:
         return self._start()
 
 
-def _shared(one: _Path, other: _Path) -> int:
+def _shared(left: _Path, right: _Path) -> int:
     """The number of libraries with which both paths begin."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))

@@ -82,7 +82,7 @@ def list_holders(folder: Path) -> tuple[Holder, ...]:
 
     A process has ended if its id is unused, or belongs to a process with another start time.
     """
-    found = []
+    holders = []
     for path in folder.glob(f"*{_SUFFIX}"):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             with Beneath(folder, path.name).opened() as file:  # every user can put a pipe or a link here
@@ -94,8 +94,8 @@ def list_holders(folder: Path) -> tuple[Holder, ...]:
             if (now := started(holder.pid)) is None or now != record["started"]:
                 path.unlink()  # a sticky folder refuses if it is another user's; this is harmless
             else:
-                found.append(holder)
-    return tuple(sorted(found, key=lambda holder: holder.since or 0.0))
+                holders.append(holder)
+    return tuple(sorted(holders, key=lambda holder: holder.since or 0.0))
 
 
 def _user() -> str:

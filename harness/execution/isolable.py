@@ -26,27 +26,27 @@ def obstacles(project: Project, contracts: Sequence[Contract]) -> dict[str, str]
         return project.search_of(contract.path)
 
     timed = "it measures time, and the way to another process would be measured too"
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for search, group in groupby(sorted(contracts, key=folders), key=folders):
         claims = list(group)
         for contract, why in zip(claims, _obstacles(project, claims, search), strict=True):
-            found[contract.id] = timed if contract.exclusive else why
-    return found
+            reasons[contract.id] = timed if contract.exclusive else why
+    return reasons
 
 
 def _obstacles(project: Project, contracts: Sequence[Contract], search: Sequence[Path]) -> list[str]:
     """The obstacles of claims of one project, in their order."""
-    asked = [
+    requests = [
         [contract.falsifier, sorted({entry.partition(":")[0] for entry in contract.entry_points[1:]})]
         for contract in contracts
     ]
-    command = [*PYTHON, "harness.execution.rpc", json.dumps(asked), *map(str, search)]
+    command = [*PYTHON, "harness.execution.rpc", json.dumps(requests), *map(str, search)]
     environment = server_environment(project.root)
     try:
         done = completed(command, IMPORT_SECONDS, cwd=project.root, environment=environment)
-        told = strictjson.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
+        answer = strictjson.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
     except (Stopped, ValueError, IndexError):
-        told = None
-    if isinstance(told, list) and len(told) == len(contracts):  # the code of the project may print, too
-        return [str(one) for one in told]
+        answer = None
+    if isinstance(answer, list) and len(answer) == len(contracts):  # the code of the project may print, too
+        return [str(reason) for reason in answer]
     return ["the falsifier cannot be imported"] * len(contracts)

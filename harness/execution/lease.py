@@ -188,8 +188,10 @@ class _Wait:
         """Register the holder once the others leave enough memory. The first holder always gets its memory."""
         while True:
             with _ledger(self._folder):
-                others = [one for one in list_holders(self._folder) if one.memory_gib > 0] if memory.gib > 0 else []
-                used = sum(one.memory_gib for one in others)
+                others = (
+                    [holder for holder in list_holders(self._folder) if holder.memory_gib > 0] if memory.gib > 0 else []
+                )
+                used = sum(holder.memory_gib for holder in others)
                 if not others or used + memory.gib <= memory.room_gib:
                     held.enter_context(recorded(self._folder, holder, mode, memory.gib))
                     return
@@ -234,7 +236,7 @@ def other_processes(gpu: Gpu, directory: Path | None = None) -> tuple[Holder, ..
         return ()
     handle = nvml.handle_of(session, gpu.uuid)
     listed = nvml.processes(session, handle.value) if handle.reason is None else handle
-    used = {one.pid: (one.memory_bytes or 0) / 2**30 for one in listed.value or ()}
+    used = {process.pid: (process.memory_bytes or 0) / 2**30 for process in listed.value or ()}
     if not used:
         return ()
     ours: set[int] = set()

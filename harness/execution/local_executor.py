@@ -173,8 +173,8 @@ class LocalExecutor:
             seed=request.seed,
             unseen={name: cut(str(why), _LONGEST_REASON) for name, why in mask(watch.unseen).items()},
         )
-        asked = requested(request.contract, request.profile, dict(request.parameters), request.device.type)
-        log.compare(asked, observation.resolved)
+        settings = requested(request.contract, request.profile, dict(request.parameters), request.device.type)
+        log.compare(settings, observation.resolved)
         log.end(observation.ending)
         return TrialResult(
             observation,
@@ -270,8 +270,8 @@ class LocalExecutors:
         for contract in contracts:
             search = project.search_of(contract.path)
             alone = len(contracts) == 1
-            found = frozenset() if alone else imported_libraries(_entry_points(contract, isolated), search)
-            libraries.setdefault(search, {})[contract.id] = found
+            imported = frozenset() if alone else imported_libraries(_entry_points(contract, isolated), search)
+            libraries.setdefault(search, {})[contract.id] = imported
             paths[search] = contract.path
         self._servers = {
             search: ForkServers(partial(_first_server, project, paths[search], admits), claims)

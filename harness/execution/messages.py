@@ -240,11 +240,11 @@ def _is_pid(number: int) -> bool:
 def _is_row(values: JsonObject) -> bool:
     """Whether these are the values of a step: few numbers with short names."""
     short = len(values) <= MOST_COLUMNS and all(len(name) <= _LONGEST_NAME for name in values)
-    return short and all(type(one) in (int, float, bool, NoneType) for one in values.values())
+    return short and all(type(value) in (int, float, bool, NoneType) for value in values.values())
 
 
 def _is_resolved(values: JsonObject) -> bool:
-    known = all(type(one) is _RESOLVED.get(name) for name, one in values.items())
+    known = all(type(value) is _RESOLVED.get(name) for name, value in values.items())
     return known and _is_exact(values.get("steps", 0))
 
 
@@ -264,7 +264,10 @@ _RESOLVED: Mapping[str, type] = {
 }  # fmt: skip
 _ENDINGS = (EndingKind.COMPLETED, EndingKind.NOT_MEASURED, EndingKind.SUBJECT_FAULT, EndingKind.FALSIFIER_FAULT)
 """The endings that a trial can report. The harness observes every other ending."""
-_SIGNALS = {None, *(one.name for one in signal.valid_signals() if isinstance(one, signal.Signals))}
+_SIGNALS = {
+    None,
+    *(known_signal.name for known_signal in signal.valid_signals() if isinstance(known_signal, signal.Signals)),
+}
 _ALLOWED: Mapping[type[Received], Mapping[str, Callable[[Any], bool]]] = {
     Stepped: {"step": _is_exact, "values": _is_row},
     Resolved: {"values": _is_resolved},

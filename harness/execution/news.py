@@ -50,8 +50,8 @@ class News:
             shown = shown.replace(f"{folder}{os.sep}", f"{folder.name}{os.sep}")
         try:
             size = os.stat(name).st_size
-            told = "" if start.is_timed or size > _LARGEST_DIGESTED else f", sha256 {regular_file.sha256(Path(name))}"
-            return f"read {shown}, {size} bytes{told}"
+            digest = "" if start.is_timed or size > _LARGEST_DIGESTED else f", sha256 {regular_file.sha256(Path(name))}"
+            return f"read {shown}, {size} bytes{digest}"
         except OSError as error:
             return f"opened {shown}: {error.strerror}"
 
@@ -87,11 +87,13 @@ class ModelsBuilt:
             return []
         new, parts = self._new, self._parts
         self._new, self._parts = {}, set()
-        found = []
-        for module in [module for number, one in new.items() if number not in parts and (module := one()) is not None]:
+        models = []
+        for module in [
+            module for number, reference in new.items() if number not in parts and (module := reference()) is not None
+        ]:
             with suppress(Exception):  # the module may be anything
-                found.append((_described(module), type(module).__name__))
-        return found
+                models.append((_described(module), type(module).__name__))
+        return models
 
     def _got(self, module: Any, name: str, value: Any) -> None:
         if len(self._new) < _MOST:
@@ -109,12 +111,12 @@ def tensors_of(subject: object) -> list[str]:
     if torch is None:
         return []
     with suppress(Exception):
-        told = []
+        lines = []
         with torch._C.DisableTorchFunctionSubclass():
             for name, value in list(object.__getattribute__(subject, "__dict__").items()):
                 if isinstance(value, torch.Tensor):
-                    told.append(f"{name}: {_plain(value.dtype)}{list(value.shape)} on {value.device}")
-        return told[:_MOST_TENSORS]
+                    lines.append(f"{name}: {_plain(value.dtype)}{list(value.shape)} on {value.device}")
+        return lines[:_MOST_TENSORS]
     return []
 
 
@@ -123,9 +125,9 @@ def _described(module: Any) -> str:
 
     parameters: dict[int, Any] = {}
     dtypes, devices, modules = Counter[str](), Counter[str](), 0
-    for one in _walk(module):
+    for part in _walk(module):
         modules += 1
-        for parameter in _own(one, "_parameters").values():
+        for parameter in _own(part, "_parameters").values():
             if parameter is not None:
                 parameters[id(parameter)] = parameter
     size = trained = total = 0
@@ -146,9 +148,9 @@ def _walk(module: Any) -> Iterator[Any]:
     """Yield a module and its parts, each once."""
     seen, left = {id(module)}, [module]
     while left and len(seen) < _MOST:
-        one = left.pop()
-        yield one
-        for part in _own(one, "_modules").values():
+        current = left.pop()
+        yield current
+        for part in _own(current, "_modules").values():
             if part is not None and id(part) not in seen:
                 seen.add(id(part))
                 left.append(part)

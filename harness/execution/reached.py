@@ -88,7 +88,7 @@ class Reached:
         for text in sent.decode().splitlines():
             number, _, name = text.partition(" ")
             self._lines[name].add(int(number))
-        lines = {name.removeprefix(self._root): sorted(found) for name, found in self._lines.items() if found}
+        lines = {name.removeprefix(self._root): sorted(numbers) for name, numbers in self._lines.items() if numbers}
         modules = [name for name, module in list(sys.modules.items()) if self._is_library(module)]
         self._path.write_text(json.dumps({"lines": lines, "modules": modules}), encoding="utf-8")
 
@@ -134,6 +134,6 @@ def read_reached(path: Path) -> tuple[dict[str, frozenset[int]], tuple[str, ...]
     """
     document = strictjson.load(path)
     try:
-        return {name: frozenset(found) for name, found in document["lines"].items()}, tuple(document["modules"])
+        return {name: frozenset(numbers) for name, numbers in document["lines"].items()}, tuple(document["modules"])
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} has another form than a `Reached` writes: {error!r}") from error

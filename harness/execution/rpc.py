@@ -71,8 +71,11 @@ class RpcProtocol:
             names: the exception's class and those above it.
         """
         known = {**vars(builtins), **self.raises, "NotMeasured": NotMeasured}
-        above = (known.get(name) for name in names)
-        base = next((one for one in above if isinstance(one, type) and issubclass(one, Exception)), Exception)
+        candidates = (known.get(name) for name in names)
+        base = next(
+            (candidate for candidate in candidates if isinstance(candidate, type) and issubclass(candidate, Exception)),
+            Exception,
+        )
         if issubclass(base, ExceptionGroup):  # is made of others
             base = Exception
         name = names[0] if names and names[0].isidentifier() else base.__name__
@@ -95,14 +98,16 @@ def rpc_protocol(falsify: Callable[..., Any]) -> RpcProtocol:
         raise NotCarried(f"{getattr(protocol, '__qualname__', protocol)} is no Protocol")
     members = {
         name: member
-        for one in reversed(protocol.__mro__)
-        if getattr(one, "_is_protocol", False) and one is not typing.Protocol
-        for name, member in {**dict.fromkeys(inspect.get_annotations(one)), **vars(one)}.items()
+        for base in reversed(protocol.__mro__)
+        if getattr(base, "_is_protocol", False) and base is not typing.Protocol
+        for name, member in {**dict.fromkeys(inspect.get_annotations(base)), **vars(base)}.items()
         if not name.startswith("_") or name == "__call__"
     }
     methods = {name: _method(f"{protocol.__qualname__}.{name}", member) for name, member in members.items()}
     module = sys.modules[protocol.__module__]
-    raises = {name: one for name, one in vars(module).items() if isinstance(one, type) and issubclass(one, Exception)}
+    raises = {
+        name: value for name, value in vars(module).items() if isinstance(value, type) and issubclass(value, Exception)
+    }
     return RpcProtocol(protocol.__qualname__, methods, raises)
 
 
@@ -202,9 +207,9 @@ class RpcChannel:
         if size > _LARGEST_HEAD:
             raise ValueError(f"{size} bytes of JSON")
         document, sizes = json.loads(bytes(self._read(size)))
-        if not all(type(one) is int and one >= 0 for one in sizes) or sum(sizes) > _LARGEST_BLOBS:
+        if not all(type(size) is int and size >= 0 for size in sizes) or sum(sizes) > _LARGEST_BLOBS:
             raise ValueError("sizes of blobs that cannot be")
-        return document, [self._read(one) for one in sizes]
+        return document, [self._read(size) for size in sizes]
 
     def _read(self, size: int) -> bytearray:
         data = bytearray(size)
@@ -226,6 +231,6 @@ class RpcChannel:
 
 
 if __name__ == "__main__":
-    asked = strictjson.loads(sys.argv[1])
-    install([*map(Path, sys.argv[2:])]).update(falsifier.partition(".")[0] for falsifier, _ in asked)
-    print(json.dumps([_told(falsifier, subjects) for falsifier, subjects in asked]))
+    request = strictjson.loads(sys.argv[1])
+    install([*map(Path, sys.argv[2:])]).update(falsifier.partition(".")[0] for falsifier, _ in request)
+    print(json.dumps([_told(falsifier, subjects) for falsifier, subjects in request]))

@@ -58,7 +58,7 @@ class Sources:
         """
         self._root = root
         self._roots = (*claims_roots(), root)  # in this order, because installed claims may lie inside the project
-        self._beginnings = tuple(f"{one}{os.sep}" for one in self._roots)
+        self._beginnings = tuple(f"{root}{os.sep}" for root in self._roots)
         self._folders: set[str] = set()
         self._far: list[str] = []
         """Files read outside of the folders of all code. Code there may be loaded later."""
@@ -100,7 +100,7 @@ class Sources:
             self._libraries.add("safetensors")
             with suppress(Exception):
                 # The class has no __init__ of its own, and opens the file before.
-                sys.modules["safetensors"].safe_open.__init__ = lambda one, filename, *_, **__: self._note(filename)
+                sys.modules["safetensors"].safe_open.__init__ = lambda reader, filename, *_, **__: self._note(filename)
         if "tokenizers" in sys.modules and "tokenizers" not in self._libraries:
             self._libraries.add("tokenizers")
             with suppress(Exception):
@@ -139,7 +139,7 @@ class Sources:
                 if len(self._digests) < _MOST and file.stat().st_size <= LARGEST:
                     self._tell(str(file), regular_file.sha256(file))
 
-    def merge(self, told: Any) -> None:
+    def merge(self, paths: Any) -> None:
         """Add the sources that the subject's process reports, with its digests.
 
         A false digest differs from the file, and the trial is not measured.
@@ -147,9 +147,9 @@ class Sources:
         Raises:
             TypeError: these are no digests by name.
         """
-        if type(told) is not dict or not all(type(text) is str for pair in told.items() for text in pair):
+        if type(paths) is not dict or not all(type(text) is str for pair in paths.items() for text in pair):
             raise TypeError("the sources must be digests by name")
-        for name, digest in told.items():
+        for name, digest in paths.items():
             if len(self._digests) < _MOST:
                 self._tell(str(source_file(name, self._root)), digest)
 
@@ -160,8 +160,8 @@ class Sources:
     def _is_ours(self, file: str) -> bool:
         if not file.startswith(self._beginnings) or file.startswith(_HARNESS):
             return False
-        root = next(one for one in self._beginnings if file.startswith(one))
-        is_library = any(file.startswith(one) and not root.startswith(one) for one in _LIBRARIES)
+        root = next(beginning for beginning in self._beginnings if file.startswith(beginning))
+        is_library = any(file.startswith(library) and not root.startswith(library) for library in _LIBRARIES)
         return not is_library and "site-packages" not in file[len(root) :].split(os.sep)
 
     def _tell(self, file: str, digest: str) -> None:
@@ -190,8 +190,8 @@ class Sources:
         if folder not in self._folders:
             self._folders.add(folder)
             far, self._far = self._far, []
-            for one in far:
-                self._read(one)
+            for path in far:
+                self._read(path)
 
     def _opened(self, path: Any, mode: Any, flags: Any) -> None:
         """A file is opened."""

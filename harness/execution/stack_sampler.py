@@ -32,7 +32,7 @@ def watch_doing(folders: Sequence[str], tell: Callable[[str], None]) -> None:
     ident, process = threading.get_ident(), os.getpid()
     roots = tuple(f"{folder}{os.sep}" for folder in folders)
 
-    def look() -> None:
+    def sample() -> None:
         last = ""
         with suppress(OSError, ValueError):
             while os.getpid() == process:
@@ -44,7 +44,7 @@ def watch_doing(folders: Sequence[str], tell: Callable[[str], None]) -> None:
                     last = now
                 _wait(_SECONDS)
 
-    threading.Thread(target=look, name="stack-sampler", daemon=True).start()
+    threading.Thread(target=sample, name="stack-sampler", daemon=True).start()
 
 
 _wait = threading.Event().wait

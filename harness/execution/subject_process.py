@@ -146,13 +146,13 @@ class SubjectProcess:
             self._is_broken = "an earlier call to the subject's process was cut short"
             try:
                 self._carrier.send(document, blobs)
-                ((kind, *told), read, lines), come = self._carrier.receive()
+                ((kind, *rest), read, lines), come = self._carrier.receive()
                 self._sources.merge(read)
                 self._lines = [*self._lines, *_lines_of(lines)][:_MOST_LINES]
                 if kind == "returned":
-                    (result,) = told
+                    (result,) = rest
                 else:
-                    names, text, trace, obstacle, place = told
+                    names, text, trace, obstacle, place = rest
                     error = (protocol or _NO_PROTOCOL).exception(names, str(text))
                     set_place(error, str(place)[:_LONGEST_TEXT])
                     error.add_note(f"in the subject's process:\n{trace}")
@@ -185,17 +185,17 @@ class SubjectProcess:
         return ended
 
 
-def _lines_of(told: Any) -> list[tuple[str, str]]:
+def _lines_of(pairs: Any) -> list[tuple[str, str]]:
     """Return the lines for the log that the process sent, marked as its own.
 
     Raises:
         ValueError: they are no texts with topics.
         TypeError: likewise.
     """
-    found = [(text, topic) for text, topic in told]
-    if not all(type(one) is str for pair in found for one in pair):
+    log_lines = [(text, topic) for text, topic in pairs]
+    if not all(type(text_or_topic) is str for pair in log_lines for text_or_topic in pair):
         raise TypeError("lines for the log must be texts with topics")
-    return [(f"in the subject's process: {text[:_LONGEST_LINE]}", f"there {topic[:80]}") for text, topic in found]
+    return [(f"in the subject's process: {text[:_LONGEST_LINE]}", f"there {topic[:80]}") for text, topic in log_lines]
 
 
 _NO_ANSWER = (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, MemoryError)
@@ -252,26 +252,26 @@ class _Server:
         owner = os.getpid()
         while True:
             try:
-                asked, given = self._carrier.receive()
+                request, given = self._carrier.receive()
             except ChannelClosed:
                 os._exit(0)  # the trial has ended
             blobs = Blobs()
             try:
-                answer = ["returned", self._done(asked, given, blobs)]
+                answer = ["returned", self._done(request, given, blobs)]
             except BaseException as error:
                 answer = ["raised", *self._raised(error)]
                 blobs = Blobs()
             if os.getpid() != owner:
                 os._exit(1)  # a fork of the subject that came back
             self._carrier.send([answer, self._sources.news(), [*self._news.lines()]], blobs)
-            if asked[0] == "end":
+            if request[0] == "end":
                 for stream in (sys.stdout, sys.stderr):
                     with suppress(Exception):  # the subject may have closed or replaced it
                         stream.flush()
                 os._exit(0)
 
-    def _done(self, asked: Sequence[Any], given: Sequence[Any], blobs: Blobs) -> Any:
-        match asked:
+    def _done(self, request: Sequence[Any], given: Sequence[Any], blobs: Blobs) -> Any:
+        match request:
             case ["load"]:
                 os.environ.update(self._start.environment)
                 self._protocol = rpc_protocol(resolve_own(self._start.falsifier))
@@ -307,7 +307,7 @@ class _Server:
         except Exception as another:
             text = f"its text raises {type(another).__name__}"
         trace = "".join(traceback.format_exception(error))
-        names = [one.__name__ for one in type(error).__mro__]
+        names = [base.__name__ for base in type(error).__mro__]
         obstacle = machine_fault(error, self._start.memory_gib)
         place = raised_at(error, self._sources)
         return [names, text[:_LONGEST_TEXT], trace[-_LONGEST_TEXT:], obstacle, place]

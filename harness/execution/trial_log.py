@@ -110,9 +110,9 @@ class TrialLog:
 
     def compare(self, requested: Mapping[str, Any], resolved: Mapping[str, Any]) -> None:
         """Write what was requested beside what the process read back."""
-        for name, asked in requested.items():
-            found = short(resolved[name], self._mask) if name in resolved else "nothing"
-            self.write(f"requested {name} {short(asked, self._mask)}, read back from the process: {found}")
+        for name, wanted in requested.items():
+            actual = short(resolved[name], self._mask) if name in resolved else "nothing"
+            self.write(f"requested {name} {short(wanted, self._mask)}, read back from the process: {actual}")
 
     def end(self, ending: Ending) -> None:
         """Write how the trial ended, and what it did in all."""
@@ -163,8 +163,8 @@ class WorkspaceFiles:
 
     def saved(self) -> Iterator[str]:
         """Yield a line on each file that is new or has changed since the last call."""
-        found = dict(_files(str(self._folder), "", 0))
-        for name, (size, changed) in found.items():
+        present = dict(_files(str(self._folder), "", 0))
+        for name, (size, changed) in present.items():
             if self._known.get(name) != (size, changed):
                 self._known[name] = (size, changed)
                 yield f"saved workspace/{name}, {size} bytes"
@@ -172,8 +172,8 @@ class WorkspaceFiles:
     def kept(self) -> Iterator[str]:
         """Yield a line on each file that the trial leaves, with its digest. Call it when the trial has ended."""
         left = _MOST_DIGESTED
-        found = sorted(_files(str(self._folder), "", 0))
-        for name, (size, _) in found[:_MOST_LEFT]:
+        files = sorted(_files(str(self._folder), "", 0))
+        for name, (size, _) in files[:_MOST_LEFT]:
             left -= size
             digest = "not read: the workspace is large"
             if left >= 0:
@@ -182,8 +182,8 @@ class WorkspaceFiles:
                 except OSError as error:
                     digest = f"cannot be read: {error.strerror}"
             yield f"left workspace/{name}, {size} bytes, sha256 {digest}"
-        if len(found) > _MOST_LEFT:
-            yield f"left {len(found) - _MOST_LEFT} more files in the workspace"
+        if len(files) > _MOST_LEFT:
+            yield f"left {len(files) - _MOST_LEFT} more files in the workspace"
 
 
 def _files(folder: str, prefix: str, depth: int) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -191,10 +191,10 @@ def _files(folder: str, prefix: str, depth: int) -> Iterator[tuple[str, tuple[in
     with suppress(OSError), os.scandir(folder) as entries:
         for _, entry in zip(range(_MOST_FILES), entries, strict=False):
             with suppress(OSError):
-                told = entry.stat(follow_symlinks=False)
-                if stat.S_ISREG(told.st_mode):
-                    yield f"{prefix}{entry.name}", (told.st_size, told.st_mtime_ns)
-                elif stat.S_ISDIR(told.st_mode) and depth < _DEEPEST and entry.name != HYPOTHESIS:
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    yield f"{prefix}{entry.name}", (status.st_size, status.st_mtime_ns)
+                elif stat.S_ISDIR(status.st_mode) and depth < _DEEPEST and entry.name != HYPOTHESIS:
                     yield from _files(entry.path, f"{prefix}{entry.name}/", depth + 1)
 
 
@@ -214,8 +214,8 @@ def _short(value: Any, mask: Callable[[str], str], depth: int) -> str:
         case Mapping():
             if depth > 2:
                 return f"{{{len(value)} names}}"
-            names = {cut(mask(key[:_MASKED]), 80): one for key, one in _first(value.items())}
-            items = [f"{name}: {_short(one, mask, depth + 1)}" for name, one in names.items()]
+            names = {cut(mask(key[:_MASKED]), 80): item for key, item in _first(value.items())}
+            items = [f"{name}: {_short(item, mask, depth + 1)}" for name, item in names.items()]
             return "{" + ", ".join([*items, *(["…"] if len(value) > _MOST_NAMES else [])]) + "}"
         case list() | tuple():
             return _list(value, mask, depth)
@@ -224,20 +224,20 @@ def _short(value: Any, mask: Callable[[str], str], depth: int) -> str:
 
 
 def _list(values: Sequence[Any], mask: Callable[[str], str], depth: int) -> str:
-    if len(values) > 6 and all(type(one) in (int, float) for one in values):
+    if len(values) > 6 and all(type(number) in (int, float) for number in values):
         ends = f"{values[0]:.6g}, {values[1]:.6g}, …, {values[-1]:.6g}"
-        finite = [one for one in values if math.isfinite(one)]
+        finite = [number for number in values if math.isfinite(number)]
         spread = f"from {min(finite):.6g} to {max(finite):.6g}" if finite else "none finite"
         return f"{len(values)} numbers {spread}: {ends}"
     if depth > 2:
         return f"[{len(values)} items]"
     shown = values if len(values) <= 6 else values[:3]
-    items = [_short(one, mask, depth + 1) for one in shown]
+    items = [_short(item, mask, depth + 1) for item in shown]
     return "[" + ", ".join([*items, *([f"… {len(values)} items"] if len(values) > 6 else [])]) + "]"
 
 
 def _first(items: Any) -> list[Any]:
-    return [one for _, one in zip(range(_MOST_NAMES), items, strict=False)]
+    return [item for _, item in zip(range(_MOST_NAMES), items, strict=False)]
 
 
 def _is_round(count: int) -> bool:

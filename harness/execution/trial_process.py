@@ -161,8 +161,8 @@ def _with_news(
     def tell(message: Message) -> None:
         if isinstance(message, Used):
             sources.add(list(message.names))
-        if found := sources.news():
-            report(Read(found))
+        if new_sources := sources.news():
+            report(Read(new_sources))
         if not (start.is_timed and isinstance(message, Stepped | Entered)):
             for text, topic in (*news.lines(), *(process.lines() if process is not None else ())):
                 report(Logged(text, topic))

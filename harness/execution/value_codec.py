@@ -85,19 +85,19 @@ def codec_of(hint: Any, *, is_field: bool = False) -> Codec:
     if hint is None or hint in _SCALARS:
         return _SCALARS[types.NoneType if hint is None else hint]
     if origin in (typing.Union, types.UnionType):
-        return _union([codec_of(one, is_field=is_field) for one in arguments])
+        return _union([codec_of(argument, is_field=is_field) for argument in arguments])
     if origin is typing.Literal:
         return _choice(dict(enumerate(arguments)))
     if origin is tuple and arguments[-1] is not Ellipsis:
-        return _row([codec_of(one, is_field=is_field) for one in arguments], tuple, tuple)
+        return _row([codec_of(argument, is_field=is_field) for argument in arguments], tuple, tuple)
     if origin in _LISTS:
         accepted, made = _LISTS[origin]
         return _list(codec_of(arguments[0], is_field=is_field), accepted, made)
     if origin in (dict, collections.abc.Mapping):
-        key, item = (codec_of(one, is_field=is_field) for one in arguments)
+        key, item = (codec_of(argument, is_field=is_field) for argument in arguments)
         return _map(key, item)
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return _choice({one.name: one for one in hint})
+        return _choice({member.name: member for member in hint})
     if isinstance(hint, type) and is_dataclass(hint):
         return _dataclass(hint)
     torch = sys.modules.get("torch")
@@ -222,8 +222,8 @@ def _choice(values: dict[Any, Any]) -> Codec:
     """One of some values, by its key."""
 
     def pack(value: Any, blobs: Blobs) -> Any:
-        for key, one in values.items():
-            if type(one) is type(value) and one == value:
+        for key, choice in values.items():
+            if type(choice) is type(value) and choice == value:
                 return key
         raise _wrong(value, f"one of {list(values.values())}")
 
@@ -257,11 +257,11 @@ def _map(key: Codec, item: Codec) -> Codec:
     def pack(value: Any, blobs: Blobs) -> Any:
         if not isinstance(value, collections.abc.Mapping):
             raise _wrong(value, "a Mapping")
-        return [[key.pack(name, blobs), item.pack(one, blobs)] for name, one in value.items()]
+        return [[key.pack(name, blobs), item.pack(entry, blobs)] for name, entry in value.items()]
 
     def unpack(sent: Any, blobs: Sequence[Any]) -> Any:
         pairs = [_items(pair) for pair in _items(sent)]
-        return {key.unpack(name, blobs): item.unpack(one, blobs) for name, one in pairs}
+        return {key.unpack(name, blobs): item.unpack(packed, blobs) for name, packed in pairs}
 
     return Codec(pack, unpack)
 
@@ -273,32 +273,32 @@ def _dataclass(kind: type[Any]) -> Codec:
     falsifier is imported before the subject. A class that is defined later arrives as the nearest known one above it.
     """
     known: dict[str, tuple[type[Any], dict[str, Codec]]] = {}
-    for one in (kind, *_below(kind)):
+    for cls in (kind, *_below(kind)):
         try:
-            known[f"{one.__module__}.{one.__qualname__}"] = one, _codecs_of_fields(one)
+            known[f"{cls.__module__}.{cls.__qualname__}"] = cls, _codecs_of_fields(cls)
         except NotCarried:
-            if one is kind:
+            if cls is kind:
                 raise
-    names = {one: name for name, (one, _) in known.items()}
+    names = {cls: name for name, (cls, _) in known.items()}
 
     def pack(value: Any, blobs: Blobs) -> Any:
         if not isinstance(value, kind):
             raise _wrong(value, kind.__qualname__)
-        name = next(names[one] for one in type(value).__mro__ if one in names)
+        name = next(names[base] for base in type(value).__mro__ if base in names)
         return [name, *(codec.pack(getattr(value, field), blobs) for field, codec in known[name][1].items())]
 
     def unpack(sent: Any, blobs: Sequence[Any]) -> Any:
         name, *rest = _items(sent)
         made, codecs = known[_SCALARS[str].unpack(name, blobs)]
-        return made(**{field: codecs[field].unpack(one, blobs) for field, one in zip(codecs, rest, strict=True)})
+        return made(**{field: codecs[field].unpack(packed, blobs) for field, packed in zip(codecs, rest, strict=True)})
 
     return Codec(pack, unpack)
 
 
 def _below(kind: type[Any]) -> list[type[Any]]:
     """The dataclasses that are derived from one."""
-    found = [one for one in kind.__subclasses__() if "__dataclass_fields__" in vars(one)]
-    return [*found, *(further for one in found for further in _below(one))]
+    subclasses = [subclass for subclass in kind.__subclasses__() if "__dataclass_fields__" in vars(subclass)]
+    return [*subclasses, *(further for subclass in subclasses for further in _below(subclass))]
 
 
 def _codecs_of_fields(kind: type[Any]) -> dict[str, Codec]:

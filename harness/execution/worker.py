@@ -136,15 +136,15 @@ def _at_hangup(control: socket.socket, leave: Callable[[], None]) -> None:
     state = select.poll()
     state.register(control, 0)  # a hang-up is always reported
 
-    def look(*signalled: object) -> None:
+    def check(*signalled: object) -> None:
         if state.poll(0):
             leave()
 
-    signal.signal(signal.SIGIO, look)
+    signal.signal(signal.SIGIO, check)
     signal.siginterrupt(signal.SIGIO, False)  # a request must not interrupt the calls of a module that is imported
     fcntl.fcntl(control, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(control, fcntl.F_SETFL, fcntl.fcntl(control, fcntl.F_GETFL) | os.O_ASYNC)
-    look()
+    check()
 
 
 def _leave(owner: int, code: int, abandoned: Beneath | None = None) -> NoReturn:

@@ -87,7 +87,7 @@ def _about_use(key: str, place: Place, use: FigureUse, figures: Figures | None) 
 def _about_text(key: str, place: Place, use: FigureUse, chosen: list[Figure]) -> Iterator[Finding]:
     for figure in chosen:
         value = converted(figure.value, figure.unit, use.unit or figure.unit)
-        if all(one.low != value for one in place.stated):
+        if all(bound.low != value for bound in place.stated):
             message = f"the text does not have the number of {figure}"
             yield _error("figure-value", key, message, "correct the text, or name the right figure")
 
@@ -95,24 +95,24 @@ def _about_text(key: str, place: Place, use: FigureUse, chosen: list[Figure]) ->
 def _about_value(key: str, place: Place, use: FigureUse, chosen: list[Figure], factor: Fraction) -> Iterator[Finding]:
     value = sum((figure.value for figure in chosen), Fraction(0)) * factor
     within = sum((figure.within for figure in chosen), Fraction(0)) * factor
-    told = " and ".join(map(str, chosen))
+    names = " and ".join(map(str, chosen))
     if use.derivation == "side":
-        if not any(one.relation.holds(value, one.low) for one in place.stated):
-            message = f"the figure is not on the side of the bound that the contract asks for: {told}"
+        if not any(bound.relation.holds(value, bound.low) for bound in place.stated):
+            message = f"the figure is not on the side of the bound that the contract asks for: {names}"
             yield _error("figure-direction", key, message, "turn the bound round, or name the right figure")
         return
     wanted = list(_wanted(use.derivation, chosen[0].relation, value, within))
     if place.is_parameter and chosen[0].relation is Relation.ABOUT:
         wanted.append((Relation.EQUAL, value))
-    if any(_is(one, relation, number) for one in place.stated for relation, number in wanted):
+    if any(_is(bound, relation, number) for bound in place.stated for relation, number in wanted):
         return
-    if any(one.low <= number <= one.high for one in place.stated for _, number in wanted):
-        message = f"the bound has the number and another direction than its figure: {told}"
+    if any(bound.low <= number <= bound.high for bound in place.stated for _, number in wanted):
+        message = f"the bound has the number and another direction than its figure: {names}"
         yield _error("figure-direction", key, message, "write the keyword or comparison that the figure states")
         return
-    stated = ", ".join(dict.fromkeys(_told(one.low) for one in place.stated)) or "no number"
+    stated = ", ".join(dict.fromkeys(_told(bound.low) for bound in place.stated)) or "no number"
     meant = ", ".join(f"{relation} {_told(number)}" for relation, number in wanted)
-    message = f"the bound is {stated}, and by its figure it would be {meant}: {told}"
+    message = f"the bound is {stated}, and by its figure it would be {meant}: {names}"
     yield _error("figure-value", key, message, "correct the bound, or name the right figure")
 
 
@@ -146,11 +146,11 @@ def _about_unnamed(contract: Contract, figures: Figures) -> Iterator[Finding]:
     """Find bounds whose source is a document of figures.json, and which name no figure. 0 and 1 need none."""
     for clause in (*contract.clauses, *contract.rules):
         place = place_of(contract, clause.id)
-        if clause.id in contract.figures or place is None or all(one.low in (0, 1) for one in place.stated):
+        if clause.id in contract.figures or place is None or all(bound.low in (0, 1) for bound in place.stated):
             continue
-        found = [one for one in figures.documents.values() if one.is_named_in(place.source)]
-        if found:
-            message = f"its source is {found[0].name!r} of {FIGURES}, and it names no figure"
+        documents = [document for document in figures.documents.values() if document.is_named_in(place.source)]
+        if documents:
+            message = f"its source is {documents[0].name!r} of {FIGURES}, and it names no figure"
             remedy = "name the figure in 'figures', or say in the source that the number is this project's own"
             yield _error("figure-missing", clause.id, message, remedy)
 

@@ -60,16 +60,18 @@ class FigureFolders:
         for folder, figures in self._figures.items():
             if figures is None:
                 continue
-            found: list[Finding] = []
+            all_findings: list[Finding] = []
             if folder in whole:
-                found += unused_figures(figures, (one for one in self.contracts if one.path.parent == folder))
+                all_findings += unused_figures(
+                    figures, (contract for contract in self.contracts if contract.path.parent == folder)
+                )
             if self._texts is not None:
-                found += misplaced_figures(figures, self._texts)
-            yield folder / FIGURES, tuple(found)
+                all_findings += misplaced_figures(figures, self._texts)
+            yield folder / FIGURES, tuple(all_findings)
 
     def summary(self) -> str:
         """Say how many figures were compared with documents, and how many have none to be compared with."""
-        figures = [one for each in self._figures.values() if each is not None for one in each.named.values()]
+        figures = [figure for each in self._figures.values() if each is not None for figure in each.named.values()]
         unchecked = sum(bool(figure.document.unchecked) for figure in figures)
         quotes = sum("quote" in source for contract in self.contracts for source in contract.document["sources"])
         compared = sum(self._texts is not None and self._texts.of(figure.document) is not None for figure in figures)

@@ -81,7 +81,7 @@ def lint(contract: Contract, search: Sequence[Path] = ()) -> list[Finding]:
     unique: dict[tuple[str, str], Finding] = {}
     for finding in findings:  # a finding of both profiles is listed once
         unique.setdefault((finding.rule, finding.pointer), finding)
-    return sorted(unique.values(), key=lambda one: one.severity is Severity.WARNING)
+    return sorted(unique.values(), key=lambda finding: finding.severity is Severity.WARNING)
 
 
 def undecided(why: str) -> Finding:
@@ -248,7 +248,7 @@ def _about_both_ways(contract: Contract) -> Iterator[Finding]:
                 "contract-unsatisfiable",
                 _place_of(contract, unsatisfied[0].id),
                 f"no observation satisfies the contract ({profile.name}); the nearest of {search.judged} fails "
-                + "; ".join(f"{one.id}: {one.reason}" for one in unsatisfied[:4]),
+                + "; ".join(f"{result.id}: {result.reason}" for result in unsatisfied[:4]),
                 "loosen one of these clauses, or add 'examples' that satisfy them all",
                 base,
             )
@@ -291,11 +291,11 @@ def _different_profiles(contract: Contract) -> list[Profile]:
 
 def _broken_rules(search: Search, base: JsonObject) -> list[tuple[Rule, Reason]]:
     """The rules that raise or give neither true nor false although every schema clause holds."""
-    reasons = {one.id: one.reason for one in search.unsatisfied(base)}
+    reasons = {result.id: result.reason for result in search.unsatisfied(base)}
     if any(clause.id in reasons for clause in search.contract.clauses):
         return []
-    found = [(rule, reasons.get(rule.id)) for rule in search.contract.rules]
-    return [(rule, reason) for rule, reason in found if reason is not None and reason.code in BROKEN]
+    rules = [(rule, reasons.get(rule.id)) for rule in search.contract.rules]
+    return [(rule, reason) for rule, reason in rules if reason is not None and reason.code in BROKEN]
 
 
 def _about_broken(contract: Contract, rule: Rule, reason: Reason, example: JsonObject) -> Finding:
@@ -329,7 +329,7 @@ def _place(contract: Contract, clause: Clause) -> str:
 
 def _place_of(contract: Contract, clause_id: str) -> str:
     clauses: tuple[Clause, ...] = (*contract.clauses, *contract.rules)
-    return next((_place(contract, one) for one in clauses if one.id == clause_id), "/observation")
+    return next((_place(contract, clause) for clause in clauses if clause.id == clause_id), "/observation")
 
 
 def _nodes(schema: JsonObject, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], JsonObject]]:

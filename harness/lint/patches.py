@@ -30,7 +30,11 @@ def about_patches(contract: Contract, search: Sequence[Path]) -> Iterator[Findin
         search: the import roots of the claim's project.
     """
     folders = tuple(search)
-    of_falsifier = imported_files(contract.falsifier, folders) if any(one.patches for one in contract.mutants) else ()
+    of_falsifier = (
+        imported_files(contract.falsifier, folders)
+        if any(each_mutant.patches for each_mutant in contract.mutants)
+        else ()
+    )
     for index, mutant in enumerate(contract.mutants):
         changed: dict[str, str] = {}
         for position, patch in enumerate(mutant.patches):

@@ -100,11 +100,11 @@ def misplaced_figures(figures: Figures, texts: Texts) -> Iterator[Finding]:
 def misquotes(contract: Contract, figures: Figures, texts: Texts) -> Iterator[Finding]:
     """Yield the quotes of a contract that are not verbatim in their documents: of its sources, and beside bounds."""
     for index, source in enumerate(contract.document["sources"]):
-        documents = [one for one in figures.documents.values() if one.uri == source["uri"]]
+        documents = [document for document in figures.documents.values() if document.uri == source["uri"]]
         # A pull request has its text and the files that it changes. The locator can name one of them.
-        named = [one for one in documents if one.is_named_in(source.get("locator", ""))]
+        named = [document for document in documents if document.is_named_in(source.get("locator", ""))]
         if "quote" in source:
-            documents = named or [one for one in documents if not one.unchecked]
+            documents = named or [document for document in documents if not document.unchecked]
             yield from _unquoted(source["quote"], pointer("sources", index, "quote"), documents, texts)
     sources = {clause.id: clause.source for clause in contract.clauses}
     sources |= {rule.id: rule.source for rule in contract.rules}
@@ -116,10 +116,10 @@ def misquotes(contract: Contract, figures: Figures, texts: Texts) -> Iterator[Fi
 
 
 def _unquoted(quote: str, where: str, documents: list[Document], texts: Texts) -> Iterator[Finding]:
-    if not documents or any(one.unchecked for one in documents):
+    if not documents or any(document.unchecked for document in documents):
         return
-    found = [text for text in map(texts.of, documents) if text is not None]
-    if found and not any(_flat(quote) in _flat(text) for text in found):
+    known_texts = [text for text in map(texts.of, documents) if text is not None]
+    if known_texts and not any(_flat(quote) in _flat(text) for text in known_texts):
         message = f"{quote!r} is not in {documents[0].name}"
         yield _error(
             "quote-not-verbatim", where, message, "quote the words of the document, or write no quotation marks"
@@ -132,8 +132,8 @@ def _fault(figure: Figure, text: str) -> str:
     if region is None:
         return f"there is no heading {figure.section!r}"
     if figure.anchor:
-        found = is_printed_in(" ".join(region.split()), " ".join(figure.anchor.split()))
-        return "" if found else f"there is no {figure.anchor!r}"
+        is_printed = is_printed_in(" ".join(region.split()), " ".join(figure.anchor.split()))
+        return "" if is_printed else f"there is no {figure.anchor!r}"
     cells = [cell for table in _tables(region) for cell in _cells(table, figure.row, figure.column)]
     if len(cells) != 1:
         return f"there are {len(cells)} cells in row {figure.row!r}, column {figure.column!r}"

@@ -31,14 +31,14 @@ _NOT_CHECKS = frozenset({"properties", "items", "additionalProperties", "title",
 
 def pool_of(schema: JsonObject, others: Iterable[Any]) -> tuple[Any, ...]:
     """The pool of a contract: `others`, the bounds and examples of its schema, and a few common numbers and texts."""
-    found: list[Any] = []
+    literals: list[Any] = []
     for value in (*others, *_arguments(schema)):
         if isinstance(value, str):
-            found.append(value)
+            literals.append(value)
         elif _is_number(value):
-            found += [value, *_neighbours(value)]
+            literals += [value, *_neighbours(value)]
     unique: dict[tuple[bool, Any], Any] = {}
-    for value in (*found, *_NUMBERS, *_TEXTS):
+    for value in (*literals, *_NUMBERS, *_TEXTS):
         if is_finite(value):
             unique.setdefault((isinstance(value, str), value), value)
     return tuple(unique.values())
@@ -63,11 +63,19 @@ def violations(clause: SchemaClause, schema: JsonObject, value: Any, pool: tuple
     if clause.keyword != "type":
         candidates += _near_misses(clause.keyword, clause.argument, value)
         kinds = (int,) if schema.get("type") == "integer" else (int, float)
-        candidates += [one for one in pool if isinstance(one, str if isinstance(value, str) else kinds)]
+        candidates += [
+            value_in_pool
+            for value_in_pool in pool
+            if isinstance(value_in_pool, str if isinstance(value, str) else kinds)
+        ]
     candidates += _STRANGERS
     # A value of another type violates `type` already, so it does not show that a bound can be violated.
     fits_type = check_of("type", schema["type"]) if clause.keyword != "type" and "type" in schema else _anything
-    wrong = (one for one in candidates if is_finite(one) and fits_type(one) and not clause.check(one))
+    wrong = (
+        candidate
+        for candidate in candidates
+        if is_finite(candidate) and fits_type(candidate) and not clause.check(candidate)
+    )
     return _unique(wrong)[:_MOST_WRONG]
 
 
@@ -105,13 +113,13 @@ def _made(schema: JsonObject, pool: tuple[Any, ...], fits: Callable[[Any], bool]
 
 def _objects(schema: JsonObject, pool: tuple[Any, ...]) -> Strategy:
     if "additionalProperties" not in schema:
-        inner = {name: values(one, pool) for name, one in schema.get("properties", {}).items()}
+        inner = {name: values(property_schema, pool) for name, property_schema in schema.get("properties", {}).items()}
         return st.fixed_dictionaries(inner)
     least = max(1, schema.get("minProperties", 0))
     names = [f"name{index}" for index in range(least + 1)][: schema.get("maxProperties", least + 1)]
     sizes = st.sampled_from([names, names[:least]])
-    one = values(schema["additionalProperties"], pool)
-    return sizes.flatmap(lambda chosen: st.fixed_dictionaries(dict.fromkeys(chosen, one)))
+    item = values(schema["additionalProperties"], pool)
+    return sizes.flatmap(lambda chosen: st.fixed_dictionaries(dict.fromkeys(chosen, item)))
 
 
 def _arrays(schema: JsonObject, pool: tuple[Any, ...]) -> Strategy:
@@ -126,8 +134,10 @@ def _arrays(schema: JsonObject, pool: tuple[Any, ...]) -> Strategy:
         others = _distinct(schema.get("items", {"type": "number"}), pool, max(good[:3]) + 3)
         if len(others) < least:  # a type with few values, or texts of a pattern
             return st.lists(item, min_size=least).map(_unique)
-        return st.builds(lambda size, some: _unique([*some, *others])[:size], st.sampled_from(good[:3]), few)
-    return st.builds(lambda size, some: [some[index % len(some)] for index in range(size)], st.sampled_from(good), few)
+        return st.builds(lambda size, chosen: _unique([*chosen, *others])[:size], st.sampled_from(good[:3]), few)
+    return st.builds(
+        lambda size, chosen: [chosen[index % len(chosen)] for index in range(size)], st.sampled_from(good), few
+    )
 
 
 def _distinct(schema: JsonObject, pool: tuple[Any, ...], count: int) -> list[Any]:
@@ -139,7 +149,10 @@ def _distinct(schema: JsonObject, pool: tuple[Any, ...], count: int) -> list[Any
         candidates = _spread(schema, count)
     elif schema["type"] == "string":
         length = max(schema.get("minLength", 1), len(str(count)))
-        candidates = [*(one for one in pool if isinstance(one, str)), *(f"{one:0{length}}" for one in range(count))]
+        candidates = [
+            *(text for text in pool if isinstance(text, str)),
+            *(f"{number:0{length}}" for number in range(count)),
+        ]
     elif schema["type"] == "array":
         least = max(1, schema.get("minItems", 1))
         inner = _distinct(schema.get("items", {"type": "number"}), pool, count + least - 1)
@@ -184,15 +197,15 @@ def _spread(schema: JsonObject, count: int) -> Iterator[Any]:
 
 
 def _unique(items: Iterable[Any]) -> list[Any]:
-    found: dict[Any, Any] = {}
+    distinct: dict[Any, Any] = {}
     for item in items:
-        found.setdefault(identity(item), item)
-    return list(found.values())
+        distinct.setdefault(identity(item), item)
+    return list(distinct.values())
 
 
 def _texts(schema: JsonObject, pool: tuple[Any, ...], fits: Callable[[Any], bool]) -> Strategy:
     lengths = [schema[key] for key in ("minLength", "maxLength") if schema.get(key, 10**9) <= 10_000]
-    raw = [*(one for one in pool if isinstance(one, str)), *("a" * length for length in lengths)]
+    raw = [*(text for text in pool if isinstance(text, str)), *("a" * length for length in lengths)]
     good = [text for text in raw if fits(text)]
     if good or "pattern" not in schema:
         return st.sampled_from(good or raw)
@@ -211,13 +224,19 @@ def _matching(pattern: str) -> Strategy:
 
 def _numbers(schema: JsonObject, pool: tuple[Any, ...], fits: Callable[[Any], bool]) -> Strategy:
     whole = schema.get("type") == "integer"
-    raw = [int(one) if whole else one for one in pool if _is_number(one) and (not whole or one == _as_integer(one))]
+    raw = [
+        int(number) if whole else number
+        for number in pool
+        if _is_number(number) and (not whole or number == _as_integer(number))
+    ]
     step = schema.get("multipleOf")
-    good = list(dict.fromkeys(one for one in (*raw, *(step * index for index in range(5) if step)) if fits(one)))
+    good = list(
+        dict.fromkeys(number for number in (*raw, *(step * index for index in range(5) if step)) if fits(number))
+    )
     least = max(schema.get("minimum", -math.inf), schema.get("exclusiveMinimum", -math.inf))
     most = min(schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf))
     if not good:
-        return st.sampled_from([one for one in (least, most) if is_finite(one)] or [0])
+        return st.sampled_from([bound for bound in (least, most) if is_finite(bound)] or [0])
     # Between the bounds, in hundredths. Random doubles rarely find more, and take longer.
     low = least if math.isfinite(least) else min(most, 0) - 100
     high = most if math.isfinite(most) else max(least, 0) + 100

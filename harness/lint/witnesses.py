@@ -75,7 +75,7 @@ class Search:
         described = _exemplified(self.contract.observation)
         self._pool = pool_of({"properties": described}, (*literals, *self.profile.parameters.values()))
         self._values: dict[str, Strategy] = {
-            name: values(one, self._pool) for name, one in described.items() if name not in self.profile.omits
+            name: values(schema, self._pool) for name, schema in described.items() if name not in self.profile.omits
         }
         self._device = _device(self.contract, self.profile)
         self._rules = {rule.id: rule for rule in self.contract.rules}
@@ -105,7 +105,9 @@ class Search:
     def unsatisfied(self, measurements: JsonObject) -> tuple[ClauseResult, ...]:
         """The clauses that are not PASS for these measurements, except the ignored ones."""
         results = self.judge(measurements).clauses
-        return tuple(one for one in results if one.outcome is not Outcome.PASS and one.id not in self.without)
+        return tuple(
+            result for result in results if result.outcome is not Outcome.PASS and result.id not in self.without
+        )
 
     def satisfying(self) -> dict[str, Any]:
         """Measurements that satisfy the contract or, if none were found, the nearest.
@@ -119,15 +121,15 @@ class Search:
         best = self._first(self._whole(), lambda _: True, 10)
         if best is None:
             raise Undecided("hypothesis can draw no observation of this shape")
-        better = self._first(self._whole(), lambda one: not self.unsatisfied(one), 25)
+        better = self._first(self._whole(), lambda measurements: not self.unsatisfied(measurements), 25)
         if better is not None:
             return better
         wrong = self.unsatisfied(best)
         while wrong:
             count = len(wrong)
-            involved = sorted({name for one in wrong for name in self._looked_at(one.id)})
+            involved = sorted({name for result in wrong for name in self._looked_at(result.id)})
             for strategy, budget in ((self._redrawn(best, involved), 100), (self._whole(), 200)):
-                better = self._first(strategy, lambda one: len(self.unsatisfied(one)) < count, budget)  # noqa: B023
+                better = self._first(strategy, lambda measurements: len(self.unsatisfied(measurements)) < count, budget)  # noqa: B023
                 if better is not None:
                     best, wrong = better, self.unsatisfied(better)
                     break
@@ -159,7 +161,10 @@ class Search:
             return seen[-1].is_clean
 
         self._first(source, is_clean, budget)
-        return min(seen, key=lambda one: (one.example is None, one.reason is not None, len(one.companions)))
+        return min(
+            seen,
+            key=lambda violation: (violation.example is None, violation.reason is not None, len(violation.companions)),
+        )
 
     def _attempts(self, clause: Clause, base: JsonObject) -> Iterator[tuple[_Source, int]]:
         """Sources, each with the number of observations to judge. Later sources change more measurements."""
@@ -189,10 +194,10 @@ class Search:
         if not present:
             return []
         wrong = violations(clause, node, present[0], self._pool)
-        return [replaced(base, clause.path, _always(one)) for one in wrong]
+        return [replaced(base, clause.path, _always(value)) for value in wrong]
 
     def _violation(self, clause: Clause, measurements: JsonObject) -> Violation:
-        failed = {one.id: one for one in self.judge(measurements).clauses if one.outcome is Outcome.FAIL}
+        failed = {clause.id: clause for clause in self.judge(measurements).clauses if clause.outcome is Outcome.FAIL}
         own = failed.pop(clause.id, None)
         if own is None:
             return Violation()
@@ -227,7 +232,9 @@ class Search:
             drawn[name] = st.sampled_from(borrowed) | self._values[name] if borrowed else self._values[name]
         chosen = st.lists(st.sampled_from(names), min_size=1, max_size=most or len(names), unique=True)
         return chosen.flatmap(
-            lambda some: st.fixed_dictionaries({name: drawn[name] for name in some}).map(lambda new: {**base, **new})
+            lambda chosen: st.fixed_dictionaries({name: drawn[name] for name in chosen}).map(
+                lambda new: {**base, **new}
+            )
         )
 
     def _first(self, source: _Source, wanted: Callable[[Any], bool], budget: int) -> dict[str, Any] | None:
@@ -235,10 +242,10 @@ class Search:
             return next(filter(wanted, source[:budget]), None)
         settings = hypothesis.settings(_SETTINGS, max_examples=budget)
         try:
-            found: dict[str, Any] = hypothesis.find(source, wanted, settings=settings, random=random.Random(0))  # noqa: S311
+            example: dict[str, Any] = hypothesis.find(source, wanted, settings=settings, random=random.Random(0))  # noqa: S311
         except (hypothesis.errors.NoSuchExample, hypothesis.errors.Unsatisfiable):
             return None
-        return found
+        return example
 
 
 @contextmanager

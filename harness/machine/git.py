@@ -113,8 +113,8 @@ def differing(root: Path, revision: str, digests: Mapping[str, str]) -> timebox.
         digests: the sha256 of contents by the paths of their files from `root`.
     """
     names = [name for name in sorted(digests) if "\n" not in name]
-    asked = "".join(f"{revision}:./{name}\n" for name in map(partial(_tracked, root), names)).encode()
-    answer = git(root, "cat-file", "--batch-check=%(objectname)", stdin=asked)
+    objects = "".join(f"{revision}:./{name}\n" for name in map(partial(_tracked, root), names)).encode()
+    answer = git(root, "cat-file", "--batch-check=%(objectname)", stdin=objects)
     if answer.value is None:
         return timebox.Answer(None, answer.reason)
     blobs = dict(zip(names, answer.value.decode().splitlines(), strict=False))

@@ -90,11 +90,11 @@ class Host(JsonDataclass):
         Raises:
             ValueError: there is no GPU with one of these indices. The text names those that there are.
         """
-        found = tuple(gpu for gpu in self.gpus if gpu.index in indices)
-        if missing := sorted(set(indices) - {gpu.index for gpu in found}):
+        chosen = tuple(gpu for gpu in self.gpus if gpu.index in indices)
+        if missing := sorted(set(indices) - {gpu.index for gpu in chosen}):
             there = ", ".join(map(str, sorted({gpu.index for gpu in self.gpus}))) or "none"
             raise ValueError(f"there is no GPU {missing[0]} here; these can be used: {there}")
-        return replace(self, gpus=found)
+        return replace(self, gpus=chosen)
 
 
 def probe(disk: Path | None = None) -> Host:
@@ -106,9 +106,9 @@ def probe(disk: Path | None = None) -> Host:
     folder = disk or Path.cwd()
     memory, source = _system_memory()
     answer = timebox.call(lambda: _gpus(_total_memory()), _SECONDS)
-    found = answer.value or _Gpus(reason=f"NVML was asked and did not answer: {answer.reason}")
+    gpus = answer.value or _Gpus(reason=f"NVML was asked and did not answer: {answer.reason}")
     free = timebox.call(lambda: shutil.disk_usage(folder).free, _SECONDS)
-    notes = list(found.notes)
+    notes = list(gpus.notes)
     if free.reason is not None:
         notes.append(f"free disk space of {folder} could not be read: {free.reason}")
     return Host(
@@ -120,10 +120,10 @@ def probe(disk: Path | None = None) -> Host:
         memory_source=source,
         disk=folder,
         disk_free_bytes=free.value,
-        gpus=found.gpus,
-        gpu_reason=found.reason,
-        driver=found.driver,
-        cuda_driver_version=found.cuda,
+        gpus=gpus.gpus,
+        gpu_reason=gpus.reason,
+        driver=gpus.driver,
+        cuda_driver_version=gpus.cuda,
         notes=tuple(notes),
     )
 
@@ -152,7 +152,9 @@ def _gpus(system_bytes: int | None) -> _Gpus:
         return _Gpus(reason=session)
     driver = session.ask("nvmlSystemGetDriverVersion")
     cuda = session.ask("nvmlSystemGetCudaDriverVersion_v2")
-    notes = [f"{what}: {one.reason}" for what, one in (("driver", driver), ("CUDA", cuda)) if one.reason is not None]
+    notes = [
+        f"{what}: {answer.reason}" for what, answer in (("driver", driver), ("CUDA", cuda)) if answer.reason is not None
+    ]
     count = session.ask("nvmlDeviceGetCount")
     gpus: list[Gpu] = []
     for index in range(count.value or 0):
@@ -197,11 +199,11 @@ def _gpu(session: nvml.Session, handle: Any, index: int, system_bytes: int | Non
 def _slices(session: nvml.Session, handle: Any, gpu: Gpu, system_bytes: int | None) -> Iterator[Gpu]:
     """The slices into which MIG divides a GPU. CUDA cannot use the GPU itself meanwhile."""
     for place in range(session.ask("nvmlDeviceGetMaxMigDeviceCount", handle).value or 0):
-        one = session.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, place)
-        if one.reason is None:
-            found = _gpu(session, one.value, gpu.index, system_bytes)
-            reasons = {name: why for name, why in found.reasons.items() if name != "compute_capability"}
-            yield replace(found, compute_capability=gpu.compute_capability, reasons=reasons, parent=gpu.uuid)
+        answer = session.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, place)
+        if answer.reason is None:
+            slice_gpu = _gpu(session, answer.value, gpu.index, system_bytes)
+            reasons = {name: why for name, why in slice_gpu.reasons.items() if name != "compute_capability"}
+            yield replace(slice_gpu, compute_capability=gpu.compute_capability, reasons=reasons, parent=gpu.uuid)
 
 
 def _with_memory(session: nvml.Session, handle: Any, gpu: Gpu, system_bytes: int | None) -> Gpu:
@@ -264,10 +266,10 @@ def _system_memory() -> tuple[int | None, str]:
 
 def _total_memory() -> int | None:
     try:
-        found = re.search(r"^MemTotal:\s+(\d+) kB$", regular_file.read(_MEMINFO).decode(), re.MULTILINE)
+        match = re.search(r"^MemTotal:\s+(\d+) kB$", regular_file.read(_MEMINFO).decode(), re.MULTILINE)
     except OSError:
         return None
-    return int(found[1]) * 1024 if found else None
+    return int(match[1]) * 1024 if match else None
 
 
 def _cgroup_limit() -> int | None:
@@ -281,9 +283,9 @@ def _cgroup_limit() -> int | None:
         group = Path(path.lstrip("/"))
         # The limits of all groups above apply too.
         if not controllers:
-            files += [_CGROUPS / one / "memory.max" for one in (group, *group.parents)]
+            files += [_CGROUPS / cgroup / "memory.max" for cgroup in (group, *group.parents)]
         elif "memory" in controllers.split(","):
-            files += [_CGROUPS / "memory" / one / "memory.limit_in_bytes" for one in (group, *group.parents)]
+            files += [_CGROUPS / "memory" / cgroup / "memory.limit_in_bytes" for cgroup in (group, *group.parents)]
     limits = []
     for file in files:
         try:

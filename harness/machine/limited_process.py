@@ -115,8 +115,8 @@ def completed(
 
     def work() -> bytes:
         done = subprocess.run(command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
-        told = [(text or b"")[-_END_OF_OUTPUT:].decode("utf-8", "replace") for text in (done.stdout, done.stderr)]
-        return json.dumps([done.returncode, *told]).encode("ascii")
+        tails = [(text or b"")[-_END_OF_OUTPUT:].decode("utf-8", "replace") for text in (done.stdout, done.stderr)]
+        return json.dumps([done.returncode, *tails]).encode("ascii")
 
     limits = Limits(math.inf, seconds, None, descendants=True, speaks=speaks)
     (outcome,) = isolated_all([work], limits, 1, ended)
@@ -148,12 +148,12 @@ def parsed(path: Path, content: bytes, parse: Callable[[bytes], Any]) -> Any:
             return json.dumps([None, str(error) or type(error).__name__]).encode("ascii")
 
     try:
-        found, refusal = json.loads(isolated(work, _PARSING))
+        document, refusal = json.loads(isolated(work, _PARSING))
     except Stopped as error:
         raise OSError(errno.EFBIG, f"is too costly to parse: the process {error}", str(path)) from error
     if refusal:
         raise ValueError(refusal)
-    return found
+    return document
 
 
 def isolated_all(
@@ -182,10 +182,10 @@ def isolated_all(
                 else:
                     begun.append(_Child(work, limits))
             while begun and begun[0].outcome is not None:
-                asked = time.monotonic()
+                started = time.monotonic()
                 yield begun.popleft().outcome  # type: ignore[misc]  # the outcome is not None here
                 for child in begun:  # a caller who pauses does not read the answers meanwhile
-                    child.deadline += time.monotonic() - asked
+                    child.deadline += time.monotonic() - started
             running = [child for child in begun if child.outcome is None]
             if running:
                 soonest = min(child.deadline for child in running) - time.monotonic()
@@ -283,9 +283,9 @@ class _Child:
 def _supervise(work: Callable[[], bytes], writing: int, limits: Limits, parent: int) -> NoReturn:
     """Run a work in a child. When it ends, or this process's parent does, end all descendants; end as the work did."""
     try:
-        asked: list[int] = []
+        signals: list[int] = []
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+        signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
         os.setsid()
         adopt_orphans()
         supervisor = os.getpid()
@@ -296,7 +296,7 @@ def _supervise(work: Callable[[], bytes], writing: int, limits: Limits, parent: 
             _work(work, writing, limits, supervisor)
         os.close(writing)
         ended = status = 0
-        while not (ended or asked or os.getppid() != parent):
+        while not (ended or signals or os.getppid() != parent):
             ended, status = os.waitpid(child, os.WNOHANG)
             time.sleep(0 if ended else 0.02)
         end_descendants()

@@ -112,7 +112,7 @@ def processes(session: Session, handle: Any) -> Reading:
     answer = session.ask("nvmlDeviceGetComputeRunningProcesses", handle)
     if answer.reason is not None:
         return answer
-    listed = (Process(int(one.pid), _bytes(one.usedGpuMemory)) for one in answer.value)
+    listed = (Process(int(process.pid), _bytes(process.usedGpuMemory)) for process in answer.value)
     return Reading(tuple(listed))
 
 

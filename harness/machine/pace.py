@@ -29,7 +29,7 @@ def pace(gpu: str) -> float:
     Args:
         gpu: the name of the device, as the driver says it.
     """
-    measured = max(_kept(gpu), key=lambda one: one[0], default=None)
+    measured = max(_kept(gpu), key=lambda measurement: measurement[0], default=None)
     if measured is None:
         return 1.0
     roofs = measured[1]
@@ -42,8 +42,8 @@ def _kept(gpu: str) -> Iterator[tuple[float, dict[str, float]]]:
     with suppress(NoCacheFolderError, OSError):
         for file in sorted((cache_folder() / "roofs").glob("cuda-*.json")):
             with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # another version wrote it
-                told: Any = strictjson.load(file)
-                if told["device"]["name"] == gpu:
-                    peaks = {name: float(roof["peak"]) for name, roof in told["roofs"].items()}
+                document: Any = strictjson.load(file)
+                if document["device"]["name"] == gpu:
+                    peaks = {name: float(roof["peak"]) for name, roof in document["roofs"].items()}
                     memory = max(peaks[name] for name in _MEMORY)
                     yield file.stat().st_mtime, {"memory": memory, "product bfloat16": peaks["product bfloat16"]}

@@ -41,12 +41,12 @@ def descendants(root: int) -> list[int]:
         fields = stat_fields(pid)
         if fields is not None and fields[0] != b"Z":
             children.setdefault(int(fields[1]), []).append(pid)
-    found, queue = [], [root]
+    pids, queue = [], [root]
     while queue:
         below = children.get(queue.pop(), [])
-        found += below
+        pids += below
         queue += below
-    return found
+    return pids
 
 
 def end_descendants() -> bool:
@@ -129,8 +129,8 @@ def adopting() -> Iterator[None]:
 def _end_adopted(others: frozenset[int]) -> None:
     """Kill and reap the children in other sessions, except some and those that this process has started."""
     deadline = time.monotonic() + _END_SECONDS
-    while (found := frozenset(_strangers()) - others) and time.monotonic() < deadline:
-        if not (adopted := found - _started_here()):
+    while (strangers := frozenset(_strangers()) - others) and time.monotonic() < deadline:
+        if not (adopted := strangers - _started_here()):
             return
         for pid in adopted:
             _kill((*descendants(pid), pid))
@@ -141,7 +141,7 @@ def _end_adopted(others: frozenset[int]) -> None:
 
 def _started_here() -> set[int]:
     """Return the ids of the processes for which this one has an object of `subprocess`."""
-    return {one.pid for one in gc.get_objects() if isinstance(one, subprocess.Popen)}
+    return {popen.pid for popen in gc.get_objects() if isinstance(popen, subprocess.Popen)}
 
 
 def _adopts() -> bool:
@@ -152,12 +152,12 @@ def _adopts() -> bool:
 def _strangers() -> list[int]:
     """The ids of the children of this process that are in other sessions."""
     own = os.getpid()
-    found = []
+    pids = []
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         fields = stat_fields(pid)
         if fields is not None and int(fields[1]) == own and int(fields[3]) != os.getsid(0):
-            found.append(pid)
-    return found
+            pids.append(pid)
+    return pids
 
 
 def _libc() -> ctypes.CDLL:

@@ -125,10 +125,10 @@ class ProcessTree:
         for pid in list(self._roots):
             try:
                 root = self._known.get(pid) or process(pid)
-                found = [root, *root.children(recursive=True)]
+                members = [root, *root.children(recursive=True)]
             except gone:
                 continue
-            for one in found:
-                self._known.setdefault(one.pid, one)
-                self._ever.add(one.pid)
+            for member in members:
+                self._known.setdefault(member.pid, member)
+                self._ever.add(member.pid)
         self._discover_at = time.monotonic() + (time.thread_time() - before) / _DISCOVERY_SHARE

@@ -52,7 +52,7 @@ def distributions(paths: Sequence[str] | None = None) -> dict[str, str]:
     Names and versions are read from the names of the `.dist-info` folders, which the wheel format fixes as
     name-version. That is a hundred times faster than parsing each METADATA file, and every run does it.
     """
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for path in sys.path if paths is None else paths:
         try:
             names = os.listdir(path or ".")
@@ -61,8 +61,8 @@ def distributions(paths: Sequence[str] | None = None) -> dict[str, str]:
         for name in names:
             if match := re.fullmatch(r"([^~].*?)-([^-]+)\.dist-info|(.+?)-([^-]+)(?:-py[\d.]+)?\.egg-info", name):
                 distribution = re.sub(r"[-_.]+", "-", match[1] or match[3]).lower()
-                found.setdefault(distribution, match[2] or match[4])
-    return dict(sorted(found.items()))
+                versions.setdefault(distribution, match[2] or match[4])
+    return dict(sorted(versions.items()))
 
 
 @cache

@@ -69,8 +69,8 @@ def fit(requires: Requirements, host: Host, device: str = "auto") -> Fit:
     gpus: tuple[Gpu, ...] = ()
     if device != "cpu" and (on_gpu or device != "auto"):
         wanted = int(device.partition(":")[2]) if ":" in device else None
-        found = suitable({**requires, "device": "cuda"}, host)
-        gpus = tuple(gpu for gpu in found if wanted is None or gpu.index == wanted)
+        fitted = suitable({**requires, "device": "cuda"}, host)
+        gpus = tuple(gpu for gpu in fitted if wanted is None or gpu.index == wanted)
     lacks = shortfalls(requires, host)
     if not lacks and gpus:
         lacks = shortfalls({**requires, "device": "cuda"}, host)
@@ -109,12 +109,12 @@ def suitable(requires: Requirements, host: Host) -> tuple[Gpu, ...]:
     """The GPUs that meet what is required of one GPU, in the host's order; none if no GPU is asked for."""
     if not _needs_gpu(requires):
         return ()
-    found = tuple(gpu for gpu in host.gpus if not any(lacks(requires, gpu) for lacks in (_gpu_memory, _gpu_capability)))
+    gpus = tuple(gpu for gpu in host.gpus if not any(lacks(requires, gpu) for lacks in (_gpu_memory, _gpu_capability)))
     if requires.get("vulkan") != "gpu" or len(host.gpus) < 2:
-        return found
+        return gpus
     # A trial takes Vulkan's first GPU, because CUDA_VISIBLE_DEVICES hides none from Vulkan. It must be the leased one.
     first = _vulkan_gpu() or host.gpus[0].uuid
-    return tuple(gpu for gpu in found if gpu.uuid == first)
+    return tuple(gpu for gpu in gpus if gpu.uuid == first)
 
 
 def _needs_gpu(requires: Requirements) -> bool:
@@ -237,12 +237,14 @@ def _disk(requires: Requirements, host: Host) -> list[str]:
 
 def _vulkan(requires: Requirements, host: Host) -> list[str]:
     adapters = _vulkan_adapters()
-    found = [str(one.details["adapter"]) for one in adapters if one.reason is None]
-    if not found:
+    names = [str(adapter.details["adapter"]) for adapter in adapters if adapter.reason is None]
+    if not names:
         return [f"needs a Vulkan adapter; {adapters[0].reason}"]
-    if requires["vulkan"] == "any" or any(one.reason is None and one.details.get("type") != "CPU" for one in adapters):
+    if requires["vulkan"] == "any" or any(
+        adapter.reason is None and adapter.details.get("type") != "CPU" for adapter in adapters
+    ):
         return []
-    only = f"needs the Vulkan adapter of a GPU; there is only software: {', '.join(found)}"
+    only = f"needs the Vulkan adapter of a GPU; there is only software: {', '.join(names)}"
     # CUDA sees a GPU and Vulkan does not: the driver was installed, or mounted into a container, without Vulkan.
     remedy = "; install the GPU driver's Vulkan (libnvidia-gl; of a container NVIDIA_DRIVER_CAPABILITIES=all)"
     return [only + remedy if host.gpus else only]
@@ -313,7 +315,7 @@ def _torch(host: Host) -> list[str]:
 
 def _major(version: str) -> int:
     """Return 13 for "13.0", and 0 for a text that is not a version."""
-    return int(found[0]) if (found := re.match(r"\d+", version)) else 0
+    return int(match[0]) if (match := re.match(r"\d+", version)) else 0
 
 
 def _triton(host: Host) -> list[str]:

@@ -114,13 +114,13 @@ class GpuProbe:
             return None
         self._answers += 1
         listed: tuple[nvml.Process, ...] = answer.value
-        self._note_strangers({one.pid for one in listed})
-        ours = [one for one in listed if owns(one.pid)]
+        self._note_strangers({process.pid for process in listed})
+        ours = [process for process in listed if owns(process.pid)]
         if not ours:
             self._memory_reason = "NVML did not list the trial's processes on this GPU"
             return None
         self._seen = True
-        known = [one.memory_bytes for one in ours if one.memory_bytes is not None]
+        known = [process.memory_bytes for process in ours if process.memory_bytes is not None]
         if not known:
             self._memory_reason = "NVML lists the process but not how much memory it has"
             return None

@@ -134,15 +134,15 @@ def _triton() -> Tool:
 
 def ptxas() -> tuple[Tool, ...]:
     """Return each ptxas in the order in which Triton looks, or one entry that states why there is none."""
-    found: dict[str, Tool] = {}
+    tools: dict[str, Tool] = {}
     for path, found_by in _ptxas_places():
         real = os.path.realpath(path)
-        if real not in found:
-            found[real] = _one_ptxas(path, found_by)
-    if not found:
+        if real not in tools:
+            tools[real] = _one_ptxas(path, found_by)
+    if not tools:
         reason = "none under Triton, CUDA_HOME, CUDA_PATH or /usr/local/cuda, nor on PATH"
         return (Tool("ptxas", reason=reason),)
-    return tuple(found.values())
+    return tuple(tools.values())
 
 
 def _ptxas_places() -> Iterator[tuple[Path, str]]:
@@ -185,7 +185,9 @@ def vulkan() -> tuple[Tool, ...]:
     if _folder_of("wgpu") is not None:
         answer = timebox.run([sys.executable, "-c", _WGPU], _SECONDS)
         if answer.value is not None:
-            adapters = [one for one in strictjson.loads(answer.value) if one.get("backend_type") == "Vulkan"]
+            adapters = [
+                adapter for adapter in strictjson.loads(answer.value) if adapter.get("backend_type") == "Vulkan"
+            ]
             none = Tool("vulkan", reason=f"wgpu lists no Vulkan adapter; {_vulkan_remedy()}")
             return tuple(map(_wgpu_adapter, adapters)) or (none,)
         reasons.append(f"wgpu: {answer.reason}")
@@ -205,7 +207,11 @@ def vulkan_gpu() -> str | None:
     """Return the uuid of the GPU that Vulkan lists first, as NVML writes it; None if vulkaninfo does not tell it."""
     answer = timebox.run(["vulkaninfo", "--summary"], _SECONDS) if shutil.which("vulkaninfo") else None
     adapters = _summary_adapters(answer.value or "") if answer else ()
-    uuids = [str(one.details["uuid"]) for one in adapters if "uuid" in one.details and one.details["type"] != "CPU"]
+    uuids = [
+        str(adapter.details["uuid"])
+        for adapter in adapters
+        if "uuid" in adapter.details and adapter.details["type"] != "CPU"
+    ]
     return f"GPU-{uuids[0]}" if uuids else None
 
 

@@ -90,12 +90,12 @@ class Spread:
 def rates(contract: Contract, results: Sequence[ClaimResult]) -> list[Rate]:
     """The counts of the subject and then of every mutant, unless mutants were skipped."""
     outcomes = [Judgment(result.record.clauses).outcome for result in results]
-    found = [Rate(SUBJECT, len(results), outcomes.count(Outcome.PASS))]
+    counted = [Rate(SUBJECT, len(results), outcomes.count(Outcome.PASS))]
     for mutant in () if all(result.record.mutants_skipped for result in results) else contract.mutants:
-        fates = [one.fate for result in results for one in result.record.mutants if one.id == mutant.id]
+        fates = [trial.fate for result in results for trial in result.record.mutants if trial.id == mutant.id]
         ran = [fate for fate in fates if fate.has_run]
-        found.append(Rate(mutant.id, len(ran), ran.count(Fate.KILLED), mutant.violates))
-    return found
+        counted.append(Rate(mutant.id, len(ran), ran.count(Fate.KILLED), mutant.violates))
+    return counted
 
 
 def margins(contract: Contract, results: Sequence[ClaimResult]) -> list[Margin]:
@@ -103,16 +103,20 @@ def margins(contract: Contract, results: Sequence[ClaimResult]) -> list[Margin]:
     clauses: dict[str, Clause] = {clause.id: clause for clause in (*contract.clauses, *contract.rules)}
     with_ratio = {name: clause for name, clause in clauses.items() if has_ratio(clause)}
     profiles = {result.record.profile for result in results}
-    found = []
+    all_margins = []
     for name, clause in with_ratio.items():
-        found += _margin(SUBJECT, name, clause, [(one.record.seed, one.subject) for one in results], None)
+        all_margins += _margin(
+            SUBJECT, name, clause, [(result.record.seed, result.subject) for result in results], None
+        )
     for mutant in contract.mutants:
-        seen = [(one.record.seed, one.mutants[mutant.id]) for one in results if mutant.id in one.mutants]
-        recorded = {name: value for one in profiles for name, value in contract.ratios(mutant.id).get(one, {}).items()}
+        seen = [(result.record.seed, result.mutants[mutant.id]) for result in results if mutant.id in result.mutants]
+        recorded = {
+            name: value for profile in profiles for name, value in contract.ratios(mutant.id).get(profile, {}).items()
+        }
         for name in mutant.violates:
             if name in with_ratio:
-                found += _margin(mutant.id, name, with_ratio[name], seen, recorded.get(name))
-    return found
+                all_margins += _margin(mutant.id, name, with_ratio[name], seen, recorded.get(name))
+    return all_margins
 
 
 def measured(contract: Contract, results: Sequence[ClaimResult]) -> dict[str, Any]:
@@ -125,11 +129,11 @@ def measured(contract: Contract, results: Sequence[ClaimResult]) -> dict[str, An
     """
     subject: dict[str, float] = {}
     mutants: dict[str, dict[str, float]] = {}
-    for one in margins(contract, results):
-        if one.trial == SUBJECT and math.isfinite(one.largest):
-            subject[one.clause] = _rounded(one.largest)
-        elif one.trial != SUBJECT and 1.0 < one.smallest < math.inf:
-            mutants.setdefault(one.trial, {})[one.clause] = _rounded(one.smallest)
+    for margin in margins(contract, results):
+        if margin.trial == SUBJECT and math.isfinite(margin.largest):
+            subject[margin.clause] = _rounded(margin.largest)
+        elif margin.trial != SUBJECT and 1.0 < margin.smallest < math.inf:
+            mutants.setdefault(margin.trial, {})[margin.clause] = _rounded(margin.smallest)
     return {
         "seeds": {"first": results[0].record.seed, "count": len(results)},
         "device": results[0].record.device.name,
@@ -179,12 +183,15 @@ def _margin(
     trial: str, name: str, clause: Clause, seen: Iterable[tuple[int, TrialResult]], recorded: float | None
 ) -> list[Margin]:
     """One range; none if no run measured what the clause reads. `seen` has the seed of each trial."""
-    observations = [(seed, one.observation) for seed, one in seen]
-    ratios = [(ratio(clause, one.measurements, one.parameters, one.device), seed) for seed, one in observations]
-    found = [(one, seed) for one, seed in ratios if one is not None]
-    if not found:
+    observations = [(seed, result.observation) for seed, result in seen]
+    ratios = [
+        (ratio(clause, observation.measurements, observation.parameters, observation.device), seed)
+        for seed, observation in observations
+    ]
+    measured_ratios = [(value, seed) for value, seed in ratios if value is not None]
+    if not measured_ratios:
         return []
-    smallest, largest = min(found, key=itemgetter(0)), max(found, key=itemgetter(0))
+    smallest, largest = min(measured_ratios, key=itemgetter(0)), max(measured_ratios, key=itemgetter(0))
     worst = largest if trial == SUBJECT else smallest
     return [Margin(trial, name, smallest[0], largest[0], recorded, worst[1])]
 

@@ -80,14 +80,14 @@ def open_bundle(bundle: Path, mutant: str | None) -> Sealed:
     verification = verify(bundle)
     if not verification.sound:
         raise ReplayRefused(f"{bundle} is unsound: {verification.findings[0]}; `harness verify` says more")
-    found = Bundle(bundle)
-    killers = {name: trial.counterexample for name, trial in found.mutants.items() if trial.counterexample}
-    case = killers.get(mutant) if mutant else found.counterexample
+    sealed = Bundle(bundle)
+    killers = {name: trial.counterexample for name, trial in sealed.mutants.items() if trial.counterexample}
+    case = killers.get(mutant) if mutant else sealed.counterexample
     if case is None:
         others = f"; those of mutants can be replayed: --mutant {' | '.join(sorted(killers))}" if killers else ""
         of = f"mutant {mutant} left" if mutant else "subject left"
         raise ReplayRefused(f"{bundle}: the {of} no counterexample{others}")
-    return Sealed(found.record, found.contract, case, mutant)
+    return Sealed(sealed.record, sealed.contract, case, mutant)
 
 
 def replay(
@@ -105,14 +105,14 @@ def replay(
     record, case = sealed.record, sealed.counterexample
     contract = project.contract(record.id)
     mutant = _recognised(sealed, contract)
-    asked = replace(
+    requested = replace(
         request,
         profile=record.profile,
         device="cpu" if request.device == "auto" and not record.device.is_cuda else request.device,
         parameters={**record.overrides, **(mutant.parameters if mutant else {}), **request.parameters},
         seed=record.seed,
     )
-    plan = make_plan(contract, host, asked)
+    plan = make_plan(contract, host, requested)
     subject = request.subject or (mutant.subject if mutant else _accused(sealed, contract, project))
     patches = mutant.patches if mutant and request.subject is None else ()
     name = f"{subject} with the patches of {mutant.id}" if mutant and patches else subject
@@ -196,14 +196,14 @@ def _accused(sealed: Sealed, contract: Contract, project: Project) -> str:
 def _judged(contract: Contract, case: Counterexample, observation: Observation) -> tuple[ClauseResult, ...]:
     (completes,) = (clause for clause in judge(contract, observation, quick=True).clauses if clause.id == COMPLETES)
     measured = _of_the_case(contract, case, observation.measurements)
-    found = judge_case(contract, measured, observation.parameters, observation.device)
+    judgment = judge_case(contract, measured, observation.parameters, observation.device)
     if completes.outcome is Outcome.FAIL:
-        return (completes, *found)
-    if completes.outcome is Outcome.PASS and not found:
+        return (completes, *judgment)
+    if completes.outcome is Outcome.PASS and not judgment:
         return (completes, *_unmeasured(case.clauses, ReasonCode.NOT_TRIED))
-    known = {completes.id, *(clause.id for clause in found)}
+    known = {completes.id, *(clause.id for clause in judgment)}
     lacking = [name for name in case.clauses if name not in known]
-    return (completes, *found, *_unmeasured(lacking, ReasonCode.NOT_ON_THIS_CASE))
+    return (completes, *judgment, *_unmeasured(lacking, ReasonCode.NOT_ON_THIS_CASE))
 
 
 def _of_the_case(contract: Contract, case: Counterexample, measurements: JsonObject) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class ClaimRun:
         """The results. Mutants without a result were interrupted before they ran."""
         attempt = self._attempt
         if attempt.subject is None or self.plan.obstacle:
-            found = unmeasured(self.plan)
+            judgments = unmeasured(self.plan)
         else:
             result, judgment = attempt.subject
             ids = [mutant.id for mutant, _ in self.plan.mutants]
@@ -153,10 +153,10 @@ class ClaimRun:
             external = self.plan.request.external
             imported = [self._sources, external.sources if external is not None else {}]
             imported += [trial.sources for trial in (result, *trials.values())]
-            sources = {path: digest for some in imported for path, digest in some.items()}
-            found = Trials(result, judgment, trials, outcomes, sources=dict(sorted(sources.items())))
+            sources = {path: digest for digests in imported for path, digest in digests.items()}
+            judgments = Trials(result, judgment, trials, outcomes, sources=dict(sorted(sources.items())))
         return replace(
-            found,
+            judgments,
             began=self._began,
             withdrawn=self._withdrawn,
             predicted=attempt.predicted or {},
@@ -342,9 +342,12 @@ class ClaimRun:
         if is_done and (self.is_measured or self.plan.obstacle):
             shared.seal(self)
         # All trials of a claim run on one device, for the verdict speaks of that.
-        seconds = {one.id: shared.durations.expected(self.plan, one.id) for one in following}
-        ways = {one.id: (shared.demand.of_mutant(one, turn.amounts),) for one in following}
-        return [Task(f"{self.index} {one}", ways[one], (*self._rank, -took), took) for one, took in seconds.items()]
+        seconds = {mutant.id: shared.durations.expected(self.plan, mutant.id) for mutant in following}
+        ways = {mutant.id: (shared.demand.of_mutant(mutant, turn.amounts),) for mutant in following}
+        return [
+            Task(f"{self.index} {mutant_id}", ways[mutant_id], (*self._rank, -took), took)
+            for mutant_id, took in seconds.items()
+        ]
 
     def _mutant(self, name: str) -> Mutant | None:
         """The mutant of a trial; None for the subject's."""

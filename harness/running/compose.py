@@ -45,8 +45,8 @@ def compose(
         ContractError: a contract holds a secret.
     """
     for contract in request.contracts:
-        if found := list(credentials(contract)):
-            raise ContractError(contract.path, found)
+        if secrets := list(credentials(contract)):
+            raise ContractError(contract.path, secrets)
     cache = made_cache_folder()
     admits = () if request.external is None else request.external.admits
 

@@ -33,7 +33,7 @@ class Durations:
 
     def add(self, plan: Plan, seconds: Mapping[str, float]) -> None:
         """Remember how long the trials of a claim took, by name."""
-        self._news |= {_key(plan, trial): round(one, 3) for trial, one in seconds.items()}
+        self._news |= {_key(plan, trial): round(duration, 3) for trial, duration in seconds.items()}
 
     def save(self) -> None:
         """Keep what is new. Another run may have kept more meanwhile; if nothing can be kept, nothing is lost."""

@@ -166,4 +166,6 @@ class _Run:
             self._durations.add(claim.plan, claim.durations())
         self._emit(finished)
         if self._request.fail_fast and finished.record.verdict in (Verdict.FAIL, Verdict.VOID):
-            self._pool.discard([f"{one.index} {events.SUBJECT}" for one in self._claims])  # begun claims are finished
+            self._pool.discard(
+                [f"{claim.index} {events.SUBJECT}" for claim in self._claims]
+            )  # begun claims are finished

@@ -34,10 +34,10 @@ def foreseen(plan: Plan, root: Path, interrupted: Callable[[], bool]) -> JsonObj
     for name, value in plan.parameters.items():
         command += ["--set", f"{name}={json.dumps(value)}"]
     with TemporaryDirectory(prefix="falsifier-probe-") as folder:
-        told = Path(folder, "probe.json")  # whatever the step prints
-        complaint = _complaint([*command, "--json", str(told)], root, plan.seconds, interrupted)
+        report = Path(folder, "probe.json")  # whatever the step prints
+        complaint = _complaint([*command, "--json", str(report)], root, plan.seconds, interrupted)
         try:
-            (case,) = strictjson.load(told)["cases"]
+            (case,) = strictjson.load(report)["cases"]
             return {"step": step, **{name: case[name] for name in ("fit", "capacity", "allocated", "reserved")}}
         except (OSError, ValueError, LookupError, TypeError):  # there is none, or only its beginning
             return {"step": step, "reason": complaint}

@@ -54,7 +54,7 @@ class Plan:
     def devices(self) -> dict[str, Gpu | str]:
         """What the trials lease, by key. The keys are in order, so that no two programs wait for each other."""
         gpus = (self.gpu, *self.others) if self.gpu else ()
-        return {one.key: one for one in sorted(gpus, key=lambda one: one.key)} or {CPU: CPU}
+        return {gpu.key: gpu for gpu in sorted(gpus, key=lambda gpu: gpu.key)} or {CPU: CPU}
 
     @property
     def parameters(self) -> JsonObject:
@@ -110,10 +110,10 @@ def make_plan(contract: Contract, host: Host, request: RunRequest) -> Plan:
         if name not in contract.profiles:
             passed_over[name] = ("the contract has no such profile",)
             continue
-        found = _fit(contract.profiles[name], host, request)
-        if not found.lacks:
-            return _plan(contract, contract.profiles[name], passed_over, found.gpus, host, request)
-        passed_over[name] = found.lacks
+        fitted = _fit(contract.profiles[name], host, request)
+        if not fitted.lacks:
+            return _plan(contract, contract.profiles[name], passed_over, fitted.gpus, host, request)
+        passed_over[name] = fitted.lacks
     obstacle = "; ".join(f"{name}: {'; '.join(lacks)}" for name, lacks in passed_over.items())
     if (remedy := _remedy(contract, host, request)) is not None:
         obstacle += f"; {remedy} would run here"
@@ -145,7 +145,10 @@ def option_for_target(contract: Contract, host: Host) -> str:
         return ""
     there = [gpu for gpu in host.gpus if DeviceClass.of(device_of(gpu, host)).meets(contract.target)]
     requests = [RunRequest(profile="full", device=f"cuda:{gpu.index}") for gpu in there]
-    return next((f"--device {one.device}" for one in requests if not make_plan(contract, host, one).obstacle), "")
+    return next(
+        (f"--device {candidate.device}" for candidate in requests if not make_plan(contract, host, candidate).obstacle),
+        "",
+    )
 
 
 def _remedy(contract: Contract, host: Host, request: RunRequest) -> str | None:
@@ -153,8 +156,8 @@ def _remedy(contract: Contract, host: Host, request: RunRequest) -> str | None:
     for device in (request.device, "auto"):
         easier = replace(request, profile="auto", device=device)
         if easier != request and not (easy := make_plan(contract, host, easier)).obstacle:
-            found = "cpu" if easy.gpu is None else f"cuda:{easy.gpu.index}"
-            return f"--profile {easy.profile.name}{'' if device == request.device else f' --device {found}'}"
+            chosen_device = "cpu" if easy.gpu is None else f"cuda:{easy.gpu.index}"
+            return f"--profile {easy.profile.name}{'' if device == request.device else f' --device {chosen_device}'}"
     return None
 
 
@@ -185,7 +188,9 @@ def _plan(
     if len(aimed) >= profile.requires.get("gpus", 1):  # elsewhere, the claim would be PARTIAL
         gpus = aimed
     gpu, others = (gpus[0] if gpus else None), gpus[1 : profile.requires.get("gpus", 1)]
-    obstacles = [(one, _mutant_obstacle(one, contract, profile, gpu, host, request)) for one in contract.mutants]
+    obstacles = [
+        (mutant, _mutant_obstacle(mutant, contract, profile, gpu, host, request)) for mutant in contract.mutants
+    ]
     return Plan(
         request,
         contract,

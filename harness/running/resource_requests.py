@@ -59,14 +59,18 @@ class ResourceRequests:
     def ways(self, plan: Plan) -> tuple[Amounts, ...]:
         """The needs of a claim's trial on each device that works; on every device if too few of its GPUs do."""
         withdrawn = self._withdrawn if self.has_enough(plan) else ()
-        found = [gpu for gpu in plan.gpus if _key(gpu) not in withdrawn]
+        candidates = [gpu for gpu in plan.gpus if _key(gpu) not in withdrawn]
         others = plan.profile.requires.get("gpus", 1) - 1
-        turned = [(gpu, (found[place + 1 :] + found[:place])[:others]) for place, gpu in enumerate(found)]
+        turned = [
+            (gpu, (candidates[place + 1 :] + candidates[:place])[:others]) for place, gpu in enumerate(candidates)
+        ]
         return tuple(self._on(plan, gpu, more) for gpu, more in turned) or (self._on(plan, None, ()),)
 
     def of_mutant(self, mutant: Mutant, subject: Amounts) -> Amounts:
         """The needs of a mutant's trial on the devices of its subject, from those of the subject's trial."""
-        less = {key: min(one, mutant.memory_gib) if key.endswith(_MEMORY) else one for key, one in subject.items()}
+        less = {
+            key: min(amount, mutant.memory_gib) if key.endswith(_MEMORY) else amount for key, amount in subject.items()
+        }
         shared = {_SLOTS, _QUIET, *self._gpus}.intersection(subject) if mutant.shares else ()
         return {**less, **dict.fromkeys(shared, 1)}
 
@@ -94,7 +98,7 @@ class ResourceRequests:
         for gpu in self.gpus(amounts):
             memory = self._health[_key(gpu)].memory_gib()
             if memory is not None and memory.free < needed:
-                held = sum(one.memory_gib for one in other_processes(gpu))
+                held = sum(process.memory_gib for process in other_processes(gpu))
                 if held + needed > memory.total:
                     return gpu, f"processes without a lease hold {held:.1f} of {memory.total:.1f} GiB"
         return None
@@ -131,8 +135,8 @@ class ResourceRequests:
             device: self._slots if plan.profile.exclusive else 1,
             memory: requires.get("memory_gib", 0.0),
             _DISK: requires.get("disk_gib", 0.0),
-            **{_key(one): self._slots if plan.profile.exclusive else 1 for one in others},
-            **{f"{_key(one)} {_MEMORY}": requires.get("memory_gib", 0.0) for one in others},
+            **{_key(other): self._slots if plan.profile.exclusive else 1 for other in others},
+            **{f"{_key(other)} {_MEMORY}": requires.get("memory_gib", 0.0) for other in others},
         }
 
 
@@ -141,7 +145,7 @@ def _key(gpu: Gpu) -> str:
 
 
 def _memory_of(amounts: Amounts) -> str:
-    return next(one for one in amounts if one.endswith(_MEMORY))
+    return next(resource for resource in amounts if resource.endswith(_MEMORY))
 
 
 def _gib(size: int | None, usable: float) -> float:

@@ -97,8 +97,8 @@ class Schedule:
     def pause(self, name: str, kept: Collection[str]) -> None:
         """Take back the resources of a task that waits for another process. It keeps some; no other task gets these."""
         amounts = self._running[name]
-        self._paused[name] = {one: amount for one, amount in amounts.items() if one not in kept}
-        self._running[name] = {one: amount for one, amount in amounts.items() if one in kept}
+        self._paused[name] = {resource: amount for resource, amount in amounts.items() if resource not in kept}
+        self._running[name] = {resource: amount for resource, amount in amounts.items() if resource in kept}
         self._closed |= set(kept) & amounts.keys()
 
     def resume(self, name: str) -> None:
@@ -140,7 +140,7 @@ class Schedule:
 
     def _reopen(self, name: str) -> None:
         if self._paused.pop(name, None) is not None:
-            kept = {one for paused in self._paused for one in self._running.get(paused, {})}
+            kept = {resource for paused in self._paused for resource in self._running.get(paused, {})}
             self._closed &= kept
 
 

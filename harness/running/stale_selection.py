@@ -100,7 +100,11 @@ def due(
 def never_here(host: Host, request: RunRequest) -> list[tuple[Contract, str]]:
     """The claims of a request that this machine can never run in the profile that is asked for, with reasons."""
     plans = ((contract, make_plan(contract, host, request)) for contract in request.contracts)
-    return [(one, plan.obstacle) for one, plan in plans if plan.obstacle and _is_out_of_reach(one, host, request)]
+    return [
+        (contract, plan.obstacle)
+        for contract, plan in plans
+        if plan.obstacle and _is_out_of_reach(contract, host, request)
+    ]
 
 
 def _is_out_of_reach(contract: Contract, host: Host, request: RunRequest) -> bool:

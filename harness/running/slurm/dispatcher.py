@@ -139,13 +139,13 @@ class Dispatcher:
         reason = dispatch.trouble or (dispatch.job.ended_by() if dispatch.job else "no job was submitted")
         if ended is not None and not (reason := ended.unsealed):
             try:
-                found = self._seen(dispatch.contract, ended.run)
+                judged = self._seen(dispatch.contract, ended.run)
             except BundleRefused as error:
                 reason = str(error)
             else:
-                for trial in found.trials:
+                for trial in judged.trials:
                     self._emit(trial)
-                finished = _explained(found.finished, dispatch, interruption)
+                finished = _explained(judged.finished, dispatch, interruption)
                 self._emit(finished)
                 return [finished.record]
         plan, finished = self._unmeasured(dispatch.contract, request, reason)

@@ -71,11 +71,13 @@ def judged_bundle(evidence: Path, contract: Contract, run: str, name: str) -> Ju
         raise BundleRefused(f"checking the bundle {run} {error}") from error
     except (OSError, ValueError) as error:
         raise BundleRefused(f"the bundle {run[:200]!r} cannot be opened: {error}") from error
-    told = decoded(answer)
-    if "refused" in told:
-        raise BundleRefused(f"the bundle {place} {told['refused']}")
-    finished = ClaimFinished.from_json(told["finished"])
-    return JudgedBundle(tuple(map(TrialFinished.from_json, told["trials"])), replace(finished, bundle=place.path))
+    answer_document = decoded(answer)
+    if "refused" in answer_document:
+        raise BundleRefused(f"the bundle {place} {answer_document['refused']}")
+    finished = ClaimFinished.from_json(answer_document["finished"])
+    return JudgedBundle(
+        tuple(map(TrialFinished.from_json, answer_document["trials"])), replace(finished, bundle=place.path)
+    )
 
 
 def _checked(descriptor: int, contract: Contract, run: str, name: str) -> bytes:
@@ -84,8 +86,8 @@ def _checked(descriptor: int, contract: Contract, run: str, name: str) -> bytes:
     verification, _ = bundle_checks.check(folder, {})
     bundle = Bundle(folder)
     if verification.findings:
-        found = sorted({f"{one.code} {one.file}".strip() for one in verification.findings})
-        return _refused(f"is unsound: {', '.join(found[:5])}; harness verify says more")
+        problems = sorted({f"{finding.code} {finding.file}".strip() for finding in verification.findings})
+        return _refused(f"is unsound: {', '.join(problems[:5])}; harness verify says more")
     if bundle.digest(layout.MANIFEST) != verification.manifest or any(
         bundle.digest(file) != bundle.manifest[file] for file in _READ
     ):
@@ -99,18 +101,18 @@ def _checked(descriptor: int, contract: Contract, run: str, name: str) -> bytes:
         return _refused(f"is of the run {str(other)[:80]}, not of {name}")
     seen = bundle.observation
     close = ratios(bundle.contract, seen.measurements, seen.parameters, seen.device)
-    told = {
+    document = {
         "finished": ClaimFinished(record, None, close).to_json(),
-        "trials": [one.to_json() for one in _trials(bundle)],
+        "trials": [trial.to_json() for trial in _trials(bundle)],
     }
-    return json.dumps(told).encode("ascii")
+    return json.dumps(document).encode("ascii")
 
 
 def _trials(bundle: Bundle) -> Iterator[TrialFinished]:
     record, contract, seen = bundle.record, bundle.contract, bundle.observation
     traceback = seen.ending.traceback or ""
     yield TrialFinished(record.id, SUBJECT, judge(contract, seen), None, record.trial_seconds, traceback)
-    seconds = {one.id: one.seconds for one in record.mutants}
+    seconds = {mutant.id: mutant.seconds for mutant in record.mutants}
     for mutant in contract.mutants:
         trial = bundle.mutants.get(mutant.id)
         if trial is not None:

@@ -41,8 +41,8 @@ class Submission:
     def submit(self, contract: Contract) -> Job:
         """Submit the job of a claim. Raises OSError if `srun` cannot be started."""
         name, minutes = f"--job-name={contract.id}", f"--time={self.minutes(contract)}"
-        asked = [name, minutes, *self.needs(contract), *(self.request.slurm or ())]
-        return Job(asked, [*HARNESS, contract.id, *self.options(self.profile(contract).name)], self.root, self.name)
+        arguments = [name, minutes, *self.needs(contract), *(self.request.slurm or ())]
+        return Job(arguments, [*HARNESS, contract.id, *self.options(self.profile(contract).name)], self.root, self.name)
 
     def profile(self, contract: Contract) -> Profile:
         """Return the profile whose resources a job asks for: that of the command line, else `full`."""
@@ -68,16 +68,16 @@ class Submission:
 
     def needs(self, contract: Contract) -> list[str]:
         """Return the options of `srun` that follow from a contract: GPUs, their compute capability, processors."""
-        request, requires, asked = self.request, self.profile(contract).requires, list[str]()
+        request, requires, options = self.request, self.profile(contract).requires, list[str]()
         wants_gpu = requires["device"] == "cuda" or request.device.startswith("cuda") or "gpus" in requires
         if wants_gpu and request.device != "cpu":
-            asked.append(f"--gres=gpu:{requires.get('gpus', 1)}")
+            options.append(f"--gres=gpu:{requires.get('gpus', 1)}")
             least, target = requires.get("compute_capability"), contract.target.get("compute_capability")
             if named := self._nodes(least, target):
-                asked.append(f"--constraint={named}")
+                options.append(f"--constraint={named}")
         if request.jobs is not None:
-            asked.append(f"--cpus-per-task={request.jobs}")
-        return asked
+            options.append(f"--cpus-per-task={request.jobs}")
+        return options
 
     def _nodes(self, least: str | None, target: str | None) -> str:
         """Return a constraint on the features of nodes, such as sm_90: the target's, else all that suffice.
