@@ -2,7 +2,7 @@
 
 A chunk's logits are made by a matrix product, turned in place into their gradient (`head_rows`), used for the gradients
 of the hidden states and the head, and overwritten by the next chunk's. So the loss and both gradients cost three matrix
-products. The backward pass only multiplies by the gradient that comes from above.
+products. The backward pass only multiplies by the gradient of the loss.
 
 On sm_90, in bfloat16, the products are our own (`counted_products`). They write exponentials instead of logits, so that
 nothing reads a chunk between them, and leave out the rows that are ignored. Elsewhere they are the platform's, over all
@@ -82,13 +82,13 @@ def linear_cross_entropy(
     if not 0.0 <= label_smoothing <= 1.0 or z_loss < 0.0 or softcap < 0.0 or (chunk_rows or 1) < 1:
         raise ValueError("label_smoothing is from 0 to 1; z_loss, softcap are not negative; chunk_rows is at least 1")
     rows = hidden.flatten(0, -2)
-    flat = targets.contiguous().flatten()  # the kernels read one label after another
+    labels = targets.contiguous().flatten()  # the kernels read one label after another
     chunk = chunk_rows or rows_per_chunk(len(rows), *weight.shape, hidden.element_size())
     options = (ignore_index, label_smoothing, z_loss, softcap, chunk, accumulate_float32)
     if reduction == "none":
-        losses: Tensor = _EachRow.apply(rows, weight, flat, *options)
+        losses: Tensor = _EachRow.apply(rows, weight, labels, *options)
         return losses.view(targets.shape)
-    loss: Tensor = _Reduced.apply(rows, weight, flat, reduction == "mean", torch.is_grad_enabled(), *options)
+    loss: Tensor = _Reduced.apply(rows, weight, labels, reduction == "mean", torch.is_grad_enabled(), *options)
     return loss
 
 
@@ -113,24 +113,26 @@ class _Reduced(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, mean: bool, wanted: bool, *options: Any
     ) -> Tensor:
-        wants = [wanted and one for one in ctx.needs_input_grad[:2]]
-        losses, of_hidden, of_weight, unit = _head(hidden, weight, targets, _ones(hidden), mean, *options, *wants)[:4]
+        wants = [wanted and needs for needs in ctx.needs_input_grad[:2]]
+        losses, grad_hidden, grad_weight, unit = _head(hidden, weight, targets, _ones(hidden), mean, *options, *wants)[
+            :4
+        ]
         ctx.wants = wants
-        ctx.save_for_backward(of_hidden, of_weight, unit)
+        ctx.save_for_backward(grad_hidden, grad_weight, unit)
         return losses.sum()
 
     @staticmethod
-    def backward(ctx: Any, *above: Tensor) -> tuple[Tensor | None, ...]:
-        of_hidden, of_weight, unit = ctx.saved_tensors
-        factor = above[0] * unit
-        for gradient, wanted in zip((of_hidden, of_weight), ctx.wants, strict=True):
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        grad_hidden, grad_weight, unit = ctx.saved_tensors
+        factor = grad_outputs[0] * unit
+        for gradient, wanted in zip((grad_hidden, grad_weight), ctx.wants, strict=True):
             if wanted:
                 _scaled(gradient, factor)
-        return (of_hidden if ctx.wants[0] else None, of_weight if ctx.wants[1] else None, *[None] * 9)
+        return (grad_hidden if ctx.wants[0] else None, grad_weight if ctx.wants[1] else None, *[None] * 9)
 
 
 class _EachRow(torch.autograd.Function):
-    """The loss of every row. What comes from above scales the rows, so the gradients are made in the backward pass."""
+    """The loss of every row. The backward pass scales the rows, so it makes the gradients."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, *options: Any) -> Tensor:
@@ -141,14 +143,14 @@ class _EachRow(torch.autograd.Function):
         return losses
 
     @staticmethod
-    def backward(ctx: Any, *above: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, targets = ctx.saved_tensors
-        scales = above[0].contiguous()
-        _, of_hidden, of_weight, unit = _head(hidden, weight, targets, scales, False, *ctx.options, *ctx.wants)[:4]
-        for gradient, wanted in zip((of_hidden, of_weight), ctx.wants, strict=True):
+        scales = grad_outputs[0].contiguous()
+        _, grad_hidden, grad_weight, unit = _head(hidden, weight, targets, scales, False, *ctx.options, *ctx.wants)[:4]
+        for gradient, wanted in zip((grad_hidden, grad_weight), ctx.wants, strict=True):
             if wanted:
                 _scaled(gradient, unit)
-        return (of_hidden if ctx.wants[0] else None, of_weight if ctx.wants[1] else None, *[None] * 7)
+        return (grad_hidden if ctx.wants[0] else None, grad_weight if ctx.wants[1] else None, *[None] * 7)
 
 
 @torch.library.custom_op("nanochat::head", mutates_args=())
@@ -165,7 +167,7 @@ def _head(
     """
     of = RowLoss(ignore_index, label_smoothing, z_loss, softcap)
     write = wants_hidden or wants_weight
-    losses, of_hidden, of_weight, unit = _outputs(
+    losses, grad_hidden, grad_weight, unit = _outputs(
         hidden, weight, accumulate_float32, wants_hidden=wants_hidden, wants_weight=wants_weight
     )
     buffer = _chunk_memory(hidden, weight, chunk)
@@ -174,12 +176,12 @@ def _head(
         counted = Counted(hidden, weight, targets, scales, of, chunks, mean=mean, write=write)
         for start in range(0, len(hidden), chunk):
             counted.exponentials(start)
-            counted.finish(start, losses, of_hidden)
+            counted.finish(start, losses, grad_hidden)
             if wants_weight:
-                counted.add_of_weight(start, of_weight)
+                counted.add_of_weight(start, grad_weight)
         if wants_weight and label_smoothing:
-            counted.smooth_of_weight(of_weight)
-        return losses, of_hidden, of_weight.to(weight.dtype), unit, buffer
+            counted.smooth_of_weight(grad_weight)
+        return losses, grad_hidden, grad_weight.to(weight.dtype), unit, buffer
     if not len(scales):
         counts = targets != ignore_index
         scales = counts.to(scales.dtype) / (counts.sum().clamp_min(1) if mean else 1)
@@ -187,14 +189,14 @@ def _head(
         torch.exp2(scales.abs().amax().clamp_min(2.0**-100).log2().floor(), out=unit)
     for start in range(0, len(hidden), chunk):
         rows = slice(start, start + chunk)
-        some = hidden[rows]
-        logits = torch.mm(some, weight.T, out=buffer[: len(some), : len(weight)])
+        hidden_chunk = hidden[rows]
+        logits = torch.mm(hidden_chunk, weight.T, out=buffer[: len(hidden_chunk), : len(weight)])
         losses[rows] = row_losses(logits, targets[rows], scales[rows] / unit, of, write=write)
         if wants_hidden:
-            torch.mm(logits, weight, out=of_hidden[rows])
+            torch.mm(logits, weight, out=grad_hidden[rows])
         if wants_weight:
-            add_product(of_weight, logits.T, some, first=start == 0)
-    return losses * scales, of_hidden, of_weight.to(weight.dtype), unit, buffer
+            add_product(grad_weight, logits.T, hidden_chunk, first=start == 0)
+    return losses * scales, grad_hidden, grad_weight.to(weight.dtype), unit, buffer
 
 
 @_head.register_fake
@@ -203,10 +205,10 @@ def _(
     ignore_index: int, label_smoothing: float, z_loss: float, softcap: float, chunk: int, accumulate_float32: bool,
     wants_hidden: bool, wants_weight: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    losses, of_hidden, of_weight, unit = _outputs(
+    losses, grad_hidden, grad_weight, unit = _outputs(
         hidden, weight, accumulate_float32, wants_hidden=wants_hidden, wants_weight=wants_weight
     )
-    return losses, of_hidden, of_weight.to(weight.dtype), unit, _chunk_memory(hidden, weight, chunk)
+    return losses, grad_hidden, grad_weight.to(weight.dtype), unit, _chunk_memory(hidden, weight, chunk)
 
 
 def _chunk_memory(hidden: Tensor, weight: Tensor, chunk: int) -> Tensor:
@@ -221,11 +223,11 @@ def _outputs(
     precise = torch.promote_types(hidden.dtype, torch.float32)
     sums = precise if accumulate_float32 else weight.dtype
     losses = hidden.new_empty(len(hidden), dtype=precise)
-    of_hidden = torch.empty(hidden.shape if wants_hidden else (0,), dtype=hidden.dtype, device=hidden.device)
-    of_weight = torch.empty(weight.shape if wants_weight else (0,), dtype=sums, device=weight.device)
+    grad_hidden = torch.empty(hidden.shape if wants_hidden else (0,), dtype=hidden.dtype, device=hidden.device)
+    grad_weight = torch.empty(weight.shape if wants_weight else (0,), dtype=sums, device=weight.device)
     if sums != weight.dtype or len(hidden) == 0:
-        of_weight.zero_()
-    return losses, of_hidden, of_weight, hidden.new_ones((), dtype=precise)
+        grad_weight.zero_()
+    return losses, grad_hidden, grad_weight, hidden.new_ones((), dtype=precise)
 
 
 @torch.library.custom_op("nanochat::scale_", mutates_args=("gradient",))
