@@ -43,7 +43,7 @@ SLOWEST = (
     "falsifiers/blackwell/test_kernel_claims.py",
     "falsifiers/nanochat/test_claims.py",
     "falsifiers/blackwell/ptx/test_command_line.py",
-    "cli/test_replay.py",
+    "tools/replay/test_command.py",
     "ci/test_run_script.py",
     "ci/test_wheels_script.py",
     "falsifiers/param_decomp/test_claims.py",

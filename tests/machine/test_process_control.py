@@ -93,6 +93,6 @@ def test_each_door_to_trials_adopts() -> None:
         for path in harness.rglob("*.py")
         if "LocalExecutor(" in path.read_text() and path.name != "local_executor.py"
     }
-    assert doors == {"running/case_replay.py", "tools/planting/campaign.py"}
+    assert doors == {"tools/replay/case_replay.py", "tools/planting/campaign.py"}
     for door in (*doors, "execution/local_executor.py"):
         assert "adopting()" in (harness / door).read_text()

@@ -18,13 +18,13 @@ from harness.machine.host import probe
 from harness.report.messages import bound_text, number_text, reason_text
 from harness.report.terminal.printing import tell, tell_all, tell_json
 from harness.report.terminal.run_text import waiting_text
-from harness.running.case_replay import Replay, ReplayRefused, Sealed, open_bundle, replay
 from harness.running.request import RunRequest
+from harness.tools.replay.case_replay import Replay, ReplayRefused, Sealed, open_bundle, replay
 
 __all__ = ["command"]
 
 
-@click.command("replay")
+@click.command("replay", short_help="run the case that refuted a claim again")
 @click.argument("bundle", metavar="BUNDLE", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--mutant", metavar="ID", help="The counterexample that killed this mutant, against that mutant.")
 @click.option("--subject", metavar="MODULE:NAME", help="Against this subject of the project instead.")

@@ -61,7 +61,7 @@ def environment(recording: str, **more: str) -> dict[str, str]:
 
 
 def doctor(folder: Path, recording: str, *arguments: str) -> str:
-    command = [sys.executable, "-c", "from harness.cli.doctor import command; command()", *arguments]
+    command = [sys.executable, "-c", "from harness.tools.doctor.command import command; command()", *arguments]
     done = subprocess.run(command, cwd=folder, env=environment(recording), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
@@ -153,7 +153,7 @@ def _read(leader: int) -> bytes:
 def test_no_heavy_module_is_loaded() -> None:
     """The help loads none, and no output needs torch."""
     script = (
-        "import sys; from harness.cli.doctor import command; "
+        "import sys; from harness.tools.doctor.command import command; "
         "heavy = {'torch', 'psutil', 'pynvml', 'rich', 'numpy', 'jsonschema', 'filelock', 'sqlite3'}; "
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr); "
         "command(standalone_mode=False); print('torch' in sys.modules, file=sys.stderr)"

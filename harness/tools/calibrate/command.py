@@ -19,15 +19,15 @@ from harness.report.messages import reason_text
 from harness.report.messages.number_text import counted
 from harness.report.terminal.printing import Block, Table, tell, tell_all
 from harness.report.terminal.run_text import waiting_text
-from harness.running import calibration_results
 from harness.running.compose import compose
 from harness.running.events import ClaimWaiting, Event
 from harness.running.request import RunRequest
+from harness.tools.calibrate import results as calibration_results
 
 __all__ = ["command"]
 
 
-@click.command("calibrate")
+@click.command("calibrate", short_help="run claims with many seeds, and show their margins")
 @click.argument("ids", nargs=-1, required=True, metavar="ID…")
 @click.option("--runs", type=click.IntRange(min=1), default=30, show_default=True, help="Seeds per claim.")
 @profile_option

@@ -33,7 +33,7 @@ Line = tuple[str, str]
 """A name, and the text beside it."""
 
 
-@click.command("doctor")
+@click.command("doctor", short_help="show what this machine offers, and which claims it can run")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(as_json: bool) -> None:
     """Show what this machine offers, and whether each claim can run here.

@@ -12,7 +12,7 @@ from harness.base.vocabulary import Fate
 from harness.contract import Contract
 from harness.contract.calibration import Calibration
 from harness.evidence.seal import ClaimResult
-from harness.running.calibration_results import SUBJECT, Margin, Rate, Spread, margins, measured, rates, spreads
+from harness.tools.calibrate.results import SUBJECT, Margin, Rate, Spread, margins, measured, rates, spreads
 from tests.contracts import contract_of, document, healthy
 from tests.evidence.factory import claim_result
 

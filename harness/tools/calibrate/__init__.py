@@ -1,0 +1,1 @@
+"""`harness calibrate`: the margins of a claim over many seeds."""

@@ -1,0 +1,1 @@
+"""`harness doctor`: what this machine offers."""

@@ -1,0 +1,1 @@
+"""`harness replay`: the counterexample of a bundle, run again against the present code."""
