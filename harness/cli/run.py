@@ -10,13 +10,11 @@ import sys
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from harness.base.device import DeviceClass
 from harness.base.exceptions import described
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
@@ -97,7 +95,7 @@ def perform(given: RunOptions, project: Project, request: RunRequest, watch: Han
     if selection is not None:
         request = replace(request, contracts=[contract for contract, _ in selection.due])
     relay = Relay([*handlers, watch] if watch else handlers)
-    expected = _Expected(project, request, relay, accepts_not_visible=given.accept is not None)
+    expected = _Expected(request, relay, accepts_not_visible=given.accept is not None)
     runner = compose(project, machine, request, seal, expected, lambda line: tell(line, err=True))
     for claim in due_text.not_here(elsewhere) if selection is None else due_text.passed_over(selection):
         relay(claim)
@@ -190,17 +188,14 @@ def _earlier(project: Project) -> Iterable[Entry]:
 
 
 class _Expected:
-    """Passes events on, with a remark below each verdict of a claim in quarantine or with a known refutation.
+    """Passes events on, with a remark below each verdict of a claim with a known refutation.
 
     Attributes:
         verdicts: those that count for the exit status.
     """
 
-    def __init__(
-        self, project: Project, request: RunRequest, emit: Handler, *, accepts_not_visible: bool = False
-    ) -> None:
-        self._accepts_not_visible = accepts_not_visible
-        self._quarantine, self._emit = project.quarantine, emit
+    def __init__(self, request: RunRequest, emit: Handler, *, accepts_not_visible: bool = False) -> None:
+        self._accepts_not_visible, self._emit = accepts_not_visible, emit
         self._contracts = {contract.id: contract for contract in request.contracts}
         self.verdicts: list[Verdict] = []
 
@@ -211,21 +206,16 @@ class _Expected:
         self._emit(event)
         if not isinstance(event, ClaimFinished):
             return
-        record, today = event.record, datetime.now(UTC).date()
-        device = str(DeviceClass.of(record.device))
-        covering = [one for one in self._quarantine if one.covers(record.id, device)]
-        contract = self._contracts.get(record.id)
+        record, contract = event.record, self._contracts.get(event.record.id)
         refutation = None if contract is None else record.refutation(contract)
-        remarks = [one.text(today) for one in covering]
         if self._accepts_not_visible and record.lacks_only_not_visible:
             self.verdicts.append(Verdict.PASS)
-            remarks.append("accepted: only what is not visible from outside was not measured")
-        elif not any(one.excuses(record.verdict, today) for one in covering):
+            remark = "accepted: only what is not visible from outside was not measured"
+            self._emit(Remarked(record.id, remark))
+        else:
             self.verdicts.append(counted(refutation, record.result))
         if refutation is not None:
-            remarks.append(refutation_text(refutation, record.result))
-        for remark in remarks:
-            self._emit(Remarked(record.id, remark))
+            self._emit(Remarked(record.id, refutation_text(refutation, record.result)))
 
 
 def _is_missing(failures: Iterable[tuple[Handler, Exception]], shown: Handler | None) -> bool:

@@ -70,8 +70,6 @@ def command(
 
     A refutation that the contract knows is FALSIFIED too, and trips no --fail-on; a result that differs from it does.
 
-    Quarantine changes no status: a FAIL is FALSIFIED. A claim in quarantine has a note behind its status.
-
     Each bundle that decides a status is judged again. `harness verify` judges all bundles; a gate needs both.
 
     --only and --fail-on take the statuses in lower case, and: unclaimed (ids named in sources, without a contract),
@@ -100,10 +98,9 @@ def command(
     if ids or issue or spec:  # only the gaps of the chosen claims
         names = {claim.id for claim in chosen}
         contracts = [contract for contract in survey.contracts if contract.id in names]
-        quarantine = [one for one in project.quarantine if one.claim in names]
-        found = gaps(contracts, (), [one for one in survey.contents.entries if one.id in names], {}, quarantine)
+        found = gaps(contracts, (), [one for one in survey.contents.entries if one.id in names], {})
     else:
-        found = gaps(survey.contracts, survey.refused, survey.contents.entries, mentions(project), project.quarantine)
+        found = gaps(survey.contracts, survey.refused, survey.contents.entries, mentions(project))
     shown, told = (chosen, found) if not only else _filtered(chosen, found, only)
     jobs = [] if ids or issue or spec or device or only else [*running_jobs(project)]
     if as_json:
@@ -129,14 +126,12 @@ def _show(claims: Sequence[ClaimStatus], found: Gaps, verbose: bool) -> None:
 def _filtered(claims: Sequence[ClaimStatus], found: Gaps, only: frozenset[str]) -> tuple[list[ClaimStatus], Gaps]:
     """Return the claims and gaps that these words name. Contracts that cannot be run always stay."""
     chosen = [claim for claim in claims if claim.status.lower() in only]
-    shown = {claim.id for claim in chosen}
     kept = Gaps(
         unclaimed=found.unclaimed if "unclaimed" in only else {},
         refused=found.refused,
         never_full=found.never_full if "never-full" in only else (),
         never_killed=found.never_killed if "never-killed" in only else {},
         orphaned=found.orphaned if "orphaned" in only else {},
-        quarantined={name: found.quarantined[name] for name in found.quarantined if name in shown},
     )
     return chosen, kept
 

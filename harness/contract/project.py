@@ -18,8 +18,6 @@ from harness.contract.contract_annotations import FIGURES
 from harness.contract.equivalent import SUFFIX as EQUIVALENT_SUFFIX
 from harness.contract.installed import claims_roots, root_of, source_file, source_name
 from harness.contract.planting import SUFFIX as PLANTING_SUFFIX
-from harness.contract.quarantine import Quarantine
-from harness.contract.quarantine import parse as parse_quarantine
 
 __all__ = ["Mentions", "Project", "ProjectError"]
 
@@ -56,8 +54,6 @@ class Project:
     mentions: Mentions = Mentions()
     ignored: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Claims, with `*` for any text, for which lint does not show a warning, by the rule of the warning."""
-    quarantine: tuple[Quarantine, ...] = ()
-    """Claims whose NOT_MEASURED does not count for the exit status of a run."""
 
     @classmethod
     def find(cls, start: Path | None = None) -> Project:
@@ -101,7 +97,6 @@ class Project:
             search=tuple(_inside(folder, entry, "pythonpath") for entry in settings.get("pythonpath", ["."])),
             mentions=_mentions(folder, settings.get("mentions", {})),
             ignored=_ignored(folder, settings.get("lint", {})),
-            quarantine=_quarantine(folder, settings.get("quarantine", [])),
         )
 
     @property
@@ -261,13 +256,6 @@ def _ignored(root: Path, settings: object) -> dict[str, tuple[str, ...]]:
         where = f"{root / 'pyproject.toml'}: tool.harness.lint"
         raise ProjectError(f"{where} must be a table with 'ignore': a list of claims by the rule of a warning")
     return {rule: tuple(claims) for rule, claims in ignored.items()}
-
-
-def _quarantine(root: Path, settings: object) -> tuple[Quarantine, ...]:
-    try:
-        return parse_quarantine(settings)
-    except ValueError as error:
-        raise ProjectError(f"{root / 'pyproject.toml'}: {error}") from error
 
 
 def _inside(root: Path, entry: object, key: str) -> Path:

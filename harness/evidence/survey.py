@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
@@ -18,7 +18,6 @@ from typing import final
 from harness.base.vocabulary import Status, Verdict
 from harness.contract import ContractError
 from harness.contract.project import Project
-from harness.contract.quarantine import Quarantine
 from harness.evidence.claim_status import ClaimStatus, statuses
 from harness.evidence.findings import Finding
 from harness.evidence.index import Contents, Entry, Watch, read
@@ -147,8 +146,6 @@ class Gaps:
     """For each claim that was run, the mutants that no run killed."""
     orphaned: Mapping[str, int]
     """Claims that have evidence but no contract, with the number of bundles."""
-    quarantined: Mapping[str, Sequence[Quarantine]] = field(default_factory=dict)
-    """Claims whose NOT_MEASURED is excused on a class of device. It changes no status."""
 
 
 def gaps(
@@ -156,7 +153,6 @@ def gaps(
     refused: Iterable[ContractError],
     entries: Iterable[Entry],
     mentions: Mapping[str, Sequence[str]],
-    quarantine: Iterable[Quarantine] = (),
 ) -> Gaps:
     """Find the gaps.
 
@@ -164,11 +160,7 @@ def gaps(
         refused: why contracts cannot be loaded. The name of each file is the claim's id.
         entries: all evidence.
         mentions: every id that the project's files mention, with the places.
-        quarantine: the entries of the project's settings.
     """
-    quarantined: dict[str, list[Quarantine]] = {}
-    for one in quarantine:
-        quarantined.setdefault(one.claim, []).append(one)
     loaded = {contract.id: contract for contract in contracts}
     unusable = {error.path.stem: [str(problem) for problem in error.problems] for error in refused}
     bundles: dict[str, int] = {}
@@ -191,5 +183,4 @@ def gaps(
         never_full=tuple(sorted(name for name in loaded if name not in in_full)),
         never_killed={name: mutants for name, mutants in alive.items() if mutants},
         orphaned={name: bundles[name] for name in sorted(bundles) if name not in known},
-        quarantined=dict(sorted(quarantined.items())),
     )

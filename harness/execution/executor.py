@@ -56,8 +56,6 @@ class TrialRequest:
     """The trial's cache folder; None for the executor's."""
     patches: tuple[Patch, ...] = ()
     """What makes the subject a mutant."""
-    on_doing: Callable[[str], None] = field(default=lambda text: None, compare=False)
-    """Takes what the trial does now, in a few words."""
     reached: Path | None = None
     """The file to which the trial writes the lines that it ran: see `harness.execution.reached`."""
 

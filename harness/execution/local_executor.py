@@ -124,12 +124,12 @@ class LocalExecutor:
         place = self._server.place / uuid.uuid4().hex[:12]
         folder = place.path
         masked = lru_cache(maxsize=256)(self._redactor.mask)  # every step has the same few names
-        sampler, heard = Sampler(request.gpu), request.on_doing
+        sampler = Sampler(request.gpu)
         started = time.monotonic()
         log, files = TrialLog(started, masked), WorkspaceFiles(folder / "workspace")
         profile = request.contract.profiles[request.profile]
         progress = Progress(started, request.seconds, profile.limit_is_claimed)
-        watch = Watch(progress, sampler, on_step, self._interrupted, masked, log, files, profile.exclusive, heard)
+        watch = Watch(progress, sampler, on_step, self._interrupted, masked, log, files, profile.exclusive)
         self._introduce(request, log)
         try:
             for made in (place / "workspace", place / "artifacts", Beneath(request.cache or self._cache)):

@@ -28,7 +28,6 @@ from harness.judging.observation import EndingKind
 __all__ = [
     "LARGEST_MESSAGE",
     "MOST_COLUMNS",
-    "Doing",
     "Ended",
     "Exited",
     "Import",
@@ -153,14 +152,6 @@ class Read(JsonDataclass):
 
 @final
 @dataclass(frozen=True)
-class Doing(JsonDataclass):
-    """The trial's present work, in a few words (`harness.execution.stack_sampler`). No verdict depends on it."""
-
-    text: str
-
-
-@final
-@dataclass(frozen=True)
 class Ended(JsonDataclass):
     """The trial's last message."""
 
@@ -188,7 +179,7 @@ class Exited(JsonDataclass):
 
 
 Request = Import | Split | Start
-Message = TrialReport | Started | Read | Doing | Ended | Lost | Exited
+Message = TrialReport | Started | Read | Ended | Lost | Exited
 Received = Request | Imports | Splitting | Message
 """Everything that `decode` returns."""
 

@@ -29,7 +29,7 @@ from harness.base.redaction import Redactor
 from harness.base.shortening import cut, printable
 from harness.base.vocabulary import Phase
 from harness.execution.logs import BoundedLog, Log
-from harness.execution.messages import Doing, Lost, Read, Received, Started
+from harness.execution.messages import Lost, Read, Received, Started
 from harness.judging.observation import Ending, EndingKind
 
 __all__ = ["TrialLog", "WorkspaceFiles", "short"]
@@ -99,8 +99,6 @@ class TrialLog:
                 self.write(self._last_step, "step")
             case Read(sources):
                 self._sources(sources)
-            case Doing(text):
-                self.write(f"runs {text}", "doing")
             case Logged(text, topic):
                 self.write(text, f"logged {topic}" if topic else "")
             case Lost(reason):

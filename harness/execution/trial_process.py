@@ -24,11 +24,10 @@ from harness.contract.project_importer import install, plant
 from harness.execution import frameworks
 from harness.execution.authentication import OVERHEAD, signer
 from harness.execution.blame import machine_fault, placed
-from harness.execution.messages import LARGEST_MESSAGE, Doing, Ended, Message, Read, Start, encode
+from harness.execution.messages import LARGEST_MESSAGE, Ended, Message, Read, Start, encode
 from harness.execution.news import News
 from harness.execution.reached import Reached
 from harness.execution.sources import Sources
-from harness.execution.stack_sampler import watch_doing
 from harness.execution.subject_process import SubjectProcess
 from harness.execution.worker_trial import WorkerTrial
 from harness.judging.observation import EndingKind
@@ -74,8 +73,6 @@ def run_trial(start: Start, sources: Sources, messages: int, key: int, may_exit:
     news = News(start, sources)
     report = _with_news(tell, sources, news, process, start)
     log_to(report)
-    if not start.is_timed:
-        watch_doing(list(dict.fromkeys([str(start.root), *start.search])), lambda text: tell(Doing(text)))
     trial = WorkerTrial(
         setting,
         start.artifacts,

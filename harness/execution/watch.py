@@ -20,7 +20,6 @@ from harness.execution.logs import BoundedLog, StepSeries
 from harness.execution.messages import (
     LARGEST_MESSAGE,
     MOST_COLUMNS,
-    Doing,
     Ended,
     Exited,
     Lost,
@@ -71,8 +70,6 @@ class Watch:
     files: WorkspaceFiles
     is_timed: bool = False
     """Whether the claim measures time. Then nothing looks at the workspace while the trial runs."""
-    on_doing: Callable[[str], None] = lambda text: None
-    """Takes the trial's present work, as the trial reports it."""
     keys: tuple[bytes, bytes] = field(default_factory=lambda: (new_key(), new_key()))
     """The key of the trial's messages, and that of its supervisor's."""
     measurements: dict[str, Any] = field(default_factory=dict)
@@ -212,8 +209,6 @@ class Watch:
                 self.resolved.update(values)
             case Read(sources):
                 self.sources.update(sources)
-            case Doing(text):
-                self.on_doing(self.mask(text))
             case Started(pid, supervisor):
                 self._supervisor = supervisor, process_tree.started(supervisor)
                 self.sampler.watch(pid)

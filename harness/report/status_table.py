@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +43,7 @@ def lines(
         if verbose:
             yield from _details(claim)
         else:
-            marks = [one.mark(_today()) for one in gaps.quarantined.get(claim.id, ())]
-            line = printable(f"{claim.status:<10}  {claim.id:<{widest}}  {'; '.join([_short(claim), *marks])}".rstrip())
+            line = printable(f"{claim.status:<10}  {claim.id:<{widest}}  {_short(claim)}".rstrip())
             yield line if width is None or len(line) <= width else f"{line[: width - 1].rstrip()}…", claim.status
     for head, items in _gap_lists(gaps):
         yield "", None
@@ -177,10 +175,6 @@ def document(
             "never_full": list(gaps.never_full),
             "never_killed": gaps.never_killed,
             "orphaned": gaps.orphaned,
-            "quarantined": {
-                name: [{"device": one.device, "until": str(one.until), "reason": one.reason} for one in entries]
-                for name, entries in gaps.quarantined.items()
-            },
         },
         "jobs": [asdict(job) for job in jobs],
         "unreadable": [{"bundle": _relative(one.path, root), "reason": one.reason} for one in unreadable],
@@ -201,16 +195,8 @@ def _gap_lists(gaps: Gaps) -> Iterator[tuple[str, list[str]]]:
             "evidence of claims without a contract",
             [f"{name}: {number_text.counted(count, 'bundle')}" for name, count in gaps.orphaned.items()],
         ),
-        (
-            "claims in quarantine",
-            [f"{name}: {one.text(_today())}" for name, entries in gaps.quarantined.items() for one in entries],
-        ),
     ]
     return (one for one in lists if one[1])
-
-
-def _today() -> date:
-    return datetime.now(UTC).date()
 
 
 def _cell(cell: Cell, root: Path) -> dict[str, Any]:

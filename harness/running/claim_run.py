@@ -273,10 +273,7 @@ class ClaimRun:
         """Run a trial, and judge it."""
         contract, demand, interruption = self.plan.contract, self._shared.demand, self._shared.interruption
         mutant, threads = self._mutant(name), demand.threads(turn.amounts)
-        request = replace(
-            self.plan.trial(threads) if mutant is None else self.plan.mutant_trial(mutant, threads),
-            on_doing=lambda text: self._emit(events.TrialPhase(contract.id, name, text)),
-        )
+        request = self.plan.trial(threads) if mutant is None else self.plan.mutant_trial(mutant, threads)
         steps = request.parameters.get("steps")
         self._emit(events.TrialStarted(contract.id, name, steps if isinstance(steps, int) else None))
 

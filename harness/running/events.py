@@ -132,7 +132,7 @@ class TrialPhase(JsonDataclass):
     id: str
     trial: str
     doing: str
-    """What it does, such as "importing", or the functions of the project that run: "train > compile"."""
+    """What it does, such as "importing"."""
 
 
 @dataclass(frozen=True)

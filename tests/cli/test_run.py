@@ -37,18 +37,6 @@ def changed(folder: Path) -> Iterator[dict[str, Any]]:
     path.write_text(json.dumps(contract))
 
 
-def test_a_claim_in_quarantine(folder: Path) -> None:
-    """The run shows, seals and counts its NOT_MEASURED, with a remark. The exit status is that of the other claim."""
-    entry = 'claim = "F-TOY-BROKEN-001"\ndevice = "CPU"\nreason = "no library"\nuntil = 2999-01-01\n'
-    (folder / "pyproject.toml").write_text(f"[tool.harness]\n[[tool.harness.quarantine]]\n{entry}")
-    done = harness(folder, "run", "--all", "--json", "run.json")
-    assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
-    assert "2 claims declared, 2 evaluated: 1 PASS, 0 FAIL, 1 NOT_MEASURED" in done.stdout
-    (remark,) = json.loads((folder / "run.json").read_text())["remarks"]
-    assert (remark["id"], "2999-01-01" in remark["text"]) == ("F-TOY-BROKEN-001", True)
-    assert remark["text"] in done.stdout
-
-
 def test_a_claim_that_holds(folder: Path) -> None:
     """The claim is PASS with exit status 0, the mutant is killed, and the bundle verifies."""
     done = harness(folder, "run", CLAIM)

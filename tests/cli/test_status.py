@@ -331,29 +331,3 @@ def test_stale_with_what_would_make_no_evidence(project: Path, option: list[str]
     done = harness(project, "run", "--stale", *option)
     assert done.returncode == ExitStatus.REFUSED
     assert "leave out" in done.stderr
-
-
-def test_a_quarantine_is_marked_and_hides_nothing(project: Path) -> None:
-    """The quarantine stands beside the status, in every format, also after its last day.
-
-    Other claims have no such mark.
-    """
-    edit(project, "return sorted(items)", "return sorted(items)[1:]")
-    assert harness(project, "run", CLAIM, "--no-mutants").returncode == ExitStatus.FAIL
-    write_contract(project, document(id="F-DEMO-OTHER-001"))
-    settings = (project / "pyproject.toml").read_text()
-    for until, marked in (("2999-12-31", "until 2999-12-31"), ("2001-01-01", "until 2001-01-01 is over")):
-        entry = f'claim = "{CLAIM}"\ndevice = "CPU"\nreason = "no room"\nuntil = {until}\n'
-        (project / "pyproject.toml").write_text(f"{settings}\n[[tool.harness.quarantine]]\n{entry}")
-        text = harness(project, "status").stdout
-        (line,) = (line for line in text.splitlines() if line.startswith("FALSIFIED"))
-        assert (CLAIM in line, f"quarantine on CPU {marked}" in line, "1 FALSIFIED" in text) == (True, True, True)
-        assert f"{CLAIM}: quarantine on CPU {marked}: no room" in text
-        assert f"quarantine on CPU {marked}: no room" in harness(project, "status", CLAIM).stdout
-        assert f"quarantine on CPU {marked}: no room" in harness(project, "status", "--markdown").stdout
-        found = json.loads(harness(project, "status", "--json").stdout)["gaps"]["quarantined"]
-        assert found == {CLAIM: [{"device": "CPU", "until": until, "reason": "no room"}]}
-        assert "quarantine" not in harness(project, "status", "F-DEMO-OTHER-001").stdout
-        assert "quarantine" not in harness(project, "status", "--only", "unrun").stdout
-        gate = harness(project, "status", "--only", "falsified", "--fail-on", "falsified")
-        assert (gate.returncode, marked in gate.stdout) == (ExitStatus.FAIL, True)

@@ -15,7 +15,6 @@ from harness.authoring.reports import Entered, Logged, Measured, Resolved, Stepp
 from harness.base.vocabulary import Phase
 from harness.contract.patch import Patch
 from harness.execution.messages import (
-    Doing,
     Ended,
     Exited,
     Import,
@@ -54,7 +53,6 @@ EVERY: list[Received] = [
     START,
     Started(7),
     Read({"toy.py": "0" * 64}),
-    Doing("train > Distillation.loss"),
     Ended(EndingKind.COMPLETED, "", None, None),
     Ended(EndingKind.SUBJECT_FAULT, "it raised", "a stack", 1 << 30),
     Lost("no process"),

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from harness.authoring.reports import Entered, Logged, Measured, Stepped, Working
 from harness.base.vocabulary import Phase
-from harness.execution.messages import Doing
 from harness.execution.progress import Progress
 from harness.judging.observation import EndingKind
 
@@ -53,7 +52,6 @@ def test_lines_of_a_log_are_no_progress() -> None:
     """Only the falsifier's own reports count."""
     progress = working()
     progress.hear(Logged("at work"), 99.0)
-    progress.hear(Doing("at work"), 99.0)
     assert progress.over(101.0) is EndingKind.TIMED_OUT
 
 

@@ -193,7 +193,6 @@ def matrix_of_project(
                 device,
                 own.get(claim.id, ()),
                 pages,
-                [one.text(now.date()) for one in project.quarantine if one.covers(claim.id, str(device))],
             )
             for device in devices
         )
@@ -248,9 +247,8 @@ def _field(
     device: DeviceClass,
     evidence: Sequence[index.Entry],
     pages: Mapping[Path, Entry],
-    remarks: Sequence[str],
 ) -> Field | None:
-    """Return a cell. Its word is not UNRUN but a verdict if a run speaks for the claim. Remarks change no word."""
+    """Return a cell. Its word is not UNRUN but a verdict if a run speaks for the claim."""
     if cell.newest is None:
         return None
     word, about = str(cell.status), cell.decided_by or cell.newest
@@ -264,7 +262,7 @@ def _field(
     notes = [note for note in cell.notes if isinstance(note, Finding) or note.why not in (Why.REDUCED, Why.VERDICT)]
     why = due_text.of_cell(replace(cell, notes=tuple(notes), cause=None))
     reason = pages[about.path].reason if cell.cause and about.path in pages else ""
-    note = " · ".join(filter(None, (why, reason, _about(about), *remarks)))
+    note = " · ".join(filter(None, (why, reason, _about(about))))
     aside = tuple((text, _page(path, pages)) for text, path in set_aside(cell))
     return Field(word, note, _page(about.path, pages), aside)
 

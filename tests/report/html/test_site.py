@@ -191,22 +191,6 @@ def test_the_notes_of_the_project_stand_on_the_page(tmp_path: Path) -> None:
     assert 'class="notes"' not in (tmp_path / "bare" / entry.page).read_text(encoding="utf-8")
 
 
-def test_a_quarantine_stands_beside_the_status(tmp_path: Path) -> None:
-    """The words of the status do not change."""
-    bundle = sealed(tmp_path)
-    root = write_project(tmp_path / "project")
-    words = []
-    for name in ("before", "after"):
-        write([bundle], tmp_path / name, project=Project.find(root))
-        page = (tmp_path / name / "index.html").read_text(encoding="utf-8")
-        words.append(badges(page))
-        assert ("quarantine on CPU until 2999-12-31: no room" in page) is (name == "after")
-        with (root / "pyproject.toml").open("a") as settings:
-            settings.write("[[tool.harness.quarantine]]\nclaim = 'F-DEMO-SORT-001'\ndevice = 'CPU'\n")
-            settings.write("reason = 'no room'\nuntil = 2999-12-31\n")
-    assert words[0] == words[1]
-
-
 def test_known_refutations_and_new_ones_stand_apart(tmp_path: Path) -> None:
     """Index, claim page and bundle page say which a run is. A claim that holds against its contract is new too."""
     for name, clauses, measurements, news in (
