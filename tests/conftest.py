@@ -37,8 +37,7 @@ hypothesis.settings.load_profile("harness")
 HERE = Path(__file__).parent
 SLOWEST = (
     "falsifiers/distill/test_external.py",
-    "run/slurm/test_forged.py",
-    "run/slurm/test_run.py",
+    "tools/slurm/test_forged.py",
     "falsifiers/distill/test_falsifiers.py",
     "falsifiers/blackwell/test_kernel_claims.py",
     "falsifiers/nanochat/test_claims.py",

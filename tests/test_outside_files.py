@@ -36,7 +36,6 @@ OWN = {
 
 TEXTS = {
     "evidence/index.py": ["json.loads", "json.loads"],  # a row of the cache, which has a checksum
-    "evidence/index_cache.py": ["json.loads"],  # the same
     "authoring/tensor_function/fresh_process.py": ["json.loads"],  # what a fork of this process wrote
     "execution/rpc.py": ["json.loads"],  # a message with a bound, from a subject's process
     "execution/messages.py": ["json.loads"],  # a message with a bound, from a trial; it refuses NaN

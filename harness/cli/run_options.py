@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.base.plugins import plugins
 from harness.cli.options import device_option, profile_option
 from harness.cli.subject import choose
 from harness.contract import Contract
@@ -107,14 +108,16 @@ class RunOptions:
     )
     executor: str = _option(
         "--executor",
-        type=click.Choice(["local", "slurm"]),
+        metavar="NAME",
         default="local",
         show_default=True,
-        help="slurm runs every claim as a job on a node of the cluster.",
+        help="Where claims run: local, or slurm, which runs each as a job on a node of the cluster.",
     )
-    partition: str | None = _option("--partition", metavar="NAME", help="With --executor slurm: the partition.")
-    slurm_args: str = _option(
-        "--slurm-args", metavar="TEXT", default="", help="With --executor slurm: further options of srun, as one text."
+    executor_options: str = _option(
+        "--executor-options",
+        metavar="TEXT",
+        default="",
+        help="Options for the executor, as one text; with --executor slurm those of srun, such as --partition=gpu.",
     )
     event_lines: bool = _flag(
         "--event-lines", hidden=True, help="Print every event as a line of JSON; no other reports."
@@ -157,8 +160,9 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
     """
     if given.quiet and given.verbose:
         raise click.UsageError("say one of -q and -v")
-    slurm = _slurm_options(given.executor, given.partition, given.slurm_args)
-    if slurm is not None and given.fail_fast:
+    executor_options = _executor_options(given.executor, given.executor_options)
+    elsewhere = given.executor != "local"
+    if elsewhere and given.fail_fast:
         raise click.UsageError("the jobs of all claims are submitted at once; leave out --fail-fast")
     contracts = _select(project, given)
     _require_profile(given, contracts)
@@ -175,21 +179,20 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
         isolate=given.isolate,
         jobs=given.jobs,
         seed=given.seed,
-        slurm=slurm,
+        executor=given.executor,
+        executor_options=executor_options,
         evidence=given.evidence,
         fail_fast=given.fail_fast,
         key=given.key,
     )
-    if given.stale and (given.subject or given.parameters or given.no_mutants or slurm is not None):
+    if given.stale and (given.subject or given.parameters or given.no_mutants or elsewhere):
         raise click.UsageError(
             "--stale looks for evidence of the contracts as they are, on this machine; leave out --subject, -P, "
             "--no-mutants and --executor, or --stale"
         )
-    if given.require_gpu and (slurm is not None or given.device == "cpu"):
-        raise click.UsageError(
-            "--require-gpu speaks of this machine's GPU; leave out --device cpu and --executor slurm"
-        )
-    if given.gpus is not None and (slurm is not None or given.device not in ("auto", "cuda")):
+    if given.require_gpu and (elsewhere or given.device == "cpu"):
+        raise click.UsageError("--require-gpu speaks of this machine's GPU; leave out --device cpu and --executor")
+    if given.gpus is not None and (elsewhere or given.device not in ("auto", "cuda")):
         raise click.UsageError(
             "--gpus chooses among the GPUs of this machine; leave out --executor, and say no --device but cuda"
         )
@@ -201,7 +204,7 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
 def refuse_without_gpu(given: RunOptions, machine: Host) -> None:
     """Check that a GPU works if one is required, or if Slurm gave this process one and the profile is chosen here.
 
-    Otherwise the reduced profile would run on the CPU and pass. A job of `--executor slurm` gets its profile
+    Otherwise the reduced profile would run on the CPU and pass. A job of another executor gets its profile
     from the client, and seals why it cannot run.
 
     Raises:
@@ -234,7 +237,7 @@ def with_scratch(given: RunOptions, run: ExitStack) -> RunOptions:
         return given
     if given.evidence is not None:
         raise click.UsageError("say one of --scratch and --evidence")
-    if given.executor == "slurm":
+    if given.executor != "local":
         raise click.UsageError("a node does not see this machine's temporary folder; say --evidence FOLDER")
     from harness.evidence.scratch import scratch_folder
 
@@ -259,7 +262,7 @@ def on_gpus(host: Host, given: str | None) -> Host:
 def _require_profile(given: RunOptions, contracts: list[Contract]) -> None:
     """Check that the claim has the profile if the command names one claim.
 
-    If it selects several, a claim without the profile is NOT_MEASURED. So is the claim of a job of `--executor slurm`.
+    If it selects several, a claim without the profile is NOT_MEASURED. So is the claim of a job of another executor.
     `--stale` leaves the claim out.
 
     Raises:
@@ -286,7 +289,7 @@ def require_isolable(request: RunRequest, project: Project) -> None:
         raise click.UsageError("a file has no code that could reach the falsifier; leave out --isolate")
     if request.external is not None:
         raise click.UsageError("an external trainer runs in a process of its own already; leave out --isolate")
-    if request.slurm is not None:
+    if request.executor != "local":
         return  # the job checks it, on a node that can import the falsifiers
     from harness.execution.isolable import obstacles
 
@@ -298,25 +301,27 @@ def require_isolable(request: RunRequest, project: Project) -> None:
         raise click.UsageError("--isolate is not possible for\n  " + "\n  ".join(lines) + others)
 
 
-def _slurm_options(executor: str, partition: str | None, text: str) -> list[str] | None:
-    """Return further options of `srun`, or None if claims run on this machine.
+def _executor_options(name: str, text: str) -> list[str]:
+    """Return the options for an executor.
 
     Raises:
-        click.UsageError: the options have no effect, or no job can be submitted.
+        click.UsageError: there is no such executor, it can run nothing from here, or it has no options.
     """
-    if executor != "slurm":
-        if partition is not None or text:
-            raise click.UsageError("--partition and --slurm-args speak to Slurm; add --executor slurm")
-        return None
-    from harness.running.slurm.submission import obstacle
+    if name == "local":
+        if text:
+            raise click.UsageError("--executor-options are for another executor; add --executor")
+        return []
+    from harness.running.compose import EXECUTORS
 
-    if why := obstacle():
+    found = plugins(EXECUTORS)
+    if name not in found:
+        raise click.BadParameter(f"there is no {name!r}; say local, {', '.join(found)}", param_hint="--executor")
+    if why := found[name].load().obstacle():
         raise click.UsageError(why)
     try:
-        words = shlex.split(text)
+        return shlex.split(text)
     except ValueError as error:
-        raise click.BadParameter(f"{text!r}: {error}", param_hint="--slurm-args") from error
-    return [*([] if partition is None else [f"--partition={partition}"]), *words]
+        raise click.BadParameter(f"{text!r}: {error}", param_hint="--executor-options") from error
 
 
 def _select(project: Project, given: RunOptions) -> list[Contract]:

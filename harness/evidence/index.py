@@ -7,15 +7,15 @@
 The index reads record.json of each bundle and checks its digest against the manifest; `harness verify` checks the rest.
 It reads a bundle again if one of the two files changed (inode, size or times), and forgets a bundle that is gone.
 
-The cache is a SQLite file that several commands may use at once. A damaged cache is made anew. Without a writable
-cache the answer is the same, but takes longer.
+Several commands may use the cache at once. A damaged cache is made anew. Without a writable cache the answer is the
+same, but takes longer.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,9 +32,9 @@ from harness.contract.contract_annotations import Result
 from harness.contract.reasons import Reason
 from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.bundle_layout import MANIFEST, RECORD
-from harness.evidence.index_cache import Cache, Kept, Row, Watch
 from harness.evidence.walk import walk
 from harness.judging.record import Record, RecordedCommit, judged
+from harness.machine.file_memory import FileMemory
 
 __all__ = [
     "Contents",
@@ -46,6 +46,9 @@ __all__ = [
     "measurements_of",
     "read",
 ]
+
+Watch = Callable[[int, int], None]
+"""Called with the number of bundles read so far, and the number to read."""
 
 _FIELDS = (
     "id", "issue", "spec", "title", "run", "proven", "profile", "mutants_skipped", "falsifier", "subject", "seed",
@@ -150,8 +153,11 @@ class Measurement:
     unit: str
 
 
-_VERSION = zlib.crc32(repr((8, Entry.__slots__)).encode()) >> 1
-"""The version of the cache's content. Raise the number when a field or a measurement changes its meaning."""
+_VERSION = repr((9, Entry.__slots__))
+"""The version of the cache's content. Raise the number when a field changes its meaning."""
+_NONE = "no sources"
+_Row = tuple[str, str, str, str]
+"""What is kept of a bundle: the problem, else the claim, the JSON text of its fields, and the name of its sources."""
 
 
 def read(evidence: Path, claim: str | None = None, cache: Path | None = None, watch: Watch | None = None) -> Contents:
@@ -164,26 +170,35 @@ def read(evidence: Path, claim: str | None = None, cache: Path | None = None, wa
         watch: called with the number of bundles read so far, and the number to read.
     """
     evidence = evidence.absolute()
-
     shared = lru_cache(maxsize=None)(_object)
-
-    def made(name: bytes, kept: Kept) -> Entry | Unreadable:
-        path = Path(f"{evidence}/{os.fsdecode(name)}")
-        if kept.problem:
-            return Unreadable(path, kept.problem)
-        return _entry(path, kept.text, kept.sources, shared)
-
-    found = Cache(evidence, cache, _VERSION, _row).rows(dict(walk(evidence)), claim, made, watch)
-    return Contents(
-        tuple(one for one in found if isinstance(one, Entry)),
-        tuple(one for one in found if isinstance(one, Unreadable)),
-    )
+    memory = FileMemory("index", None if cache is None else evidence, _VERSION, cache)
+    found = {os.fsdecode(name): state for name, state in sorted(walk(evidence))}
+    changed = [name for name, state in found.items() if not memory.knows(name, state)]
+    rows: dict[str, _Row] = {name: memory.get(name) for name in found.keys() - changed}
+    sources: dict[str, Mapping[str, str]] = {key: memory.get(key) for *_, key in rows.values()}
+    try:
+        for done, name in enumerate(changed, 1):
+            row, known = _row(evidence / name, found[name])
+            rows[name], sources[row[3]] = memory.put(name, found[name], row), memory.put(row[3], "", known)
+            if watch is not None:
+                watch(done, len(changed))
+    finally:  # an interrupted read of thousands of bundles keeps what it read
+        memory.save()
+    entries, unreadable = [], []
+    for name in found:
+        problem, of, text, key = rows[name]
+        path = Path(f"{evidence}/{name}")
+        if problem:
+            unreadable.append(Unreadable(path, problem))
+        elif claim in (None, of):
+            entries.append(_entry(path, text, sources[key], shared))
+    return Contents(tuple(entries), tuple(unreadable))
 
 
 def entry_of(folder: Path) -> Entry | Unreadable:
     """Read one bundle, without the cache."""
-    row = _row(folder, "")
-    return Unreadable(folder, row.problem) if row.problem else _entry(folder, row.document, row.sources, _object)
+    (problem, _, text, _), sources = _row(folder, "")
+    return Unreadable(folder, problem) if problem else _entry(folder, text, sources, _object)
 
 
 def _entry(path: Path, document: str, sources: Mapping[str, str], read: Callable[[str, str], Any]) -> Entry:
@@ -208,27 +223,29 @@ def measurements_of(record: Record) -> dict[str, Measurement]:
     return {name: Measurement(*measured) for name, measured in _measured(record)}
 
 
-def _row(folder: Path, fingerprint: str) -> Row:
-    """Read one bundle for the cache."""
-    if fingerprint.startswith("!"):
-        return Row(problem=fingerprint[2:])
+def _row(folder: Path, state: str) -> tuple[_Row, Mapping[str, str]]:
+    """Read one bundle for the cache. Returns its row, and its sources."""
+    if state.startswith("!"):
+        return (state[2:], "", "", _NONE), {}
     bundle = Bundle(folder)
     try:
         record, sealed, digest = bundle.record, bundle.manifest.get(RECORD), bundle.digest(RECORD)
         datetime.fromisoformat(record.started)
     except BundleError as error:
-        return Row(problem=str(error))
+        return (str(error), "", "", _NONE), {}
     except ValueError as error:
-        return Row(problem=f"{RECORD}: {error}")
+        return (f"{RECORD}: {error}", "", "", _NONE), {}
     if digest != sealed:
-        return Row(problem=f"{RECORD}: is not the one that {MANIFEST} seals; run `harness verify` to see all findings")
+        problem = f"{RECORD}: is not the one that {MANIFEST} seals; run `harness verify` to see all findings"
+        return (problem, "", "", _NONE), {}
     objects = {name: getattr(record, name) for name in _OBJECTS if name not in ("killed", "failed")}
     objects |= {"verdict": str(record.verdict), "device": record.device.to_json()}
     objects["reason"] = record.reason and record.reason.to_json()
     objects["failed"] = record.result.failed
     objects["killed"] = [mutant.id for mutant in record.mutants if mutant.fate is Fate.KILLED]
     document = [[getattr(record, name) for name in _FIELDS], [_text(objects[name]) for name in _OBJECTS]]
-    return Row(claim=record.id, document=json.dumps(document), sources=record.sources)
+    key = hashlib.sha256(json.dumps(record.sources, sort_keys=True).encode()).hexdigest()[:24]
+    return ("", record.id, json.dumps(document), key), record.sources
 
 
 def _text(document: Any) -> str:

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import stat
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -41,16 +42,18 @@ def identity(path: str, *, of_target: bool = False) -> str:
 
 @final
 class FileMemory:
-    """A value for each file, as JSON has it. Files that are not asked for between two saves are forgotten."""
+    """A value for each name, as JSON has it. Names that are not asked for between two saves are forgotten."""
 
-    def __init__(self, kind: str, root: Path, key: str) -> None:
+    def __init__(self, kind: str, root: Path | None, key: str, folder: Path | None = None) -> None:
         """Args:
         kind: the beginning of the document's name.
-        root: of the project.
+        root: of the project; None to remember nothing.
         key: what the values depend on besides the files.
+        folder: of the document; None for the user's cache folder.
         """
-        self._place = kind, root, key
-        self._known: dict[str, Any] = recall(*self._place) or {}
+        self._place = kind, root, key, folder
+        known = None if root is None else recall(kind, root, key, folder)
+        self._known: dict[str, Any] = known if isinstance(known, dict) else {}
         self._asked: dict[str, Any] = {}
 
     def of(self, file: str, make: Callable[[str], T]) -> T:
@@ -60,33 +63,47 @@ class FileMemory:
                 state = identity(file, of_target=True)
             except OSError:
                 return make(file)
-            row = self._known.get(file)
-            self._asked[file] = row if row is not None and row[0] == state else [state, make(file)]
+            return self.get(file) if self.knows(file, state) else self.put(file, state, make(file))
         value: T = self._asked[file][1]
         return value
 
+    def knows(self, name: str, state: str) -> bool:
+        """Whether a value was kept of this name in this state."""
+        return name in self._known and self._known[name][0] == state
+
+    def get(self, name: str) -> Any:
+        """Return what is kept of a name."""
+        self._asked[name] = self._known[name]
+        return self._known[name][1]
+
+    def put(self, name: str, state: str, value: T) -> T:
+        """Remember a value of a name in this state."""
+        self._asked[name] = [state, value]
+        return value
+
     def save(self) -> None:
-        """Keep the values of the files that were asked for."""
-        if self._asked != self._known:
-            keep(*self._place, self._asked)
+        """Keep the values of the names that were asked for."""
+        kind, root, key, folder = self._place
+        if root is not None and self._asked != self._known:
+            keep(kind, root, key, self._asked, folder)
 
 
-def recall(kind: str, root: Path, key: str) -> Any:
+def recall(kind: str, root: Path, key: str, folder: Path | None = None) -> Any:
     """Return what was kept for a project with this key; None if there is nothing, or something else changed it."""
     with suppress(OSError, ValueError, NoCacheFolderError):
-        digest, _, text = regular_file.read(_file(kind, root)).partition(b"\n")
+        digest, _, text = regular_file.read(_file(kind, root, folder)).partition(b"\n")
         if digest == _digest(key, text):
             return strictjson.loads(text)
     return None
 
 
-def keep(kind: str, root: Path, key: str, document: Any) -> None:
+def keep(kind: str, root: Path, key: str, document: Any, folder: Path | None = None) -> None:
     """Keep a document of JSON values for a project. Without a writable cache folder nothing is kept."""
     text = json.dumps(document).encode()
     with suppress(OSError, NoCacheFolderError):
-        file = _file(kind, root)
+        file = _file(kind, root, folder)
         file.parent.mkdir(parents=True, exist_ok=True)
-        beside = file.with_name(f"{file.name}.{os.getpid()}")
+        beside = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
         beside.write_bytes(_digest(key, text) + b"\n" + text)
         beside.replace(file)
 
@@ -95,5 +112,5 @@ def _digest(key: str, text: bytes) -> bytes:
     return hashlib.sha256(os.fsencode(key) + b"\n" + text).hexdigest().encode()
 
 
-def _file(kind: str, root: Path) -> Path:
-    return cache_folder() / f"{kind}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}.json"
+def _file(kind: str, root: Path, folder: Path | None) -> Path:
+    return (folder or cache_folder()) / f"{kind}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}.json"

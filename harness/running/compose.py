@@ -1,12 +1,13 @@
-"""Builds the runner for a request: an engine on this machine, or a dispatcher of Slurm jobs."""
+"""Builds the runner for a request: an engine on this machine, or what another executor gives."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from functools import partial
+from typing import Protocol
 
-from harness.contract import ContractError
+from harness.base.plugins import plugins
+from harness.contract import Contract, ContractError
 from harness.contract.consistency import credentials
 from harness.contract.project import Project
 from harness.evidence.seal import Seal
@@ -15,14 +16,46 @@ from harness.machine.cache_folder import made_cache_folder
 from harness.machine.host import Host
 from harness.running.durations import Durations
 from harness.running.engine import Engine
-from harness.running.events import Handler, Remarked
+from harness.running.events import ClaimFinished, ClaimPlanned, Handler, Remarked, RunFinished
 from harness.running.plan import with_subject
 from harness.running.request import RunRequest
-from harness.running.slurm.dispatcher import Dispatcher
-from harness.running.slurm.judged_bundle import judged_bundle
-from harness.running.slurm.submission import Submission
 
-__all__ = ["compose"]
+__all__ = ["EXECUTORS", "LOCAL", "Executor", "Runner", "Unmeasured", "compose"]
+
+EXECUTORS = "harness.executors"
+"""The group of entry points that name executors: modules, or other objects, with the functions of `Executor`."""
+LOCAL = "local"
+"""The executor that runs claims on this machine."""
+Unmeasured = Callable[[Contract, RunRequest, str], tuple[ClaimPlanned, ClaimFinished]]
+"""Seals a claim without measurements, for the reason given."""
+
+
+class Runner(Protocol):
+    """Runs the claims of a request."""
+
+    def run(self, request: RunRequest) -> RunFinished:
+        """Run them, and return what came of them."""
+
+
+class Executor(Protocol):
+    """Where claims run."""
+
+    def obstacle(self) -> str:
+        """Why no claim can run from here, with the remedy; empty if one can."""
+
+    def runner(
+        self,
+        project: Project,
+        request: RunRequest,
+        unmeasured: Unmeasured,
+        emit: Handler,
+        remark: Callable[[str], None],
+    ) -> Runner:
+        """The runner for a request. It emits the events of the engine (`harness.running.events`).
+
+        Args:
+            remark: takes each other line for the user.
+        """
 
 
 def compose(
@@ -32,13 +65,13 @@ def compose(
     seal: Seal,
     emit: Handler,
     remark: Callable[[str], None],
-) -> Engine | Dispatcher:
+) -> Runner:
     """The runner for a request.
 
     Args:
         seal: writes the bundle of a claim.
         emit: takes every event, from several threads.
-        remark: takes each other line that a Slurm job writes.
+        remark: takes each other line that an executor has for the user.
 
     Raises:
         NoCacheFolderError: there is no folder for the caches of trials.
@@ -62,8 +95,7 @@ def compose(
 
     command = shlex.join(["harness", "run", *request.arguments()])
     engine = Engine(project, host, executors, seal, emit, command, Durations(project.root))
-    if request.slurm is None:
+    if request.executor == LOCAL:
         return engine
-    submission = Submission(project.root, request.evidence or project.evidence, request)
-    judged = partial(judged_bundle, submission.evidence, name=submission.name)
-    return Dispatcher(submission.submit, engine.unmeasured, judged, emit, remark)
+    executor: Executor = plugins(EXECUTORS)[request.executor].load()
+    return executor.runner(project, request, engine.unmeasured, emit, remark)

@@ -42,8 +42,10 @@ class RunRequest:
     seed: int = 0
     isolate: bool = False
     """Whether each subject runs in a process of its own, apart from its falsifier."""
-    slurm: Sequence[str] | None = None
-    """Options of `srun`, which then runs each claim as a job; None runs the claims on this machine."""
+    executor: str = "local"
+    """Where claims run: on this machine, or by an executor of the group `harness.executors`."""
+    executor_options: Sequence[str] = ()
+    """What the executor is given, such as options of `srun`."""
     evidence: Path | None = None
     """The folder for bundles; None for the project's."""
     key: Path | None = None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
-import sqlite3
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from harness.base.vocabulary import ExitStatus
+from harness.evidence import index
 from tests.cli.harness_command import harness
 from tests.contracts import document, write_project
 from tests.evidence.factory import rewrite, set_at
@@ -115,14 +116,13 @@ def test_a_sound_bundle_behind_a_forged_one_counts(failed: Path) -> None:
 
 
 def test_a_forged_index_changes_no_answer(failed: Path) -> None:
-    """The rows of the cache say PASS. The bundle says FAIL."""
+    """The rows of the cache say PASS, with a digest that fits. The bundle says FAIL."""
     harness(failed, "status")
-    (index,) = (failed / "cache" / "index").glob("*.sqlite3")
-    with sqlite3.connect(index) as connection:
-        for name, text in connection.execute("SELECT name, document FROM bundles").fetchall():
-            told = text.replace('\\"FAIL\\"', '\\"PASS\\"').replace("false", "true")
-            assert told != text
-            connection.execute("UPDATE bundles SET document = ? WHERE name = ?", (told, name))
+    (file,) = (failed / "cache").glob("index-*.json")
+    text = file.read_bytes().partition(b"\n")[2]
+    told = text.replace(b"FAIL", b"PASS").replace(b"false", b"true")
+    assert told != text
+    file.write_bytes(hashlib.sha256(os.fsencode(index._VERSION) + b"\n" + told).hexdigest().encode() + b"\n" + told)
     assert believed(failed) == (ExitStatus.FAIL, ExitStatus.FAIL, "FALSIFIED")
 
 

@@ -18,15 +18,14 @@ from harness.contract import Contract
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.record import Record
 from harness.running import events
+from harness.running.compose import Unmeasured
 from harness.running.interruption import Interruption
 from harness.running.request import RunRequest
-from harness.running.slurm.job import Job
-from harness.running.slurm.judged_bundle import BundleRefused, JudgedBundle
+from harness.tools.slurm.job import Job
+from harness.tools.slurm.judged_bundle import BundleRefused, JudgedBundle
 
-__all__ = ["Dispatcher", "Judged", "Unmeasured"]
+__all__ = ["Dispatcher", "Judged"]
 
-Unmeasured = Callable[[Contract, RunRequest, str], tuple[events.ClaimPlanned, events.ClaimFinished]]
-"""Seals a claim without measurements, for the reason given."""
 Judged = Callable[[Contract, str], JudgedBundle]
 """Opens the bundle of a claim by the name of its folder, as `judged_bundle` does."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import final
 
-from harness.running.slurm.judged_bundle import NAME
+from harness.tools.slurm.judged_bundle import NAME
 
 __all__ = ["Job", "ask"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness.contract import Contract, Profile
 from harness.running.request import RunRequest
-from harness.running.slurm.job import Job, ask
+from harness.tools.slurm.job import Job, ask
 
 __all__ = ["HARNESS", "Submission", "obstacle"]
 
@@ -41,7 +41,7 @@ class Submission:
     def submit(self, contract: Contract) -> Job:
         """Submit the job of a claim. Raises OSError if `srun` cannot be started."""
         name, minutes = f"--job-name={contract.id}", f"--time={self.minutes(contract)}"
-        arguments = [name, minutes, *self.needs(contract), *(self.request.slurm or ())]
+        arguments = [name, minutes, *self.needs(contract), *self.request.executor_options]
         return Job(arguments, [*HARNESS, contract.id, *self.options(self.profile(contract).name)], self.root, self.name)
 
     def profile(self, contract: Contract) -> Profile:

@@ -23,9 +23,9 @@ from harness.judging.judge import judge
 from harness.judging.record import Record
 from harness.running import events
 from harness.running.request import RunRequest
-from harness.running.slurm import dispatcher
-from harness.running.slurm.dispatcher import Dispatcher
-from harness.running.slurm.judged_bundle import BundleRefused, JudgedBundle
+from harness.tools.slurm import dispatcher
+from harness.tools.slurm.dispatcher import Dispatcher
+from harness.tools.slurm.judged_bundle import BundleRefused, JudgedBundle
 from tests.contracts import healthy, observe
 from tests.evidence.factory import claim_result
 

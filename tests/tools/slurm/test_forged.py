@@ -17,9 +17,9 @@ from harness.contract.project import Project
 from harness.machine.host import probe
 from harness.running import compose, events
 from harness.running.request import RunRequest
-from harness.running.slurm import dispatcher
-from harness.running.slurm.judged_bundle import NAME
-from harness.running.slurm.submission import Submission
+from harness.tools.slurm import dispatcher, executor
+from harness.tools.slurm.judged_bundle import NAME
+from harness.tools.slurm.submission import Submission
 from tests.cli.harness_command import harness
 from tests.evidence.factory import reseal, rewrite, set_at
 from tests.execution.projects import write_project
@@ -72,7 +72,7 @@ class Forgery:
     def run(self) -> tuple[events.RunFinished, list[events.Event]]:
         """Run the claim as a job, and return what the client hears. A claim without a bundle is not sealed here."""
         project = Project.find(self.folder)
-        request = RunRequest([project.contract(CLAIM)], slurm=())
+        request = RunRequest([project.contract(CLAIM)], executor="slurm")
         heard: list[events.Event] = []
         runner = compose.compose(project, probe(self.folder), request, lambda result: None, heard.append, str)
         return runner.run(request), heard
@@ -87,7 +87,7 @@ def forgery(passed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fo
         (tools / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(compose, "Submission", partial(Submission, name=RUN))
+    monkeypatch.setattr(executor, "Submission", partial(Submission, name=RUN))
     monkeypatch.setattr(dispatcher, "_VISIBLE_SECONDS", 0.2)
     shutil.copytree(passed, tmp_path / "project", symlinks=True)
     return Forgery(tmp_path / "project", output)

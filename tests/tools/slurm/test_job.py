@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.running.slurm.job import Job, ask
+from harness.tools.slurm.job import Job, ask
 
 Clients = Callable[..., Callable[[str], list[list[str]]]]
 

@@ -12,8 +12,8 @@ import pytest
 
 from harness.contract import Contract
 from harness.running.request import RunRequest
-from harness.running.slurm.submission import HARNESS, Submission, obstacle
-from tests.run.slurm.test_job import Clients, followed
+from harness.tools.slurm.submission import HARNESS, Submission, obstacle
+from tests.tools.slurm.test_job import Clients, followed
 
 ANY = RunRequest()
 
@@ -104,7 +104,7 @@ def test_what_a_job_runs(contract: Contract, clients: Clients, tmp_path: Path, m
     """The user's options of srun come last. Paths are absolute, and the profile is the requested one."""
     monkeypatch.chdir(tmp_path)
     calls = clients()
-    request = RunRequest(device="cuda", jobs=2, seed=7, slurm=("--time=5", "--qos=high"), key=Path("ci.key"))
+    request = RunRequest(device="cuda", jobs=2, seed=7, executor_options=("--time=5", "--qos=high"), key=Path("ci.key"))
     followed(Submission(tmp_path, Path("kept"), request).submit(claim(contract)))
     (words,) = calls("srun")
     place = words.index(HARNESS[0])
