@@ -28,8 +28,8 @@ from benchmarks.indexing import populate
 from harness.base.beneath import Beneath
 from harness.contract.project import Project
 from harness.evidence.index import Entry, read
-from harness.evidence.merged_before import MergedBefore, state_of_files
 from harness.evidence.verification import find_bundles
+from harness.tools.merge.merged_before import MergedBefore, state_of_files
 
 SHARE = 0.01
 """Of the claims that run again in a night, and of the sources that change."""

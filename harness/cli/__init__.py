@@ -35,7 +35,6 @@ _COMMANDS = {
     "keygen": "make a key to sign evidence with",
     "attest": "sign bundles that are sealed already",
     "report": "write bundles as pages, a comment, or files for CI",
-    "merge": "combine the evidence of several hosts or archives",
     "new": "scaffold a claim: contract, falsifier, mutant, test",
     "init": "set up the harness in another repository",
 }

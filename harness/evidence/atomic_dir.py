@@ -10,6 +10,7 @@ The name contains the writing process, so the harness can always tell whether th
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import platform
@@ -26,6 +27,7 @@ from harness.evidence.bundle_layout import UNFINISHED
 from harness.machine.process_tree import started
 
 __all__ = [
+    "locked",
     "remove_stale",
     "sync_folder",
     "sync_tree",
@@ -63,6 +65,22 @@ def sync_folder(folder: Beneath) -> None:
     """Sync the list of a folder's entries to the disk."""
     with folder.folder() as descriptor:
         os.fsync(descriptor)
+
+
+@contextmanager
+def locked(folder: Beneath, kind: int) -> Iterator[None]:
+    """Lock a folder for the block. Without LOCK_NB, continue unlocked on filesystems without locks (Lustre, NFS).
+
+    Raises:
+        OSError: `kind` has LOCK_NB, and another process has the lock or the filesystem has no locks.
+    """
+    with folder.folder() as descriptor:
+        try:
+            fcntl.flock(descriptor, kind)
+        except OSError:
+            if kind & fcntl.LOCK_NB:
+                raise
+        yield
 
 
 UNKNOWN_SECONDS = 3600.0

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from harness.base.beneath import Beneath
 from harness.base.removal import remove
+from harness.evidence.atomic_dir import locked
 from harness.evidence.bundle_layout import MANIFEST
-from harness.evidence.staging import locked
 
 __all__ = ["KEPT", "scratch_folder"]
 

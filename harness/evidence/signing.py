@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 
 from harness.base.beneath import Beneath
 from harness.evidence import attestation
-from harness.evidence.atomic_dir import sync_folder
+from harness.evidence.atomic_dir import locked, sync_folder
 from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.bundle_layout import ATTESTATION, CONTRACT, MANIFEST, RECORD
 from harness.evidence.findings import Severity
 from harness.evidence.keys import KeyRefused
-from harness.evidence.staging import locked
 from harness.evidence.verification import verify
 
 if TYPE_CHECKING:

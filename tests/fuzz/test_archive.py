@@ -10,7 +10,7 @@ from stat import S_ISREG
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.evidence.archive import ArchiveError, extract
+from harness.tools.merge.archive import ArchiveError, extract
 from tests.evidence.conftest import archive, pristine
 from tests.evidence.zips import Entry, write_zip
 from tests.fuzz.corpus import cases

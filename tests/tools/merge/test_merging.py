@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from harness.base.vocabulary import Verdict
-from harness.evidence import merging
 from harness.evidence.findings import Code
-from harness.evidence.merging import Merged, merge
 from harness.evidence.verification import find_bundles, verify
 from harness.machine.file_memory import recall
 from harness.machine.provenance import harness_identity
+from harness.tools.merge import merging
+from harness.tools.merge.merging import Merged, merge
 from tests.cli.folders import contents
 from tests.contracts import healthy
+from tests.evidence.conftest import pristine as pristine
 from tests.evidence.factory import copy_of, rewrite, sealed, set_at, tamper
 
 

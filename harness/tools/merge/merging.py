@@ -21,9 +21,9 @@ from harness.base.beneath import Beneath
 from harness.evidence import manifest, untrusted
 from harness.evidence.atomic_dir import sync_tree
 from harness.evidence.bundle_layout import MANIFEST
-from harness.evidence.merged_before import MergedBefore, state_of_files
-from harness.evidence.staging import Place, at, content, difference, digests, hidden_folder, made, move
 from harness.evidence.verification import Verification, verify_all
+from harness.tools.merge.merged_before import MergedBefore, state_of_files
+from harness.tools.merge.staging import Place, at, content, difference, digests, hidden_folder, made, move
 
 __all__ = ["LeftOut", "Merged", "merge"]
 

@@ -13,19 +13,19 @@ import click
 from harness.base.vocabulary import ExitStatus
 from harness.cli.bundle_paths import BundlePaths
 from harness.contract.project import Project
-from harness.evidence.archive import ArchiveError, extract
 from harness.evidence.findings import Code, Verification
-from harness.evidence.merging import LeftOut, merge
 from harness.report.escaping import printable
 from harness.report.messages import finding_text
 from harness.report.messages.number_text import counted
 from harness.report.messages.verdict_text import bundle_line
 from harness.report.terminal.printing import tell
+from harness.tools.merge.archive import ArchiveError, extract
+from harness.tools.merge.merging import LeftOut, merge
 
 __all__ = ["command"]
 
 
-@click.command("merge")
+@click.command("merge", short_help="combine the evidence of several hosts or archives")
 @click.argument("paths", nargs=-1, required=True, metavar="DIR|FILE.zip…", type=click.Path(path_type=Path))
 @click.option(
     "--into",

@@ -18,10 +18,10 @@ from typing import Final
 from harness.base.beneath import Beneath
 from harness.base.removal import remove
 from harness.evidence import untrusted
-from harness.evidence.atomic_dir import sync_folder
+from harness.evidence.atomic_dir import locked, sync_folder
 from harness.evidence.bundle_layout import MANIFEST, UNPACKING
 
-__all__ = ["WHOLE", "Place", "at", "content", "difference", "digests", "hidden_folder", "locked", "made", "move"]
+__all__ = ["WHOLE", "Place", "at", "content", "difference", "digests", "hidden_folder", "made", "move"]
 
 Place = tuple[str, str, str]
 """Issue, claim and run: the folders in which a bundle lies."""
@@ -92,22 +92,6 @@ def _remove_abandoned(beside: Path) -> None:
         place = Beneath(beside, folder.name)
         with suppress(OSError), locked(place, fcntl.LOCK_EX | fcntl.LOCK_NB):
             remove(place)
-
-
-@contextmanager
-def locked(folder: Beneath, kind: int) -> Iterator[None]:
-    """Lock a folder for the block. Without LOCK_NB, continue unlocked on filesystems without locks (Lustre, NFS).
-
-    Raises:
-        OSError: `kind` has LOCK_NB, and another process has the lock or the filesystem has no locks.
-    """
-    with folder.folder() as descriptor:
-        try:
-            fcntl.flock(descriptor, kind)
-        except OSError:
-            if kind & fcntl.LOCK_NB:
-                raise
-        yield
 
 
 def content(into: Path, place: Place) -> dict[str, str]:

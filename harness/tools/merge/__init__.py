@@ -1,0 +1,1 @@
+"""`harness merge`: the evidence of several hosts or archives in one folder."""
