@@ -30,6 +30,8 @@ _CHUNK_BYTES = 192 << 20
 """The largest chunk of logits, unless a row is so long that few rows would have so many bytes."""
 _FEWEST = 512
 """Rows that a chunk may have however long they are, if the gradients are larger than it."""
+_MOST_CHUNKS = 64
+"""Chunks of a call. Each costs the host half a millisecond, which the products of a narrow head do not hide."""
 _ROW_BYTES = 128
 """The bytes of a row of a chunk are a multiple of this, so that tensor cores read whole lines."""
 _OF_WEIGHT, _OF_HIDDEN = 0.6, 1.7
@@ -96,7 +98,7 @@ def rows_per_chunk(rows: int, vocabulary: int, width: int, element_size: int) ->
     """Return how many rows a chunk has: whole tiles, and chunks of equal size where possible."""
     gradients = (_OF_WEIGHT * vocabulary + _OF_HIDDEN * rows) * width * element_size
     most = max(_CHUNK_BYTES, _FEWEST * vocabulary * element_size)
-    largest = max(1, int(min(most, gradients)) // (vocabulary * element_size))
+    largest = max(1, int(min(most, gradients)) // (vocabulary * element_size), math.ceil(rows / _MOST_CHUNKS))
     if largest >= rows:
         return max(1, rows)
     equal = math.ceil(rows / math.ceil(rows / largest))
