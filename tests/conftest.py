@@ -41,7 +41,7 @@ SLOWEST = (
     "falsifiers/distill/test_falsifiers.py",
     "falsifiers/blackwell/test_kernel_claims.py",
     "falsifiers/nanochat/test_claims.py",
-    "falsifiers/blackwell/ptx/test_command_line.py",
+    "falsifiers/blackwell/archived/test_command_line.py",
     "tools/replay/test_command.py",
     "ci/test_run_script.py",
     "ci/test_wheels_script.py",

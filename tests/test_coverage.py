@@ -134,12 +134,12 @@ def changed(where: str, **to: Any) -> list[Any]:
     [
         ("incomplete", changed("BLACKWELL-01", note=""), "BLACKWELL-01"),
         ("incomplete", changed("BLACKWELL-09", untested="too hard"), "BLACKWELL-09"),
-        ("incomplete", changed("BLACKWELL-09", tests={"F-BLACKWELL-PTX-001": ["cells.minimum"]}), "BLACKWELL-09"),
+        ("incomplete", changed("BLACKWELL-09", tests={"F-BLACKWELL-ARCHIVE-001": ["cells.minimum"]}), "BLACKWELL-09"),
         ("incomplete", changed("BLACKWELL-02", id="BLACKWELL-01"), "BLACKWELL-01"),
         (
             "unknown",
-            changed("BLACKWELL-05", tests={"F-BLACKWELL-PTX-001": ["cells.maximum"]}),
-            ("BLACKWELL-05", "F-BLACKWELL-PTX-001", "cells.maximum"),
+            changed("BLACKWELL-05", tests={"F-BLACKWELL-ARCHIVE-001": ["cells.maximum"]}),
+            ("BLACKWELL-05", "F-BLACKWELL-ARCHIVE-001", "cells.maximum"),
         ),
         (
             "unknown",

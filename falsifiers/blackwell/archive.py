@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from falsifiers.blackwell.ptx.archive_check import NOT_IN_INDEX, check, not_reproduced
+from falsifiers.blackwell.archived.archive_check import NOT_IN_INDEX, check, not_reproduced
 from falsifiers.blackwell.reference.kernel_archive import TARGETS, Archive, ArchiveError, build
 from falsifiers.blackwell.reference.kernels.catalogue import block_kernels
 from falsifiers.blackwell.reference.kernels.nvrtc import CompilationFailed

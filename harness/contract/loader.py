@@ -149,6 +149,7 @@ def _mutant(document: JsonObject, reference: str) -> Mutant:
             Patch(patch.get("module", subject.partition(":")[0]), patch["within"], patch["before"], patch["after"])
             for patch in document.get("patches", ())
         ),
+        document.get("of_any_subject", False),
     )
 
 

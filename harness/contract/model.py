@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,6 +77,12 @@ class Mutant:
     """Whether its trial shares the device although the subject's does not."""
     patches: tuple[Patch, ...] = ()
     """What makes the defect, in the source of the subject."""
+    of_any_subject: bool = False
+    """Whether the run's subject itself has the defect, by these parameters, whichever subject that is."""
+
+    def of(self, subject: str, own: JsonObject) -> Mutant:
+        """The mutant in a run of this subject with its own parameters."""
+        return replace(self, subject=subject, parameters={**own, **self.parameters}) if self.of_any_subject else self
 
 
 @dataclass(frozen=True)

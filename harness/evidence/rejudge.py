@@ -62,7 +62,7 @@ def rejudge(
     findings += _ran(observation, OBSERVATION, (), parameters=theirs)
     judgment = judge(contract, observation)
     recorded, outcomes, derived = {mutant.id: mutant for mutant in record.mutants}, [], []
-    for mutant in contract.mutants:
+    for mutant in (one.of(record.subject, record.subject_parameters) for one in contract.mutants):
         then, seen = recorded.get(mutant.id) or _unlisted(mutant), mutants.get(mutant.id)
         again = replace(then, subject=mutant.subject, defect=mutant.defect, violates=mutant.violates)
         if seen is not None:

@@ -251,7 +251,7 @@ _EXACT = 1 << 53
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _RESOLVED: Mapping[str, type] = {
     "device": str, "dtype": str, "backend": str, "steps": int, "contradiction": str, "unlike_files": str,
-    "told_device": str,
+    "told_device": str, "allocated_bytes": int,
 }  # fmt: skip
 _ENDINGS = (EndingKind.COMPLETED, EndingKind.NOT_MEASURED, EndingKind.SUBJECT_FAULT, EndingKind.FALSIFIER_FAULT)
 """The endings that a trial can report. The harness observes every other ending."""

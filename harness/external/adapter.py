@@ -104,7 +104,7 @@ class Outside(ExternalSubject):
         if self.telling.begins_at_zero and self.telling.newest + 1 == asked:
             found.pop("steps", None)  # the file may lack `first_step = 0`, so the number may be the one asked for
         if found.get("steps") == asked and not self._left_every_step():
-            del found["steps"]
+            found.pop("steps", None)
         if (contradiction := self.telling.contradiction) is not None:
             found["contradiction"] = contradiction
         return found

@@ -195,7 +195,10 @@ def _excused(result: ClauseResult, reason: Reason | None) -> ClauseResult:
 
 def _residency(observation: Observation) -> Iterator[ClauseResult]:
     seen = observation.residency
-    yield _resident("allocator", seen.allocator_peak_bytes, Bound("exclusiveMinimum", 0), "B", seen.reason or "")
+    allocated = seen.allocator_peak_bytes
+    if allocated is None and type(told := observation.resolved.get("allocated_bytes")) is int:
+        allocated = told  # of a subject in another process, as the CUDA driver was asked
+    yield _resident("allocator", allocated, Bound("exclusiveMinimum", 0), "B", seen.reason or "")
     yield _resident("driver", seen.driver_seen, Bound("const", True), "", seen.reason or "")
 
 

@@ -84,7 +84,7 @@ class Plan:
             subject=mutant.subject,
             patches=mutant.patches,
             parameters={**self.parameters, **mutant.parameters},
-            seconds=self.seconds,
+            seconds=self.trial(threads).seconds if mutant.of_any_subject else self.seconds,
             search_end=SearchEnd.TRIED,
             sought=mutant.violates,
         )
@@ -123,9 +123,11 @@ def make_plan(contract: Contract, host: Host, request: RunRequest) -> Plan:
 
 def with_subject(contract: Contract, request: RunRequest) -> Contract:
     """The contract with the requested subject."""
-    if request.external is not None:
-        return replace(contract, subject=request.external.entry_point(contract.falsifier))
-    return contract if request.subject is None else replace(contract, subject=request.subject)
+    if (external := request.external) is not None:
+        subject, own = external.entry_point(contract.falsifier), external.parameters
+    else:
+        subject, own = request.subject or contract.subject, {}
+    return replace(contract, subject=subject, mutants=tuple(mutant.of(subject, own) for mutant in contract.mutants))
 
 
 def _fit(profile: Profile, host: Host, request: RunRequest) -> Fit:

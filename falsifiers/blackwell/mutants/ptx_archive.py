@@ -1,4 +1,4 @@
-"""Mutants of F-BLACKWELL-PTX-001: archives with missing or forged images, and engines that compile kernels."""
+"""Mutants of F-BLACKWELL-ARCHIVE-001: archives with missing or forged images, and engines that compile kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants of F-BLACKWELL-PTX-001 with a perfect archive, whose training uses it wrongly."""
+"""Mutants of F-BLACKWELL-ARCHIVE-001 with a perfect archive, whose training uses it wrongly."""
 
 from __future__ import annotations
 

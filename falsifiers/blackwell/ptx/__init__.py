@@ -1,1 +1,1 @@
-"""F-BLACKWELL-PTX-001: machine code that an engine ships, of our engine or of an external one."""
+"""F-BLACKWELL-PTX-001: what the CUDA driver is handed by any engine that a command starts."""

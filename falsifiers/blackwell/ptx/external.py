@@ -1,154 +1,105 @@
-"""An external engine for F-BLACKWELL-PTX-001: run as a command, or recorded in the directory of a finished run.
-
-Visible from outside are its files, its output, the driver's compute cache, and how it ends. It is no subject for the
-other claims of this spec.
-"""
+"""An engine for F-BLACKWELL-PTX-001: a command that a trainer's file describes, watched at the CUDA driver."""
 
 from __future__ import annotations
 
-import glob
 import os
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from falsifiers.blackwell.ptx.code_census import Look
-from falsifiers.blackwell.ptx.outside_engine import OnStep
-from falsifiers.blackwell.watching.compilations import CACHE_VARIABLES, NO_JIT, see_that_ptx_is_refused
-from harness import NotMeasured, NotObserved, propagates
+from harness import NotMeasured, Setting
 from harness.authoring.device_watch import DeviceWatch
-from harness.external import directory
-from harness.external.adapter import CommandRun, Outside, RecordedRun
+from harness.external.adapter import CommandRun
 from harness.external.command import OutOfMemory
-from harness.tools.inspect.device_code import Inspection, inspect
+from harness.external.recorder.libraries import planted, recorder, recording
+from harness.external.recorder.records import JIT_DISABLED, Recording, control, read
 
-__all__ = ["Command", "Recorded"]
+__all__ = ["Command", "Reference"]
 
-_MOST_FILES = 10_000
-_MOST_TOLD = 1000
-"""Largest number of files of a compute cache in a bundle. One file is enough for a violation."""
+_MOST_FILES = 1000
+_TRAINER = "trainers/engines/reference.toml"
 
 
-class _Engine(Outside):
-    """The parts common to a command and a recorded run."""
+class Command(CommandRun):
+    """An engine that the harness runs. The parameter `planted` names a defect at its boundary to the driver."""
 
-    def device_code(self) -> Look:
-        """Inspect the files that hold its kernels.
+    def __init__(self, setting: Setting) -> None:
+        """Start nothing yet."""
+        super().__init__(setting)
+        self._records = setting.workspace / "driver"
+        self._cache = setting.workspace / "compute-cache"
+
+    def prepare(self) -> None:
+        """Build the recorder, and run the control.
 
         Raises:
-            NotObserved: a named file is missing or cannot be read.
+            NotMeasured: the recorder does not work here, or the driver compiles PTX although it must not.
         """
-        inspections = tuple(self._looked_into(path) for path in dict.fromkeys(self._code_files()))
-        named = self.trainer.device_code
-        return Look(inspections, bool(named.files), named.kernels, self.trainer.path.name)
+        taken = {"CUDA_CACHE_PATH", "CUDA_CACHE_DISABLE", "CUDA_INJECTION64_PATH", "CUDA_FORCE_PTX_JIT"}
+        if others := taken & self.trainer.environment.keys():
+            raise NotMeasured(f"{self.trainer.path}: /command/environment/{min(others)}: the claim sets it; remove it")
+        workspace = self.setting.workspace
+        self._records.mkdir(parents=True)
+        self._cache.mkdir()
+        library = recorder(self.setting.cache)
+        variables = {
+            "CUDA_DISABLE_PTX_JIT": "1",
+            "CUDA_CACHE_PATH": str(self._cache),
+            "CUDA_CACHE_DISABLE": "0",
+            "CUDA_FORCE_PTX_JIT": "0",
+        }
+        seen = control(library, workspace / "control", variables)
+        if seen.result != JIT_DISABLED:
+            raise NotMeasured(f"CUDA_DISABLE_PTX_JIT=1 has no effect here: the driver answered PTX with {seen.result}")
+        trainer = self.trainer
+        own = {name: text for name, text in trainer.environment.items() if trainer.has_values(text, self.values)}
+        given = {**variables, **own, **recording(library, self._records)}
+        if defect := self.setting.parameters["planted"]:
+            before = own.get("LD_LIBRARY_PATH") or os.environ.get("LD_LIBRARY_PATH", "")
+            given |= planted(defect, seen.driver, self.setting.cache, before)
+        self.trainer = replace(self.trainer, environment=given)
 
-    def _looked_into(self, path: Path) -> Inspection:
-        try:
-            print("looking for device code in", path, "sha256", directory.digest(path))
-            return inspect(path)
-        except OSError as error:
-            raise NotObserved(f"{path}, a file with its device code, cannot be read: {error.strerror}") from error
-        except NotMeasured as error:  # a missing digest must not keep the engine from running
-            raise NotObserved(str(error)) from error
+    def watch(self) -> DeviceWatch:
+        """A watch of the GPU during the run."""
+        return DeviceWatch()
 
-    def _code_files(self) -> Iterator[Path]:
-        for text in self.trainer.device_code.files:
-            entry = self.filled(text)
-            found = [self._program(entry)] if os.sep not in entry else sorted(map(Path, glob.glob(entry)))
-            files = [path.resolve() for path in found[:_MOST_FILES] if path is not None and path.is_file()]
-            if not files:
-                raise NotObserved(f"{self.trainer.path.name}, /device_code/files: no file {entry}")
-            yield from files
-
-    def _program(self, name: str) -> Path | None:
-        """The path of a program that is named without a folder; None if there is none."""
-        raise NotImplementedError
-
-
-class Command(_Engine, CommandRun):
-    """An engine that the harness runs."""
-
-    def train(self, on_step: OnStep) -> bool:
+    def work(self, on_step: Callable[..., None]) -> None:
         """Run the command to its end.
 
         Raises:
             CommandFailed: the command failed, or printed that it ran out of GPU memory, whatever its exit status.
             NotMeasured: it could not be started, or the machine interfered.
         """
-        for name in CACHE_VARIABLES:
-            if name in self.trainer.environment:
-                raise NotMeasured(
-                    f"{self.trainer.path}: /command/environment/{name}: the claim sets this variable; remove it"
-                )
         telling = self.listen(on_step)
         if telling.out_of_memory:
             raise OutOfMemory(f"{self.trainer.name} ended with status 0 but printed: {telling.out_of_memory}")
-        return True
 
-    def device_watch(self) -> DeviceWatch | None:
-        """A watch of the GPU, if the trial has one."""
-        return DeviceWatch() if self.setting.device.startswith("cuda") else None
+    def recording(self) -> Recording:
+        """What the driver was asked so far."""
+        return read(self._records)
 
-    @propagates
-    def cache_files(self, computed: Path, watch: DeviceWatch | None, completed: bool) -> list[str]:
-        """The files in the compute cache. The driver compiled each of them, whatever the output says.
+    def cache_files(self) -> Sequence[Path]:
+        """The files in the driver's compute cache, which was empty."""
+        found = (path for path in sorted(self._cache.rglob("*")) if path.is_file())
+        return [path for path, _ in zip(found, range(_MOST_FILES), strict=False)]
 
-        An empty cache shows that nothing was compiled only if the driver would have refused or cached a compilation.
-        """
-        if found := _files(computed):
-            return found
-        if not completed:
-            raise NotObserved("the run did not complete, so an empty compute cache shows nothing")
-        if watch is None:
-            raise NotObserved("the run had no GPU, so there was no driver that could compile")
-        if not watch.was_used:
-            raise NotObserved(watch.reason or "none of its processes was seen on the GPU")
-        if self.trainer.variables(self.values).get(NO_JIT, "1") != "1":
-            raise NotObserved("its driver was allowed to compile, and need not cache the result")
-        see_that_ptx_is_refused()
-        return []
+    def ran(self) -> dict[str, Any]:
+        """What ran. The device is known from the driver: it launched kernels there, and gave memory."""
+        found = super().ran()
+        seen = self.recording()
+        if seen.launches:
+            found |= {"device": "cuda", "allocated_bytes": seen.allocated_bytes}
+        return found
 
-    def _code_files(self) -> Iterator[Path]:
-        if self.trainer.device_code.files:
-            yield from super()._code_files()
-            return
-        program = self._program(self.trainer.words(self.values)[0])
-        if program is not None and program.is_file():
-            yield program.resolve()
-
-    def _program(self, name: str) -> Path | None:
-        found = shutil.which(name, path=self.trainer.variables(self.values).get("PATH"))
-        return None if found is None else Path(found)
+    def unheard(self) -> str:
+        """See `ExternalSubject`. The claim needs no line of the output, if the driver was recorded."""
+        return "" if self.recording().processes else super().unheard()
 
 
-class Recorded(_Engine, RecordedRun):
-    """A finished run, in the directory that the parameter `dir` names."""
+class Reference(Command):
+    """Our own engine in a process of its own, for a run without --subject."""
 
-    def train(self, on_step: OnStep) -> bool:
-        """Read the logs to their end; see `RecordedRun.listen`. False if there is no log."""
-        if self.no_logs():
-            return False
-        self.listen(on_step)
-        return True
-
-    def device_watch(self) -> None:
-        """None; nothing runs now."""
-
-    @propagates
-    def cache_files(self, computed: Path, watch: DeviceWatch | None, completed: bool) -> list[str]:
-        """The files in the compute cache of the run, if it was kept. An empty cache shows nothing."""
-        text = self.trainer.files.compute_cache
-        folder = Path(self.filled(text)) if text else None
-        if folder is None or not folder.is_dir():
-            raise NotObserved("the compute cache of the run was not kept (/files/compute_cache)")
-        if found := _files(folder):
-            return found
-        raise NotObserved(f"{folder} is empty, and there is no proof that the run used it")
-
-    def _program(self, name: str) -> Path | None:
-        """Raises NotObserved: a program on the present PATH need not be the one that ran."""
-        raise NotObserved(f"the program that ran is unknown; name its file: -P {name}=/path/to/{name}")
-
-
-def _files(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())[:_MOST_TOLD]
+    def __init__(self, setting: Setting) -> None:
+        """Start nothing yet."""
+        super().__init__(replace(setting, parameters={**setting.parameters, "trainer": _TRAINER}))

@@ -1,4 +1,4 @@
-"""The engine of F-BLACKWELL-PTX-001: blocks of our CUDA kernels, all loaded from the archive."""
+"""The engine of F-BLACKWELL-ARCHIVE-001: blocks of our CUDA kernels, all loaded from the archive."""
 
 from __future__ import annotations
 

@@ -1,43 +1,36 @@
-"""What F-BLACKWELL-PTX-001 needs from a subject: an engine that ships its kernels compiled for every supported GPU."""
+"""What F-BLACKWELL-PTX-001 needs from a subject: an engine in a process of its own, watched at the CUDA driver."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from torch import Tensor, nn
+from harness.authoring.device_watch import DeviceWatch
+from harness.external.recorder.records import Recording
 
-__all__ = ["ArchivedEngine", "TrainedModel"]
+__all__ = ["WatchedEngine"]
 
 
-class TrainedModel(Protocol):
-    """A language model, an `nn.Module`."""
+class WatchedEngine(Protocol):
+    """An engine that a command starts. It knows nothing of the recorder."""
 
-    def parameters(self) -> list[nn.Parameter]:
-        """The trained parameters: embedding, last norm, and those of `BlockShape.parameters` for each block."""
+    def prepare(self) -> None:
+        """Check that this machine's driver loads the recorder and refuses PTX; raises NotMeasured if not."""
         ...
 
-    def loss(self, tokens: Tensor) -> Tensor:
-        """Cross entropy of every next token of ids [batch, sequence + 1], in nats per token."""
+    def watch(self) -> DeviceWatch:
+        """A watch of the GPU during the run."""
         ...
 
-
-class ArchivedEngine(Protocol):
-    """An engine with a kernel archive; built as `Subject(setting)`. It does not use CUDA before `start`."""
-
-    def archive(self) -> Path:
-        """The folder of the archive that the engine ships, built if necessary."""
+    def work(self, on_step: Callable[..., None]) -> None:
+        """Run to the end, with the recorder, an empty compute cache, and a driver that must not compile."""
         ...
 
-    def start(self) -> TrainedModel:
-        """Load every kernel, and put the model's weights on the device."""
+    def recording(self) -> Recording:
+        """What the driver was asked so far."""
         ...
 
-    def compilations(self) -> int:
-        """The number of kernels compiled since `start`, by the engine's own count; 0 before."""
-        ...
-
-    def launched(self) -> Mapping[str, int]:
-        """The number of launches of each kernel since `start`, by key, by the engine's own count."""
+    def cache_files(self) -> Sequence[Path]:
+        """The files in the driver's compute cache."""
         ...

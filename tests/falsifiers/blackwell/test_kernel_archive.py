@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from falsifiers.blackwell.ptx.archive_check import NOT_IN_INDEX, check, not_reproduced
+from falsifiers.blackwell.archived.archive_check import NOT_IN_INDEX, check, not_reproduced
 from falsifiers.blackwell.reference import engine
 from falsifiers.blackwell.reference.kernel_archive import INDEX, Archive, ArchiveError, build, write_index
 from falsifiers.blackwell.reference.kernels.catalogue import add, silu_gate

@@ -1,4 +1,4 @@
-"""Small runs of F-BLACKWELL-PTX-001 and -PREWARM-KEYS-001 without a GPU: the reference passes, mutants are killed."""
+"""Small runs of F-BLACKWELL-ARCHIVE-001 and -PREWARM-KEYS-001 without a GPU: references pass, mutants are killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from falsifiers.blackwell.ptx import archive_check
+from falsifiers.blackwell.archived import archive_check
 from falsifiers.blackwell.reference.kernels.catalogue import add
 from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel
 from falsifiers.blackwell.watching.compilations import watching
@@ -30,7 +30,7 @@ from tests.falsifiers.known_cases import KnownCases
 from tests.falsifiers.planted import planted
 
 PROJECT = Project.find(Path(__file__).parent)
-PTX, KEYS = "F-BLACKWELL-PTX-001", "F-BLACKWELL-PREWARM-KEYS-001"
+PTX, KEYS = "F-BLACKWELL-ARCHIVE-001", "F-BLACKWELL-PREWARM-KEYS-001"
 TINY = {"model": "qwen2-tiny", "vocabulary": 64, "batch": 1, "sequence": 8}
 SMALLER = {PTX: {**TINY, "targets": [120, 121], "steps": 2}, KEYS: {"cases": 3}}
 FEWER = {PTX: {"rebuilt_targets": 1}}

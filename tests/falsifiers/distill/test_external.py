@@ -251,6 +251,6 @@ def test_a_claim_without_an_adapter_is_refused(tmp_path: Path) -> None:
     said = " ".join(output.split())
     assert "F-ALLOC-UNIFIED-001 takes no recorded as its subject; these claims take one: " in said
     named = said.partition("take one: ")[2].split(", ")
-    assert {EXPORT, "F-APR-V2-LAYOUT-001", "F-BLACKWELL-PTX-001"} <= {name.rstrip(".") for name in named}
+    assert {EXPORT, "F-APR-V2-LAYOUT-001", "F-BLACKWELL-ARCHIVE-001"} <= {name.rstrip(".") for name in named}
     assert "F-BLACKWELL-CUBLAS-001" not in said
     assert "module" not in said

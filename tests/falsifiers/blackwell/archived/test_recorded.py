@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from falsifiers.blackwell.ptx.external import Recorded
+from falsifiers.blackwell.archived.external import Recorded
 from harness.base.vocabulary import Outcome
-from tests.falsifiers.blackwell.ptx.engines import (
+from tests.falsifiers.blackwell.archived.engines import (
     APR,
     GB10,
     OOM,

@@ -1,4 +1,4 @@
-"""F-BLACKWELL-PTX-001 for an external engine: its files, its output, and the driver's compute cache.
+"""F-BLACKWELL-ARCHIVE-001 for an external engine: its files, its output, and the driver's compute cache.
 
 The measurements are those of our own engine if they mean the same. Those that need a look into its process, such as
 the sources of its kernels, its calls of NVRTC or its launches, are left unmeasured.
@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from falsifiers.blackwell.ptx.code_census import Census, Look, census, summary
+from falsifiers.blackwell.archived.code_census import Census, Look, census, summary
 from falsifiers.blackwell.watching.compilations import forbid_compiling
 from harness import NotMeasured, NotObserved, Trial, Unobserved, propagates
 from harness.authoring.device_watch import DeviceWatch

@@ -1,4 +1,4 @@
-"""External engines under F-BLACKWELL-PTX-001: a healthy engine is not refuted, and each defect fails its clause."""
+"""External engines under F-BLACKWELL-ARCHIVE-001: a healthy engine is not refuted, and each defect fails its clause."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from falsifiers.blackwell.ptx import external
+from falsifiers.blackwell.archived import external
 from falsifiers.blackwell.reference.kernels.catalogue import add
 from harness import NotMeasured
 from harness.base.vocabulary import Outcome
-from tests.falsifiers.blackwell.ptx.engines import ENGINE, KERNELS, PROJECT, TARGETS, AnyGpu, engine, library
-from tests.falsifiers.blackwell.ptx.test_code_census import cells_of
+from tests.falsifiers.blackwell.archived.engines import ENGINE, KERNELS, PROJECT, TARGETS, AnyGpu, engine, library
+from tests.falsifiers.blackwell.archived.test_code_census import cells_of
 
 FROM_OUTSIDE_NEVER = {
     "other_kernel", "stale", "altered", "rebuilt", "not_reproduced", "nvrtc_calls", "refused_loads", "unlaunched",
@@ -33,7 +33,7 @@ def test_a_healthy_engine_passes_wherever_it_can_be_seen_and_nowhere_else(
     assert seen.resolved == {"device": "cuda", "contradiction": ""}
     assert (seen.measured["kernels"], seen.measured["cells"], seen.measured["memory_bytes"]) == (3, 6, 4 * 2**30)
     assert (seen.measured["cache_files"], seen.measured["reported_compilations"]) == ([], 0)
-    assert seen.reason == seen.unseen["stale"]
+    assert seen.reason == ""
 
 
 DEFECTS = {

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from falsifiers.blackwell.ptx import external
-from tests.falsifiers.blackwell.ptx.engines import (
+from falsifiers.blackwell.archived import external
+from tests.falsifiers.blackwell.archived.engines import (
     KERNELS,
     PROJECT,
     TARGETS,

@@ -1,4 +1,4 @@
-"""An external engine judged by `harness run F-BLACKWELL-PTX-001`, from the command line to the bundle."""
+"""An external engine judged by `harness run F-BLACKWELL-ARCHIVE-001`, from the command line to the bundle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.cli.harness_command import harness
 from tests.external.trainers import changed_trainer
-from tests.falsifiers.blackwell.ptx.engines import (
+from tests.falsifiers.blackwell.archived.engines import (
     APR,
     ENGINE,
     GB10,
@@ -51,7 +51,7 @@ def test_from_the_command_line_an_engine_is_judged_as_far_as_it_is_seen(tmp_path
 
 
 def test_from_the_command_line_the_run_on_gx10_fails(tmp_path: Path) -> None:
-    """`harness run F-BLACKWELL-PTX-001 --subject recorded:trainers/apr-distill.toml -P dir=RUN` exits with 1."""
+    """`harness run F-BLACKWELL-ARCHIVE-001 --subject recorded:trainers/apr-distill.toml -P dir=RUN` exits with 1."""
     place = tmp_path / "run"
     place.mkdir()
     (place / "launch.log").write_bytes(GB10 + OOM)

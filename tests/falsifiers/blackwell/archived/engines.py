@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from falsifiers.blackwell.ptx import falsifier
-from falsifiers.blackwell.ptx.external import Command
+from falsifiers.blackwell.archived import falsifier
+from falsifiers.blackwell.archived.external import Command
 from falsifiers.blackwell.reference.kernels.catalogue import add, silu_gate, silu_gate_backward
 from harness import NotMeasured, Setting
 from harness.authoring.faults import SubjectFault
@@ -20,7 +20,7 @@ from harness.execution.worker_trial import WorkerTrial
 from harness.judging.judge import judge
 from harness.judging.observation import Ending, EndingKind, Observation
 
-PTX = "F-BLACKWELL-PTX-001"
+PTX = "F-BLACKWELL-ARCHIVE-001"
 PROJECT = Project.find(Path(__file__).parent)
 ENGINE = "tests/external/ptx-engine.toml"
 APR = "trainers/apr-distill.toml"

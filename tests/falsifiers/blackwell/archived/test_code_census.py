@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falsifiers.blackwell.ptx.code_census import Look, census, summary
+from falsifiers.blackwell.archived.code_census import Look, census, summary
 from harness.tools.inspect.device_code import DeviceCode, Form, Inspection
 
 TARGETS = (75, 90, 121)

@@ -1,0 +1,1 @@
+"""Tests of harness.external.recorder, on a driver without a GPU."""

@@ -1,0 +1,72 @@
+"""A program on the fake driver: loads images, allocates, copies, launches, and prints what it computed.
+
+fake_engine.py [--image FILE]… [--linked FILE]… [--launches N] [--threads N] [--kernels N] [--end exit|kill|nothing]
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+asked = argparse.ArgumentParser()
+asked.add_argument("--image", action="append", default=[])
+asked.add_argument("--library", action="append", default=[])
+asked.add_argument("--linked", action="append", default=[])
+asked.add_argument("--launches", type=int, default=3)
+asked.add_argument("--threads", type=int, default=1)
+asked.add_argument("--kernels", type=int, default=1)
+asked.add_argument("--end", default="exit")
+given = asked.parse_args()
+if given.end == "nothing":
+    sys.exit()
+
+driver = ctypes.CDLL("libcuda.so.1")
+
+
+def found(name: str, version: int = 13000) -> ctypes._FuncPointer:
+    """An entry point, found as CUDA's runtime finds it."""
+    address, status = ctypes.c_void_p(), ctypes.c_int()
+    if driver.cuGetProcAddress_v2(
+        name.encode(), ctypes.byref(address), version, ctypes.c_uint64(0), ctypes.byref(status)
+    ):
+        sys.exit(f"no {name}")
+    return ctypes.CFUNCTYPE(ctypes.c_int)(address.value)
+
+
+module, memory = ctypes.c_void_p(), ctypes.c_uint64()
+found("cuInit")(0)
+for path in given.image:
+    if result := found("cuModuleLoadData")(ctypes.byref(module), Path(path).read_bytes() + b"\0"):
+        sys.exit(f"cuModuleLoadData answered {result}")
+for path in given.library:
+    found("cuLibraryLoadData")(ctypes.byref(module), Path(path).read_bytes() + b"\0", None, None, 0, None, None, 0)
+for path in given.linked:
+    data = Path(path).read_bytes()
+    driver.cuLinkAddData_v2(None, 1, data, ctypes.c_size_t(len(data)), None, 0, None, None)
+if result := found("cuMemAlloc")(ctypes.byref(memory), ctypes.c_size_t(64)):
+    sys.exit(f"cuMemAlloc answered {result}")
+found("cuMemcpyHtoD")(memory, b"a" * 64, ctypes.c_size_t(64))
+names = [ctypes.create_string_buffer(f"kernel_{index}_{'x' * 40}".encode()) for index in range(given.kernels)]
+launch = found("cuLaunchKernel")
+
+
+def work() -> None:
+    """Launch every kernel in turn."""
+    for index in range(given.launches):
+        launch(names[index % len(names)], 1, 1, 1, 1, 1, 1, 0, None, None, None)
+
+
+threads = [threading.Thread(target=work) for _ in range(given.threads)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+copied = ctypes.string_at(memory.value or 0, 64)
+print(f"step 1/1 loss {driver.fakeSum()}.0 copied {copied.decode('latin-1')}", flush=True)
+if given.end == "kill":
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,133 @@
+"""F-BLACKWELL-PTX-001 on a driver without a GPU: a healthy engine holds, and each mutant at its boundary dies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from falsifiers.blackwell.ptx import external, falsifier
+from harness import NotMeasured, Setting
+from harness.authoring.faults import SubjectFault
+from harness.authoring.reports import Measured, Resolved, TrialReport, Unseen
+from harness.base.device import Device
+from harness.base.vocabulary import Outcome, Phase
+from harness.contract import Mutant
+from harness.contract.project import Project
+from harness.execution.worker_trial import WorkerTrial
+from harness.judging.judge import Judgment, judge
+from harness.judging.observation import Ending, EndingKind, Observation, Residency
+from harness.judging.verdict import Fate, fate_of
+from tests.external.recorder.fakes import Fakes
+from tests.falsifiers.blackwell.archived.engines import AnyGpu
+
+PROJECT = Project.find(Path(__file__).parent)
+CONTRACT = PROJECT.contract("F-BLACKWELL-PTX-001")
+PTX = b".version 8.0\n.target sm_90\n.address_size 64\n"
+
+
+@pytest.fixture(scope="module")
+def fakes(tmp_path_factory: pytest.TempPathFactory) -> Fakes:
+    return Fakes(tmp_path_factory.mktemp("fakes"))
+
+
+@pytest.fixture(autouse=True)
+def _machine(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in fakes.variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(PROJECT.root)
+    monkeypatch.setattr(external, "DeviceWatch", AnyGpu)
+
+
+def judged(folder: Path, **parameters: Any) -> tuple[Judgment, str]:
+    """The judgment of a trial of the fake engine, and why it ended if it did not complete."""
+    asked = {"planted": "", "trainer": "tests/external/recorder/engine.toml", **parameters}
+    heard: dict[type, dict[str, Any]] = {Measured: {}, Resolved: {}, Unseen: {}}
+
+    def report(said: TrialReport) -> None:
+        heard.setdefault(type(said), {}).update(getattr(said, "values", {}))
+
+    workspace = folder / "workspace"
+    workspace.mkdir()
+    setting = Setting(asked, "cuda:0", 1, workspace, folder.parent / "cache")
+    run = WorkerTrial(setting, workspace, CONTRACT.measurements, report)
+    ending = Ending(EndingKind.COMPLETED)
+    try:
+        run.run(falsifier.falsify, external.Command)
+    except SubjectFault as fault:
+        ending = Ending(EndingKind.SUBJECT_FAULT, Phase.SUBJECT, str(fault))
+    except NotMeasured as why:
+        ending = Ending(EndingKind.NOT_MEASURED, Phase.FALSIFIER, str(why))
+    observation = Observation(
+        subject=CONTRACT.subject, profile="full", parameters=asked, device=Device("cuda", "a device"),
+        measurements=heard[Measured], resolved=heard[Resolved], unseen=heard[Unseen], ending=ending,
+        residency=Residency(None, True, 1, None),
+    )  # fmt: skip
+    return judge(CONTRACT, observation), ending.reason
+
+
+def failed(judgment: Judgment) -> set[str]:
+    return {clause.id for clause in judgment.with_outcome(Outcome.FAIL)}
+
+
+def test_a_healthy_engine_passes_as_a_whole(tmp_path: Path) -> None:
+    """Every clause, those on the device and on its memory too, which only the driver's recorder shows."""
+    judgment, reason = judged(tmp_path)
+    assert [one for one in judgment.clauses if one.outcome is not Outcome.PASS] == [], reason
+    assert {"resolved.device", "residency.allocator", "ptx_loads.maxItems"} <= {one.id for one in judgment.clauses}
+
+
+@pytest.mark.parametrize("mutant", CONTRACT.mutants, ids=lambda mutant: mutant.id)
+def test_each_mutant_at_the_boundary_dies(tmp_path: Path, mutant: Mutant) -> None:
+    """The program is the same healthy one, and knows nothing of the defect."""
+    judgment, reason = judged(tmp_path, **mutant.parameters)
+    assert fate_of(mutant, judgment).fate is Fate.KILLED, (reason, failed(judgment))
+
+
+def test_an_engine_with_ptx_of_its_own_fails(tmp_path: Path) -> None:
+    """It ends at the refusal, and what it handed to the driver is known all the same."""
+    image = tmp_path / "kernels.ptx"
+    image.write_bytes(PTX)
+    judgment, _ = judged(tmp_path, arguments="--image", value=str(image))
+    assert failed(judgment) == {"subject.completes", "ptx_loads.maxItems", "refused_loads.maxItems"}
+    assert {one.id for one in judgment.with_outcome(Outcome.NOT_MEASURED)} >= {
+        "cache_files.maxItems",
+        "launches.minimum",
+    }
+
+
+def test_a_trainers_file_can_let_the_driver_compile(tmp_path: Path) -> None:
+    """Then the engine goes on, and the compilation shows, in the driver's own word and in the cache."""
+    image = tmp_path / "kernels.ptx"
+    image.write_bytes(PTX)
+    judgment, _ = judged(tmp_path, arguments="--image", value=str(image), allowed="0")
+    assert failed(judgment) == {"ptx_loads.maxItems", "compilations.maxItems", "cache_files.maxItems"}
+
+
+def test_an_engine_that_leaves_the_driver_alone_fails_only_where_nothing_else_used_the_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No launch is a violation, unless NVML saw a process that was not recorded."""
+    monkeypatch.setattr(AnyGpu, "was_used", False)
+    judgment, _ = judged(tmp_path, arguments="--end", value="nothing")
+    assert "launches.minimum" in failed(judgment)
+    monkeypatch.setattr(AnyGpu, "was_used", True)
+    (tmp_path / "again").mkdir()
+    judgment, _ = judged(tmp_path / "again", arguments="--end", value="nothing")
+    assert "launches.minimum" not in failed(judgment)
+
+
+def test_where_the_recorder_does_not_work_nothing_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another profiler holds CUPTI: the machine is in the way, and the reason says so."""
+    monkeypatch.setenv("FAKE_SUBSCRIBED", "1")
+    judgment, reason = judged(tmp_path)
+    assert judgment.outcome is Outcome.NOT_MEASURED
+    assert "cuptiSubscribe answered 39" in reason
+
+
+def test_without_a_driver_nothing_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    judgment, reason = judged(tmp_path)
+    assert judgment.outcome is Outcome.NOT_MEASURED
+    assert "no CUDA driver" in reason
