@@ -172,14 +172,14 @@ def test_an_engine_that_writes_its_ptx_itself_is_neither_refuted_nor_passed(tmp_
     seen = engine(tmp_path, writer)
     assert seen.clauses(Outcome.FAIL) == set()
     assert not {"kernels", "cells", "absent", "not_machine_code", "other_target"} & seen.measured.keys()
-    assert seen.reason.count("libengine.so") == 2
-    assert "PTX" in seen.reason
+    assert seen.unseen["kernels"].count("libengine.so") == 2
+    assert "PTX" in seen.unseen["kernels"]
 
 
 def test_a_library_that_is_not_there_hides_nothing_else(tmp_path: Path, gpu: None) -> None:
     seen = engine(tmp_path, tmp_path / "nowhere.so")
-    assert "/device_code/files" in seen.reason
-    assert "nowhere.so" in seen.reason
+    assert "/device_code/files" in seen.unseen["kernels"]
+    assert "nowhere.so" in seen.unseen["kernels"]
     assert seen.measured["losses"]
 
 
