@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, final
 from zlib import crc32
 
 from harness.base import regular_file
+from harness.external import tracked_runs
 from harness.external.output_events import LONGEST_LINE, Event, EventKind, LogReader
 from harness.external.trainer_file import Trainer
 from harness.tools.watch.facts import Fact
@@ -16,6 +18,7 @@ from harness.tools.watch.job_state import JobState
 __all__ = ["LogFollower"]
 
 _CHUNK: Final = 2 * LONGEST_LINE
+_SHARE: Final = 0.01
 _TAIL: Final = 64
 """Bytes before the place up to which a file was read. If they are others, the file was replaced."""
 _LINE_KINDS: Final = (EventKind.OUT_OF_MEMORY,)
@@ -36,13 +39,31 @@ class LogFollower:
         show: takes the new bytes.
         """
         self._trainer, self._paths, self._show = trainer, paths, show
-        self._lacks_end: dict[str, int] = {}
+        self._rest_until: dict[str, float] = {}
 
     def read(self, job: JobState, at: float, *, is_over: bool) -> Iterator[Fact]:
         """Yield what is new. A line counts when it has its end, or when the output is over."""
         for path in self._paths():
             if job.step_file in ("", str(path)):
-                yield from self._read(path, job, at, is_over)
+                read = self._read_tracked if tracked_runs.is_tracked(path) else self._read
+                yield from read(path, job, at, is_over)
+
+    def _read_tracked(self, path: Path, job: JobState, at: float, is_over: bool) -> Iterator[Fact]:
+        """Read a tracker's file as a whole, and so rarely that it costs a hundredth of a processor.
+
+        The newest step may get more values. The file of a database cannot be read while it is written.
+        """
+        name = str(path)
+        count, size = job.places.get(name, (0, 0))
+        now = sum(part.stat().st_size for part in tracked_runs.parts(path))
+        if not is_over and (now == size or at < self._rest_until.get(name, 0.0) or path.suffix == ".db"):
+            return
+        before, reader = time.thread_time(), LogReader(self._trainer.lines)
+        rows = list(tracked_runs.lines(path))[: None if is_over else -1]
+        events = [event for row in rows[count:] for event in reader.feed(row)]
+        self._rest_until[name] = at + (time.thread_time() - before) / _SHARE
+        yield {"fact": "output", "at": at, "file": name, "offset": len(rows), "tail": now,
+               "events": [_plain(event) for event in events]}  # fmt: skip
 
     def _read(self, path: Path, job: JobState, at: float, is_over: bool) -> Iterator[Fact]:
         name = str(path)

@@ -24,6 +24,7 @@ from harness.tools.watch.setting_up import Asked, begin
 from harness.tools.watch.watcher import Orders, Watcher
 from tests.tools.watch.jobs import job_line, project_of
 
+RECORDED = Path(__file__).parents[2] / "recorded" / "trackers"
 ORDERS = Orders(Action.KILL, interval=0.05, sample_every=1.0)
 
 
@@ -166,3 +167,19 @@ def test_a_checkpoint_that_is_being_written(tmp_path: Path) -> None:
     assert look(104.0, is_over=True).keys() == {1, 2}
     assert not reader.is_busy
     reader.close()
+
+
+def test_a_trackers_file_is_followed(tmp_path: Path) -> None:
+    """Each step of TensorBoard's events counts once, the newest when the next one is there, or the job is over."""
+    root = project_of(tmp_path)
+    content = (RECORDED / "events.out.tfevents.1.host.1.0").read_bytes()
+    log, steps = root / "events.out.tfevents.1.host.1.0", []
+    with (root / "toy.toml").open("a") as file:
+        file.write('[[log.line]]\nevent = "step"\njson = {step = "step", loss = "train/loss"}\n')
+    reader, job = LogFollower(load(root / "toy.toml"), lambda: [log], lambda _: None), JobState(Given(), CHECKS)
+    for at, end in enumerate([len(content) // 2, len(content) // 2, len(content), len(content)]):
+        log.write_bytes(content[:end])
+        for fact in reader.read(job, 1000.0 * at, is_over=at == 3):
+            job.apply(fact)
+            steps.append(job.telling.newest)
+    assert (steps, job.telling.steps, job.telling.disorder) == ([0, 3, 4], 4, "")
