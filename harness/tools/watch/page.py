@@ -39,7 +39,7 @@ def watch_page(job: JobState) -> str:
 def _refutations(job: JobState) -> Iterator[str | Table]:
     rows = []
     for first, more in first_refutations(job):
-        rest = rest_seconds(job, first.step)
+        rest = rest_seconds(job, first.step, first.at)
         rows.append(
             (
                 first.check,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -32,6 +33,7 @@ printf %s $? >"$status.part" && mv "$status.part" "$status"
 """A shell waits for the job, so that its status is known though the watcher was restarted. It writes no pipe, which
 would end the job together with the watcher. It starts the job once the watcher has written down its pid: if the watcher
 is killed before, the end of stdin ends the shell, and no job runs that no watcher can find."""
+_ROOM: Final = 64 << 20
 _POLL: Final = 0.05
 
 
@@ -44,8 +46,10 @@ def start(
         record: writes down the process. The command starts when it returns.
 
     Raises:
-        OSError: the shell cannot be started.
+        OSError: the shell cannot be started, or its output would soon fill the disk.
     """
+    if (free := shutil.disk_usage(folder).free) < _ROOM:
+        raise OSError(f"{folder} has {free >> 20} MiB left for the output of the job; name another one by --state")
     words = ["/bin/sh", "-c", _SCRIPT, "harness-watch", str(folder / OUTPUT), str(folder / _STATUS), *command]
     (folder / OUTPUT).touch()
     shell = subprocess.Popen(words, stdin=subprocess.PIPE, env={**os.environ, **environment}, start_new_session=True)

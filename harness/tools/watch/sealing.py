@@ -46,6 +46,7 @@ class Sealed:
     claim: str
     verdict: str
     clauses: tuple[str, ...]
+    undecided: tuple[str, ...]
     bundle: Path | None
     problem: str
 
@@ -53,6 +54,9 @@ class Sealed:
     def text(self) -> str:
         """Return the line for the user."""
         clauses = f": {', '.join(self.clauses)}" if self.clauses else ""
+        if not self.clauses and self.undecided:
+            names = dict.fromkeys(one.removesuffix(".maxItems").removesuffix(".type") for one in self.undecided)
+            clauses = f": not decided: {', '.join(names)}"
         return f"{self.verdict}  {self.claim}{clauses}  {self.problem or self.bundle}"
 
     def as_fact(self, at: float) -> Fact:
@@ -112,8 +116,9 @@ class Judge:
             ]
             trials = Trials(subject, judgment, mutants, outcomes, began, self._sources, seconds=job.at)
             done = self._recorder.finished(plan, trials)
-        problem = ClaimEnded.of(done).unsealed
-        return Sealed(claim.contract.id, str(done.record.verdict), tuple(clauses), done.bundle, problem)
+        undecided = tuple(clause.id for clause in judgment.with_outcome(Outcome.NOT_MEASURED))
+        verdict, problem = str(done.record.verdict), ClaimEnded.of(done).unsealed
+        return Sealed(claim.contract.id, verdict, tuple(clauses), undecided, done.bundle, problem)
 
 
 def _observation(request: TrialRequest, claim: Claim, job: JobState) -> Observation:

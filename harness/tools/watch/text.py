@@ -19,8 +19,16 @@ __all__ = [
 ]
 
 
-def rest_seconds(job: JobState, step: int) -> float | None:
-    """Return how long the job would take from a step to its end; None if the number of its steps is not known."""
+def rest_seconds(job: JobState, step: int, at: float) -> float | None:
+    """Return how long a job takes from a step to its end: of one that ended by itself, how long it took.
+
+    Args:
+        at: the second of the step.
+
+    None if the number of its steps is not known.
+    """
+    if job.is_over and not job.was_ended:
+        return job.at - at
     asked, pace = job.given.steps, job.pace
     return None if asked is None or pace is None else max(asked - step, 0) * pace
 
@@ -34,7 +42,7 @@ def gpus_of(job: JobState) -> int:
 
 def saved_gpu_seconds(job: JobState) -> float:
     """Return the GPU-seconds that ending the job saved: the rest of the run, times its GPUs; 0 if it went on."""
-    return (rest_seconds(job, job.step) or 0.0) * gpus_of(job) if job.is_over and job.was_ended else 0.0
+    return (rest_seconds(job, job.step, job.at) or 0.0) * gpus_of(job) if job.is_over and job.was_ended else 0.0
 
 
 def duration_text(seconds: float) -> str:
@@ -56,7 +64,7 @@ def summary(job: JobState) -> Iterator[str]:
     yield f"{job.description.get('name', 'job')}: {counted(job.step, 'step')} in {duration_text(job.at)}; {ended}"
     for first, more in first_refutations(job):
         yield f"  {first.check}: refuted at {_place(job, first)}: {first.why}{more}"
-        rest = rest_seconds(job, first.step)
+        rest = rest_seconds(job, first.step, first.at)
         if rest:
             yield f"    the rest of the run costs another {cost_text(job, rest)}"
     for fact in job.acted:
