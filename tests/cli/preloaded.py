@@ -115,7 +115,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def _import_everything() -> None:
-    """Import all of harness except the modules that need numpy, and compile the schemas.
+    """Import all of harness except the modules that need numpy or a trainer's library, and compile the schemas.
 
     A module whose extra is not installed is left out.
     """
@@ -126,7 +126,8 @@ def _import_everything() -> None:
     from harness.evidence import bundle_checks
 
     for module in pkgutil.walk_packages(harness.__path__, "harness.", onerror=lambda name: None):
-        if not module.name.startswith("harness.tools.inspect.checkpoint") and not module.name.endswith("__main__"):
+        is_slow = module.name.startswith("harness.tools.inspect.checkpoint") or module.name.endswith("_callback")
+        if not is_slow and not module.name.endswith("__main__"):
             with contextlib.suppress(ImportError):
                 importlib.import_module(module.name)
     bundle_checks.prepare()

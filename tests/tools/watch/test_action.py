@@ -67,7 +67,7 @@ def test_prolog_and_epilog(tmp_path: Path) -> None:
         assert task.poll() is None
         time.sleep(0.02)
     (root / "go").touch()
-    assert task.wait(30) == 0
+    assert task.wait(120) == 0
     job = facts_in(state / FACTS)[0]
     assert job["pid"] == task.pid
     for _ in range(100):  # of a task that ends, Slurm kills the watcher; here it may still hold the facts

@@ -33,7 +33,7 @@ def facts_of(root: Path, kind: str) -> list[dict[str, object]]:
     return [dict(fact) for fact in facts_in(root / "state" / FACTS) if fact["fact"] == kind]
 
 
-def until(condition: object, seconds: float = 20.0) -> None:
+def until(condition: object, seconds: float = 120.0) -> None:
     """Wait until a function returns something true."""
     assert callable(condition)
     end = time.monotonic() + seconds
@@ -146,12 +146,12 @@ def test_attached_to_a_running_job(tmp_path: Path) -> None:
     status = watch(root, "watch", "--list"), harness(root, "status"), harness(root, "status", "--json")
     harness(root, "report", "evidence", "--html", str(tmp_path / "site"))
     (root / "go").touch()
-    assert job.wait(30) == 0
+    assert job.wait(120) == 0
     assert "1 job, 1 running, 0 refuted" in status[0].stdout
     assert re.search(r"running jobs:\n  toy  step 2/40 after .* nothing is refuted", status[1].stdout)
     assert [one["name"] for one in json.loads(status[2].stdout)["jobs"]] == ["toy"]
     assert "<td>toy</td>" in (tmp_path / "site" / "index.html").read_text()
-    _, told = watcher.communicate(timeout=30)
+    _, told = watcher.communicate(timeout=120)
     assert watcher.returncode == ExitStatus.FAIL, told
     assert facts_of(root, "refuted")[0]["step"] == 5
     assert {fact["step"] for fact in facts_of(root, "checkpoint")} == {20, 40}
@@ -168,7 +168,7 @@ def test_a_signal_is_passed_on(tmp_path: Path) -> None:
     )
     until(lambda: (root / "state" / FACTS).exists() and facts_of(root, "output"))
     watcher.send_signal(signal.SIGTERM)
-    watcher.communicate(timeout=30)
+    watcher.communicate(timeout=120)
     assert facts_of(root, "ended")[0]["status"] == 128 + signal.SIGTERM
     assert facts_of(root, "refuted") == []
 
