@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ from harness.machine.process_tree import started
 from harness.report.messages.number_text import counted
 from harness.report.running_jobs import RunningJob
 from harness.tools.watch.checks import state_of
-from harness.tools.watch.facts import FACTS, FactFile, WatchedAlready, facts_in, states_folder
+from harness.tools.watch.facts import FACTS, facts_in, states_folder
 from harness.tools.watch.given import given_of
 from harness.tools.watch.job_state import JobState
 from harness.tools.watch.text import place_line, refuted_line, saved_gpu_seconds
@@ -109,8 +110,9 @@ def _is_over(path: Path) -> bool:
 
 
 def _is_held(path: Path) -> bool:
-    try:
-        with FactFile(path):
-            return False
-    except WatchedAlready:
-        return True
+    with regular_file.opened(path) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
