@@ -196,7 +196,7 @@ def test_it_is_the_wheel_that_runs(installed: Path, theirs: Path) -> None:
     """The package and its tools are found in the wheel's environment, not in this tree."""
     done = run(installed, theirs, "python", "-c", "import harness; print(harness.__file__)")
     assert Path(done.stdout.strip()).is_relative_to(installed.parent)
-    assert "Tools:\n  calibrate " in run(installed, theirs, "harness", "--help").stdout
+    assert "Tools:\n  attest " in run(installed, theirs, "harness", "--help").stdout
 
 
 def test_a_claim_about_their_own_code(installed: Path, theirs: Path) -> None:

@@ -32,8 +32,6 @@ _COMMANDS = {
     "fmt": "lay contracts out, compact and readable",
     "status": "show what the evidence says of every claim",
     "verify": "check bundles and judge them again",
-    "keygen": "make a key to sign evidence with",
-    "attest": "sign bundles that are sealed already",
     "report": "write bundles as pages, a comment, or files for CI",
     "new": "scaffold a claim: contract, falsifier, mutant, test",
     "init": "set up the harness in another repository",

@@ -3,7 +3,6 @@
     Sealer(root).seal(result)   writes a bundle                      (harness.evidence.seal)
     Bundle(path).record         reads one, part by part              (harness.evidence.bundle)
     verify(path)                finds what is wrong with one         (harness.evidence.verification)
-    sign(path, signer)          vouches for one                      (harness.evidence.signing)
 
 Sealing and verifying share the names and limits in `harness.evidence.bundle_layout`; verifying trusts nothing else.
 """

@@ -204,7 +204,7 @@ def test_a_bundle_that_cannot_be_written(folder: Path, monkeypatch: pytest.Monke
     def refused(*arguments: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", "/x/.attestation-1", None, "/x/attestation")
 
-    monkeypatch.setattr("harness.evidence.signing.os.replace", refused)
+    monkeypatch.setattr("harness.tools.sign.signing.os.replace", refused)
     done = CliRunner().invoke(attest.command, [str(bundle), "--key", str(folder / "ci.key")])
     assert done.stderr == f"not signed: {bundle}: Permission denied\n"
 

@@ -75,7 +75,7 @@ def signer() -> CryptoSigner:
 @pytest.fixture
 def attested(bundle: Path, signer: CryptoSigner) -> Path:
     """A bundle with a signature by the trusted signer."""
-    from harness.evidence.signing import sign
+    from harness.tools.sign.signing import sign
 
     sign(bundle, signer)
     return bundle

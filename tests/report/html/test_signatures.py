@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.evidence.findings import Code, Severity
-from harness.evidence.signing import sign
 from harness.evidence.verification import Against, verify_all
 from harness.report import markdown
 from harness.report.bundle_results import bundle_results
 from harness.report.html import site
 from harness.report.messages import finding_text
 from harness.report.messages.verdict_text import asked
+from harness.tools.sign.signing import sign
 from tests.evidence.attested import forge, statement_of
 from tests.evidence.factory import sealed
 from tests.report.html.browser import axe_source, browser, violations

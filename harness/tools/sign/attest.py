@@ -10,16 +10,16 @@ from harness.base.vocabulary import ExitStatus
 from harness.cli.key_options import signer_of
 from harness.evidence.attestation import AlreadySigned
 from harness.evidence.keys import KeyRefused
-from harness.evidence.signing import sign
 from harness.evidence.verification import find_bundles, no_folder
 from harness.report.escaping import printable
 from harness.report.messages.number_text import counted
 from harness.report.terminal.printing import tell
+from harness.tools.sign.signing import sign
 
 __all__ = ["command"]
 
 
-@click.command("attest")
+@click.command("attest", short_help="sign bundles that are sealed already")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…", type=click.Path(path_type=Path))
 @click.option(
     "--key",

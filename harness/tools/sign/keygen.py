@@ -15,7 +15,7 @@ from harness.report.terminal.printing import tell
 __all__ = ["command"]
 
 
-@click.command("keygen")
+@click.command("keygen", short_help="make a key to sign evidence with")
 @click.argument("path", metavar="PATH", type=click.Path(path_type=Path))
 def command(path: Path) -> ExitStatus:
     """Make an Ed25519 key. PATH is the private key: keep it secret. PATH.pub is the public key: publish it.

@@ -1,0 +1,1 @@
+"""`harness attest` and `harness keygen`: signatures of sealed bundles."""
