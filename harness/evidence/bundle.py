@@ -26,9 +26,8 @@ from harness.contract import Contract, ContractError, parse
 from harness.evidence import bundle_layout as layout
 from harness.evidence import manifest, untrusted
 from harness.evidence.artifacts import Artifact
-from harness.evidence.cancellable import Unjudged, judged
 from harness.evidence.trial_files import MutantTrial, Stream, TrialLogError, parse_log
-from harness.judging.judge import Judgment
+from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Observation
 from harness.judging.record import Record
 from harness.search.counterexample import Counterexample
@@ -209,7 +208,7 @@ class Bundle:
     def mutant_judgments(self) -> Mapping[str, Judgment]:
         """Each mutant's observation, judged now by the bundle's contract, by id."""
         with _reading(layout.MUTANTS):
-            return {name: judged(self.contract, trial.observation) for name, trial in self.mutants.items()}
+            return {name: judge(self.contract, trial.observation) for name, trial in self.mutants.items()}
 
     # Reading
 
@@ -245,8 +244,6 @@ def _reading(file: str) -> Iterator[None]:
         raise BundleError(file, [Problem("", f"{error}; it was not read")]) from error
     except OSError as error:
         raise BundleError(file, [Problem("", f"cannot be read: {error.strerror or error}")]) from error
-    except Unjudged as error:
-        raise BundleError(file, [Problem("", f"is not judged: this {error}")]) from error
     except (manifest.ManifestError, TrialLogError, _CsvError, csv.Error, UnicodeDecodeError) as error:
         raise BundleError(file, [Problem("", str(error))]) from error
 

@@ -68,8 +68,6 @@ class Judgment(JsonDataclass):
 def judge(contract: Contract, observation: Observation, *, quick: bool = False) -> Judgment:
     """Judge an observation by every clause of its contract. Never raises on a well-typed `Observation`.
 
-    `harness.evidence.cancellable.judged` gives the same judgment, and can be ended.
-
     A later measurement can replace an earlier one. So the measurements of a trial that was interrupted or too slow, or
     that lost a message, are provisional: a clause that they violate is NOT_MEASURED. A clause that costs more than the
     trial's allowance has left is NOT_MEASURED too; that depends on sizes, not on time. The allowance of a trial that

@@ -17,7 +17,6 @@ from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Mutant
 from harness.contract.reasons import Reason, ReasonCode
-from harness.evidence.cancellable import Unjudged, judged
 from harness.execution.executor import Executor, Executors, TrialResult
 from harness.execution.lease import Holder, LeaseUnavailable, WaitInterrupted, lease, named
 from harness.execution.sources import changed
@@ -271,7 +270,7 @@ class ClaimRun:
 
     def _trial(self, turn: Turn, name: str) -> EndingKind:
         """Run a trial, and judge it."""
-        contract, demand, interruption = self.plan.contract, self._shared.demand, self._shared.interruption
+        contract, demand = self.plan.contract, self._shared.demand
         mutant, threads = self._mutant(name), demand.threads(turn.amounts)
         request = self.plan.trial(threads) if mutant is None else self.plan.mutant_trial(mutant, threads)
         steps = request.parameters.get("steps")
@@ -290,13 +289,7 @@ class ClaimRun:
             result = _ended(result, EndingKind.CHANGED, first(names, 3))
         if broken := demand.broken(turn.amounts):
             result = _ended(result, EndingKind.INTERRUPTED, f"the GPU failed: {broken[1]}")
-        try:
-            judgment = judged(contract, result.observation, lambda: interruption.requested)
-        except Unjudged as error:
-            kind = EndingKind.INTERRUPTED if interruption.requested else EndingKind.LOST
-            result = _ended(result, kind, f"the judging of this trial {error}")
-            judgment = judge(contract, result.observation)
-        self._keep(name, result, judgment)
+        self._keep(name, result, judge(contract, result.observation))
         return result.observation.ending.kind
 
     def _keep(self, name: str, result: TrialResult, judgment: Judgment) -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import ExitStatus
-from harness.cli import attest
+from harness.tools.sign import attest
 from tests.cli.harness_command import COMMAND, complaint, environment, harness
 from tests.contracts import healthy
 from tests.evidence.factory import files_of, rewrite, sealed, set_at

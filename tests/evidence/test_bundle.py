@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 
 from harness.base import schemas
 from harness.base.vocabulary import Outcome
-from harness.evidence import bundle as bundle_module
 from harness.evidence import bundle_layout
 from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.bundle_layout import MUTANTS
-from harness.evidence.cancellable import Unjudged
 from harness.evidence.trial_files import Stream, TrialLogError, parse_log, sections
 from harness.execution.logs import Log
 from tests.contracts import observe
@@ -211,16 +209,6 @@ def test_a_series_is_read_to_the_cell(bundle: Path, text: str, columns: Any) -> 
         assert [problem.message for problem in refused.value.problems] == [columns]
     else:
         assert Bundle(bundle).metrics.columns == columns
-
-
-def test_a_judging_that_was_ended_is_a_problem_of_its_file(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def ended(*_: Any) -> None:
-        raise Unjudged("was ended")
-
-    monkeypatch.setattr(bundle_module, "judged", ended)
-    with pytest.raises(BundleError) as refused:
-        _ = Bundle(bundle).mutant_judgments
-    assert str(refused.value) == f"{MUTANTS}: /: is not judged: this was ended"
 
 
 def test_a_trial_that_is_there_twice_has_its_line(bundle: Path) -> None:

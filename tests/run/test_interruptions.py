@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import threading
@@ -12,20 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from harness.base.vocabulary import Fate, Phase, Verdict
-from harness.contract.clauses import ClauseResult
-from harness.contract.rules import Rule, Scope
-from harness.evidence.rejudge import rejudge
 from harness.evidence.seal import ClaimResult
 from harness.execution.executor import TrialRequest
 from harness.execution.lease import CPU, lease
 from harness.judging.observation import Ending, EndingKind
 from harness.running import events
 from harness.running.interruption import Interruption
-from tests.contracts import contract_of, document, healthy
 from tests.run.pretending import BROKEN, HEALTHY, Behaviour, Bench, honest, only
 
 
@@ -74,59 +68,6 @@ def test_ctrl_c_as_the_last_trial_that_runs_ends(bench: Callable[..., Bench]) ->
     record = only(whole.run(replace(whole.contract, mutants=(mutant, replace(mutant, id="waits"))), jobs=1))
     assert [mutant.fate for mutant in record.mutants] == [Fate.KILLED, Fate.INTERRUPTED]
     assert (record.verdict, record.proven) == (Verdict.NOT_MEASURED, False)
-
-
-COSTLY = "self.values.all(one, self.values.all(other, one == other || one - other != 0.5))"
-LONG = healthy(values=[float(number) for number in range(1_000)])
-
-
-def endless(rule: Rule, scope: Scope) -> ClauseResult:
-    """Judge a costly rule like a library that never returns. The user presses Ctrl-C when it begins."""
-    if rule.id != "slow" or rule.id in scope.costly:
-        return JUDGE(rule, scope)
-    assert os.getpid() != HARNESS, "nothing can end this"
-    os.kill(HARNESS, signal.SIGINT)
-    ctypes.PyDLL(None).sleep(3600)  # with the interpreter's lock held
-    raise AssertionError("nothing ended this")
-
-
-HARNESS = os.getpid()
-JUDGE = Rule.judge
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_ctrl_c_while_judging(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
-    """The judging ends, the measurements are sealed, and judging the bundle again gives the same result."""
-    monkeypatch.setattr(Rule, "judge", endless)
-    whole = bench(lambda request: LONG)
-    slow = contract_of(document(rules=[*document()["rules"], {"id": "slow", "rule": COSTLY, "message": "slow"}]))
-    before = set(psutil.Process().children())
-    finished = whole.run(slow, jobs=jobs)
-    assert finished.interrupted
-    record = only(finished)
-    assert record.verdict is Verdict.NOT_MEASURED
-    assert set(psutil.Process().children()) == before
-    (result,) = whole.sealed
-    assert result.subject.observation.ending.kind is EndingKind.INTERRUPTED
-    assert result.subject.observation.measurements == LONG
-    seen = {name: trial.observation for name, trial in result.mutants.items()}
-    assert rejudge(record, slow, result.subject.observation, seen).findings == ()
-
-
-def test_a_judging_that_dies_loses_no_measurement(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rule crashes its process. The claim is NOT_MEASURED, and the run continues."""
-
-    def crash(rule: Rule, scope: Scope) -> ClauseResult:
-        return os._exit(1) if rule.id == "slow" and not scope.costly else JUDGE(rule, scope)
-
-    monkeypatch.setattr(Rule, "judge", crash)
-    whole = bench(lambda request: LONG)
-    slow = contract_of(document(rules=[*document()["rules"], {"id": "slow", "rule": COSTLY, "message": "slow"}]))
-    finished = whole.run(slow, slow)
-    assert [record.verdict for record in finished.records] == [Verdict.NOT_MEASURED] * 2
-    for result in whole.sealed:
-        assert result.subject.observation.ending.kind is EndingKind.LOST
-        assert result.subject.observation.measurements == LONG
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
