@@ -41,8 +41,13 @@ def hanging(bench: Bench) -> Behaviour:
 def test_ctrl_c_while_trials_run(bench: Callable[..., Bench]) -> None:
     """Running trials end, waiting ones do not start, and the evidence is sealed."""
     whole = bench(honest)
-    whole.executor.behave = hanging(whole)
-    threading.Timer(0.3, ctrl_c).start()
+    hang = hanging(whole)
+
+    def behave(request: TrialRequest) -> Any:
+        ctrl_c()
+        return hang(request)
+
+    whole.executor.behave = behave
     finished = whole.run(jobs=1)
     assert finished.interrupted
     record = only(finished)
