@@ -37,7 +37,8 @@ def of_suite(setting: Setting) -> Suite:
     given = setting.parameters
     made: Callable[[bool], Mapping[str, str]] = resolve(given["case"])
     root = written(made(bool(given["mended"])), setting.workspace / "suite")
-    return Suite(root, [*given["options"], *given["paths"]], setting.workspace / "sessions")
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # a session takes a third of the time
+    return Suite(root, [*given["options"], *given["paths"]], setting.workspace / "sessions", alone)
 
 
 def written(files: Mapping[str, str], folder: Path) -> Path:

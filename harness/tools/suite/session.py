@@ -80,6 +80,13 @@ class Suite:
         """Return a command that runs tests by their ids, from any folder, and exits with 0 if all of them pass."""
         return self.session([*self._arguments, "-x"], {"forced": dict.fromkeys(tests)})[0]
 
+    def passes(self, tests: Iterable[str]) -> bool:
+        """Whether all of these tests pass."""
+        try:
+            return completed(self.only(tests), speaks=True).returncode == 0
+        except Stopped as error:
+            raise NotMeasured(f"the session of pytest {error}") from error
+
     def weakened(self, fault: Mapping[str, str]) -> Suite:
         """Return the suite with a defect planted in it. If that is in one file, only its tests run."""
         file = fault["function"].partition("::")[0]

@@ -10,22 +10,19 @@ of a statement that never runs is not tried.
 
 from __future__ import annotations
 
-import ast
-import os
-import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from harness.authoring.faults import NotMeasured
-from harness.base import regular_file
 from harness.base.extras import installation
 from harness.base.strictjson import JsonObject
-from harness.tools.suite.ledger import LONGEST, PASSED, Ledger
+from harness.tools.suite.copies import copy_tree, passing, reaching, suite_of_copy
+from harness.tools.suite.ledger import LONGEST
 from harness.tools.suite.session import Suite
 
 if TYPE_CHECKING:
@@ -35,7 +32,6 @@ __all__ = ["Score", "Tried", "missing", "try_mutants"]
 
 NOT_REACHED: Final = "not reached"
 NOT_TRIED: Final = "not tried"
-_LEFT_OUT: Final = (".git", ".hg", ".nox", ".tox", ".venv", "__pycache__", "node_modules", ".*_cache")
 
 
 @final
@@ -114,22 +110,20 @@ def try_mutants(
 
     copies = [workspace / f"copy-{number}" for number in range(workers)]
     for copy in copies:
-        _copy(suite.root, copy, workspace)
+        copy_tree(suite.root, copy, workspace)
     items = mutation.ordered(mutation.planned(copies[0], paths), seed)
     modules = sorted({str(item.mutations[0].module_path) for item in items})
-    for copy in copies:
-        outside = [
-            one for one in modules if not Path(os.path.realpath(copy / one)).is_relative_to(os.path.realpath(copy))
-        ]
-        if outside:
-            raise NotMeasured(f"{outside[0]} is a link out of {suite.root}; only a copy is mutated")
-    suites = {copy: suite.copied(copy, _roots(suite.root, modules), workspace / f"{copy.name}.runs") for copy in copies}
+    suites = {copy: suite_of_copy(suite, copy, modules, workspace / f"{copy.name}.runs") for copy in copies}
     begun = time.monotonic()
-    tests = _passing(suites[copies[0]].run())
+    tests = passing(suites[copies[0]].run())
     limit = 10 + 5 * (time.monotonic() - begun)
     # A test of memory or time can fail while it is traced; what it executed until then counts.
     traced = suites[copies[0]].run(traced={str(copies[0] / one): one for one in modules})
-    chosen = _choose(copies[0], items, traced.lines, tests)
+    chosen = {
+        item.job_id: reaching(copies[0], str(one.module_path), one.start_pos[0], traced.lines, tests)
+        for item in items
+        for one in item.mutations
+    }
     if not any(chosen.values()):
         raise NotMeasured(f"no test executes {', '.join(paths)} in a copy of {suite.root}; is it imported from there?")
 
@@ -150,61 +144,3 @@ def try_mutants(
         for item in items
     )
     return Score(tuple(fates))
-
-
-def _copy(root: Path, copy: Path, workspace: Path) -> None:
-    def left_out(folder: str, names: list[str]) -> set[str]:
-        environments = {name for name in names if (Path(folder) / name / "pyvenv.cfg").exists()}
-        own = {name for name in names if os.path.realpath(Path(folder, name)) == os.path.realpath(workspace)}
-        return {*shutil.ignore_patterns(*_LEFT_OUT)(folder, names), *environments, *own}
-
-    shutil.copytree(root, copy, symlinks=True, ignore=left_out)
-
-
-def _roots(root: Path, modules: Iterable[str]) -> list[Path]:
-    """Return the folders from which modules are imported: those that hold no `__init__.py`."""
-    found = dict.fromkeys((root / module).parent for module in modules)
-    return list(
-        dict.fromkeys(
-            next(one for one in (folder, *folder.parents) if one == root or not (one / "__init__.py").exists())
-            for folder in found
-        )
-    )
-
-
-def _passing(ledger: Ledger) -> list[str]:
-    broken = [*ledger.broken, *(cell.identifier for _, _, cell in ledger.cells("failed"))]
-    if broken:
-        raise NotMeasured(f"in a copy of the folder, the suite fails without a mutant: {broken[0]}")
-    return [cell.identifier for _, _, cell in ledger.cells(PASSED)]
-
-
-def _choose(
-    tree: Path, items: Iterable[WorkItem], lines: Mapping[str, frozenset[str]], tests: list[str]
-) -> Mapping[str, list[str]]:
-    """Return the tests that reach each mutant, by its id: all of them if its statement runs outside of tests."""
-    parsed: dict[Path, ast.Module] = {}
-    chosen = {}
-    for item in items:
-        module, line = item.mutations[0].module_path, item.mutations[0].start_pos[0]
-        if module not in parsed:
-            parsed[module] = ast.parse(regular_file.read(tree / module))
-        places = {f"{module}:{number}" for number in _statement(parsed[module], line)}
-        reaching = [test for test in tests if not places.isdisjoint(lines.get(test, ()))]
-        chosen[item.job_id] = reaching if places.isdisjoint(lines.get("", ())) else tests
-    return chosen
-
-
-def _statement(tree: ast.Module, line: int) -> range:
-    """Return the lines of the innermost statement at a line; of a block, those until its body begins."""
-    found = range(line, line + 1)
-    size = float("inf")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.stmt):
-            begin = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
-            last = node.end_lineno or begin
-            if begin <= line <= last and last - begin < size:
-                size = last - begin
-                inner = [one.lineno for one in ast.walk(node) if isinstance(one, ast.stmt) and one is not node]
-                found = range(begin, min(inner, default=last) + 1)
-    return found
