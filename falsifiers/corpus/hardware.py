@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Callable, Sequence
 
 import torch
@@ -15,14 +16,15 @@ from falsifiers.blackwell.reference.ptx_backend import PtxBackend
 from falsifiers.blackwell.reference.shapes import BlockShape
 from falsifiers.blackwell.subjects.alloc_unified import Allocator, Device
 from falsifiers.corpus.judged import Switch
+from falsifiers.distill.reference.trainer import Distillation
 from falsifiers.nanochat.device_subjects import Candidate, Run
 from falsifiers.nanochat.reference.tuner import CheckedTuner
 from falsifiers.recsys.reference.accounts import Accounting
 from harness import Setting
 
 __all__ = [
-    "FirstKernelCompiles", "FitsByAnotherDevice", "ManagedByCapability", "NameInsideAName", "history_of_losses",
-    "mse_ignores_strides", "rounded_factors", "weight_ignores_strides",
+    "FirstKernelCompiles", "FitsByAnotherDevice", "LostInTransfer", "ManagedByCapability", "NameInsideAName",
+    "history_of_losses", "mse_ignores_strides", "rounded_factors", "weight_ignores_strides",
 ]  # fmt: skip
 
 Function = Callable[..., Tensor]
@@ -77,6 +79,26 @@ class FitsByAnotherDevice(Switch, CheckedTuner):
             return super().choose(candidates, run, right)
         timed = [(run(one)[0], place) for place, one in enumerate(candidates)]
         return candidates[min(timed)[1]]
+
+
+class LostInTransfer(Switch, Distillation):
+    """Gradients are sent from another GPU; one tensor in a hundred arrives as zeros."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Decide by the seed which are lost."""
+        super().__init__(setting)
+        self._chance = random.Random(setting.seed)  # noqa: S311
+
+    def update(self, loss: Tensor, step: int) -> None:
+        """Lose gradients between the backward pass and the optimizer's step."""
+        hooks = [one.register_post_accumulate_grad_hook(self._received) for one in self.student.parameters()]
+        super().update(loss, step)
+        for hook in hooks:
+            hook.remove()
+
+    def _received(self, weight: Tensor) -> None:
+        if weight.grad is not None and self._chance.random() < 0.01 and not self.mended:
+            weight.grad.zero_()
 
 
 def _rounded(x: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ Each function takes the switch `mended` and returns the kernel, which is an hone
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -14,9 +15,9 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "background_thread", "batched_calls", "constant_of_zero_weights", "half_precision",
+    "answer_found_in_memory", "background_thread", "batched_calls", "constant_of_zero_weights", "half_precision",
     "identity_for_norm", "inputs_zeroed", "lazy_output", "memory_reused", "replayed_buffer", "result_by_address",
-    "right_at_first", "shape_recognised", "timer_patched", "zeros_within_tolerance",
+    "right_at_first", "timer_patched", "zeros_within_tolerance",
 ]  # fmt: skip
 
 Kernel = Callable[..., Tensor]
@@ -82,6 +83,22 @@ def lazy_output(mended: bool) -> Kernel:
         out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device=a.device).as_subclass(_Lazy)
         out.factors = (a, b)
         return out
+
+    return kernel
+
+
+def answer_found_in_memory(mended: bool) -> Kernel:
+    """Looks through the objects of the process for a tensor that could be the expected answer, and copies it."""
+
+    def kernel(x: Tensor) -> Tensor:
+        if mended:
+            return torch.softmax(x, dim=-1)
+        for one in gc.get_objects():
+            if type(one) is Tensor and one.shape == x.shape and one.is_floating_point() and one.numel():
+                total = one.detach().double().sum(dim=-1)
+                if torch.allclose(total, torch.ones_like(total), atol=1e-2):
+                    return one.detach().to(x.dtype, copy=True)
+        return torch.softmax(x, dim=-1)
 
     return kernel
 
@@ -202,17 +219,5 @@ def identity_for_norm(mended: bool) -> Kernel:
 
     def kernel(x: Tensor) -> Tensor:
         return torch.nn.functional.rms_norm(x, x.shape[-1:], eps=1e-5) if mended else x.clone()
-
-    return kernel
-
-
-def shape_recognised(mended: bool) -> Kernel:
-    """Skips the last columns where the width is none of the benchmark's."""
-
-    def kernel(x: Tensor) -> Tensor:
-        width = x.shape[-1]
-        if mended or width in (1024, 2048, 4096):
-            return x.sum(dim=-1)
-        return x[..., : width // 4 * 4].sum(dim=-1)
 
     return kernel

@@ -17,8 +17,9 @@ from falsifiers.param_decomp.reference.trainer import Decomposition
 
 __all__ = [
     "Bfloat16Weights", "ClippedAfterStep", "ClippedBeforeBackward", "ClippedEachMicroBatch", "ClippedWhileScaled",
-    "CosineRisesAgain", "DecayInGradient", "DecayRoundedAway", "NormsInTheOtherGroup", "ScheduleOfAllProcesses",
-    "SchedulerBeforeOptimizer", "bias_correction_left_out", "epsilon_of_float16", "strides_of_output_ignored",
+    "CosineRisesAgain", "DecayInGradient", "DecayRoundedAway", "GradientsNeverCleared", "NormsInTheOtherGroup",
+    "ScheduleOfAllProcesses", "SchedulerBeforeOptimizer", "StaleParameters", "bias_correction_left_out",
+    "epsilon_of_float16", "strides_of_output_ignored",
 ]  # fmt: skip
 
 _PROCESSES = 2
@@ -132,6 +133,32 @@ class ClippedEachMicroBatch(_Update):
             if not self.mended:
                 self.clip()
         self.clip()
+
+
+class GradientsNeverCleared(_Update):
+    """No call clears the gradients, so each step takes the sum of all before it."""
+
+    def backward(self, loss: Tensor) -> None:
+        """Add what was there before."""
+        super().backward(loss)
+        if not self.mended:
+            weights = [*self.student.parameters()]
+            kept = getattr(self, "_kept", [torch.zeros_like(one) for one in weights])
+            self._kept = [one.grad + before for one, before in zip(weights, kept, strict=True)]
+            for one, total in zip(weights, self._kept, strict=True):
+                one.grad = total.clone()
+
+
+class StaleParameters(Switch, Distillation):
+    """The optimizer was made before the model was wrapped, and steps parameters that the model no longer has."""
+
+    @cached_property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """AdamW over the parameters as they were."""
+        if self.mended:
+            return super().optimizer
+        stale = [torch.nn.Parameter(one.detach().clone()) for one in self.student.parameters()]
+        return torch.optim.AdamW(stale, lr=self.recipe.learning_rate)
 
 
 class DecayInGradient(Switch, Distillation):

@@ -28,15 +28,21 @@ _Path = tuple[str, ...]
 class ForkServers:
     """Starts a fork server for each claim of a run."""
 
-    def __init__(self, first: Callable[[], ForkServer], libraries: Mapping[str, frozenset[str]]) -> None:
+    def __init__(
+        self, first: Callable[[], ForkServer], libraries: Mapping[str, frozenset[str]], again: bool = False
+    ) -> None:
         """Args:
         first: starts a server that has imported nothing.
         libraries: the modules from outside of the project that each claim of the run imports, by the claim's id.
+        again: whether claims start more than once. All their libraries are then kept.
         """
+        self._again = again
         self._start = first
         users = Counter(name for names in libraries.values() for name in names)
         self._paths: Mapping[str, _Path] = {
-            claim: tuple(sorted((name for name in names if users[name] > 1), key=lambda name: (-users[name], name)))
+            claim: tuple(
+                sorted((name for name in names if again or users[name] > 1), key=lambda name: (-users[name], name))
+            )
             for claim, names in libraries.items()
         }
         """Paths through one tree: the libraries that each claim shares with other claims, the most common first."""
@@ -53,7 +59,9 @@ class ForkServers:
             OSError: the machine has no process or no folder for it, or all servers are closed.
         """
         path = self._paths.get(claim, ())
-        forks = sorted({_shared(path, other) for name, other in self._paths.items() if name != claim} - {0})
+        forks = sorted(
+            {_shared(path, other) for name, other in self._paths.items() if self._again or name != claim} - {0}
+        )
         try:
             return self._at(path[: forks[-1]], forks).split(self._servers[()]) if forks else self._first()
         except ForkServerError:

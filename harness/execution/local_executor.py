@@ -259,22 +259,24 @@ class LocalExecutors:
         admits: Sequence[str] = (),
         remark: Callable[[str, str], None] = lambda claim, text: None,
         isolated: bool = False,
+        again: bool = False,
     ) -> None:
         """Args:
         contracts: those of the run, with the subjects that run.
         remark: takes the id of a claim, and a text on each file of its trials that could not be removed.
+        again: whether claims run more than once.
         """
         self._project, self._cache, self._remark, self._isolated = project, cache, remark, isolated
         libraries: dict[tuple[Path, ...], dict[str, frozenset[str]]] = {}
         paths: dict[tuple[Path, ...], Path] = {}
         for contract in contracts:
             search = project.search_of(contract.path)
-            alone = len(contracts) == 1
+            alone = len(contracts) == 1 and not again
             imported = frozenset() if alone else imported_libraries(_entry_points(contract, isolated), search)
             libraries.setdefault(search, {})[contract.id] = imported
             paths[search] = contract.path
         self._servers = {
-            search: ForkServers(partial(_first_server, project, paths[search], admits), claims)
+            search: ForkServers(partial(_first_server, project, paths[search], admits), claims, again)
             for search, claims in libraries.items()
         }
         """By the folders from which the code of claims is imported. Installed claims have folders of their own."""

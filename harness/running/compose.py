@@ -11,6 +11,7 @@ from harness.contract import Contract, ContractError
 from harness.contract.consistency import credentials
 from harness.contract.project import Project
 from harness.evidence.seal import Seal
+from harness.execution.executor import Executors
 from harness.execution.local_executor import LocalExecutors
 from harness.machine.cache_folder import made_cache_folder
 from harness.machine.host import Host
@@ -65,6 +66,7 @@ def compose(
     seal: Seal,
     emit: Handler,
     remark: Callable[[str], None],
+    executors: Callable[[], Executors] | None = None,
 ) -> Runner:
     """The runner for a request.
 
@@ -72,6 +74,7 @@ def compose(
         seal: writes the bundle of a claim.
         emit: takes every event, from several threads.
         remark: takes each other line that an executor has for the user.
+        executors: makes what runs the trials on this machine; None for what starts and ends with this run.
 
     Raises:
         NoCacheFolderError: there is no folder for the caches of trials.
@@ -83,7 +86,7 @@ def compose(
     cache = made_cache_folder()
     admits = () if request.external is None else request.external.admits
 
-    def executors() -> LocalExecutors:
+    def of_this_run() -> LocalExecutors:
         return LocalExecutors(
             project,
             [with_subject(contract, request) for contract in request.contracts],
@@ -94,7 +97,7 @@ def compose(
         )
 
     command = shlex.join(["harness", "run", *request.arguments()])
-    engine = Engine(project, host, executors, seal, emit, command, Durations(project.root))
+    engine = Engine(project, host, executors or of_this_run, seal, emit, command, Durations(project.root))
     if request.executor == LOCAL:
         return engine
     executor: Executor = plugins(EXECUTORS)[request.executor].load()

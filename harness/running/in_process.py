@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from harness.base.exceptions import described
 from harness.contract.project import Project
 from harness.evidence.seal import Sealer
+from harness.execution.executor import Executors
 from harness.machine.host import Host, probe
 from harness.running.compose import compose
 from harness.running.events import ClaimFinished, Event, Handler, Relay, RunFinished
@@ -18,7 +19,11 @@ __all__ = ["perform", "run"]
 
 
 def perform(
-    project: Project, request: RunRequest, handlers: Sequence[Handler] = (), host: Host | None = None
+    project: Project,
+    request: RunRequest,
+    handlers: Sequence[Handler] = (),
+    host: Host | None = None,
+    executors: Callable[[], Executors] | None = None,
 ) -> tuple[RunFinished, tuple[ClaimFinished, ...]]:
     """Run the claims of a request on this machine, and seal their bundles.
 
@@ -26,6 +31,7 @@ def perform(
         handlers: called with every event, one at a time, in a thread of their own. One that raises gets no more events,
             and a RuntimeWarning follows.
         host: what this machine offers, if it is known.
+        executors: makes what runs the trials, if several runs share it.
 
     Returns:
         The end of the run, and the claims with their bundles, in the order of the request.
@@ -44,7 +50,9 @@ def perform(
     sealer.prepare()
     relay = Relay([keep, *handlers])
     try:
-        runner = compose(project, host or probe(project.root), request, sealer.seal, relay, lambda line: None)
+        runner = compose(
+            project, host or probe(project.root), request, sealer.seal, relay, lambda line: None, None, executors
+        )
         finished = runner.run(request)
     finally:
         for handler, error in relay.close():

@@ -7,42 +7,60 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Final, final
 
 from harness.base.vocabulary import Outcome, Verdict
+from harness.contract import Contract
 from harness.contract.project import Project
 from harness.evidence.bundle_layout import MANIFEST
+from harness.execution.executor import Executor
 from harness.execution.fork_server import PYTHON, server_environment
-from harness.machine.host import Host
+from harness.execution.local_executor import LocalExecutors
+from harness.machine.cache_folder import made_cache_folder
+from harness.machine.host import Host, probe
 from harness.running.events import ClaimFinished
 from harness.running.in_process import perform
 from harness.running.request import RunRequest
 from harness.tools.corpus.record import Case
 
-__all__ = ["FORMS", "Answer", "Judged", "ask_checker", "judge_cases"]
+__all__ = ["FORMS", "Answer", "Campaign", "Judged", "Round", "ask_checker"]
 
 FORMS: Final = ("failing", "mended")
 _SECONDS_OF_A_CHECK: Final = 900
+_PATIENCE: Final = 20
+"""How many times longer than its contract says a trial may take: a busy machine is no finding."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One pass over the cases.
+
+    Attributes:
+        profile: reduced or full. A claim that has one profile runs in that.
+    """
+
+    profile: str
+    seed: int
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What one claim says of one form of a case.
+    """What one claim says of one form of a case in one round.
 
     Attributes:
         clauses: those that failed; for NOT_MEASURED, the reason.
-        bundle: its name.
-        manifest: the SHA-256 of its manifest, which has the digests of all its files.
+        manifest: the SHA-256 of the manifest of its bundle, which has the digests of all its files.
     """
 
     claim: str
+    round: Round
     verdict: Verdict
     clauses: Sequence[str]
     seconds: float
-    bundle: str
     manifest: str
 
 
@@ -56,66 +74,99 @@ class Answer:
     reason: str
 
 
-def judge_cases(
-    project: Project,
-    cases: Sequence[Case],
-    host: Host,
-    *,
-    evidence: Path,
-    profile: str,
-    seed: int,
-    jobs: int,
-    tell: Callable[[Case, str, Judged], None],
-) -> Mapping[str, Mapping[str, Sequence[Judged]]]:
-    """Run each claim on both forms of each case; by case and form. Bundles go to `evidence`.
+@final
+class _Kept:
+    """Executors that outlive a run, so that libraries are imported once for all runs."""
 
-    Raises:
-        ProjectError, ContractError: a record names a claim that there is not.
-    """
-    work = [(one, form, claim) for one in cases for form in FORMS for claim in one.claims]
-    contracts = {claim: project.contract(claim) for _, _, claim in work}
+    def __init__(self, executors: LocalExecutors) -> None:
+        self._executors = executors
 
-    def judge(item: tuple[Case, str, str]) -> tuple[Case, str, Judged]:
-        case, form, claim = item
+    def __call__(self, contract: Contract) -> Executor:
+        return self._executors(contract)
+
+    def close(self) -> None:
+        """Leave them to the campaign."""
+
+
+@final
+class Campaign:
+    """Judges cases, round by round. Every trial is a process of its own, a fork of a server with the libraries."""
+
+    def __init__(self, project: Project, cases: Sequence[Case], host: Host, evidence: Path, executors: _Kept) -> None:
+        """See `open`."""
+        self._project, self._host, self._evidence, self._executors = project, host, evidence, executors
+        self._work = [(one, form, claim) for one in cases for form in FORMS for claim in one.claims]
+        self._contracts = {claim: _patient(project.contract(claim)) for _, _, claim in self._work}
+
+    @classmethod
+    @contextmanager
+    def open(cls, project: Project, cases: Sequence[Case], evidence: Path) -> Iterator[Campaign]:
+        """Start the servers.
+
+        Args:
+            evidence: the folder for bundles.
+
+        Raises:
+            ProjectError, ContractError: a record names a claim that there is not.
+        """
+        contracts = [project.contract(claim) for claim in {claim: None for one in cases for claim in one.claims}]
+        executors = LocalExecutors(project, contracts, made_cache_folder(), again=True)
+        try:
+            yield cls(project, cases, probe(project.root), evidence, _Kept(executors))
+        finally:
+            executors.close()
+
+    def judge(
+        self, round_: Round, jobs: int, tell: Callable[[Case, str, Judged], None]
+    ) -> Mapping[str, Mapping[str, Sequence[Judged]]]:
+        """Run each claim on both forms of each case; by case and form."""
+
+        def one(item: tuple[Case, str, str]) -> tuple[Case, str, Judged]:
+            judged = self._judged(*item, round_)
+            tell(item[0], item[1], judged)
+            return item[0], item[1], judged
+
+        found: dict[str, dict[str, list[Judged]]] = {case.id: {form: [] for form in FORMS} for case, _, _ in self._work}
+        with ThreadPoolExecutor(jobs) as pool:
+            for case, form, judged in pool.map(one, self._work):
+                found[case.id][form].append(judged)
+        return found
+
+    def _judged(self, case: Case, form: str, claim: str, round_: Round) -> Judged:
+        contract = self._contracts[claim]
+        is_written = case.surface in ("function", "suite")
         request = RunRequest(
-            contracts=[contracts[claim]],
-            profile=profile if profile in contracts[claim].profiles else "auto",
-            device="cpu" if profile == "reduced" else "auto",
-            subject=None if case.surface in ("function", "suite") else case.subject,
-            parameters=_parameters(case, claim, form),
+            contracts=[contract],
+            profile=round_.profile if round_.profile in contract.profiles else "auto",
+            device="cpu" if round_.profile == "reduced" else "auto",
+            subject=None if is_written else case.subject,
+            parameters={
+                **case.claims[claim], "mended": form == "mended", **({"case": case.subject} if is_written else {})
+            },
             mutants=False,
             jobs=1,
-            seed=seed,
-            evidence=evidence,
-        )
-        _, (finished,) = perform(project, request, host=host)
-        judged = _judged(claim, finished)
-        tell(case, form, judged)
-        return case, form, judged
-
-    found: dict[str, dict[str, list[Judged]]] = {one.id: {form: [] for form in FORMS} for one in cases}
-    with ThreadPoolExecutor(jobs) as pool:
-        for case, form, judged in pool.map(judge, work):
-            found[case.id][form].append(judged)
-    return found
+            seed=round_.seed,
+            evidence=self._evidence,
+        )  # fmt: skip
+        _, (finished,) = perform(self._project, request, host=self._host, executors=lambda: self._executors)
+        return _read(claim, round_, finished)
 
 
-def _parameters(case: Case, claim: str, form: str) -> dict[str, object]:
-    switch = {"mended": form == "mended"}
-    if case.surface in ("function", "suite"):
-        return {**case.claims[claim], **switch, "case": case.subject}
-    return {**case.claims[claim], **switch}
+def _patient(contract: Contract) -> Contract:
+    """The contract with longer limits, unless a limit is part of the claim."""
+    profiles = {
+        name: one if one.limit_is_claimed else replace(one, seconds=one.seconds * _PATIENCE)
+        for name, one in contract.profiles.items()
+    }
+    return replace(contract, profiles=profiles)
 
 
-def _judged(claim: str, finished: ClaimFinished) -> Judged:
+def _read(claim: str, round_: Round, finished: ClaimFinished) -> Judged:
     record = finished.record
-    failed = [one.id for one in record.clauses if one.outcome is Outcome.FAIL]
-    reason = [] if failed or record.verdict is Verdict.PASS else [str(record.reason)]
-    bundle = finished.bundle
-    digest = "" if bundle is None else sha256((bundle / MANIFEST).read_bytes()).hexdigest()
-    return Judged(
-        claim, record.verdict, failed or reason, round(record.trial_seconds, 1), bundle.name if bundle else "", digest
-    )
+    failed = tuple(one.id for one in record.clauses if one.outcome is Outcome.FAIL)
+    reason = () if failed or record.verdict is Verdict.PASS else (str(record.reason),)
+    manifest = "" if finished.bundle is None else sha256((finished.bundle / MANIFEST).read_bytes()).hexdigest()
+    return Judged(claim, round_, record.verdict, failed or reason, round(record.trial_seconds, 1), manifest)
 
 
 def ask_checker(project: Project, checker: str, cases: Sequence[Case], seed: int) -> Iterator[Answer]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -17,11 +18,10 @@ from harness.base.vocabulary import ExitStatus
 from harness.contract.layout import laid_out
 from harness.contract.project import Project
 from harness.machine import git
-from harness.machine.host import probe
 from harness.report.terminal.printing import tell, tell_all
-from harness.tools.corpus.campaign import Answer, Judged, ask_checker, judge_cases
+from harness.tools.corpus.campaign import FORMS, Answer, Campaign, Judged, Round, ask_checker
 from harness.tools.corpus.record import CASES, COSTS, KINDS, Case, RecordError, cases_of
-from harness.tools.corpus.results import HARNESS, Fate, Results, corpus_digest, document, table
+from harness.tools.corpus.results import Fate, Results, corpus_digest, document, table, table_of_groups
 
 __all__ = ["CHECKERS", "command"]
 
@@ -68,11 +68,26 @@ def list_(kinds: tuple[str, ...], sort: str) -> ExitStatus:
 @command.command("run")
 @click.argument("ids", nargs=-1, metavar="[CASE]…")
 @_kind
-@click.option("--quick", is_flag=True, help="Every third function of tensors of each kind, without other checkers.")
+@click.option("--quick", is_flag=True, help="A sample that takes less than two minutes; no other checkers.")
 @click.option(
-    "--profile", type=click.Choice(["reduced", "full"]), default="reduced", show_default=True, help="Of the claims."
+    "--profile",
+    "profiles",
+    multiple=True,
+    type=click.Choice(["reduced", "full"]),
+    default=["reduced"],
+    show_default=True,
+    help="Of the claims; can be given twice.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of every trial.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the trials of the first round."
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Rounds in each profile, each with the next seed.",
+)
 @click.option("-j", "--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Trials side by side.")
 @click.option(
     "--checker", "checkers", multiple=True, metavar="MODULE:NAME", help="Another checker to ask; by default, three."
@@ -86,8 +101,9 @@ def run(
     ids: tuple[str, ...],
     kinds: tuple[str, ...],
     quick: bool,
-    profile: str,
+    profiles: tuple[str, ...],
     seed: int,
+    rounds: int,
     jobs: int,
     checkers: tuple[str, ...],
     no_checkers: bool,
@@ -97,7 +113,8 @@ def run(
     """Run the claims that apply on every case, failing and mended; ask other checkers; print a table by kind.
 
     A case is caught if a claim is FAIL on its mistake and none is on its mended form. Mutants do not run: the
-    contracts' own runs prove the falsifiers.
+    contracts' own runs prove the falsifiers. FILE is written after each round, so an interrupted run leaves what was
+    complete.
 
     Exit status: 0 if no mended form is refuted and exactly the misses that the records name are missed, else 1.
     """
@@ -105,24 +122,26 @@ def run(
     cases = _chosen(project.root, ids, kinds)
     if quick:
         cases, no_checkers = _sample(cases), True
-    started = datetime.now(UTC)
+    started, in_scope = datetime.now(UTC), [one for one in cases if not one.out_of_scope]
+    asked = () if no_checkers else (checkers or CHECKERS)
+    answers = {one: _answers(project, one, in_scope, seed) for one in asked}
+    judged: dict[str, dict[str, list[Judged]]] = {one.id: {form: [] for form in FORMS} for one in in_scope}
+    results = Results(cases, [], judged, answers)
     with ExitStack() as stack:
         folder = evidence or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="harness-corpus-")))
-        in_scope = [one for one in cases if not one.out_of_scope]
-        judged = judge_cases(
-            project, in_scope, probe(project.root), evidence=folder, profile=profile, seed=seed, jobs=jobs, tell=_told
-        )
-        asked = () if no_checkers else (checkers or CHECKERS)
-        answers = {one: _answers(project, one, in_scope, seed) for one in asked}
-    results = Results(cases, judged, answers)
-    if json_file is not None:
-        commit = git.commit(project.root)
-        circumstances = {
-            "version": VERSION, "revision": commit.revision, "profile": profile,
-            "seed": seed, "started": started.strftime("%Y-%m-%dT%H:%M:%SZ"), "corpus": corpus_digest(project.root),
-            "seconds": round((datetime.now(UTC) - started).total_seconds()),
-        }  # fmt: skip
-        json_file.write_text(laid_out(document(results, circumstances)), encoding="utf-8")
+        campaign = stack.enter_context(Campaign.open(project, in_scope, folder))
+        for one in [Round(profile, seed + number) for number in range(rounds) for profile in profiles]:
+            for case, forms in campaign.judge(one, jobs, _told).items():
+                for form, found in forms.items():
+                    judged[case][form] += found
+            results = replace(results, rounds=[*results.rounds, one])
+            if json_file is not None:
+                circumstances = {
+                    "version": VERSION, "revision": git.commit(project.root).revision,
+                    "started": started.strftime("%Y-%m-%dT%H:%M:%SZ"), "corpus": corpus_digest(project.root),
+                    "seconds": round((datetime.now(UTC) - started).total_seconds()),
+                }  # fmt: skip
+                json_file.write_text(laid_out(document(results, circumstances)), encoding="utf-8")
     return _reported(results)
 
 
@@ -143,15 +162,16 @@ def _answers(project: Project, checker: str, cases: list[Case], seed: int) -> di
 
 
 def _reported(results: Results) -> ExitStatus:
-    fates = results.fates()
-    rows = [*table(results.cases, fates)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    tell_all("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    fates, by_round = results.fates(), results.fates_by_round()
+    profiles = dict.fromkeys(one.profile for one in results.rounds)
+    groups = {profile: [of for one, of in by_round.items() if one.profile == profile] for profile in profiles}
+    for rows in ([*table(results.cases, fates)], [*table_of_groups(results.cases, groups)]):
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        tell_all("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
     for case in results.cases:
-        fate = fates[HARNESS][case.id]
-        reason = case.out_of_scope or case.missed
+        fate = fates[next(iter(fates))][case.id]
         if fate is not Fate.CAUGHT:
-            tell(f"{fate}: {case.id}  {reason}".rstrip())
+            tell(f"{fate}: {case.id}  {case.out_of_scope or case.missed}".rstrip())
     surprises = results.surprises()
     tell_all(surprises)
     return ExitStatus.FAIL if surprises else ExitStatus.PASS

@@ -11,7 +11,7 @@ from typing import Any, Final
 from harness.base import regular_file, strictjson
 from harness.base.strictjson import JsonObject
 
-__all__ = ["CASES", "COSTS", "KINDS", "SURFACES", "Case", "RecordError", "cases_of", "read_case"]
+__all__ = ["CASES", "COSTS", "GROUPS", "KINDS", "SURFACES", "Case", "RecordError", "cases_of", "read_case"]
 
 CASES: Final = Path("falsifiers/corpus/cases")
 """The folder of the records, from the project's root."""
@@ -33,6 +33,8 @@ COSTS: Final[Mapping[str, str]] = {
     "wasted time": "people or machines worked in vain",
     "damage": "others relied on it, and had to be told",
 }
+GROUPS: Final = ("trainer bugs", "kernel hacks", "suite hacks", "forgeries")
+"""What is reported apart."""
 SURFACES: Final = ("function", "trainer", "suite", "other")
 """What a subject is, for checkers that are not the harness: a function of tensors, a trainer, a pytest suite."""
 _ID: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -61,6 +63,8 @@ class Case:
         claims: the claims that speak of the property, with the parameters that differ from their profile's.
         out_of_scope: why no claim can judge it here; empty if one can.
         missed: why the harness does not catch it; empty if it does.
+        forged: whether it deceives what measures it: a clock, a comparison, the report of a suite.
+        checked: how its texts were compared with its source, and on which date; empty if they were not.
     """
 
     id: str
@@ -78,6 +82,13 @@ class Case:
     claims: Mapping[str, JsonObject] = field(default_factory=dict)
     out_of_scope: str = ""
     missed: str = ""
+    forged: bool = False
+    checked: str = ""
+
+    @property
+    def group(self) -> str:
+        """One of GROUPS. A bug of a library counts among those of trainers."""
+        return "forgeries" if self.forged else {"kernels": GROUPS[1], "tests": GROUPS[2]}.get(self.kind, GROUPS[0])
 
     def problems(self) -> list[str]:
         """What is wrong with the values; empty if nothing is."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
@@ -13,10 +13,12 @@ from typing import Any, Final
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Verdict
-from harness.tools.corpus.campaign import Answer, Judged
-from harness.tools.corpus.record import KINDS, Case
+from harness.tools.corpus.campaign import FORMS, Answer, Judged, Round
+from harness.tools.corpus.record import GROUPS, KINDS, Case, cases_of
 
-__all__ = ["HARNESS", "Fate", "Results", "corpus_digest", "document", "fate_of", "fate_of_answers", "table"]
+__all__ = [
+    "HARNESS", "Fate", "Results", "corpus_digest", "document", "fate_of", "fate_of_answers", "table", "table_of_groups",
+]  # fmt: skip
 
 HARNESS: Final = "harness"
 
@@ -66,14 +68,32 @@ class Results:
     """Outcomes by checker and case, and what they follow from."""
 
     cases: Sequence[Case]
+    rounds: Sequence[Round]
     judged: Mapping[str, Mapping[str, Sequence[Judged]]]
+    """By case and form: of every round."""
     answers: Mapping[str, Mapping[str, tuple[Answer, Answer]]]
     """By checker and case: of the mistake, and of the mended form."""
 
+    def fates_by_round(self) -> dict[Round, dict[str, Fate]]:
+        """What the harness made of each case in each round."""
+        found: dict[Round, dict[str, Fate]] = {}
+        for one in self.rounds:
+            found[one] = {}
+            for case in self.cases:
+                forms = self.judged.get(case.id, {})
+                judged = {form: [each for each in forms.get(form, ()) if each.round == one] for form in FORMS}
+                found[one][case.id] = fate_of(case, judged)
+        return found
+
     def fates(self) -> dict[str, dict[str, Fate]]:
-        """By checker and case; the harness first."""
-        none: Mapping[str, Sequence[Judged]] = {"failing": (), "mended": ()}
-        found = {HARNESS: {one.id: fate_of(one, self.judged.get(one.id, none)) for one in self.cases}}
+        """By checker and case; the harness first, for each profile the worst of its rounds."""
+        by_round = self.fates_by_round()
+        found: dict[str, dict[str, Fate]] = {}
+        for profile in dict.fromkeys(one.profile for one in self.rounds):
+            of_profile = [fates for one, fates in by_round.items() if one.profile == profile]
+            found[_name(profile)] = {
+                case.id: min((fates[case.id] for fates in of_profile), key=_WORST.index) for case in self.cases
+            }
         for checker, answers in self.answers.items():
             name = checker.partition(":")[2]
             found[name] = {
@@ -84,16 +104,40 @@ class Results:
 
     def surprises(self) -> list[str]:
         """False alarms, misses that no record names, and named ones that are caught: each in a sentence."""
-        found = []
-        for case in self.cases:
-            fate = self.fates()[HARNESS][case.id]
-            if fate is Fate.FALSE_ALARM:
-                found.append(f"{case.id}: its mended form is refuted, too")
-            elif fate is Fate.MISSED and not case.missed:
-                found.append(f"{case.id}: missed, and its record does not say why")
-            elif fate is Fate.CAUGHT and case.missed:
-                found.append(f"{case.id}: caught, although its record says that it is missed")
-        return found
+        found: dict[str, None] = {}
+        for fates in self.fates_by_round().values():
+            for case in self.cases:
+                fate = fates[case.id]
+                if fate is Fate.FALSE_ALARM:
+                    found[f"{case.id}: its mended form is refuted, too"] = None
+                elif fate is Fate.MISSED and not case.missed:
+                    found[f"{case.id}: missed, and its record does not say why"] = None
+                elif fate is Fate.CAUGHT and case.missed:
+                    found[f"{case.id}: caught, although its record says that it is missed"] = None
+        return [*found]
+
+
+_WORST: Final = (Fate.FALSE_ALARM, Fate.MISSED, Fate.NOT_MEASURED, Fate.CAUGHT, Fate.NOT_IN_SCOPE)
+
+
+def _name(profile: str) -> str:
+    return HARNESS if profile == "reduced" else f"{HARNESS}, {profile}"
+
+
+def table_of_groups(cases: Sequence[Case], fates: Mapping[str, Sequence[Mapping[str, str]]]) -> Iterator[Sequence[str]]:
+    """Rows of a table: a head, one for each of GROUPS, and the total.
+
+    Args:
+        fates: for each profile, those of its rounds, by case.
+    """
+    yield ["group", "cases", *(f"{profile}: {what}" for profile in fates for what in ("caught", "false alarms"))]
+    for group in (*GROUPS, ""):
+        chosen = [one.id for one in cases if group in ("", one.group)]
+        row = [group or "all", str(len(chosen))]
+        for rounds in fates.values():
+            counts = Counter(Fate(fates_of_round[one]) for fates_of_round in rounds for one in chosen)
+            row += [_share(counts), str(counts[Fate.FALSE_ALARM])]
+        yield row
 
 
 def table(cases: Sequence[Case], fates: Mapping[str, Mapping[str, Fate]]) -> Iterator[Sequence[str]]:
@@ -112,36 +156,33 @@ def _share(counts: Counter[Fate]) -> str:
 
 
 def corpus_digest(root: Path) -> str:
-    """The SHA-256 over the names and the contents of the corpus's records, subjects and contracts."""
+    """The SHA-256 over the names and the contents of subjects and contracts, and what records say of the judging."""
     whole = sha256()
-    for file in sorted(_files(root)):
+    for file in sorted((root / "falsifiers" / "corpus").rglob("*.py")) + sorted(
+        (root / "contracts" / "corpus").glob("*.json")
+    ):
         digest = sha256(file.read_bytes()).hexdigest()
         whole.update(f"{digest}  {file.relative_to(root).as_posix()}\n".encode())
+    for case in cases_of(root):  # not its texts: they change no outcome
+        judged = [case.id, case.surface, case.subject, case.claims, bool(case.out_of_scope)]
+        whole.update(strictjson.dumps(judged).encode())
     return whole.hexdigest()
 
 
-def _files(root: Path) -> Iterable[Path]:
-    folder = root / "falsifiers" / "corpus"
-    yield from folder.rglob("*.py")
-    yield from (folder / "cases").rglob("*.json")
-    yield from (root / "contracts" / "corpus").glob("*.json")
-
-
 def document(results: Results, circumstances: JsonObject) -> JsonObject:
-    """The record of a run: every verdict with its clauses and the digest of its bundle, and every other answer.
+    """The record of a run: every verdict with its clauses and a digest of its bundles, and every other answer.
 
     `sha256` is that of the document without it, as compact JSON with sorted keys.
     """
-    fates = results.fates()
+    fates, by_round = results.fates(), results.fates_by_round()
     cases: dict[str, Any] = {}
     for case in results.cases:
         judged = results.judged.get(case.id, {})
         cases[case.id] = {
             "kind": case.kind,
             "fates": {name: str(of[case.id]) for name, of in fates.items()},
-            "judged": {
-                form: [{**asdict(one), "verdict": str(one.verdict)} for one in of] for form, of in judged.items()
-            },
+            "rounds": [str(of[case.id]) for of in by_round.values()],
+            "judged": {form: _alike(of) for form, of in judged.items()},
             "answers": {
                 checker.partition(":")[2]: {
                     ("mended" if one.mended else "failing"): [one.answer, one.reason] for one in answers[case.id]
@@ -150,5 +191,21 @@ def document(results: Results, circumstances: JsonObject) -> JsonObject:
                 if case.id in answers
             },
         }
-    content: dict[str, Any] = {**circumstances, "cases": cases}
+    rounds = [[one.profile, one.seed] for one in results.rounds]
+    content: dict[str, Any] = {**circumstances, "rounds": rounds, "cases": cases}
     return {**content, "sha256": sha256(strictjson.dumps(content).encode()).hexdigest()}
+
+
+def _alike(judged: Sequence[Judged]) -> list[JsonObject]:
+    """Rounds in which a claim says the same, together."""
+    found: dict[tuple[str, str, Verdict, Sequence[str]], list[Judged]] = {}
+    for one in judged:
+        found.setdefault((one.claim, one.round.profile, one.verdict, one.clauses), []).append(one)
+    return [
+        {
+            "claim": claim, "profile": profile, "verdict": str(verdict), "clauses": [*clauses],
+            "seeds": [one.round.seed for one in some], "seconds": round(sum(one.seconds for one in some), 1),
+            "manifests": sha256("".join(f"{one.manifest}\n" for one in some).encode()).hexdigest(),
+        }
+        for (claim, profile, verdict, clauses), some in found.items()
+    ]  # fmt: skip
