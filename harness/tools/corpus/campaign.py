@@ -93,14 +93,14 @@ class Campaign:
     """Judges cases, round by round. Every trial is a process of its own, a fork of a server with the libraries."""
 
     def __init__(self, project: Project, cases: Sequence[Case], host: Host, evidence: Path, executors: _Kept) -> None:
-        """See `open`."""
+        """See `begun`."""
         self._project, self._host, self._evidence, self._executors = project, host, evidence, executors
         self._work = [(one, form, claim) for one in cases for form in FORMS for claim in one.claims]
         self._contracts = {claim: _patient(project.contract(claim)) for _, _, claim in self._work}
 
     @classmethod
     @contextmanager
-    def open(cls, project: Project, cases: Sequence[Case], evidence: Path) -> Iterator[Campaign]:
+    def begun(cls, project: Project, cases: Sequence[Case], evidence: Path) -> Iterator[Campaign]:
         """Start the servers.
 
         Args:

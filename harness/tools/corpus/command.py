@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -124,17 +125,19 @@ def run(
         cases, no_checkers = _sample(cases), True
     started, in_scope = datetime.now(UTC), [one for one in cases if not one.out_of_scope]
     asked = () if no_checkers else (checkers or CHECKERS)
-    answers = {one: _answers(project, one, in_scope, seed) for one in asked}
     judged: dict[str, dict[str, list[Judged]]] = {one.id: {form: [] for form in FORMS} for one in in_scope}
-    results = Results(cases, [], judged, answers)
+    results = Results(cases, [], judged, {})
     with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(len(CHECKERS)))  # they are asked while the claims run
+        asking = {one: pool.submit(_answers, project, one, in_scope, seed) for one in asked}
         folder = evidence or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="harness-corpus-")))
-        campaign = stack.enter_context(Campaign.open(project, in_scope, folder))
+        campaign = stack.enter_context(Campaign.begun(project, in_scope, folder))
         for one in [Round(profile, seed + number) for number in range(rounds) for profile in profiles]:
             for case, forms in campaign.judge(one, jobs, _told).items():
                 for form, found in forms.items():
                     judged[case][form] += found
-            results = replace(results, rounds=[*results.rounds, one])
+            answers = {checker: of.result() for checker, of in asking.items()}
+            results = replace(results, rounds=[*results.rounds, one], answers=answers)
             if json_file is not None:
                 circumstances = {
                     "version": VERSION, "revision": git.commit(project.root).revision,

@@ -21,7 +21,7 @@ LISTS: Final = frozenset(
     name for name, schema in _TEMPLATE["observation"]["properties"].items() if schema.get("maxItems") == 0
 )
 """The measurements that list what refutes a suite."""
-_OF_MUTANTS: Final = ("mutants_", "surviv")
+_OF_MUTANTS: Final = ("mutants_", "surviv", "replacements", "unnoticed_")
 """The prefixes of the measurements that only --mutate takes."""
 
 

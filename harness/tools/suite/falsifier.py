@@ -11,6 +11,7 @@ from harness.authoring.trial import Trial
 from harness.tools.suite.ledger import LONGEST, PASSED, Cell, Ledger, lines_of, stated
 from harness.tools.suite.session import Suite
 from harness.tools.suite.survivors import try_mutants
+from harness.tools.suite.unnoticed import try_results
 
 __all__ = ["EXECUTED", "MUTANTS", "NOT_EXECUTED", "deaf_tests", "falsify"]
 
@@ -57,8 +58,10 @@ def falsify(trial: Trial[Suite]) -> None:
         )
         told = [f"{one.fate}: {one.place}\n" for one in score.mutants]
         told += [f"\n{one.place}\n{one.diff}\n" for one in score.survivors()]
+        unnoticed, replacements = try_results(suite, given["mutate"], workspace=trial.workspace / "results")
+        told += ["\n", *(f"unnoticed: {one}\n" for one in unnoticed)]
         (trial.artifacts / MUTANTS).write_text("".join(told), encoding="utf-8")
-        trial.measure(**score.measurements())
+        trial.measure(**score.measurements(), replacements=replacements, unnoticed_results=unnoticed[:LONGEST])
     trial.resolve(device=trial.device.partition(":")[0])
 
 

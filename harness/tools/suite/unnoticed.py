@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.authoring.faults import NotMeasured
 from harness.base import regular_file
 from harness.tools.suite import replaced_result
 from harness.tools.suite.copies import copy_tree, passing, reaching, suite_of_copy
@@ -43,7 +42,7 @@ def try_results(suite: Suite, paths: Sequence[str], *, workspace: Path) -> tuple
         What no test notices, as `file:line NaN`, and how many replacements were tried.
 
     Raises:
-        NotMeasured: the suite fails in a copy, or no test reaches a result.
+        NotMeasured: the suite fails in a copy.
     """
     copy = workspace / "copy"
     copy_tree(suite.root, copy, workspace)
@@ -58,8 +57,6 @@ def try_results(suite: Suite, paths: Sequence[str], *, workspace: Path) -> tuple
             tried += 1
             if _passes(copied, copy / one.module, one, name, chosen):
                 unnoticed.append(f"{one.module}:{one.line} {name}")
-    if not tried:
-        raise NotMeasured(f"no test reaches a result of {', '.join(paths)} in a copy of {suite.root}")
     return unnoticed, tried
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,8 @@ from harness.contract.project import Project
 from tests.falsifiers.in_process import judged
 
 PROJECT = Project.find(Path(__file__).parent)
-CLAIMS = [
-    "F-CORPUS-FUNCTION-001",
-    "F-CORPUS-SUITE-001",
-    pytest.param(
-        "F-CORPUS-NOTICE-001", marks=pytest.mark.skipif(find_spec("cosmic_ray") is None, reason="needs cosmic-ray")
-    ),
-]
-MUTANTS = [(claim, one) for claim in CLAIMS[:2] for one in PROJECT.contract(str(claim)).mutants]
+CLAIMS = ["F-CORPUS-FUNCTION-001", "F-CORPUS-SUITE-001", "F-CORPUS-NOTICE-001"]
+MUTANTS = [(claim, one) for claim in CLAIMS for one in PROJECT.contract(claim).mutants]
 
 
 @pytest.mark.parametrize("claim", CLAIMS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -34,14 +35,18 @@ def picky(form: Form) -> None:
 
 
 def test_three_cases_end_to_end(tmp_path: Path) -> None:
-    """Each is caught, its mended form passes, and the record says so with the digest of each bundle."""
+    """Each is caught, its mended form passes, and the record says so with a digest of each bundle."""
     file = tmp_path / "results.json"
     told = called("run", *QUICK, "--no-checkers", "--json", str(file), "--evidence", str(tmp_path / "evidence"))
     assert told.return_value == 0, told.output
-    found = json.loads(file.read_text(encoding="utf-8"))["cases"]
-    assert {name: one["fates"] for name, one in found.items()} == {name: {"harness": "caught"} for name in QUICK}
-    bundles = {one["bundle"] for case in found.values() for form in case["judged"].values() for one in form}
-    assert bundles == {path.name for path in (tmp_path / "evidence").glob("*/*/*")}
+    found = json.loads(file.read_text(encoding="utf-8"))
+    assert found["rounds"] == [["reduced", 0]]
+    cases = found["cases"]
+    assert {name: one["fates"] for name, one in cases.items()} == {name: {"harness": "caught"} for name in QUICK}
+    stated = {one["manifests"] for case in cases.values() for form in case["judged"].values() for one in form}
+    bundles = [*(tmp_path / "evidence").glob("*/*/*")]
+    digests = [sha256((path / "MANIFEST.sha256").read_bytes()).hexdigest() for path in bundles]
+    assert stated == {sha256(f"{one}\n".encode()).hexdigest() for one in digests}
 
 
 def test_other_checkers_answer_for_both_forms() -> None:

@@ -5,27 +5,38 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.base.vocabulary import Verdict
-from harness.tools.corpus.campaign import Answer, Judged
+from harness.tools.corpus.campaign import Answer, Judged, Round
 from harness.tools.corpus.record import Case
-from harness.tools.corpus.results import Fate, Results, corpus_digest, document, fate_of, fate_of_answers, table
+from harness.tools.corpus.results import (
+    Fate,
+    Results,
+    corpus_digest,
+    document,
+    fate_of,
+    fate_of_answers,
+    table,
+    table_of_groups,
+)
 
+FIRST, SECOND, FULL = Round("reduced", 3), Round("reduced", 4), Round("full", 3)
 PASS, FAIL, UNABLE = Verdict.PASS, Verdict.FAIL, Verdict.NOT_MEASURED
 
 
-def case(name: str = "one", **more: str) -> Case:
+def case(name: str = "one", **more: Any) -> Case:
     """A case of data."""
     texts = dict.fromkeys(("title", "believed", "truth", "noticed", "late"), "a text")
     given = {"source": "https://example.org/1", "cost": "damage", "subject": "m:n", **texts, **more}
     return Case(id=name, kind="data", year=2020, **given)
 
 
-def judged(*verdicts: Verdict) -> list[Judged]:
+def judged(*verdicts: Verdict, round_: Round = FIRST) -> list[Judged]:
     """What claims say of one form."""
-    return [Judged(f"F-{number}", one, (), 1.0, "bundle", "digest") for number, one in enumerate(verdicts)]
+    return [Judged(f"F-{number}", round_, one, (), 1.0, "digest") for number, one in enumerate(verdicts)]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +91,24 @@ def results() -> Results:
     cases = [case(name, missed="why" if name in ("named", "stale") else "") for name in verdicts]
     found = {name: {"failing": judged(one), "mended": judged(other)} for name, (one, other) in verdicts.items()}
     answers = {"caught": (Answer("caught", False, "found", "values differ"), Answer("caught", True, "accepted", ""))}
-    return Results(cases, found, {"mine:close": answers})
+    return Results(cases, [FIRST], found, {"mine:close": answers})
+
+
+def in_rounds() -> Results:
+    """One case that is missed with one of two seeds, and caught in the full profile; one that cannot run in that."""
+    cases = [case("first"), case("second", forged=True)]
+    verdicts = {
+        "first": {FIRST: (FAIL, PASS), SECOND: (PASS, PASS), FULL: (FAIL, PASS)},
+        "second": {FIRST: (FAIL, PASS), SECOND: (FAIL, PASS), FULL: (UNABLE, UNABLE)},
+    }
+    found = {
+        name: {
+            form: [one for round_, pair in of.items() for one in judged(pair[place], round_=round_)]
+            for place, form in enumerate(("failing", "mended"))
+        }
+        for name, of in verdicts.items()
+    }
+    return Results(cases, [FIRST, SECOND, FULL], found, {})
 
 
 def test_surprises() -> None:
@@ -102,6 +130,39 @@ def test_the_table() -> None:
     ]
 
 
+def test_the_worst_round_counts() -> None:
+    """For each profile; what cannot run in one is not measured there."""
+    assert in_rounds().fates() == {
+        "harness": {"first": Fate.MISSED, "second": Fate.CAUGHT},
+        "harness, full": {"first": Fate.CAUGHT, "second": Fate.NOT_MEASURED},
+    }
+    assert in_rounds().surprises() == ["first: missed, and its record does not say why"]
+
+
+def test_the_table_of_groups() -> None:
+    """Every round of every case counts, and forgeries are apart."""
+    by_round = in_rounds().fates_by_round()
+    fates = {"reduced": [by_round[FIRST], by_round[SECOND]], "full": [by_round[FULL]]}
+    rows = {row[0]: list(row[1:]) for row in table_of_groups(in_rounds().cases, fates)}
+    assert rows["trainer bugs"] == ["1", "1 of 2", "0", "1 of 1", "0"]
+    assert rows["forgeries"] == ["1", "2 of 2", "0", "-", "0"]
+    assert rows["all"] == ["2", "3 of 4", "0", "1 of 1", "0"]
+
+
+def test_equal_answers_of_rounds_are_recorded_together() -> None:
+    """With their seeds, and one digest over those of their bundles."""
+    found = document(in_rounds(), {})
+    assert found["rounds"] == [["reduced", 3], ["reduced", 4], ["full", 3]]
+    first, second = found["cases"]["first"], found["cases"]["second"]
+    assert first["rounds"] == ["caught", "missed", "caught"]
+    assert [(one["verdict"], one["profile"], one["seeds"]) for one in first["judged"]["failing"]] == [
+        ("FAIL", "reduced", [3]), ("PASS", "reduced", [4]), ("FAIL", "full", [3]),
+    ]  # fmt: skip
+    together = second["judged"]["failing"][0]
+    assert (together["seeds"], together["seconds"]) == ([3, 4], 2.0)
+    assert together["manifests"] == hashlib.sha256(b"digest\ndigest\n").hexdigest()
+
+
 def test_the_document_holds_its_digest() -> None:
     """Every verdict and answer is in it, and its digest is that of the rest."""
     found = document(results(), {"seed": 3})
@@ -114,13 +175,25 @@ def test_the_document_holds_its_digest() -> None:
 
 
 def test_the_digest_of_the_corpus(tmp_path: Path) -> None:
-    """It follows names and contents of records, subjects and contracts."""
+    """It follows names and contents of subjects and contracts, and what decides the outcome of a record."""
+    record = {**vars(case("a")), "claims": {"F-1": {}}}
+    file = tmp_path / "falsifiers/corpus/cases/data/a.json"
     found = set()
-    for name in ("falsifiers/corpus/a.py", "falsifiers/corpus/cases/data/a.json", "contracts/corpus/a.json"):
+
+    def changed(**values: Any) -> str:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({**record, **values}))
+        found.add(digest := corpus_digest(tmp_path))
+        return digest
+
+    first = changed()
+    for name in ("falsifiers/corpus/a.py", "contracts/corpus/a.json"):
         for text in ("one", "two"):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(text)
             found.add(corpus_digest(tmp_path))
     (tmp_path / "falsifiers/corpus/results.json").write_text("no part of it")
-    found.add(corpus_digest(tmp_path))
-    assert len(found) == 6
+    last = changed(title="another title")
+    assert len(found) == 5
+    assert last != first
+    assert changed(claims={"F-1": {"steps": 2}}) != last

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.authoring.faults import NotMeasured
-from harness.tools.suite import survivors
+from harness.tools.suite import copies, survivors
 from harness.tools.suite.session import Suite
 from harness.tools.suite.survivors import Score, try_mutants
 from harness.tools.suite.weakened import HIDDEN
@@ -103,4 +103,4 @@ def test_without_cosmic_ray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 def test_lines_of_a_statement(line: int, lines: range) -> None:
     """A statement over several lines is reached on any of them. A block is reached only until its body begins."""
     tree = ast.parse("@cached\ndef f(x,\n y=1):\n  if (x or\n    y):\n    return 1\n".replace("\n y", " y"))
-    assert survivors._statement(tree, line) == lines
+    assert copies._statement(tree, line) == lines
