@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch._dynamo  # noqa: F401 - here once, and not in each trial that compiles
-
 from harness import Setting
 from harness.authoring.tensor_function.hosting import Host
 from harness.contract.entry_point import resolve

@@ -83,6 +83,18 @@ def test_claims_share_the_import_of_a_library(
     assert set(psutil.Process().children(recursive=True)) <= set(others)
 
 
+def test_a_claim_that_runs_again_imports_nothing_again(
+    project: Project, libraries: Path, claims: Callable[..., list[Contract]], tmp_path: Path
+) -> None:
+    """If that is announced, libraries of one claim are kept, too."""
+    contracts = claims("import rare") * 3
+    executors = LocalExecutors(project, contracts[:1], tmp_path / "cache", again=True)
+    found = [kind for _, kind in trials(executors, contracts)]
+    executors.close()
+    assert found == [EndingKind.COMPLETED] * 3
+    assert (libraries / "imports.txt").read_text().split() == ["rare"]
+
+
 def test_a_claim_waits_for_its_own_libraries_only(
     project: Project, libraries: Path, claims: Callable[..., list[Contract]], tmp_path: Path
 ) -> None:

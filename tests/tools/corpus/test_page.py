@@ -7,10 +7,12 @@ import json
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from harness.base import strictjson
+from harness.tools.corpus.checker import Form
 from harness.tools.corpus.record import cases_of
 from harness.tools.corpus.results import Fate, corpus_digest
 
@@ -42,6 +44,21 @@ def test_the_page_says_whether_the_corpus_has_changed_since(writer: ModuleType) 
     cases = cases_of(ROOT)
     assert "have changed since" in writer.page(cases, {**results, "corpus": "0" * 64})
     assert "have changed since" not in writer.page(cases, {**results, "corpus": corpus_digest(ROOT)})
+
+
+def test_the_example_of_another_checker(writer: ModuleType, tmp_path: Path) -> None:
+    """It finds the kernel that zeroes its inputs, and accepts the mended one."""
+    code = writer.PAGE.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+    names: dict[str, Any] = {}
+    exec(code, names)
+    case = next(one for one in cases_of(ROOT) if one.id == "inputs-zeroed")
+
+    def form(mended: bool) -> Form:
+        return Form(case.id, case.kind, case.surface, case.subject, mended, case.claims, 0, tmp_path)
+
+    names["keeps_its_inputs"](form(mended=True))
+    with pytest.raises(AssertionError):
+        names["keeps_its_inputs"](form(mended=False))
 
 
 def test_every_miss_is_named(writer: ModuleType) -> None:
