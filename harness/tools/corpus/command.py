@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,6 +15,7 @@ from typing import Any, Final
 import click
 
 from harness.base import strictjson
+from harness.base.strictjson import JsonObject
 from harness.base.version import VERSION
 from harness.base.vocabulary import ExitStatus
 from harness.contract.layout import laid_out
@@ -30,6 +32,20 @@ CHECKERS: Final = tuple(
     f"falsifiers.corpus.checkers:{name}" for name in ("loss_goes_down", "assert_close", "kernelbench")
 )
 """The other checkers that are asked by default."""
+
+_USUAL: Final[Mapping[str, JsonObject]] = {
+    "function": {
+        "F-CORPUS-FUNCTION-001": {
+            "against": "falsifiers.corpus.references:softmax", "example": "falsifiers.corpus.references:example_of_rows"
+        }
+    },
+    "trainer": {"F-DISTILL-STEP-001": {}},
+    "suite": {
+        "F-CORPUS-SUITE-001": {"tests": ["test_kernel.py::test_norm: 2 assertions"]}, "F-CORPUS-NOTICE-001": {}
+    },
+    "other": {},
+}  # fmt: skip
+"""The claims that mostly apply to a subject, for a new record."""
 
 _kind = click.option("--kind", "kinds", multiple=True, type=click.Choice([*KINDS]), help="Only cases of this kind.")
 
@@ -199,7 +215,7 @@ def new(identifier: str, kind: str, source: str, surface: str) -> ExitStatus:
     content: dict[str, Any] = {
         "id": identifier, "kind": kind, "title": "", "source": source, "year": datetime.now(UTC).year, "believed": "",
         "truth": "", "noticed": "", "late": "", "cost": "", "surface": surface,
-        "subject": f"falsifiers.corpus.{kind}:{name}", "claims": {},
+        "subject": f"falsifiers.corpus.{kind}:{name}", "claims": _USUAL[surface],
     }  # fmt: skip
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -207,6 +223,7 @@ def new(identifier: str, kind: str, source: str, surface: str) -> ExitStatus:
             out.write(strictjson.dumps(content, indent=2) + "\n")
     except FileExistsError as error:
         raise click.ClickException(f"{file} is there already") from error
-    tell(f"wrote {file.relative_to(root)}; fill in its texts, and the claims that speak of the property")
+    tell(f"wrote {file.relative_to(root)}; fill in its texts. The cost is one of: {', '.join(COSTS)}")
+    tell("change the claims if others speak of the property")
     tell(f"Then: write {name}(mended) in falsifiers/corpus/{kind}.py, and harness corpus run {identifier}")
     return ExitStatus.PASS

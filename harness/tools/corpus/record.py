@@ -64,7 +64,7 @@ class Case:
         out_of_scope: why no claim can judge it here; empty if one can.
         missed: why the harness does not catch it; empty if it does.
         forged: whether it deceives what measures it: a clock, a comparison, the report of a suite.
-        checked: how its texts were compared with its source, and on which date; empty if they were not.
+        checked: the day on which the source was opened and the texts were compared with it; empty if it was not found.
     """
 
     id: str

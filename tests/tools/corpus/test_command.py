@@ -92,6 +92,7 @@ def test_a_new_case_is_written_once(project: Path) -> None:
     content = json.loads((project / CASES / "data/my-case.json").read_text(encoding="utf-8"))
     assert (content["id"], content["source"], content["title"]) == ("my-case", "https://example.org/1", "")
     assert content["subject"] == "falsifiers.corpus.data:my_case"
+    assert [*content["claims"]] == ["F-CORPUS-FUNCTION-001"]
     assert "is there already" in str(called(*arguments).exception)
 
 
