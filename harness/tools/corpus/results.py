@@ -124,35 +124,33 @@ def _name(profile: str) -> str:
     return HARNESS if profile == "reduced" else f"{HARNESS}, {profile}"
 
 
+def table(cases: Sequence[Case], fates: Mapping[str, Mapping[str, Fate]]) -> Iterator[Sequence[str]]:
+    """Rows of a table: a head, one for each kind, and the total: what each checker caught, and its false alarms."""
+    yield ["kind", "cases", *fates]
+    for kind, text in [*KINDS.items(), ("", "all")]:
+        chosen = [one.id for one in cases if kind in ("", one.kind)]
+        if chosen:
+            yield [text, str(len(chosen)), *(_share(Counter(of[one] for one in chosen)) for of in fates.values())]
+
+
 def table_of_groups(cases: Sequence[Case], fates: Mapping[str, Sequence[Mapping[str, str]]]) -> Iterator[Sequence[str]]:
     """Rows of a table: a head, one for each of GROUPS, and the total.
 
     Args:
         fates: for each profile, those of its rounds, by case.
     """
-    yield ["group", "cases", *(f"{profile}: {what}" for profile in fates for what in ("caught", "false alarms"))]
+    yield ["group", "cases", *(f"{profile}, {len(rounds)} rounds" for profile, rounds in fates.items())]
     for group in (*GROUPS, ""):
         chosen = [one.id for one in cases if group in ("", one.group)]
-        row = [group or "all", str(len(chosen))]
-        for rounds in fates.values():
-            counts = Counter(Fate(fates_of_round[one]) for fates_of_round in rounds for one in chosen)
-            row += [_share(counts), str(counts[Fate.FALSE_ALARM])]
-        yield row
-
-
-def table(cases: Sequence[Case], fates: Mapping[str, Mapping[str, Fate]]) -> Iterator[Sequence[str]]:
-    """Rows of a table: a head, one for each kind, and the total: caught/in scope, false alarms."""
-    yield ["kind", "cases", *(f"{name} caught" for name in fates), *(f"{name} false alarms" for name in fates)]
-    for kind, text in [*KINDS.items(), ("", "all")]:
-        chosen = [one.id for one in cases if kind in ("", one.kind)]
-        if chosen:
-            counts = [Counter(fates[name][one] for one in chosen) for name in fates]
-            yield [text, str(len(chosen)), *map(_share, counts), *(str(one[Fate.FALSE_ALARM]) for one in counts)]
+        shares = [_share(Counter(Fate(of[one]) for of in rounds for one in chosen)) for rounds in fates.values()]
+        yield [group or "all", str(len(chosen)), *shares]
 
 
 def _share(counts: Counter[Fate]) -> str:
     in_scope = counts.total() - counts[Fate.NOT_IN_SCOPE] - counts[Fate.NOT_MEASURED]
-    return f"{counts[Fate.CAUGHT]} of {in_scope}" if in_scope else "-"
+    alarms = counts[Fate.FALSE_ALARM]
+    told = f", {alarms} false alarm{'s' * (alarms > 1)}" if alarms else ""
+    return f"{counts[Fate.CAUGHT]} of {in_scope}{told}" if in_scope else "-"
 
 
 def corpus_digest(root: Path) -> str:
