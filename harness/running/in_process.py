@@ -50,9 +50,8 @@ def perform(
     sealer.prepare()
     relay = Relay([keep, *handlers])
     try:
-        runner = compose(
-            project, host or probe(project.root), request, sealer.seal, relay, lambda line: None, None, executors
-        )
+        here = host or probe(project.root)
+        runner = compose(project, here, request, sealer.seal, relay, lambda line: None, executors)
         finished = runner.run(request)
     finally:
         for handler, error in relay.close():
