@@ -186,7 +186,7 @@ def ask_checker(project: Project, checker: str, cases: Sequence[Case], seed: int
     done = subprocess.run(
         command,
         input=json.dumps({**asked, "forms": forms}),
-        env=server_environment(project.root),
+        env={**server_environment(project.root), "OMP_NUM_THREADS": "1"},  # threads that wait for others are slow
         cwd=project.root,
         stdout=subprocess.PIPE,
         text=True,

@@ -139,7 +139,7 @@ def table_of_groups(cases: Sequence[Case], fates: Mapping[str, Sequence[Mapping[
     Args:
         fates: for each profile, those of its rounds, by case.
     """
-    yield ["group", "cases", *(f"{profile}, {len(rounds)} rounds" for profile, rounds in fates.items())]
+    yield ["group", "cases", *(f"{profile}, rounds: {len(rounds)}" for profile, rounds in fates.items())]
     for group in (*GROUPS, ""):
         chosen = [one.id for one in cases if group in ("", one.group)]
         shares = [_share(Counter(Fate(of[one]) for of in rounds for one in chosen)) for rounds in fates.values()]

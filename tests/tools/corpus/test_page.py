@@ -31,11 +31,12 @@ def writer() -> ModuleType:
 
 
 def test_the_results_are_as_a_run_wrote_them(writer: ModuleType) -> None:
-    """The digest of the file holds, and every case has a result."""
+    """The digest of the file holds. Every case has a result, unless the corpus has changed since."""
     results = json.loads(writer.RESULTS.read_text(encoding="utf-8"))
     stated = results.pop("sha256")
     assert sha256(strictjson.dumps(results).encode()).hexdigest() == stated
-    assert results["cases"].keys() == {one.id for one in cases_of(ROOT)}
+    missing = {one.id for one in cases_of(ROOT)} - results["cases"].keys()
+    assert not missing or results["corpus"] != corpus_digest(ROOT)
 
 
 def test_the_page_says_whether_the_corpus_has_changed_since(writer: ModuleType) -> None:
@@ -62,12 +63,14 @@ def test_the_example_of_another_checker(writer: ModuleType, tmp_path: Path) -> N
 
 
 def test_every_miss_is_named(writer: ModuleType) -> None:
-    """And no mended form is refuted."""
-    results = json.loads(writer.RESULTS.read_text(encoding="utf-8"))["cases"]
+    """And no mended form is refuted. Of a corpus that has changed since, only the latter is known."""
+    results = json.loads(writer.RESULTS.read_text(encoding="utf-8"))
+    is_current = results["corpus"] == corpus_digest(ROOT)
     for case in cases_of(ROOT):
-        fate = results[case.id]["fates"]["harness"]
-        assert fate != Fate.FALSE_ALARM
-        assert bool(case.missed) == (fate == Fate.MISSED)
+        if case.id in results["cases"]:
+            fate = results["cases"][case.id]["fates"]["harness"]
+            assert fate != Fate.FALSE_ALARM
+            assert not is_current or bool(case.missed) == (fate == Fate.MISSED)
 
 
 def test_the_page_is_up_to_date(writer: ModuleType) -> None:
