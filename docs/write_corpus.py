@@ -103,7 +103,7 @@ def _unable(judged: Sequence[Mapping[str, Any]]) -> str:
 def _open(cases: Sequence[Case], fates: Mapping[str, Fate]) -> Iterator[str]:
     for case in cases:
         if fates[case.id] is not Fate.CAUGHT:
-            why = _plain(case.missed or case.out_of_scope) or "the claims have changed since"
+            why = _plain(case.missed or case.out_of_scope) or "not measured again with the present claims"
             yield f"`{case.id}`, {fates[case.id]}: {why}"
 
 
