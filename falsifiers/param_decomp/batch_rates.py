@@ -22,7 +22,7 @@ def falsify(trial: Trial[Trainer]) -> None:
         setting = replace(trial.setting, parameters={**given, "batch": batch})
         with trial.subject_fault():
             subject = type(trial.subject)(setting)
-        watched = watched_step(trial, subject, 0)
+        watched = watched_step(trial, subject, 0, batch)
         rates = executed_rates(watched)
         trial.step(place, **watched.told)
         for kind, names in (("component", watched.before.components), ("importance", watched.before.importance)):

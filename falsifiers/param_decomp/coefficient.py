@@ -7,7 +7,7 @@ from dataclasses import replace
 from falsifiers.param_decomp.configuration import configuration_of
 from falsifiers.param_decomp.oracle.step import shadow
 from falsifiers.param_decomp.subject import Trainer
-from falsifiers.param_decomp.watching import resolve, watched_step
+from falsifiers.param_decomp.watching import drawn_steps, resolve, watched_step
 from harness import Trial
 from harness.authoring.shadow_step import difference, differences
 
@@ -18,7 +18,7 @@ def falsify(trial: Trial[Trainer]) -> None:
     """Train, and compare each gradient with that of the sum over forwards by the coefficient of one chunk."""
     config = configuration_of(trial.parameters)
     forwards, total_errors, gradient_errors = [], [], []
-    for step in range(trial.parameters["watched"]):
+    for step in drawn_steps(trial):
         watched = watched_step(trial, trial.subject, step)
         drawn = [one.masks for one in watched.stochastic(len(trial.subject.sites))]
         summed = replace(config, stochastic=trial.parameters["chunk_coefficient"] * len(drawn))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from falsifiers.param_decomp.subject import Trainer
-from falsifiers.param_decomp.watching import measure_steps
+from falsifiers.param_decomp.watching import drawn_steps, measure_steps
 from harness import Trial
 
 __all__ = ["falsify"]
@@ -11,7 +11,7 @@ __all__ = ["falsify"]
 
 def falsify(trial: Trial[Trainer]) -> None:
     """Train on faithfulness alone, with sites of three sizes; no gradient may come from elsewhere."""
-    pairs = measure_steps(trial, trial.subject, range(trial.parameters["watched"]))
+    pairs = measure_steps(trial, trial.subject, drawn_steps(trial))
     numels = {one.numel() for name, one in pairs[0][0].before.target.items() if name in trial.subject.sites}
     values = [expected.terms["faithfulness"] for _, expected in pairs]
     trial.measure(site_sizes=len(numels), first_value=values[0], last_value=values[-1])

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import torch
+from typing import Any
+
 from torch import Tensor
 
 from falsifiers.param_decomp.configuration import configuration_of
 from falsifiers.param_decomp.oracle import terms
 from falsifiers.param_decomp.subject import Decomposition
-from falsifiers.param_decomp.watching import measure_steps
+from falsifiers.param_decomp.watching import drawn_steps, measure_steps
 from harness import Trial
-from harness.authoring.shadow_step import difference, relative_difference
+from harness.authoring.tensor_function import Draw
+from harness.authoring.tensor_function.state_check import VALUES_AND_STATE, StateCheck
 
 __all__ = ["falsify"]
 
 
 def falsify(trial: Trial[Decomposition]) -> None:
-    """Ask for both terms of importances of our own over the whole run, and train on them alone."""
-    config = configuration_of(trial.parameters)
-    due = (0, config.steps // 3, config.steps - 1, config.steps)
+    """Ask for both terms of importances of our own, and for p over the whole run; then train on the terms alone."""
+    config, state = configuration_of(trial.parameters), _state_check(trial)
     with trial.subject_fault():
         powers = [float(trial.subject.p(step)) for step in range(config.steps + 1)]
     right = [config.p_start + (config.p_end - config.p_start) * step / config.steps for step in range(config.steps + 1)]
@@ -26,39 +27,25 @@ def falsify(trial: Trial[Decomposition]) -> None:
         first_p=powers[0],
         last_p=powers[-1],
         p_errors=[abs(seen - one) for seen, one in zip(powers, right, strict=True)],
+        violations=state.violations(),
     )
-    upper = _importances(trial)
-    values: list[float] = []
-    gradients: list[float] = []
-    for step in due:
-        leaves, seen = _asked(trial, upper, step)
-        ours = {name: one.clone().requires_grad_() for name, one in upper.items()}
-        for told, expected in zip(seen, terms.minimality(ours, right[step], config.eps), strict=True):
-            values.append(difference("", float(told.detach()), float(expected.detach())).ratio)
-            pulled = torch.autograd.grad(told, list(leaves.values()), retain_graph=True)
-            pushed = torch.autograd.grad(expected, list(ours.values()), retain_graph=True)
-            gradients += [
-                relative_difference(one.cpu(), other, other) for one, other in zip(pulled, pushed, strict=True)
-            ]
-    trial.measure(value_errors=values, gradient_errors=gradients)
-    measure_steps(trial, trial.subject, due[:-1])
+    measure_steps(trial, trial.subject, sorted({*drawn_steps(trial), config.steps - 1}))
 
 
-def _importances(trial: Trial[Decomposition]) -> dict[str, Tensor]:
-    """Importances of every site: a third exactly 0, and some above 1, where the upper gate leaks."""
-    config = configuration_of(trial.parameters)
-    generator = torch.Generator().manual_seed(trial.seed)
-    shape = (config.batch, config.sequence, config.components)
-    return {
-        name: (1.6 * torch.rand(shape, generator=generator, dtype=torch.float64) - 0.5).clamp_min(0.0)
-        for name in trial.subject.sites
-    }
+def _state_check(trial: Trial[Decomposition]) -> StateCheck:
+    """The check of both terms of two sites."""
+    config, sites = configuration_of(trial.parameters), list(trial.subject.sites)[:2]
 
+    def asked(*upper: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        return trial.subject.frequencies(dict(zip(sites, upper, strict=True)), step)
 
-def _asked(
-    trial: Trial[Decomposition], upper: dict[str, Tensor], step: int
-) -> tuple[dict[str, Tensor], tuple[Tensor, Tensor]]:
-    """The leaves that the subject got, and its two terms."""
-    with trial.subject_fault():
-        leaves = {name: one.to(trial.device).clone().requires_grad_() for name, one in upper.items()}
-        return leaves, trial.subject.frequencies(leaves, step)
+    def formulas(*upper: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        p = config.p_start + (config.p_end - config.p_start) * step / config.steps
+        return terms.minimality(dict(zip(sites, upper, strict=True)), p, config.eps)
+
+    def arguments(draw: Draw) -> Any:
+        shape = draw.size("rows"), draw.size("sequence"), draw.size("components")
+        upper = tuple(draw.tensor(*shape, positive=True) for _ in sites)
+        return upper, {"step": draw.choice("step", config.steps // 2, 1, config.steps)}
+
+    return StateCheck(trial, asked, formulas, arguments, VALUES_AND_STATE)

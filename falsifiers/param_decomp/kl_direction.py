@@ -7,9 +7,11 @@ from torch import Tensor
 
 from falsifiers.param_decomp.oracle import terms
 from falsifiers.param_decomp.subject import Decomposition
-from falsifiers.param_decomp.watching import measure_steps
+from falsifiers.param_decomp.watching import drawn_steps, measure_steps
 from harness import Trial
 from harness.authoring.shadow_step import relative_difference
+from harness.authoring.tensor_function import Draw
+from harness.authoring.tensor_function.state_check import VALUES_AND_STATE, StateCheck
 
 __all__ = ["falsify"]
 
@@ -20,9 +22,10 @@ _SCALES = (0.5, 4.0, 30.0)
 
 def falsify(trial: Trial[Decomposition]) -> None:
     """Ask for the loss of logits of our own in each precision, and train on it alone."""
+    state = StateCheck(trial, trial.subject.divergence, terms.divergence, _logits, VALUES_AND_STATE)
     generator = torch.Generator().manual_seed(trial.seed)
     found: dict[str, list[float]] = {"value_errors": [], "gradient_errors": [], "half_gradient_errors": []}
-    for dtype in (torch.float64, torch.float32, torch.bfloat16):
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
         for scale in _SCALES:
             masked, clean = (
                 (scale * torch.randn(_SHAPE, generator=generator, dtype=torch.float64)).to(trial.device, dtype)
@@ -34,10 +37,16 @@ def falsify(trial: Trial[Decomposition]) -> None:
             right.backward()
             assert leaf.grad is not None
             found["value_errors"].append(abs(float(value) - float(right.detach())) / max(1.0, float(right.detach())))
-            name = "half_gradient_errors" if dtype is torch.bfloat16 else "gradient_errors"
+            name = "half_gradient_errors" if dtype.itemsize == 2 else "gradient_errors"
             found[name].append(relative_difference(gradient.cpu(), leaf.grad, leaf.grad))
-    trial.measure(**found)
-    measure_steps(trial, trial.subject, range(trial.parameters["watched"]))
+    trial.measure(**found, violations=state.violations())
+    measure_steps(trial, trial.subject, drawn_steps(trial))
+
+
+def _logits(draw: Draw) -> tuple[Tensor, Tensor]:
+    """Masked and clean logits [rows, sequence, vocabulary]."""
+    shape = draw.size("rows"), draw.size("sequence"), draw.size("vocabulary", least=2)
+    return draw.tensor(*shape), draw.tensor(*shape)
 
 
 def _asked(trial: Trial[Decomposition], masked: Tensor, clean: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from falsifiers.param_decomp.oracle import terms
 from falsifiers.param_decomp.subject import Decomposition
-from falsifiers.param_decomp.watching import measure_steps
+from falsifiers.param_decomp.watching import drawn_steps, measure_steps
 from harness import Trial
+from harness.authoring.tensor_function import Draw
+from harness.authoring.tensor_function.state_check import VALUES_AND_STATE, StateCheck
 
 __all__ = ["falsify"]
+
+Four = tuple[Tensor, Tensor, Tensor, Tensor]
+"""The lower and the upper gate, and the gradient of each."""
 
 _LOGITS = {
     "far_below": (-7.5, -1.0),
@@ -25,33 +32,48 @@ _LOGITS = {
 
 def falsify(trial: Trial[Decomposition]) -> None:
     """Ask both gates in every region with upstream gradients of both signs, and train with logits in all of them."""
+    state = StateCheck(
+        trial, partial(_answers, trial.subject), _formulas, _arguments, VALUES_AND_STATE, differentiable=False
+    )
     errors: dict[str, dict[str, float]] = {"lower": {}, "upper": {}, "lower_gradient": {}, "upper_gradient": {}}
     for region, numbers in _LOGITS.items():
         logits = torch.tensor(numbers, dtype=torch.float64)
-        nothing = torch.zeros_like(logits)
         for sign, name in ((1.0, "rising"), (-1.0, "falling")):
             upstream = torch.full_like(logits, sign)
-            right = (
-                terms.lower_gate(logits),
-                terms.upper_gate(logits),
-                terms.gate_gradient(logits, upstream, nothing),
-                terms.gate_gradient(logits, nothing, upstream),
-            )
+            right = _formulas(logits, upstream)
             for kind, seen, expected in zip(errors, _asked(trial, logits, sign), right, strict=True):
                 errors[kind][f"{region}, {name}"] = float((seen - expected).abs().max())
-    trial.measure(**{f"{kind}_errors": found for kind, found in errors.items()})
-    pairs = measure_steps(trial, trial.subject, range(trial.parameters["watched"]))
+    trial.measure(**{f"{kind}_errors": found for kind, found in errors.items()}, violations=state.violations())
+    pairs = measure_steps(trial, trial.subject, drawn_steps(trial))
     logits = torch.cat([one.flatten() for _, expected in pairs for one in expected.logits.values()])
     shares = {"below": logits <= 0, "within": (logits > 0) & (logits <= 1), "above": logits > 1}
     trial.measure(trained_logits={name: int(where.sum()) for name, where in shares.items()})
 
 
-def _asked(trial: Trial[Decomposition], logits: Tensor, sign: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The values of both gates, and their gradients, for an upstream gradient of `sign`, on the trial's device."""
+def _asked(trial: Trial[Decomposition], logits: Tensor, sign: float) -> Four:
+    """The answers for an upstream gradient of `sign`, on the trial's device."""
     with trial.subject_fault():
-        leaf = logits.to(trial.device).clone().requires_grad_()
-        gates = trial.subject.gates(leaf)
-        upstream = torch.full_like(leaf, sign)
-        gradients = [torch.autograd.grad(gate, leaf, upstream, retain_graph=True)[0] for gate in gates]
-        low, high = (one.detach().cpu() for one in gates)
-        return low, high, gradients[0].cpu(), gradients[1].cpu()
+        logits = logits.to(trial.device).clone()
+        low, high, *gradients = _answers(trial.subject, logits, torch.full_like(logits, sign))
+        return low.cpu(), high.cpu(), gradients[0].cpu(), gradients[1].cpu()
+
+
+def _answers(subject: Decomposition, logits: Tensor, above: Tensor) -> Four:
+    """The values of both gates without a graph, and the gradient of each, for a gradient from above."""
+    low, high = subject.gates(logits)
+    leaf = logits.clone().requires_grad_()
+    gradients = (torch.autograd.grad(gate, leaf, above)[0] for gate in subject.gates(leaf))
+    return low, high, *gradients
+
+
+def _formulas(logits: Tensor, above: Tensor) -> Four:
+    """The same by the oracle."""
+    nothing = torch.zeros_like(above)
+    gradients = (terms.gate_gradient(logits, *pair) for pair in ((above, nothing), (nothing, above)))
+    return terms.lower_gate(logits), terms.upper_gate(logits), *gradients
+
+
+def _arguments(draw: Draw) -> tuple[Tensor, Tensor]:
+    """Logits [rows, sequence, C], and a gradient from above."""
+    shape = draw.size("rows"), draw.size("sequence"), draw.size("components")
+    return draw.tensor(*shape), draw.tensor(*shape)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from falsifiers.param_decomp.configuration import configuration_of
 from falsifiers.param_decomp.oracle.model import site_output
-from falsifiers.param_decomp.oracle.step import Shadow, source_of
+from falsifiers.param_decomp.oracle.step import Shadow, shadow, source_of
 from falsifiers.param_decomp.oracle.terms import lower_gate
 from falsifiers.param_decomp.statistics import share_repeated, uniform_p
 from falsifiers.param_decomp.subject import Decomposition
-from falsifiers.param_decomp.watching import Watched, measure_steps
+from falsifiers.param_decomp.watching import Watched, drawn_steps, measure_steps, watched_step
 from harness import Trial
-from harness.authoring.shadow_step import relative_difference
+from harness.authoring.tensor_function import Draw
+from harness.authoring.tensor_function.state_check import VALUES_AND_STATE, StateCheck
 
 __all__ = ["falsify"]
 
@@ -23,17 +27,12 @@ _VISIBLE = 0.5
 
 def falsify(trial: Trial[Decomposition]) -> None:
     """Ask each site on importances of our own, and look at every site call of executed steps."""
-    generator = torch.Generator().manual_seed(trial.seed)
-    found: dict[str, list[float]] = {"open_errors": [], "closed_errors": [], "mixed_errors": []}
-    for name in trial.subject.sites:
-        for case, error in _site_errors(trial, name, generator).items():
-            found[f"{case}_errors"].append(error)
-    trial.measure(**found)
-    outputs, masks, sources, deltas = [], [], list[Tensor](), list[Tensor]()
-    for watched, expected in measure_steps(trial, trial.subject, range(trial.parameters["watched"])):
+    trial.measure(violations=_state_check(trial).violations())
+    sources, deltas = list[Tensor](), list[Tensor]()
+    with trial.subject_fault():  # of another seed, which must draw otherwise
+        other = type(trial.subject)(replace(trial.setting, seed=trial.seed + 1))
+    for watched, expected in (*measure_steps(trial, trial.subject, drawn_steps(trial)), *_shadowed(trial, other)):
         lower = {name: lower_gate(one) for name, one in expected.logits.items()}
-        outputs += _output_errors(watched)
-        masks += _adversarial_mask_errors(watched, expected, lower)
         for forward in watched.stochastic(len(lower)):
             for call in forward.calls:
                 drawn = source_of(call.masking.mask.double(), lower[call.site])
@@ -41,8 +40,6 @@ def falsify(trial: Trial[Decomposition]) -> None:
                 deltas.append(call.masking.delta.double().flatten())
     drawn, residual = torch.cat(sources), torch.cat(deltas)
     trial.measure(
-        output_errors=outputs,
-        adversarial_mask_errors=masks,
         smallest_source=min(drawn.min(), residual.min()),
         largest_source=max(drawn.max(), residual.max()),
         source_p=uniform_p(drawn),
@@ -52,60 +49,30 @@ def falsify(trial: Trial[Decomposition]) -> None:
     )
 
 
-def _site_errors(trial: Trial[Decomposition], name: str, generator: torch.Generator) -> dict[str, float]:
-    """The errors of a site that is fully open, closed but for the residual, and in between."""
-    config = configuration_of(trial.parameters)
-    weight = trial.subject.target_weights()[name].detach().cpu().double()
-    v, u = (trial.subject.components()[f"{name}.{which}"].detach().cpu().double() for which in "VU")
-    lead = (config.batch, config.sequence)
-    x, lower, source = (
-        torch.randn(*lead, weight.shape[0], generator=generator, dtype=torch.float64),
-        torch.rand(*lead, config.components, generator=generator, dtype=torch.float64),
-        torch.rand(*lead, config.components + 1, generator=generator, dtype=torch.float64),
-    )
-    unmasked = torch.cat((source[..., :-1], torch.ones(*lead, 1, dtype=torch.float64)), dim=-1)
-    silent = torch.cat((torch.zeros_like(lower), source[..., -1:]), dim=-1)
-    route = torch.rand(lead, generator=generator) < 0.5
-    mixed = site_output(x, weight, v, u, (lower + (1 - lower) * source[..., :-1], source[..., -1], route))
-    residual = (x @ (weight - v @ u)) * source[..., -1:]
-    cases = {
-        "open": (torch.ones_like(lower), unmasked, None, x @ weight),
-        "closed": (torch.zeros_like(lower), silent, None, residual),
-        "mixed": (lower, source, route, mixed),
-    }
-    errors = {}
-    for case, (importance, drawn, routed, right) in cases.items():
-        with trial.subject_fault(), torch.no_grad():
-            given = (None if one is None else one.to(trial.device) for one in (importance, drawn, routed))
-            output = trial.subject.sites[name](x.to(trial.device), trial.subject.masking(*given)).cpu()
-        errors[case] = relative_difference(output, right, right)
-    return errors
+def _state_check(trial: Trial[Decomposition]) -> StateCheck:
+    """The check that a site computes the claim's formula, for importances and sources of any size."""
+    subject, weights = trial.subject, trial.subject.target_weights()
+
+    def output(x: Tensor, lower: Tensor, source: Tensor, route: Tensor, *, site: str) -> Tensor:
+        return subject.sites[site](x, subject.masking(lower, source, route))
+
+    def formula(x: Tensor, lower: Tensor, source: Tensor, route: Tensor, *, site: str) -> Tensor:
+        v, u = (subject.components()[f"{site}.{which}"].detach().cpu().double() for which in "VU")
+        mask = lower + (1 - lower) * source[..., :-1]
+        return site_output(x, weights[site].detach().cpu().double(), v, u, (mask, source[..., -1], route))
+
+    def arguments(draw: Draw) -> Any:
+        site = draw.choice("site", *subject.sites)
+        rows, sequence, width = draw.size("rows"), draw.size("sequence"), weights[site].shape[0]
+        components = configuration_of(trial.parameters).components
+        tensors = (draw.tensor(rows, sequence, one) for one in (width, components, components + 1))
+        return (*tensors, draw.mask(rows, sequence)), {"site": site}
+
+    return StateCheck(trial, output, formula, arguments, VALUES_AND_STATE, dtypes=("float64",))
 
 
-def _output_errors(watched: Watched) -> list[float]:
-    """Of each masked forward, the largest error of a site's output, for the masking that it was called with."""
-    before = watched.before
-    found = []
-    for forward in watched.forwards:
-        errors = []
-        for call in forward.calls:
-            v, u = (before.components[f"{call.site}.{which}"] for which in "VU")
-            masking = (call.masking.mask.double(), call.masking.delta.double(), call.masking.route)
-            right = site_output(call.x, before.target[call.site], v, u, masking)
-            errors.append(relative_difference(call.output, right, right))
-        found += [max(errors)] if errors else []
-    return found
-
-
-def _adversarial_mask_errors(watched: Watched, expected: Shadow, lower: dict[str, Tensor]) -> list[float]:
-    """Of each adversarial forward, the largest difference of a mask from that of the sources as they must be."""
-    found = []
-    for forward, sources in zip(watched.adversarial(len(lower)), expected.ascents, strict=False):
-        errors = [torch.zeros((), dtype=torch.float64)]
-        for call in forward.calls:
-            importance, source = lower[call.site], sources[call.site]
-            mask = importance + (1 - importance) * source[..., :-1]
-            errors.append((call.masking.mask.double() - mask).abs().max())
-            errors.append((call.masking.delta.double() - source[..., -1]).abs().max())
-        found.append(float(torch.stack(errors).max()))
-    return found
+def _shadowed(trial: Trial[Decomposition], subject: Decomposition) -> list[tuple[Watched, Shadow]]:
+    """The first step of another subject, and what it must be."""
+    watched = watched_step(trial, subject, 0)
+    drawn = [one.masks for one in watched.stochastic(len(subject.sites))]
+    return [(watched, shadow(configuration_of(trial.parameters), watched.before, drawn))]

@@ -12,16 +12,15 @@ from falsifiers.param_decomp.configuration import configuration_of
 from falsifiers.param_decomp.oracle.model import clean_forward
 from falsifiers.param_decomp.oracle.step import adversarial_value, importances
 from falsifiers.param_decomp.subject import Trainer
-from falsifiers.param_decomp.watching import Watched, measure_steps
+from falsifiers.param_decomp.watching import Watched, drawn_steps, measure_steps
 from harness import Trial
 
 __all__ = ["falsify"]
 
 
 def falsify(trial: Trial[Trainer]) -> None:
-    """Make the same step several times, so that the batch stands still, and evaluate the loss by ourselves."""
-    config = configuration_of(trial.parameters)
-    repeated = [config.steps // 2] * trial.parameters["watched"]
+    """Make the first step, and another one several times on one batch; evaluate the loss ourselves."""
+    repeated = [0, *[drawn_steps(trial)[-1]] * trial.parameters["watched"]]
     pairs = measure_steps(trial, trial.subject, repeated)
     watched = [one for one, _ in pairs]
     sources = torch.cat([one.after[f"{name}.source"].flatten() for one in watched for name in one.before.sources])

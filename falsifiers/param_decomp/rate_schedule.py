@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from falsifiers.param_decomp.configuration import configuration_of
 from falsifiers.param_decomp.oracle.step import cosine
 from falsifiers.param_decomp.subject import Decomposition
@@ -22,6 +24,14 @@ def falsify(trial: Trial[Decomposition]) -> None:
             "component": [float(trial.subject.component_rate(step)) for step in range(config.steps)],
             "importance": [float(trial.subject.importance_rate(step)) for step in range(config.steps)],
         }
+        for steps in (1, 2, 3):
+            short = type(trial.subject)(replace(trial.setting, parameters={**trial.parameters, "steps": steps}))
+            pairs = ((short.component_rate, starts["component"]), (short.importance_rate, starts["importance"]))
+            stated += [
+                difference("", float(rate(step)), start * cosine(replace(config, steps=steps), step)).ratio
+                for rate, start in pairs
+                for step in range(steps)
+            ]
     for kind, rates in told.items():
         stated += [difference(kind, rate, starts[kind] * cosine(config, step)).ratio for step, rate in enumerate(rates)]
     pairs = measure_steps(trial, trial.subject, range(config.steps))

@@ -8,7 +8,7 @@ import torch
 
 from falsifiers.param_decomp.peak import LiveStorage
 from falsifiers.param_decomp.subject import Trainer
-from falsifiers.param_decomp.watching import Watched, measure_steps, watched_step
+from falsifiers.param_decomp.watching import Watched, drawn_steps, measure_steps, watched_step
 from harness import Trial
 from harness.authoring.shadow_step import differences
 
@@ -18,7 +18,7 @@ __all__ = ["falsify"]
 def falsify(trial: Trial[Trainer]) -> None:
     """Make the same steps with and without rematerialization, compare them, and weigh one more step of each."""
     plain, again = (_further(trial, remat=remat) for remat in (False, True))
-    steps = range(trial.parameters["watched"])
+    steps = drawn_steps(trial)
     gradients, terms, redrawn, recomputed = [], [], [], []
     pairs = measure_steps(trial, again, steps)
     for watched, _ in pairs:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from falsifiers.param_decomp.statistics import chi_square_p
 from falsifiers.param_decomp.subject import Trainer
-from falsifiers.param_decomp.watching import resolve, watched_step
+from falsifiers.param_decomp.watching import drawn_steps, resolve, watched_step
 from harness import Trial
 
 __all__ = ["falsify"]
@@ -18,7 +18,7 @@ __all__ = ["falsify"]
 def falsify(trial: Trial[Trainer]) -> None:
     """Train, and test the routes with which the sites of the chunk were called."""
     drawn = []
-    for step in range(trial.parameters["watched"]):
+    for step in drawn_steps(trial):
         watched = watched_step(trial, trial.subject, step)
         (forward,) = [one for one in watched.forwards if one.calls]
         calls = {call.site: call.masking for call in forward.calls}

@@ -6,7 +6,7 @@ and the target are modules, and a forward is a call of the target. Weights, grad
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,9 +52,8 @@ class Trainer(Protocol):
         """
         ...
 
-    def batch(self, step: int) -> Tensor:
-        """The token ids [rows, sequence] of a step, of this rank; asking changes nothing."""
-        ...
+    batch: Callable[[int], Tensor]
+    """Gives the token ids [rows, sequence] of a step, of this rank. A falsifier puts its own in place of it."""
 
     def target_weights(self) -> Mapping[str, Tensor]:
         """The frozen weights by name; each matrix is [d_in, d_out], the embedding [vocabulary, hidden]."""

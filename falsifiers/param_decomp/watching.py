@@ -7,23 +7,36 @@ tensors, and they are copied before and after the step.
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module
 
-from falsifiers.param_decomp.configuration import configuration_of
+from falsifiers.param_decomp.configuration import Configuration, configuration_of
 from falsifiers.param_decomp.oracle.model import Masks, site_names
 from falsifiers.param_decomp.oracle.step import Before, Shadow, shadow
 from falsifiers.param_decomp.subject import Masking, Trainer
 from harness import Trial
 from harness.authoring.shadow_step import Difference, difference, differences, worst
 
-__all__ = ["Call", "Forward", "Watched", "differences_of", "executed_rates", "measure_steps", "resolve", "watched_step"]
+__all__ = [
+    "Call",
+    "Forward",
+    "Watched",
+    "differences_of",
+    "drawn_steps",
+    "executed_rates",
+    "measure_steps",
+    "resolve",
+    "watched_step",
+    "wrong_chunks",
+]
 
 
 @dataclass(frozen=True)
@@ -90,12 +103,23 @@ def _is_everywhere(forward: Forward, sites: int) -> bool:
     return len(routes) == sites and all(route is None or bool(route.all()) for route in routes)
 
 
-def watched_step(trial: Trial[Any], subject: Trainer, step: int) -> Watched:
-    """Make a step of the subject, and keep what it did."""
+def watched_step(trial: Trial[Any], subject: Trainer, step: int, rows: int | None = None) -> Watched:
+    """Make a step of the subject on a batch of our own, and keep what it did.
+
+    Args:
+        rows: of the batch; without it, as many as are configured.
+    """
+    config = configuration_of(trial.parameters)
+
+    def batch(step: int) -> Tensor:
+        generator = torch.Generator().manual_seed(trial.seed * 1_000_003 + step)
+        return torch.randint(config.vocabulary, (rows or config.batch, config.sequence), generator=generator)
+
     with trial.subject_fault():
-        if list(subject.sites) != site_names(configuration_of(trial.parameters)):
+        if list(subject.sites) != site_names(config):
             raise ValueError("the sites are not the configured ones, in their order")
-        before = _before(subject, step)
+        subject.batch = lambda step: batch(step).to(trial.device)
+        before = _before(subject, step, batch(step))
         forwards: list[Forward] = []
         again: list[Call] = []
         with _hooked(subject, forwards, again):
@@ -145,6 +169,7 @@ def measure_steps(trial: Trial[Any], subject: Trainer, steps: Sequence[int]) -> 
         watched = watched_step(trial, subject, step)
         expected = shadow(config, watched.before, [one.masks for one in watched.stochastic(len(subject.sites))])
         found += differences_of(watched, expected)
+        found.append(Difference("chunks", "", float(len(wrong_chunks(config, watched)))))
         pairs.append((watched, expected))
         trial.step(step, **watched.told)
     largest = worst(found)
@@ -155,6 +180,33 @@ def measure_steps(trial: Trial[Any], subject: Trainer, steps: Sequence[int]) -> 
     )
     resolve(trial, subject)
     return pairs
+
+
+def wrong_chunks(config: Configuration, watched: Watched) -> list[str]:
+    """The stochastic forwards that masked other sites than those of their chunk, and how many are missing."""
+    names, size = site_names(config), config.sites_per_chunk
+    due = [names[start : start + size] for start in range(0, len(names), size) for _ in range(config.samples)]
+    # A target calls its sites in its own order; that each is called once is what counts.
+    live = [[one.site for one in forward.calls] for forward in watched.stochastic(len(names))]
+    pairs = enumerate(zip_longest(live, due, fillvalue=[]))
+    return [
+        f"step {watched.before.step}, forward {place}: {len(one)} sites, first {one[:1]}"
+        for place, (one, other) in pairs
+        if sorted(one) != sorted(other)
+    ]
+
+
+def drawn_steps(trial: Trial[Any]) -> list[int]:
+    """The first step, that in which the sources' warm-up ends, and drawn ones of the run: as many as are `watched`.
+
+    They ascend. Each claim draws its own.
+    """
+    config = configuration_of(trial.parameters)
+    claim = zlib.crc32(repr(sorted(trial.parameters.items())).encode())
+    generator = torch.Generator().manual_seed(claim + trial.seed)
+    drawn = torch.randperm(config.steps, generator=generator).tolist()
+    some = dict.fromkeys([0, int(config.steps * config.source_warmup), *drawn])
+    return sorted([*some][: trial.parameters["watched"]])
 
 
 def resolve(trial: Trial[Any], subject: Trainer) -> None:
@@ -214,13 +266,13 @@ def _in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
-def _before(subject: Trainer, step: int) -> Before:
+def _before(subject: Trainer, step: int, tokens: Tensor) -> Before:
     def copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {name: _copied(one) for name, one in tensors.items()}
 
     return Before(
         step,
-        subject.batch(step).cpu().clone(),
+        tokens,
         copies(subject.target_weights()),
         copies(subject.components()),
         copies(subject.importance_weights()),

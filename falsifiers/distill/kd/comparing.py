@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from torch import Tensor
-
 from falsifiers.distill.kd.cases import HALF, cases, first_cases, question
 from falsifiers.distill.kd.formulas import Truth, truth
 from falsifiers.distill.kd.state import state_check
@@ -37,9 +35,9 @@ def compare(trial: Trial[KdLoss], dtypes: tuple[str, ...], measure: Measure) -> 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
         asked = question(case, trial.device)
         right = truth(asked)  # first, because a subject may work in its inputs' memory
-        with trial.subject_fault():
+        tensors = (asked.student, asked.student_head, asked.teacher, asked.teacher_head, asked.labels)
+        with trial.subject_fault(), state.watched(*tensors):
             answer = trial.subject(asked)
-            _require_shapes(asked, answer)
             devices.update(one.device.type for one in (answer.loss, answer.student_gradient, answer.head_gradient))
         return measure(trial, case, asked, answer, right)
 
@@ -54,15 +52,3 @@ def compare(trial: Trial[KdLoss], dtypes: tuple[str, ...], measure: Measure) -> 
 def precision(case: Mapping[str, Any]) -> str:
     """The end of the name of a case's measurements: its dtype, or `half`."""
     return "half" if case["dtype"] in HALF else str(case["dtype"])
-
-
-def _require_shapes(asked: Question, answer: Answer) -> None:
-    """Raise ValueError where the loss is no scalar, or a gradient has not the shape of what it is a gradient of."""
-    pairs: tuple[tuple[str, Tensor, tuple[int, ...]], ...] = (
-        ("loss", answer.loss, ()),
-        ("gradient of the hidden states", answer.student_gradient, asked.student.shape),
-        ("gradient of the head", answer.head_gradient, asked.student_head.shape),
-    )
-    for name, tensor, shape in pairs:
-        if tensor.shape != shape:
-            raise ValueError(f"the {name} is {tuple(tensor.shape)}, not {tuple(shape)}")

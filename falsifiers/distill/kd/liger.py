@@ -8,13 +8,17 @@ from typing import Any, Protocol
 
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
 
 from falsifiers.distill.kd.cases import cases, first_cases, question
 from falsifiers.distill.kd.formulas import truth
+from falsifiers.distill.kd.state import kd_arguments
 from falsifiers.distill.kd.subject import IGNORED, Answer, Question
 from falsifiers.distill.measuring.held_out import log_probabilities
 from falsifiers.distill.measuring.largest import largest
 from harness import Trial
+from harness.authoring.tensor_function import Draw
+from harness.authoring.tensor_function.state_check import StateCheck
 
 __all__ = ["WeightedKdLoss", "falsify"]
 
@@ -35,12 +39,13 @@ class WeightedKdLoss(Protocol):
 def falsify(trial: Trial[WeightedKdLoss]) -> None:
     """Compare with the formula that its source has, and see that a soft weight of (1 - alpha) T^2 makes it ours."""
     devices: set[str] = set()
+    state = _state_check(trial)
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
         asked, beta = question(case, trial.device), case["beta"]
         wanted, magnitude = _formula(asked, beta)
         right = truth(asked)  # first, because a subject may work in its inputs' memory
-        with trial.subject_fault():
+        with trial.subject_fault(), state.watched(asked.student, asked.student_head, asked.teacher, asked.labels):
             plain = trial.subject(asked, hard=asked.alpha, soft=1.0 - asked.alpha, beta=beta)
             squared = (1.0 - asked.alpha) * asked.temperature**2
             ours = trial.subject(asked, hard=asked.alpha, soft=squared, beta=0.0)
@@ -65,15 +70,46 @@ def falsify(trial: Trial[WeightedKdLoss]) -> None:
     )
     small = [case for case in first_cases(("float32",)) if case["rows"] <= trial.parameters["largest_rows"]]
     first = [{**case, "beta": beta} for case in small for beta in (0.0, 0.1)]
-    trial.measure(cases=trial.search(drawn, check, examples=trial.parameters["cases"], first=first))
+    tried = trial.search(drawn, check, examples=trial.parameters["cases"], first=first)
+    trial.measure(cases=tried)
+    state.measure(tried)
     trial.resolve(device="+".join(sorted(devices)))
 
 
-def _formula(asked: Question, beta: float) -> tuple[float, float]:
-    """`alpha * CE + (1 - alpha) * JSD_beta` with no factor T^2, and the size of its terms; both in float64.
+def _state_check(trial: Trial[WeightedKdLoss]) -> StateCheck:
+    """The check that the loss depends on its arguments alone."""
+    subject = trial.subject
+
+    def loss(*tensors: Tensor, temperature: float, upstream: float, **weights: float) -> tuple[Tensor, ...]:
+        answer = subject(Question(*tensors, 0.0, temperature, upstream), **weights)
+        return answer.loss, answer.student_gradient, answer.head_gradient
+
+    def formulas(
+        *tensors: Tensor, temperature: float, upstream: float, hard: float, soft: float, beta: float
+    ) -> tuple[Tensor, ...]:
+        leaves = [one.detach().requires_grad_() for one in tensors[:2]]
+        asked = Question(*leaves, *tensors[2:], 0.0, temperature, upstream)
+        with torch.enable_grad():
+            surprises, divergences, _ = _parts(asked, beta)
+            counts = asked.labels != IGNORED
+            terms = torch.where(counts, hard * surprises + soft * divergences, 0.0)
+            mean = terms.sum() / counts.sum().clamp_min(1)
+        return mean.detach(), *torch.autograd.grad(upstream * mean, leaves)
+
+    def arguments(draw: Draw) -> Any:
+        tensors, _ = kd_arguments(draw)
+        names = {"temperature": (2.0, 0.5), "upstream": (1.0, -3.0), "hard": (0.3, 0.8), "soft": (0.7, 0.1)}
+        numbers = {name: draw.choice(name, *values) for name, values in names.items()}
+        return tensors, {**numbers, "beta": draw.choice("beta", 0.1, 0.9)}
+
+    return StateCheck(trial, loss, formulas, arguments, dtypes=("float32",), differentiable=False)
+
+
+def _parts(asked: Question, beta: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The cross entropy and the divergence of each row [rows], and the size of the latter's terms.
 
     JSD_beta = beta KL(t || m) + (1 - beta) KL(s || m) with m = beta t + (1 - beta) s; of beta 0 it is KL(t || s), of 1
-    KL(s || t). All of it is averaged over the tokens that count.
+    KL(s || t).
     """
     logits = asked.student.double() @ asked.student_head.double().T
     log_q = log_probabilities(logits, asked.temperature)
@@ -85,10 +121,18 @@ def _formula(asked: Question, beta: float) -> tuple[float, float]:
         mixed = torch.logaddexp(log_p + math.log(beta), log_q + math.log(1.0 - beta))
         of_teacher, of_student = ((one.exp() * (one - mixed)).sum(dim=-1) for one in (log_p, log_q))
         divergences = beta * of_teacher + (1.0 - beta) * of_student
-    counts = asked.labels != IGNORED
     surprises = -log_probabilities(logits).gather(-1, asked.labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
-    rows = max(1, int(counts.sum()))
     sizes = log_p.exp() * (log_p.abs() + log_q.abs()) + log_q.exp() * (log_p.abs() + log_q.abs())
-    terms = asked.alpha * surprises + (1.0 - asked.alpha) * divergences
-    magnitudes = asked.alpha * surprises + (1.0 - asked.alpha) * sizes.sum(dim=-1)
+    return surprises, divergences, sizes.sum(dim=-1)
+
+
+def _formula(asked: Question, beta: float) -> tuple[float, float]:
+    """`alpha * CE + (1 - alpha) * JSD_beta` with no factor T^2, and the size of its terms; both in float64.
+
+    Both are averaged over the tokens that count.
+    """
+    surprises, divergences, sizes = _parts(asked, beta)
+    counts = asked.labels != IGNORED
+    rows = max(1, int(counts.sum()))
+    terms, magnitudes = (asked.alpha * surprises + (1.0 - asked.alpha) * one for one in (divergences, sizes))
     return float((terms * counts).sum() / rows), float((magnitudes * counts).sum() / rows)

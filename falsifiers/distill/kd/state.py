@@ -12,7 +12,7 @@ from harness import Trial
 from harness.authoring.tensor_function import Draw
 from harness.authoring.tensor_function.state_check import StateCheck
 
-__all__ = ["state_check"]
+__all__ = ["kd_arguments", "state_check"]
 
 
 def state_check(trial: Trial[KdLoss]) -> StateCheck:
@@ -24,10 +24,10 @@ def state_check(trial: Trial[KdLoss]) -> StateCheck:
         return answer.loss, answer.student_gradient, answer.head_gradient
 
     dtypes = ("float32", "float64", "bfloat16")
-    return StateCheck(trial, loss, _formulas, _arguments, dtypes=dtypes, differentiable=False)
+    return StateCheck(trial, loss, _formulas, kd_arguments, dtypes=dtypes, differentiable=False)
 
 
-def _arguments(draw: Draw) -> Any:
+def kd_arguments(draw: Draw) -> Any:
     """Hidden states [rows, width] and heads [vocabulary, width] of student and teacher, labels, and the numbers."""
     rows, vocabulary = draw.size("rows"), draw.size("vocabulary")
     width, of_teacher = draw.size("width"), draw.size("teacher_width")
@@ -40,8 +40,8 @@ def _arguments(draw: Draw) -> Any:
     )
     return tensors, {
         "alpha": draw.choice("alpha", 0.3, 0.8),
-        "temperature": draw.choice("temperature", 2.0, 1.0),
-        "upstream": draw.choice("upstream", 1.0, 4.0),
+        "temperature": draw.choice("temperature", 2.0, 1.0, 0.5),
+        "upstream": draw.choice("upstream", 1.0, 0.0, -3.0),
     }
 
 

@@ -35,8 +35,7 @@ def site_output(x: Tensor, weight: Tensor, v: Tensor, u: Tensor, masks: tuple[Te
     residual = delta[..., None] * (x @ weight - x @ v @ u)
     if route is None:
         return components + residual
-    where = route[..., None].to(x.dtype)
-    return where * (components + residual) + (1 - where) * (x @ weight)
+    return torch.where(route[..., None], components + residual, x @ weight)
 
 
 def clean_forward(config: Configuration, weights: Weights, tokens: Tensor) -> tuple[Tensor, Tensor]:

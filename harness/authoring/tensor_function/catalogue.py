@@ -18,7 +18,7 @@ from harness.authoring.tensor_function.adversary import Adversary, DeviceLost, F
 from harness.authoring.tensor_function.function import TensorFunction
 from harness.authoring.toolkit_log import log
 
-__all__ = ["RELATIONS", "Relation", "try_relations"]
+__all__ = ["ON_REQUEST", "RELATIONS", "Relation", "try_relations"]
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ RELATIONS: Final[Mapping[str, Relation]] = {
     "same_tensor_twice": Relation(relation_values.same_tensor_twice),
     "special_values": Relation(relation_values.special_values),
     "nan_comes_out": Relation(relation_values.nan_comes_out),
+    "nan_stays_apart": Relation(relation_values.nan_stays_apart),
     "indices_checked": Relation(relation_values.indices_checked),
     "no_grad_modes": Relation(relation_contexts.no_grad_modes),
     "autocast": Relation(relation_contexts.autocast),
@@ -89,6 +90,8 @@ RELATIONS: Final[Mapping[str, Relation]] = {
     "other_device": Relation(relation_cuda.other_device, needs_gpu=True),
 }
 """In the order in which they are tried. Those without steps of their own are watched in every call."""
+ON_REQUEST: Final[Mapping[str, Relation]] = {"shapes_checked": Relation(relation_values.shapes_checked)}
+"""Those that are tried only if they are named: many kernels leave such checks to their callers."""
 
 
 def try_relations(
@@ -105,7 +108,7 @@ def try_relations(
         assert not findings.violations
 
     Args:
-        names: of `RELATIONS`; by default all that the device can break.
+        names: of `RELATIONS` and `ON_REQUEST`; by default all of the former that the device can break.
         device: `cpu` or `cuda:0`.
         seed: of all that is drawn; equal seeds try equal cases.
         guard: is entered for every call of the function, such as `trial.subject_fault`.
@@ -131,7 +134,7 @@ def try_relations(
                 if name != "value" and adversary.findings.accepted is None:
                     adversary.find_dtypes()
                 if name == "value" or adversary.dtypes:
-                    RELATIONS[name].attempt(adversary)
+                    {**RELATIONS, **ON_REQUEST}[name].attempt(adversary)
             except DeviceLost as error:
                 lost = True
                 adversary.findings.tried[name] += 1

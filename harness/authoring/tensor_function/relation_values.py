@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -16,7 +17,17 @@ from harness.authoring.tensor_function.drawing import Case
 from harness.authoring.tensor_function.sizes import sizes_of
 from harness.authoring.tensor_function.tolerance import Expected, Truth, UnfitReference
 
-__all__ = ["gradient", "indices_checked", "nan_comes_out", "same_tensor_twice", "sizes", "special_values", "value"]
+__all__ = [
+    "gradient",
+    "indices_checked",
+    "nan_comes_out",
+    "nan_stays_apart",
+    "same_tensor_twice",
+    "shapes_checked",
+    "sizes",
+    "special_values",
+    "value",
+]
 
 _USUAL: Final = ("normal", "large", "alike")
 _ODD: Final = ("ties", "equal", "zero", "spike")
@@ -116,10 +127,26 @@ def special_values(adversary: Adversary) -> None:
 
 
 def nan_comes_out(adversary: Adversary) -> None:
-    """A NaN in any floating tensor comes out where it comes out of the reference, and nowhere else."""
+    """A NaN in any floating tensor comes out where it comes out of the reference."""
+
+    def check(case: Case) -> list[str]:
+        call = _plain(adversary, case)
+        due, answer = adversary.truth(call, case.dtype), adversary.ask(call)
+        pairs = enumerate(zip(answer.outputs, due.outputs, strict=False))
+        lost = [place for place, (got, one) in pairs if bool((one.value.isnan() & ~got.cpu().isnan()).any())]
+        return [f"output {place} has a number where NaN is due" for place in lost]
+
+    _with_nan(adversary, "nan_comes_out", check)
+
+
+def nan_stays_apart(adversary: Adversary) -> None:
+    """A NaN in any floating tensor changes no number that it leaves in the reference."""
+    _with_nan(adversary, "nan_stays_apart", lambda case: adversary.wrong(_plain(adversary, case), case.dtype))
+
+
+def _with_nan(adversary: Adversary, relation: str, check: Callable[[Case], list[str]]) -> None:
     for place in _floating(_plain(adversary, adversary.case())):
-        case = adversary.case(340 + place, values="nan", special=adversary.numbers[place])
-        adversary.examine("nan_comes_out", case, lambda case: adversary.wrong(_plain(adversary, case), case.dtype))
+        adversary.examine(relation, adversary.case(340 + place, values="nan", special=adversary.numbers[place]), check)
 
 
 def indices_checked(adversary: Adversary) -> None:
@@ -135,6 +162,30 @@ def indices_checked(adversary: Adversary) -> None:
             return [] if answer.raised or answer.has_nan else ["an index beyond its bound gives a plain result"]
 
         adversary.examine("indices_checked", adversary.case(360, outside=number), check)
+
+
+def shapes_checked(adversary: Adversary) -> None:
+    """A tensor that is one shorter than the others ask for raises, where the reference raises."""
+    whole = _plain(adversary, adversary.case(370))
+    for place, tensor in enumerate(whole.tensors):
+        for axis in range(tensor.dim()):
+
+            def check(case: Case, place: int = place, axis: int = axis) -> list[str]:
+                call = _plain(adversary, case)
+                tensors = list(call.tensors)
+                if tensors[place].shape[axis] < 3:  # one of two can stand for both
+                    return []
+                tensors[place] = tensors[place].narrow(axis, 0, tensors[place].shape[axis] - 1).clone()
+                call = replace(call, tensors=tuple(tensors))
+                try:
+                    adversary.truth(call, case.dtype)
+                except UnfitReference:
+                    answer = adversary.fresh(call)
+                    return [] if answer.raised else [f"it {answer.crashed or 'answers'}, and the shapes do not fit"]
+                return []
+
+            case = adversary.case(370)
+            adversary.examine("shapes_checked", case, check, f"tensor {place} shorter by one along {axis}")
 
 
 def same_tensor_twice(adversary: Adversary) -> None:

@@ -7,27 +7,38 @@ check.measure(trial.search(...))                       # `violations`: every rig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
+
+import torch
+from torch import Tensor
 
 from harness.authoring.faults import NotMeasured
 from harness.authoring.tensor_function.catalogue import RELATIONS, try_relations
 from harness.authoring.tensor_function.drawing import Arguments, Draw
 from harness.authoring.tensor_function.function import TensorFunction
+from harness.authoring.tensor_function.surroundings import changes, surroundings
 from harness.authoring.tensor_function.tolerance import UnfitReference
 from harness.authoring.trial import Trial
 
-__all__ = ["FEW_CALLS", "STATE", "StateCheck"]
+__all__ = ["FEW_CALLS", "STATE", "VALUES_AND_STATE", "StateCheck"]
 
 STATE: Final = (
     "history", "refilled", "layouts", "no_growth", "inputs_kept", "settings_kept", "no_shared_memory", "outputs_kept",
-    "plain_tensors", "other_stream",
+    "plain_tensors", "other_stream", "nan_comes_out", "indices_checked", "shapes_checked",
 )  # fmt: skip
-"""The relations of state, layout and purity."""
+"""The relations of state, layout, purity, and of arguments that are no numbers or do not belong together."""
+VALUES_AND_STATE: Final = ("value", "gradient", "special_values", *STATE)
+"""The same, and those of values in every dtype, for a claim that has few cases of its own."""
 FEW_CALLS: Final = (
-    "refilled", "inputs_kept", "settings_kept", "no_shared_memory", "outputs_kept", "plain_tensors",
+    "refilled", "inputs_kept", "settings_kept", "no_shared_memory", "outputs_kept", "plain_tensors", "nan_comes_out",
+    "shapes_checked",
 )  # fmt: skip
 """Those that take a dozen calls, for a function that an interpreter runs."""
+
+
+_GPU_ONLY: Final = {name for name, one in RELATIONS.items() if one.needs_gpu}
 
 
 class StateCheck:
@@ -55,6 +66,17 @@ class StateCheck:
         """
         self._trial, self._relations = trial, relations
         self._function = TensorFunction.of(function, reference, example, **more)
+        self._seen: dict[str, None] = {}
+
+    @contextmanager
+    def watched(self, *tensors: Tensor) -> Iterator[None]:
+        """Watch a call of the subject that the claim makes by itself, with these inputs."""
+        before, kept = surroundings(), [one.clone() for one in tensors]
+        yield
+        changed = [f"settings_kept: {what} is changed by a case" for what in changes(before)]
+        if not all(map(torch.equal, tensors, kept)):
+            changed.append("inputs_kept: a case changes its inputs")
+        self._seen |= dict.fromkeys(changed)
 
     def measure(self, tried: int) -> None:
         """Measure `violations`, unless the search of the trial's cases ended early.
@@ -74,7 +96,7 @@ class StateCheck:
             NotMeasured: the reference does not fit, or the function refuses every dtype.
         """
         device = self._trial.device
-        names = [name for name in self._relations if device.startswith("cuda") or not RELATIONS[name].needs_gpu]
+        names = [name for name in self._relations if device.startswith("cuda") or name not in _GPU_ONLY]
         guard = self._trial.subject_fault
         try:
             results = try_relations(self._function, names, device=device, seed=self._trial.seed, guard=guard)
@@ -82,4 +104,4 @@ class StateCheck:
             raise NotMeasured(str(error)) from error
         if not results.accepted:
             raise NotMeasured(f"the function refuses every dtype: {'; '.join(results.refused.get('value', []))}")
-        return [f"{name}: {text}" for name, texts in results.violations.items() for text in texts]
+        return [*self._seen, *(f"{name}: {text}" for name, texts in results.violations.items() for text in texts)]

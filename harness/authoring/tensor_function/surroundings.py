@@ -77,7 +77,12 @@ _READ: Mapping[str, Callable[[], Any]] = {
 
 
 def surroundings() -> dict[str, Any]:
-    """The present values, by what they are."""
+    """The present values, by what they are.
+
+    A number is drawn before, so that a generator which is seeded anew has another state than that of a fresh seed.
+    """
+    torch.rand(())
+    random.random()  # noqa: S311 - it is thrown away
     return {**{what: read() for what, read in _READ.items()}, _CLOCKS: _CLOCKS_BEFORE}
 
 

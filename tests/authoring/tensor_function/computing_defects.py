@@ -179,6 +179,21 @@ def nan_swallowed() -> Function:
     return lambda gate, up: silu_mul(torch.nan_to_num(gate), up)
 
 
+def nan_spread() -> Function:
+    """A sum over everything takes part, times 0."""
+    return lambda gate, up: silu_mul(gate, up) + 0.0 * gate.sum()
+
+
+def rows_cut() -> Function:
+    """Rows that the other input lacks are left out silently."""
+
+    def function(gate: Tensor, up: Tensor) -> Tensor:
+        rows = min(len(gate), len(up))
+        return silu_mul(gate[:rows], up[:rows])
+
+    return function
+
+
 def softmax_overflows() -> Function:
     """The largest element is not taken out first."""
 

@@ -332,6 +332,8 @@ DEFECTS: Mapping[str, tuple[str, Callable[[], Function]]] = {
             computing.gradient_of_one_input,
             computing.gradient_if_all_need_it,
             computing.nan_swallowed,
+            computing.nan_spread,
+            computing.rows_cut,
             computing.other_path_without_gradient,
             computing.wrong_if_inputs_are_one,
         ],

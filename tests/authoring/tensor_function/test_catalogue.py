@@ -38,6 +38,7 @@ FOUND_BY = {
     "other_path_without_gradient": "no_grad_modes", "wrong_if_inputs_are_one": "same_tensor_twice",
     "eps_ignored": "value", "last_row_only_for_bias": "gradient", "upstream_ignored": "gradient",
     "labels_wrapped": "indices_checked", "ignored_label_counts": "value",
+    "nan_spread": "nan_stays_apart", "rows_cut": "shapes_checked",
 }  # fmt: skip
 STEPS = {"inputs_kept", "outputs_kept", "no_shared_memory", "settings_kept", "plain_tensors"}
 """Relations that are watched in the calls of others."""
