@@ -18,31 +18,19 @@ from harness import Setting
 
 __all__ = [
     "AddsToTheLast",
-    "BiasLeftOut",
-    "BiasOverFeatures",
-    "BiasedInBfloat16",
-    "ChangesItsInput",
     "CublasNeverCalled",
-    "FlushesSmall",
-    "HalfPrecision",
-    "IgnoresStrides",
-    "InnerTailDropped",
     "OldPathBroken",
     "OverwritesTheLast",
     "ScaleLeftOutOfBackward",
-    "SmallInputsInTf32",
     "SoftmaxWithoutMaximum",
     "StillWarmsProducts",
     "TakesATenthLonger",
     "TellsOfOneModule",
     "Tf32LeftOn",
-    "TransposedOperand",
     "WarmsOneLayerLess",
-    "WrongBeyondSample",
     "WrongInLongBatches",
 ]
 
-_INNER = 32
 _CYCLES = 1_000_000  # about half a millisecond, used to measure the GPU's clock
 
 
@@ -69,53 +57,11 @@ class _Damaged(LibraryBackend):
         return self._damage(right, x, weight, gradient)
 
 
-class TransposedOperand(_Damaging):
-    """Reads the weight as its own transpose where sizes allow it, as SHIP-007's matrix-vector product did."""
-
-    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
-        return right._replace(x=gradient @ weight.contiguous().reshape(weight.mT.shape).mT)
-
-
 class Tf32LeftOn(CublasPath):
     """TF32 was switched on and never off again."""
 
     def products(self) -> TorchBackend:
         return Tf32Rounding() if self.device == "cpu" else CublasBackend("tf32")
-
-
-class HalfPrecision(_Damaging):
-    """Rounds the gradient to bfloat16 in between."""
-
-    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
-        rounded = gradient.bfloat16().to(gradient.dtype)
-        return right._replace(x=rounded @ weight, weight=rounded.mT @ x)
-
-
-class InnerTailDropped(_Damaging):
-    """Sums over tokens end at the last whole tile of 32."""
-
-    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
-        whole = len(x) // _INNER * _INNER
-        return right._replace(weight=gradient[:whole].mT @ x[:whole])
-
-
-class BiasOverFeatures(_Damaging):
-    """Sums the bias gradient over the features, and cuts or pads it to the right length."""
-
-    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
-        if right.bias is None:
-            return right
-        summed, wrong = gradient.sum(dim=1), torch.zeros_like(right.bias)
-        size = min(len(summed), len(wrong))
-        wrong[:size] = summed[:size]
-        return right._replace(bias=wrong)
-
-
-class BiasLeftOut(_Damaging):
-    """Returns no gradient for a bias."""
-
-    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
-        return right._replace(bias=None)
 
 
 class AddsToTheLast(_Damaging):
@@ -143,63 +89,11 @@ class OverwritesTheLast(_Damaging):
         return right._replace(weight=buffer.copy_(right.weight))
 
 
-class WrongBeyondSample(_Damaging):
-    """Only the first 128 elements of the weight's gradient are right, which are those that the spec checks."""
-
-    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
-        wrong = right.weight.clone().flatten()
-        wrong[128:] *= 1.01
-        return right._replace(weight=wrong.view(right.weight.shape))
-
-
-class FlushesSmall(_Damaging):
-    """Elements below 1e-5 become 0, which no absolute bound of 1e-5 detects."""
-
-    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
-        flushed = torch.where(right.weight.abs() < 1e-5, torch.zeros_like(right.weight), right.weight)
-        return right._replace(weight=flushed)
-
-
-class SmallInputsInTf32(_Damaging):
-    """Computes the input's gradient in TF32 if gradients are small. It is smaller than the others, which hide it."""
-
-    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
-        if gradient.dtype != torch.float32 or float(gradient.abs().max()) > 2e-3:
-            return right
-        return right._replace(x=Tf32Rounding().matmul(gradient, weight))
-
-
 class WrongInLongBatches(_Damaging):
     """The weight's gradient is 1 % too large if there are more tokens than were warmed up."""
 
     def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
         return right._replace(weight=right.weight * 1.01) if len(x) > self.tokens else right
-
-
-class BiasedInBfloat16(_Damaging):
-    """In bfloat16 the weight's gradient is 1.5 % too large, which is a few roundings of an element."""
-
-    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
-        if right.weight.dtype != torch.bfloat16:
-            return right
-        return right._replace(weight=(right.weight.float() * 1.015).bfloat16())
-
-
-class ChangesItsInput(_Damaging):
-    """Scales the given gradient in place after use."""
-
-    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
-        gradient.mul_(0.5)
-        return right
-
-
-class IgnoresStrides(_Damaging):
-    """Reads x row by row, whatever its strides."""
-
-    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
-        if x.stride(-1) == 1 or x.stride() == (1, 1):
-            return right
-        return right._replace(weight=gradient.mT @ x.mT.contiguous().reshape(x.shape))
 
 
 class OldPathBroken(CublasPath):
