@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from falsifiers.distill.measuring.log_lines import log_lines
 from falsifiers.distill.measuring.next_loss import NextLoss
+from falsifiers.distill.oracle.own_steps import own_steps
 from falsifiers.distill.oracle.shadow import Configuration
 from falsifiers.distill.running.further_subjects import further_subject
 from falsifiers.distill.running.training import read_back
@@ -24,12 +26,15 @@ from harness.authoring.timing import Interval, Timing, interleave
 __all__ = ["falsify"]
 
 _SILENT, _LOGGING, _AGAIN = _ARMS = ("silent", "logging", "silent again")
+_OWN = "our own"
 _TOLD = 8  # steps of the run whose log is compared with the losses that it reports
 _WARMUP = 2  # rounds: caches, the allocator and the optimizer's state settle in the first
 
 
 def falsify(trial: Trial[Stepping]) -> None:
     """Let steps with a log, without one, and without one again take turns on one student, in random order.
+
+    Steps of our own take turns with them, so that a subject which is as slow without a log shows.
 
     Raises:
         NotMeasured: this machine cannot decide. A limit lies within an interval, which is wider the more two arms
@@ -44,8 +49,11 @@ def falsify(trial: Trial[Stepping]) -> None:
         for arm in _ARMS:
             until_timed.enter_context(contextlib.closing(steps[arm]))
         arms = {arm: partial(_sample, steps[arm], asked["steps_a_sample"], made[arm]) for arm in _ARMS}
+        size = asked["batch"], asked["sequence"]
+        own = own_steps(Configuration.of(asked), size, torch.device(trial.device), getattr(torch, asked["dtype"]))
+        every = {**arms, _OWN: partial(_sample, own, asked["steps_a_sample"], [])}
         rounds = asked["steps"] // (len(_ARMS) * asked["steps_a_sample"]) - _WARMUP
-        timing = _timed(trial, arms, rounds) if rounds > 1 else None
+        timing = _timed(trial, every, rounds) if rounds > 1 else None
         if timing is None:  # the lines need fewer steps than the times
             for work in [*arms.values()] * (rounds + _WARMUP):
                 work()
@@ -76,7 +84,7 @@ def _timed(trial: Trial[Stepping], arms: Mapping[str, Callable[[], None]], round
     return timing
 
 
-def _sample(steps: Iterator[int], of: int, made: list[int]) -> None:
+def _sample(steps: Iterator[Any], of: int, made: list[Any]) -> None:
     """Make the steps of one sample, and append their numbers to `made`."""
     made.extend(islice(steps, of))
 
@@ -114,7 +122,8 @@ def _compare(trial: Trial[Stepping], timing: Timing) -> None:
     seconds = timing.difference(_LOGGING, _SILENT, again=_AGAIN)
     a_step = 1000 / asked["steps_a_sample"]
     milliseconds = Interval(seconds.estimate * a_step, seconds.low * a_step, seconds.high * a_step)
-    trial.measure(noise_low=noise.low, noise_high=noise.high)
+    baseline = timing.ratio(_SILENT, _OWN, again=_AGAIN)
+    trial.measure(noise_low=noise.low, noise_high=noise.high, baseline=baseline.estimate, baseline_low=baseline.low)
     limits = ((ratio, asked["ratio_limit"]), (milliseconds, asked["milliseconds_limit"]))
     if not any(one.low > limit for one, limit in limits) and not all(one.settles(limit) for one, limit in limits):
         raise NotMeasured(

@@ -17,10 +17,8 @@ from falsifiers.blackwell.subjects.cublas import Moved, Path
 from harness import Setting
 
 __all__ = [
-    "AddsToTheLast",
     "CublasNeverCalled",
     "OldPathBroken",
-    "OverwritesTheLast",
     "ScaleLeftOutOfBackward",
     "SoftmaxWithoutMaximum",
     "StillWarmsProducts",
@@ -62,31 +60,6 @@ class Tf32LeftOn(CublasPath):
 
     def products(self) -> TorchBackend:
         return Tf32Rounding() if self.device == "cpu" else CublasBackend("tf32")
-
-
-class AddsToTheLast(_Damaging):
-    """beta is 1 instead of 0: a result is added to the previous one of its size."""
-
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        self._last: dict[Any, Tensor] = {}
-
-    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
-        key = (right.weight.shape, right.weight.dtype)
-        self._last[key] = right.weight + self._last[key] if key in self._last else right.weight
-        return right._replace(weight=self._last[key].clone())
-
-
-class OverwritesTheLast(_Damaging):
-    """All results of a size share one buffer, so a layer's gradient becomes the next layer's."""
-
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        self._buffers: dict[Any, Tensor] = {}
-
-    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
-        buffer = self._buffers.setdefault((right.weight.shape, right.weight.dtype), torch.empty_like(right.weight))
-        return right._replace(weight=buffer.copy_(right.weight))
 
 
 class WrongInLongBatches(_Damaging):
