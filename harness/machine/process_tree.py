@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -74,6 +76,14 @@ class ProcessTree:
         """Whether a signal has stopped one of the processes, as `scontrol suspend` does."""
         states = (stat_fields(pid) for pid in self._known)
         return any(fields is not None and fields[0] in (b"T", b"t") for fields in states)
+
+    def delays(self) -> dict[str, int]:
+        """Return how many nanoseconds each thread has waited for a processor; empty if the kernel does not say."""
+        found: dict[str, int] = {}
+        for place in (one for pid in self._known for one in glob(f"/proc/{pid}/task/*/schedstat")):
+            with suppress(OSError, ValueError, IndexError), regular_file.opened(Path(place)) as file:
+                found[place] = int(file.read().split()[1])
+        return found
 
     def add(self, pid: int) -> None:
         """Watch a process and its descendants, present and future."""

@@ -15,7 +15,7 @@ checkpoint  `step`, `name`, `bytes`; `refused`, or `tensors`: name to [dtype, sh
 seen        `step`: a checkpoint of that step is there
 weights     `role` (initial or teacher), and `tensors` or `refused` as of a checkpoint
 usage       readings of the machine, by the columns of `harness.machine.telemetry`; `free_bytes`, `busy_percent`,
-            `watcher_seconds` of a processor; `suspended`: a signal has stopped a process
+            `watcher_seconds` and `waiting_percent` of a processor; `suspended`: a signal has stopped a process
 sums        `step`, `sums`: of the magnitudes of each parameter in the job's process, by name
 tick        nothing but the time
 ended       `status`, None if it is unknown; `how`

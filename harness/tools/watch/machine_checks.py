@@ -14,8 +14,8 @@ __all__ = ["MACHINE_CHECKS"]
 
 _GIB: Final = 1 << 30
 _OTHERS, _BUSY = 20.0, 90.0
-"""Percent of the machine's processors that others use, and that are in use at all, from which on a low rate of steps
-says nothing of the job."""
+"""Percent of the time that the job waits for a processor, or of the processors that others use, and that are in use at
+all, from which on a low rate of steps says nothing of the job."""
 _FEWEST: Final = 5
 _WORKS: Final = 20.0
 """Percent of a processor from which on a process works."""
@@ -24,6 +24,9 @@ _DEADLOCK: Final = 10.0
 
 
 def _is_crowded(usage: Fact) -> bool:
+    """Whether others have the processors that the job waits for; if the kernel does not say that it waits, may have."""
+    if (waiting := usage.get("waiting_percent")) is not None:
+        return bool(waiting > _OTHERS)
     return bool(usage.get("others_percent", 0.0) > _OTHERS and usage.get("busy_percent", 0.0) > _BUSY)
 
 

@@ -32,6 +32,8 @@ class MachineReader:
         if pid is not None:
             self._tree = ProcessTree()
             self._tree.add(pid)
+        self._delays: dict[str, int] = {}
+        self._delays_at = 0.0
         self._probes = [GpuProbe(gpu) for gpu in host.gpus]
         self._gpus, self._folder, self._expected = host.gpus, folder, expected_bytes
 
@@ -46,6 +48,7 @@ class MachineReader:
             cells["expected_bytes"] = self._expected or None
         if self._tree is not None:
             cells |= self._tree.read()[0]
+            cells["waiting_percent"] = self._waiting(self._tree.delays())
             cells["suspended"] = self._tree.is_suspended or None
             busy = psutil.cpu_percent(None)
             mine = (cells.get("cpu_percent") or 0.0) / (psutil.cpu_count() or 1)
@@ -54,6 +57,13 @@ class MachineReader:
                 cells["limit_bytes"] = cells["rss_bytes"] + cells["system_available_bytes"]
             cells |= self._gpu()
         return {"fact": "usage", "at": at, **{name: value for name, value in cells.items() if value is not None}}
+
+    def _waiting(self, delays: dict[str, int]) -> float | None:
+        """Return the share of the time since the last sample that a thread waited for a processor, at most."""
+        now, before, began = time.monotonic(), self._delays, self._delays_at
+        self._delays, self._delays_at = delays, now
+        waited = [delay - before[name] for name, delay in delays.items() if name in before]
+        return round(max(waited) / (now - began) / 1e7, 1) if waited and now > began else None
 
     def _gpu(self) -> dict[str, Any]:
         """Return the readings of the job's GPUs: of memory the sum, of use the largest."""

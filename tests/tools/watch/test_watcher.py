@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from harness.contract.project import Project
 from harness.external.trainer_file import load
+from harness.machine.process_tree import ProcessTree
 from harness.tools.watch.action import Action
 from harness.tools.watch.checkpoint_reading import CheckpointReader
 from harness.tools.watch.checks import CHECKS
@@ -129,13 +131,15 @@ def test_a_clock_that_jumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (watcher.job.status, watcher.job.refutations) == (0, [])
 
 
-def test_a_suspended_job_does_not_stand_still(tmp_path: Path) -> None:
-    """A scheduler may stop its processes for hours."""
-    for keys, count in (({"suspended": True}, 0), ({}, 1)):
+def test_a_job_that_cannot_work_does_not_stand_still() -> None:
+    """A scheduler may stop its processes, or others may have the processors that it waits for."""
+    starved, crowded = {"waiting_percent": 60.0}, {"busy_percent": 99.0, "others_percent": 90.0}
+    stands = {**crowded, "waiting_percent": 0.1}
+    for keys, count in (({"suspended": True}, 0), ({}, 1), (starved, 0), (crowded, 0), (stands, 1)):
         job = JobState(replace(Given(steps=900), stall_seconds=10.0), CHECKS)
         events = [["step", {"step": str(step)}, ""] for step in range(1, 9)]
         job.apply({"fact": "output", "at": 1.0, "file": "log", "offset": 9, "events": events})
-        for at in range(10, 4000, 10):
+        for at in range(10, 90, 10):
             job.apply({"fact": "usage", "at": float(at), "cpu_percent": 0.0, **keys})
         assert len(job.refutations) == count
 
@@ -183,3 +187,12 @@ def test_a_trackers_file_is_followed(tmp_path: Path) -> None:
             job.apply(fact)
             steps.append(job.telling.newest)
     assert (steps, job.telling.steps, job.telling.disorder) == ([0, 3, 4], 4, "")
+
+
+def test_waiting_for_a_processor_is_read() -> None:
+    """Of this process; where the kernel does not say so, there is nothing."""
+    tree = ProcessTree()
+    tree.add(os.getpid())
+    tree.read()
+    assert all(delay >= 0 for delay in tree.delays().values())
+    assert bool(tree.delays()) is Path("/proc/self/schedstat").exists()
