@@ -150,6 +150,7 @@ def test_a_claim_about_cuda_does_not_pass_on_the_cpu(folder: Path) -> None:
         ["run", CLAIM, "--no-such-option"],
         ["run", CLAIM, "--partition", "gpu"],
         ["run", CLAIM, "--executor-options=--time=1"],
+        ["run", CLAIM, "--executor", "nowhere"],
         ["run", CLAIM, "--executor", "kubernetes"],
         ["run", CLAIM, "--profile", "full"],
         ["no-such-command"],
