@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from falsifiers.distill.measuring.dumped_steps import DumpedStep, read_dump
 from falsifiers.distill.measuring.held_out import HeldOut
 from falsifiers.distill.measuring.named_models import NamedModel, held_out_of
 from falsifiers.distill.measuring.weight_comparison import UNFINISHED
@@ -243,18 +244,43 @@ class _Trainer(Outside):
             return f"it tells of {made} steps, and the export holds the weights of {self._initial}"
         return ""
 
+    def must_dump(self) -> None:
+        """Raise NotObserved if the TOML file names no dumps of steps."""
+        if not self.trainer.dumps.files:
+            raise NotObserved(f"{self.trainer.path.name} names no dumps of steps; say in /dump where they are")
+
+    def dumps(self) -> list[Path]:
+        """The files of the steps that the run dumped, in their order."""
+        return directory.dumps(self.trainer, self.values)
+
+    def dump(self, path: Path) -> DumpedStep:
+        """One of these steps, with the names of the evaluated model. Raises NotObserved if it cannot be read."""
+        return read_dump(path, self.trainer.dumps)
+
+    def config_file(self) -> str:
+        """The config.json that the TOML file names; empty if it names none."""
+        text = self.trainer.models.config
+        return self.filled(text) if text and self.trainer.has_values(text, self.values) else ""
+
+    def _left_every_step(self) -> bool:
+        dumps = self.dumps()
+        return super()._left_every_step() or bool(dumps and self.telling and len(dumps) == self.telling.made)
+
     @propagates
     def student_weights(self) -> Mapping[str, Tensor]:
-        """Before the first step the weights of the initial file, after step k those of the checkpoint of step k."""
+        """Before the first step the weights of the initial file, after step k those of its dump or its checkpoint."""
         files = self.trainer.files
         if self.step == 0:
             if not files.initial or not self.trainer.has_values(files.initial, self.values):
                 raise NotObserved(f"{self.trainer.path.name} names no file with the student before its first step")
             return self._weights(Path(self.filled(files.initial)), files.initial_prefix)
+        dumps = self.dumps()
+        if 0 < self.step <= len(dumps) and not files.frozen:
+            return self.dump(dumps[self.step - 1]).after.weights
         path = self.weight_files.by_step().get(self.step)
         if path is None:
             last = f"step {self.step}" if self.step > 0 else "the last step, which its output does not tell"
-            raise NotObserved(f"{self.trainer.name} left no checkpoint of {last}")
+            raise NotObserved(f"{self.trainer.name} left no checkpoint of {last}; ask for one of each")
         return self._weights(path, files.prefix)
 
     _has_ended = False

@@ -17,6 +17,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from falsifiers.distill import dumped_step
 from falsifiers.distill.measuring.log_lines import log_lines
 from falsifiers.distill.oracle.initial import initial_differences
 from falsifiers.distill.oracle.tolerances import QUANTITIES, refuted
@@ -24,7 +25,7 @@ from falsifiers.distill.oracle.watch import ShadowWatch, saved_steps
 from falsifiers.distill.running.further_subjects import setting_of
 from falsifiers.distill.running.training import Overrun, read_back
 from falsifiers.distill.subject import Shadowed
-from harness import NotMeasured, Trial, Unobserved, for_external, not_observable
+from harness import NotMeasured, Trial, Unobserved, for_external
 from harness.authoring.shadow_step import Difference, worst
 
 __all__ = ["falsify"]
@@ -119,7 +120,7 @@ class _Watch:
         self._returned = math.nan
 
 
-@for_external(not_observable("weights, optimizer state and batch between two steps; a shadow step needs them"))
+@for_external(dumped_step.examine)
 def falsify(trial: Trial[Shadowed]) -> None:
     """Train, interrupt and resume, and compute the chosen steps a second time, independently.
 

@@ -16,7 +16,7 @@ from harness.external.output_events import Event, LogReader
 from harness.external.output_summary import Telling
 from harness.external.trainer_file import Trainer
 
-__all__ = ["checkpoint_files", "checkpoints", "digest", "events_of", "logs", "read_logs"]
+__all__ = ["checkpoint_files", "checkpoints", "digest", "dumps", "events_of", "logs", "read_logs"]
 
 _MOST_FILES = 100_000
 
@@ -37,6 +37,15 @@ def checkpoint_files(trainer: Trainer, values: JsonObject, suffix: str = "") -> 
         return []
     escaped = {name: glob.escape(str(value)) if value is not None else None for name, value in values.items()}
     return [Path(text) for text in glob.glob(trainer.filled(trainer.files.checkpoints, escaped) + suffix)[:_MOST_FILES]]
+
+
+def dumps(trainer: Trainer, values: JsonObject) -> list[Path]:
+    """The files of the dumped steps, in the order of their names."""
+    escaped = {name: glob.escape(str(value)) if value is not None else None for name, value in values.items()}
+    files = trainer.dumps.files
+    if not files or not trainer.has_values(files, escaped):
+        return []
+    return sorted(map(Path, glob.glob(trainer.filled(files, escaped))))[:_MOST_FILES]
 
 
 def _step(trainer: Trainer, path: Path, values: JsonObject, suffix: str) -> Any:

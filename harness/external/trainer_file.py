@@ -22,8 +22,9 @@ from harness.base.redaction import Redactor, looks_secret
 from harness.base.strictjson import JsonObject
 from harness.external.linear_regex import PatternRefused, compiled
 from harness.external.output_events import EventKind, LineRule
+from harness.external.trainer_parts import DeviceCodeFiles, Dumps, Files, Models
 
-__all__ = ["GIVEN", "DeviceCodeFiles", "Exit", "Files", "Flag", "Models", "Trainer", "TrainerError", "load"]
+__all__ = ["GIVEN", "Exit", "Flag", "Trainer", "TrainerError", "load"]
 
 GIVEN = ("output", "seed", "device", "here", "python")
 """Placeholders that every command has: the output folder, the trial's seed, "cpu" or "cuda", the folder of the TOML
@@ -72,48 +73,6 @@ class Flag:
 
 
 @dataclass(frozen=True)
-class Files:
-    """The files that a run writes, as texts with placeholders."""
-
-    export: str
-    checkpoints: str = ""
-    step: Any = None
-    """A compiled expression on a checkpoint's path or name, with a group `step`; None without checkpoints."""
-    last: bool = False
-    """Whether a run also leaves a checkpoint of its last step, which is no periodic one."""
-    prefix: str = ""
-    initial: str = ""
-    initial_prefix: str = ""
-    export_prefix: str = ""
-    frozen: Any = None
-    """A compiled expression on the names of tensors that the run leaves as they are; None if it moves all."""
-    compute_cache: str = ""
-    """For a finished run: the folder that CUDA_CACHE_PATH named."""
-
-
-@dataclass(frozen=True)
-class Models:
-    """What a falsifier needs to evaluate the models of a run, as texts with placeholders; empty if not named."""
-
-    teacher: str = ""
-    teacher_prefix: str = ""
-    config: str = ""
-    """The folder of the student's config.json, or the file."""
-    tokenizer: str = ""
-    text: str = ""
-
-
-@dataclass(frozen=True)
-class DeviceCodeFiles:
-    """The files with a trainer's GPU code."""
-
-    files: tuple[str, ...] = ()
-    """Globs with placeholders for programs, libraries and archives. Empty: the command's program."""
-    kernels: tuple[Any, ...] = ()
-    """Compiled expressions, one for each kernel that training needs; empty if the file names none."""
-
-
-@dataclass(frozen=True)
 class Trainer:
     """An external trainer."""
 
@@ -134,10 +93,11 @@ class Trainer:
     every: int = 1
     """Steps from one line without a step's number to the next."""
     ran_on: str | None = None
-    models: Models = Models()
+    models: Models = field(default_factory=Models)
     loss: str = ""
     """Which loss the lines have: "distillation", "cross_entropy", "kl" or a placeholder; empty if none."""
-    device_code: DeviceCodeFiles = DeviceCodeFiles()
+    device_code: DeviceCodeFiles = field(default_factory=DeviceCodeFiles)
+    dumps: Dumps = field(default_factory=Dumps)
 
     def words(self, values: JsonObject) -> list[str]:
         """The command line for these values of the placeholders. Words that name a null or empty value are left out.
@@ -213,6 +173,7 @@ class Trainer:
             yield f"/files/{name}", getattr(self.files, name)
         for name in ("teacher", "config", "tokenizer", "text"):
             yield f"/models/{name}", getattr(self.models, name)
+        yield "/dump/files", self.dumps.files
         for position, text in enumerate(self.device_code.files):
             yield f"/device_code/files/{position}", text
         for name, value in self.parameters.items():
@@ -294,6 +255,7 @@ def _trainer(path: Path, document: JsonObject) -> Trainer:
         models=Models(**document.get("models", {})),
         loss=log.get("loss", ""),
         device_code=_device_code(path, document.get("device_code", {})),
+        dumps=_dumps(path, document.get("dump", {})),
     )
 
 
@@ -316,6 +278,13 @@ def _device_code(path: Path, table: JsonObject) -> DeviceCodeFiles:
         for position, text in enumerate(table.get("kernels", ()))
     )
     return DeviceCodeFiles(tuple(table.get("files", ())), tuple(kernels))
+
+
+def _dumps(path: Path, table: JsonObject) -> Dumps:
+    names = (
+        (_expression(path, f"/dump/names/{pattern}", pattern), text) for pattern, text in table.get("names", {}).items()
+    )
+    return Dumps(table.get("files", ""), tuple(names))
 
 
 def _rule(path: Path, position: int, line: JsonObject) -> LineRule:

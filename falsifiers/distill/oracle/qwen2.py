@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 __all__ = ["INITIALIZER_RANGE", "SHAPES", "NotTheModel", "Shape", "load", "new_model"]
 
@@ -77,7 +77,7 @@ def new_model(name: str, device: torch.device, dtype: torch.dtype = torch.float6
 
 
 @torch.no_grad()
-def load(model: Qwen2ForCausalLM, weights: Mapping[str, Tensor]) -> None:
+def load(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> None:
     """Copy these weights into the model, by name and shape.
 
     Raises:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Qwen2ForCausalLM
 
 from falsifiers.distill.oracle.loss import summed_loss
-from falsifiers.distill.oracle.qwen2 import SHAPES, NotTheModel, load, new_model
+from falsifiers.distill.oracle.qwen2 import NotTheModel, load, new_model
 from harness.authoring.shadow_step import Difference, difference, differences
 
 __all__ = ["Configuration", "ShadowStep", "Snapshot", "Step", "compare"]
@@ -97,11 +96,21 @@ class Step:
 class ShadowStep:
     """Computes steps by plain transformers, autograd and `torch.optim`."""
 
-    def __init__(self, configuration: Configuration, device: torch.device) -> None:
-        """Compute on the device."""
+    def __init__(
+        self,
+        configuration: Configuration,
+        device: torch.device,
+        build: Callable[[torch.dtype], Any] | None = None,
+    ) -> None:
+        """Compute on the device.
+
+        Args:
+            build: makes the model of a dtype, on the device; by default, the one that the configuration names.
+        """
         self.configuration = configuration
         self.device = device
-        self._models: dict[tuple[str, torch.dtype], Qwen2ForCausalLM] = {}
+        self._build = build or (lambda dtype: new_model(configuration.model, device, dtype))
+        self._models: dict[tuple[str, torch.dtype], Any] = {}
 
     def step(
         self,
@@ -128,11 +137,19 @@ class ShadowStep:
         with _full_precision():
             loss, logits, gradients = self._gradients(before.weights, inputs, labels, teacher, dtype)
         self._clip(gradients)
-        wanted = self.configuration
+        return self.advanced(Step(number, loss, *logits, self.configuration.rate(number), gradients, {}, {}), before)
+
+    def advanced(self, made: Step, before: Snapshot) -> Step:
+        """The step with the slots and weights that its gradients leave.
+
+        Raises:
+            NotTheModel: weights or slots are not those of the model.
+        """
+        wanted, gradients = self.configuration, made.gradients
         weights = {name: _copied(weight).to(self.device, torch.float64) for name, weight in before.weights.items()}
         optimizer = torch.optim.AdamW(
             list(weights.values()),
-            lr=wanted.rate(number),
+            lr=made.rate,
             betas=(wanted.beta1, wanted.beta2),
             eps=wanted.epsilon,
             weight_decay=wanted.weight_decay,
@@ -153,20 +170,13 @@ class ShadowStep:
         for name, weight in weights.items():
             weight.grad = gradients[name]
         optimizer.step()
-        return Step(
-            number,
-            loss,
-            *logits,
-            wanted.rate(number),
-            gradients,
-            slots={name: dict(optimizer.state[weight]) for name, weight in weights.items()},
-            weights=weights,
-        )
+        slots = {name: dict(optimizer.state[weight]) for name, weight in weights.items()}
+        return replace(made, slots=slots, weights=weights)
 
-    def _model(self, role: str, dtype: torch.dtype, weights: Mapping[str, Tensor]) -> Qwen2ForCausalLM:
+    def _model(self, role: str, dtype: torch.dtype, weights: Mapping[str, Tensor]) -> Any:
         """The model of a role, `student` or `teacher`, with these weights; it is built once for each dtype."""
         if (role, dtype) not in self._models:
-            self._models[role, dtype] = new_model(self.configuration.model, self.device, dtype)
+            self._models[role, dtype] = self._build(dtype)
         model = self._models[role, dtype]
         load(model, weights)
         return model
@@ -188,7 +198,7 @@ class ShadowStep:
         student = self._model("student", dtype, weights)
         student.zero_grad(set_to_none=True)
         of_weights = None if isinstance(teacher, Tensor) else self._model("teacher", dtype, teacher)
-        rows = max(1, _LOGITS_AT_ONCE // (inputs.shape[1] * SHAPES[wanted.model].vocabulary))
+        rows = max(1, _LOGITS_AT_ONCE // (inputs.shape[1] * int(student.config.vocab_size)))
         total = 0.0
         logits: tuple[Tensor, Tensor] | None = None
         for first in range(0, len(inputs), rows):

@@ -1,0 +1,161 @@
+"""F-DISTILL-STEP-001 for a trainer in another process: its dumped steps, computed a second time.
+
+A step starts from what the dump of the step before it left. So what happens between two steps, such as a resume without
+the optimizer's state, is a difference too. If the trainer's file names a config.json that fits, loss and gradient are
+computed from the weights and the batch; else the dumped gradient is taken, and only the optimizer is judged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from falsifiers.distill.measuring.dumped_steps import DumpedStep
+from falsifiers.distill.oracle.qwen2 import SHAPES, NotTheModel, new_model
+from falsifiers.distill.oracle.shadow import Configuration, ShadowStep, Snapshot, Step, compare
+from falsifiers.distill.oracle.tolerances import QUANTITIES, refuted
+from falsifiers.distill.running.training import read_back
+from harness import NotObserved, Trial, Unobserved
+from harness.authoring.shadow_step import Difference, difference, worst
+
+__all__ = ["examine"]
+
+_NEAR = 1 / 3  # share of a tolerance
+_OF_LOSS = ("loss", "gradient")
+
+
+def examine(trial: Trial[Any]) -> None:
+    """Let the subject train, then compute each dumped step from what the step before it left.
+
+    Raises:
+        NotObserved: it dumps no steps.
+    """
+    losses: dict[int, float] = {}
+
+    def on_step(step: int, **values: float) -> None:
+        with trial.falsifier_fault():
+            trial.step(step, **values)
+            losses[len(losses) + 1] = values.get("loss", math.nan)
+
+    with trial.subject_fault():
+        trial.subject.must_dump()
+        trial.subject.distill(on_step=on_step)
+        paths: list[Path] = trial.subject.dumps()
+        read_back(trial, len(paths))
+        if not paths:
+            raise NotObserved("the run left no dump of a step")
+    judge = _Judge(trial)
+    found: list[Difference] = []
+    first = last = None
+    for position, path in enumerate(paths, 1):
+        dump: DumpedStep = trial.subject.dump(path)
+        before = dump.before if last is None else last.after
+        found += judge.differences(position, before, dump, losses.get(position, math.nan))
+        first, last = first or dump, dump
+    largest = worst(found)
+    hidden = {f"{name}_error": judge.hidden for name in _OF_LOSS} if judge.hidden is not None else {}
+    trial.measure(
+        **{f"{name}_error": largest[name].ratio for name in sorted(largest.keys() & QUANTITIES)},
+        foreign_slots=sorted(largest.keys() - QUANTITIES),
+        worst_tensors=[f"{one.quantity} {one.tensor}".strip() for one in largest.values()],
+        steps_executed=len(paths),
+        steps_checked=list(range(1, len(paths) + 1)),
+        moved_share=_moved(first.before.weights, last.after.weights) if first and last else 0.0,
+        **hidden,
+        **dict.fromkeys(_INSIDE, Unobserved("it needs the process of the training")),
+    )
+
+
+_INSIDE = (
+    "student_logits_error", "teacher_logits_error", "batch_error", "initial_scale_error", "initial_rank_error",
+    "unseeded", "misreported", "resumed_after", "told_speed",
+)  # fmt: skip
+
+
+class _Judge:
+    """Compares steps with those that follow from their weights, slots and batches.
+
+    Attributes:
+        hidden: why loss and gradient are not judged; None if they are.
+    """
+
+    def __init__(self, trial: Trial[Any]) -> None:
+        self._configuration = Configuration.of(trial.parameters)
+        device, file = torch.device(trial.device), trial.subject.config_file()
+        self._shadow = ShadowStep(
+            self._configuration, device, lambda dtype: _model(file, trial.parameters, dtype, device)
+        )
+        self.hidden: Unobserved | None = None
+
+    def differences(self, number: int, before: Snapshot, dump: DumpedStep, loss: float) -> list[Difference]:
+        """The differences of a step. Only if one is near its tolerance is the rounding of the dtype computed."""
+        dtype = next(iter(dump.after.weights.values())).dtype
+        found = self._compared(number, before, dump, loss)
+        if self.hidden is None and refuted(found, str(dtype).removeprefix("torch."), _NEAR):
+            found = self._compared(number, before, dump, loss, dtype)
+        return [*found, difference("rate", dump.rate, self._configuration.rate(number))]
+
+    def _compared(
+        self, number: int, before: Snapshot, dump: DumpedStep, loss: float, dtype: torch.dtype | None = None
+    ) -> list[Difference]:
+        expected = self._expected(number, before, dump, torch.float64)
+        found = compare(
+            self._configuration,
+            expected,
+            before,
+            dump.after,
+            loss=loss,
+            number=dump.number,
+            gradients=dump.gradients,
+            rounded=self._expected(number, before, dump, dtype) if dtype is not None else None,
+        )
+        return [one for one in found if self.hidden is None or one.quantity not in _OF_LOSS]
+
+    def _expected(self, number: int, before: Snapshot, dump: DumpedStep, dtype: torch.dtype) -> Step:
+        """The step by the model, else by the dumped gradient."""
+        why = "" if self.hidden is None else self.hidden.why
+        if not why and (dump.inputs is None or dump.labels is None or bool((dump.labels < 0).any())):
+            why = "the dump holds no batch in which each label counts"
+        elif not why and dump.teacher_logits is None and self._configuration.alpha != 1:
+            why = "the loss has a part of a teacher, whose logits are not dumped; without one, add -P alpha=1"
+        if not why:
+            teacher: Any = before.weights if dump.teacher_logits is None else dump.teacher_logits
+            try:
+                return self._shadow.step(number, before, dump.inputs, dump.labels, teacher, dtype)  # type: ignore[arg-type]
+            except (NotTheModel, NotObserved) as error:
+                why = str(error)
+        self.hidden = Unobserved(why)
+        none, rate = torch.zeros(0), self._configuration.rate(number)
+        gradients = {name: gradient.to(self._shadow.device).double() for name, gradient in dump.gradients.items()}
+        return self._shadow.advanced(Step(number, math.nan, none, none, rate, gradients, {}, {}), before)
+
+
+def _model(file: str, parameters: Mapping[str, Any], dtype: torch.dtype, device: torch.device) -> Any:
+    """The model of a config.json, else the one that the claim names.
+
+    Raises:
+        NotObserved: transformers does not know it.
+    """
+    if not file:
+        if parameters["model"] not in SHAPES:
+            raise NotObserved("the trainer's file names no config.json as /models/config")
+        return new_model(parameters["model"], device, dtype)
+    try:
+        config = AutoConfig.from_pretrained(file, local_files_only=True, trust_remote_code=False)
+        with torch.random.fork_rng(devices=[]):
+            model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
+    except Exception as error:  # transformers raises what it likes on a configuration that it does not know
+        raise NotObserved(f"{file} describes no language model that transformers knows: {error}") from error
+    return model.to(device).eval()
+
+
+def _moved(first: Mapping[str, Tensor], last: Mapping[str, Tensor]) -> float:
+    """The share of all elements that are not what they were."""
+    moved = sum(int((last[name] != weight).sum()) for name, weight in first.items() if name in last)
+    return moved / max(1, sum(weight.numel() for weight in first.values()))

@@ -1,0 +1,76 @@
+"""A loop of plain PyTorch: accumulation, clipping, a warm-up, checkpoints, and a resume."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from dump_steps import StepDump
+
+from foreign.common import Batches, Saving, model_of, options, rate_factor
+
+
+def train(asked: Any) -> None:
+    bug, made, state = asked.bug, 0, Path(asked.out) / "state.pt"
+    model = model_of(asked.student)
+    decay = 0.0 if bug == "decay-after-update" else asked.decay
+    optimizer = torch.optim.AdamW(model.parameters(), lr=asked.lr, weight_decay=decay)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate_factor(asked.warmup))
+    if asked.resume:
+        kept = torch.load(state)
+        made = kept["made"]
+        model.load_state_dict(kept["model"])
+        schedule.load_state_dict(kept["schedule"])
+        if bug != "resume-without-optimizer":
+            optimizer.load_state_dict(kept["optimizer"])
+        for group, rate in zip(optimizer.param_groups, schedule.get_last_lr(), strict=True):
+            group["lr"] = rate
+    if bug == "decay-after-update":
+        optimizer.register_step_post_hook(decay_after(model, asked.decay))
+    if asked.dump:
+        StepDump(model, optimizer, asked.dump, made)
+    data, saving = Batches(asked), Saving(model, asked)
+    saving.made = made
+    for step in range(made + 1, (asked.stop or asked.steps) + 1):
+        total = 0.0
+        for part in data.step(step, asked):
+            loss = model(**part).loss
+            (loss if bug == "not-divided" else loss / asked.accumulate).backward()
+            total += loss.item() / asked.accumulate
+            if bug == "schedule-per-micro-batch":
+                schedule.step()
+        if asked.clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), asked.clip)
+        rate = schedule.get_last_lr()[0]
+        saving.before_step()
+        if bug != "skipped-step" or step != 3:
+            optimizer.step()
+        if bug != "schedule-per-micro-batch":
+            schedule.step()
+        optimizer.zero_grad()
+        saving.after_step(total, rate)
+    if not asked.stop:
+        saving.export()
+        return
+    parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict()}
+    torch.save({"made": asked.stop, **parts}, state)
+
+
+def decay_after(model: Any, share: float) -> Any:
+    """A hook that lets the weights decay after the update."""
+
+    def decay(optimizer: Any, *_: Any) -> None:
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.mul_(1 - optimizer.param_groups[0]["lr"] * share)
+
+    return decay
+
+
+if __name__ == "__main__":
+    train(options())
