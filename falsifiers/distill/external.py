@@ -202,7 +202,8 @@ class _Trainer(Outside):
         """See `Outside.ran`; also, whether the files contradict the output, and the precision of the export."""
         found = super().ran()
         if self.telling is not None:
-            if "dtype" not in found and not isinstance(dtype := self._exported_dtype(), Unobserved):
+            dtype = self._exported_dtype()  # an export in another one may have been converted, so it refutes nothing
+            if "dtype" not in found and not isinstance(dtype, Unobserved) and dtype == self.values.get("dtype"):
                 found["dtype"] = dtype
             said = self._lacks_checkpoint(self.telling.made or 0) or self._unlike_files(self.telling)
             if said is not None:

@@ -108,7 +108,7 @@ class Claims:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print a line for each claim that ran, and below it the tests that are tied to it."""
-        if terminalreporter.verbosity < 0:
+        if terminalreporter.verbosity < -1:
             return
         lines = list(_summary(terminalreporter.stats))
         if lines:

@@ -60,8 +60,9 @@ def render(bundles: Sequence[BundleResult], limit: int = COMMENT) -> str:
     blocks = [block for bundle in ordered if not bundle.is_known for block in _against(bundle)]
     known = [f"- {_known(bundle)}" for bundle in ordered if bundle.is_known]
     blocks += ["\n".join(["### Known refutations\n", *known])] if known else []
-    blocks += [block for bundle in ordered for block in _kills(bundle)]
-    blocks += [block for bundle in ordered if bundle.record for block in _measured(bundle.record)]
+    told = [bundle for bundle in ordered if len(ordered) == 1 or limit > COMMENT or not _is_plain_pass(bundle)]
+    blocks += [block for bundle in told for block in _kills(bundle)]
+    blocks += [block for bundle in told if bundle.record for block in _measured(bundle.record)]
     shown, _ = _fitting(blocks, room, room)
     parts = [head]
     if rows:
@@ -77,6 +78,11 @@ def render(bundles: Sequence[BundleResult], limit: int = COMMENT) -> str:
     if missing:
         parts.append(f"_Left out, because the text would be too long: {' and '.join(missing)}. The bundles have them._")
     return "\n\n".join(parts) + "\n"
+
+
+def _is_plain_pass(bundle: BundleResult) -> bool:
+    """Return whether a bundle is a PASS that its row in the table says all of: a comment about many is short."""
+    return bundle.verification.standing is Verdict.PASS and not bundle.is_known
 
 
 def _fitting(blocks: Sequence[str], room: int, most: int) -> tuple[list[str], int]:

@@ -48,7 +48,7 @@ def _template(reason: Reason) -> str:
         case Reason(code=ReasonCode.VIOLATED, bound=bound) if bound and bound.keyword == CLOSED:
             return "{one.place} has undeclared properties"
         case Reason(code=ReasonCode.NOT_READ_BACK, place=place, text=text):
-            said = "; only the output says that it was {one.text}" if text else ""
+            said = "; only the output says that it was {one.text}" if text else f" by trial.resolve({place}=…)"
             return f"the {{one.place}} that ran {'were' if place.endswith('s') else 'was'} not read back{said}"
         case Reason(code=ReasonCode.NOT_ASKED | ReasonCode.INTERRUPTED, text=text) if text:
             return "{one.text}"
