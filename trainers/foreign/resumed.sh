@@ -1,5 +1,6 @@
 #!/bin/sh
-# Trains until step STOP and resumes: resumed.sh PYTHON ENGINE STOP OPTION… . A claim that judges it judges the resume.
-python=$1 engine=$2 stop=$3
-shift 3
-"$python" "$engine" "$@" --stop "$stop" && "$python" "$engine" "$@" --resume
+# resumed.sh STOP COMMAND…: trains until step STOP, and resumes. With 0 it trains at once.
+stop=$1
+shift
+if [ "$stop" = 0 ]; then exec "$@"; fi
+"$@" --stop "$stop" && "$@" --resume
