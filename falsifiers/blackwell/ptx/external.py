@@ -49,7 +49,10 @@ class Command(CommandRun):
             "CUDA_CACHE_DISABLE": "0",
             "CUDA_FORCE_PTX_JIT": "0",
         }
-        seen = control(library, workspace / "control", variables)
+        # The driver makes an index of its cache when it refuses PTX, too.
+        elsewhere = workspace / "control-cache"
+        elsewhere.mkdir()
+        seen = control(library, workspace / "control", {**variables, "CUDA_CACHE_PATH": str(elsewhere)})
         if seen.result != JIT_DISABLED:
             raise NotMeasured(f"CUDA_DISABLE_PTX_JIT=1 has no effect here: the driver answered PTX with {seen.result}")
         trainer = self.trainer

@@ -93,6 +93,10 @@ static int is_ptx(const void *image) {
 }
 static int jit(void) {
     const char *off = getenv("CUDA_DISABLE_PTX_JIT"), *cache = getenv("CUDA_CACHE_PATH");
+    if (cache) { /* as driver 580 does, also where it refuses */
+        char path[4096]; snprintf(path, sizeof path, "%s/index", cache);
+        FILE *file = fopen(path, "w"); if (file) fclose(file);
+    }
     if (off && !strcmp(off, "1")) return 223;
     if (cache) {
         char path[4096]; snprintf(path, sizeof path, "%s/compiled", cache);
