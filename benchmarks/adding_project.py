@@ -104,7 +104,9 @@ def project(root: Path, seconds: float) -> None:
     (root / "bench" / "__init__.py").touch()
     (root / "bench" / "adding.py").write_text(MODULE)
     (root / "bench" / "subjects.py").write_text(SUBJECTS)
-    (root / "contracts" / "F-BENCH-ADD-001.json").write_text(json.dumps(contract(seconds)))
+    place = root / "contracts" / "F-BENCH-ADD-001"
+    place.mkdir()
+    (place / "contract.json").write_text(json.dumps(contract(seconds)))
     script = SCRIPT.format(seconds=seconds)
     (root / "script.py").write_text(script)
     (root / "test_script.py").write_text("def test_it():\n" + "".join(f"    {line}\n" for line in script.splitlines()))

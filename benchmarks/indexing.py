@@ -20,6 +20,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.contract.claim_folder import claim_of
 from harness.contract.project import Project
 from harness.evidence import manifest
 from harness.evidence.bundle_layout import MANIFEST, RECORD
@@ -31,7 +32,7 @@ LIMIT = 1.0
 def populate(root: Path, bundles: int, claims: int, hosts: int = 1) -> None:
     """A project with so many claims, and so many bundles of them, by turns; on hosts of eight kinds if on several."""
     ours = Project.find(Path(__file__).parent)
-    contracts = {path.stem: path for path in ours.known()}
+    contracts = {claim_of(path): path for path in ours.known()}
     read = [json.loads(path.read_text()) for path in sorted(ours.evidence.glob("*/*/*/record.json"))]
     records = [record for record in read if record["id"] in contracts]  # some bundles are of other projects' claims
     (root / "pyproject.toml").write_text("[tool.harness]\n")
@@ -42,7 +43,9 @@ def populate(root: Path, bundles: int, claims: int, hosts: int = 1) -> None:
         record = records[number % len(records)]
         contract = json.loads(contracts[record["id"]].read_text())
         contract.pop("calibration", None)  # its file lies beside the other contract
-        (root / "contracts" / f"{identifier}.json").write_text(json.dumps({**contract, "id": identifier}))
+        place = root / "contracts" / identifier / "contract.json"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(json.dumps({**contract, "id": identifier}))
     for number in range(bundles):
         identifier = f"F-BENCH-INDEX-{number % claims:03}"
         day, second = divmod(number, 86_400)

@@ -53,7 +53,9 @@ def scripts(folder: Path) -> pd.DataFrame:
     (folder / "contracts").mkdir()
     for number in range(SCRIPTS):
         claim = {**contract(SECONDS), "id": f"F-BENCH-ADD-{number:03}"}
-        (folder / "contracts" / f"{claim['id']}.json").write_text(json.dumps(claim))
+        place = folder / "contracts" / str(claim["id"]) / "contract.json"
+        place.parent.mkdir()
+        place.write_text(json.dumps(claim))
     body = f"import time\nimport pytest\n@pytest.mark.parametrize('n', range({SCRIPTS}))\n"
     (folder / "test_sleep.py").write_text(f"{body}def test_sleeps(n):\n    time.sleep({SECONDS})\n")
     (folder / "sleeps.py").write_text(REFRAME.format(seconds=SECONDS, scripts=SCRIPTS))

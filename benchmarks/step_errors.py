@@ -32,7 +32,7 @@ from harness.authoring.reports import Measured, TrialReport
 from harness.execution.worker_trial import WorkerTrial
 
 _EMPTY = ("unseeded", "misreported", "foreign_slots")
-CONTRACT = Path(__file__).parents[1] / "contracts" / "distill" / "F-DISTILL-STEP-001.json"
+CONTRACT = Path(__file__).parents[1] / "contracts" / "distill" / "F-DISTILL-STEP-001" / "contract.json"
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from falsifiers.distill.running.trainer_watch import StepWatch
 from harness import Setting
 from harness.authoring.timing import Timing
 
-CONTRACT = Path(__file__).parents[1] / "contracts" / "distill" / "F-DISTILL-SMOKE-001.json"
+CONTRACT = Path(__file__).parents[1] / "contracts" / "distill" / "F-DISTILL-SMOKE-001" / "contract.json"
 MOST = 1.03
 ARMS = ("bare", "watched", "again")
 

@@ -43,7 +43,7 @@ ADD = "import torch; torch.zeros(1, device='cuda').sum().item()"
 def idle_trials(folder: Path, trials: int, device: str) -> dict[str, float]:
     """Return the seconds of one more trial: the difference between a run of many trials and of one."""
     project(folder, 0.0)
-    path = folder / "contracts" / "F-BENCH-ADD-001.json"
+    path = folder / "contracts" / "F-BENCH-ADD-001" / "contract.json"
     claim = json.loads(path.read_text())
     (mutant,) = claim["mutants"]
     if device == "cuda":

@@ -24,7 +24,8 @@ from pygments.formatters import HtmlFormatter
 from run_notebook import NOTEBOOK, as_markdown
 
 from harness.cli import _group
-from harness.contract.planting import SUFFIX
+from harness.contract.claim_folder import CONTRACT, NOTES, claim_of
+from harness.contract.planting import results_of
 
 ROOT = Path(__file__).parents[1]
 SCHEMAS = ROOT / "contracts" / "schema"
@@ -44,8 +45,12 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
     for path in sorted(SCHEMAS.glob("*.json")):
         files.append(File.generated(config, f"schema/{path.name}", abs_src_path=str(path)))
-    for path in sorted((ROOT / "contracts").glob("*/F-*.md")):
-        files.append(File.generated(config, f"notes/{path.name}", content=path.read_text(encoding="utf-8")))
+    for path in sorted((ROOT / "contracts").glob(f"*/*/{NOTES}")):
+        files.append(
+            File.generated(
+                config, f"notes/{claim_of(path.with_name(CONTRACT))}.md", content=path.read_text(encoding="utf-8")
+            )
+        )
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     files.append(File.generated(config, "example.md", content=as_markdown(notebook)))
     files.append(File.generated(config, "pygments.css", content=HtmlFormatter().get_style_defs(".codehilite")))
@@ -156,14 +161,12 @@ def _type(schema: Any) -> str:
 def _claims(folder: str, page: str) -> Iterator[str]:
     """A row for each contract of a family; the page must name every one of them."""
     rows = []
-    for path in sorted((ROOT / "contracts" / folder).glob("F-*.json")):
-        if "." in path.stem:  # a file beside a contract, such as its calibration
-            continue
+    for path in sorted((ROOT / "contracts" / folder).glob(f"*/{CONTRACT}")):
         contract = json.loads(path.read_text(encoding="utf-8"))
         if f"`{contract['id']}`" not in page:
             raise PluginError(f"docs: the page of contracts/{folder}/ does not say what {contract['id']} is about")
         needs = contract["profiles"].get("full", {}).get("requires", {})
-        notes = f"[notes](notes/{path.stem}.md)" if path.with_suffix(".md").exists() else ""
+        notes = f"[notes](notes/{claim_of(path)}.md)" if path.with_name(NOTES).exists() else ""
         target = _hardware(contract.get("target", {}))
         rows.append((f"`{contract['id']}`", target, _needs(needs), len(contract["mutants"]), notes))
     return _table(("claim", "speaks of", "full profile needs", "mutants", ""), rows)
@@ -171,8 +174,9 @@ def _claims(folder: str, page: str) -> Iterator[str]:
 
 def _planting(folder: str) -> Iterator[str]:
     """The totals of a family's campaigns, and their survivors with the reasons that authors give."""
-    found = sorted((ROOT / "contracts" / folder).glob(f"*{SUFFIX}"))
-    documents = {_campaign(path): json.loads(path.read_text(encoding="utf-8")) for path in found}
+    documents = {
+        _campaign(path): json.loads(path.read_text(encoding="utf-8")) for path in results_of(ROOT / "evidence", folder)
+    }
     if not documents:
         yield "No campaign is recorded.\n"
         return
@@ -186,8 +190,8 @@ def _planting(folder: str) -> Iterator[str]:
 
 
 def _campaign(path: Path) -> str:
-    """What is before SUFFIX in the name of a result, or `planting`."""
-    return path.name.removesuffix(SUFFIX).rstrip(".-") or "planting"
+    """The name of a result without its family: FAMILY-CAMPAIGN-COMMIT.json."""
+    return path.stem.partition("-")[2]
 
 
 def _totals(name: str, document: dict[str, Any]) -> tuple[object, ...]:

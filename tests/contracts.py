@@ -20,6 +20,7 @@ __all__ = [
     "document",
     "healthy",
     "observe",
+    "put",
     "write_calibrated",
     "write_project",
 ]
@@ -54,7 +55,7 @@ def falsify(trial: Trial[Sorter]) -> None:
 '''
 
 _DOCUMENT: dict[str, Any] = {
-    "$schema": "../schema/contract.schema.json",
+    "$schema": "../../schema/contract.schema.json",
     "id": IDENTIFIER,
     "issue": "DEMO-1",
     "spec": "SPEC-DEMO-001",
@@ -101,7 +102,7 @@ def document(**changes: Any) -> dict[str, Any]:
 
 def contract_of(content: dict[str, Any]) -> Contract:
     """The contract of parsed JSON. Its entry points are not looked up."""
-    return parse(content, Path("contracts/demo/F-DEMO-SORT-001.json"), b"")
+    return parse(content, Path("contracts/demo/F-DEMO-SORT-001/contract.json"), b"")
 
 
 def timed(contract: Contract) -> Contract:
@@ -146,8 +147,15 @@ def write_calibrated(root: Path, content: dict[str, Any], ratios: dict[str, dict
     profiles = {profile: {"mutants": mutants} for profile, mutants in ratios.items()}
     calibration = json.dumps({"id": content["id"], "profiles": profiles}).encode()
     contract = write_contract(root, {**content, "calibration": hashlib.sha256(calibration).hexdigest()})
-    path = contract.with_suffix(".calibration.json")
+    path = contract.with_name("calibration.json")
     path.write_bytes(calibration)
+    return path
+
+
+def put(path: Path, text: str) -> Path:
+    """Write a file, and the folders that it needs; return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
     return path
 
 
@@ -155,7 +163,4 @@ def write_contract(root: Path, content: dict[str, Any] | str, name: str = "") ->
     """Write one contract into a project, as JSON or as raw text; return its path."""
     text = content if isinstance(content, str) else json.dumps(content, indent=2)
     stem = name or (IDENTIFIER if isinstance(content, str) else str(content.get("id", IDENTIFIER)))
-    path = root / "contracts" / "demo" / f"{stem}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
+    return put(root / "contracts" / "demo" / stem / "contract.json", text)

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.contracts import put
+
 __all__ = ["CLAIM", "CONTRACT", "write_searching_project"]
 
 CLAIM = "F-TOY-ADD-001"
@@ -135,5 +137,5 @@ def write_searching_project(root: Path, **changes: Any) -> Path:
     (root / "toy" / "adding.py").write_text(MODULE)
     (root / "contracts").mkdir(exist_ok=True)
     contract = {**copy.deepcopy(CONTRACT), **changes}
-    (root / "contracts" / f"{CLAIM}.json").write_text(json.dumps(contract))
+    put(root / "contracts" / CLAIM / "contract.json", json.dumps(contract))
     return root

@@ -44,7 +44,7 @@ DOCUMENTS = COVERAGE.documents()
 @pytest.fixture(scope="module")
 def contracts() -> Contracts:
     """All contracts of the repository, by id."""
-    paths = [path for path in (ROOT / "contracts").glob("*/F-*.json") if "." not in path.stem]
+    paths = [*(ROOT / "contracts").glob("*/*/contract.json")]
     return {path.stem: load(path, (ROOT,)) for path in paths}
 
 

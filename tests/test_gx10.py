@@ -23,7 +23,7 @@ COMMANDS = [
     for line in block.splitlines()
     if line.startswith("harness ")
 ]
-CLAIMS = sorted(path.stem for path in (ROOT / "contracts" / "nanochat").glob("F-*.json") if "." not in path.stem)
+CLAIMS = sorted(path.parent.name for path in (ROOT / "contracts" / "nanochat").glob("*/contract.json"))
 
 
 @pytest.mark.parametrize("line", COMMANDS)

@@ -251,7 +251,7 @@ def test_their_code_is_refuted(installed: Path, theirs: Path) -> None:
 
 def fill_in(theirs: Path) -> None:
     """Write the claim into the files that `harness new` made."""
-    path = theirs / "contracts" / "schedule" / f"{CLAIM}.json"
+    path = theirs / "contracts" / "schedule" / CLAIM / "contract.json"
     contract = json.loads(path.read_text())
     contract["title"] = "The rate falls to nothing"
     contract["claim"] = "The rate is 1 at the first step, falls at every step, and is 0 at the last."
@@ -278,7 +278,7 @@ def test_installed_claims_run_in_a_repository_without_claims(
 ) -> None:
     """They are listed with their place, run with the folders of that place, and leave their evidence here."""
     names = zipfile.ZipFile(claims_wheel).namelist()
-    ours = {path.stem for path in ROOT.glob("contracts/*/F-*-[0-9][0-9][0-9].json")}
+    ours = {path.parent.name for path in ROOT.glob("contracts/*/*/contract.json")}
     held = {name for name in names if name.endswith(".json") and Path(name).stem in ours}
     assert len(held) == len(ours)
     assert any(name.endswith("falsifier_harness/trainers/transformers-trainer.toml") for name in names)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from harness.base import regular_file, strictjson
 from harness.base.vocabulary import ExitStatus
+from harness.contract.claim_folder import moved, moves
 from harness.contract.layout import laid_out
+from harness.contract.planting import PLANTING
 from harness.contract.project import Project
 from harness.report.terminal.printing import tell
 
@@ -22,10 +25,19 @@ def command(paths: tuple[Path, ...], check: bool) -> ExitStatus:
     """Lay out contract files: files, or folders of them; all of the project's if no PATH is given.
 
     Keys stay in their order. A changed layout is a changed file: evidence of the claim becomes STALE.
+
+    A claim that has no folder gets one: ID.json becomes ID/contract.json, with the files beside it. Results of planting
+    move to evidence/planting/. No evidence becomes STALE by that.
     """
     project = Project.find()
-    files = [file for path in paths for file in (project.files(path) if path.is_dir() else [path])]
     changed = 0
+    for folder in [path for path in paths if path.is_dir()] if paths else [project.contracts]:
+        for old, new in [*_moves(project, folder)]:
+            changed += 1
+            tell(f"{'would move' if check else 'moved'} {old} to {new}")
+            if not check:
+                _move(old, new)
+    files = [file for path in paths for file in (project.files(path) if path.is_dir() else [path])]
     for file in files if paths else project.files():
         try:
             text = regular_file.read(file)
@@ -38,3 +50,20 @@ def command(paths: tuple[Path, ...], check: bool) -> ExitStatus:
             if not check:
                 file.write_bytes(better)
     return ExitStatus.FAIL if check and changed else ExitStatus.PASS
+
+
+def _moves(project: Project, folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield each file below a folder that has the old layout, and its new place."""
+    for family in (folder, *sorted(path for path in folder.rglob("*") if path.is_dir())):
+        yield from moves(family)
+        for result in sorted(family.glob("*planting.json")):
+            name = result.name.removesuffix("planting.json").rstrip(".-") or "all"
+            yield result, project.evidence / PLANTING / f"{family.name}-{name}.json"
+
+
+def _move(old: Path, new: Path) -> None:
+    if new.exists():
+        raise click.ClickException(f"{new} exists; remove it or {old}")
+    new.parent.mkdir(parents=True, exist_ok=True)
+    new.write_bytes(moved(regular_file.read(old)))
+    old.unlink()

@@ -18,6 +18,7 @@ from harness.base.json_dataclass import JsonDataclass
 from harness.base.plugins import plugins
 from harness.base.vocabulary import ExitStatus
 from harness.contract import Contract
+from harness.contract.claim_folder import family_of
 from harness.contract.project import Project
 from harness.lint.figure_folders import FigureFolders
 from harness.lint.linter import UNDECIDED, Finding, Severity, lint, undecided
@@ -59,20 +60,21 @@ def command(paths: tuple[Path, ...], sources: Path | None, as_json: bool) -> Exi
     """Check contracts: files, or folders of them; all of the project's if no PATH is given.
 
     lint makes the checks that every command makes. It also searches for an observation that satisfies the contract and,
-    for each clause, for one that violates this clause. It checks ID.equivalent.json next to a contract, too, and it
-    compares bounds with figures.json beside them. The exit status is 2 if there is an error, and 3 if a contract needs
-    more time or memory than lint spends on one: it is undecided then.
+    for each clause, for one that violates this clause. It checks equivalent.json next to a contract, too, and it
+    compares bounds with figures.json of the family. The exit status is 2 if there is an error, and 3 if a contract
+    needs more time or memory than lint spends on one: it is undecided then.
     """
     project = Project.find()
     within = [project.files(path) if path.is_dir() else [path] for path in paths] if paths else [project.files()]
     # A file itself can be a link, also one to itself.
     files = dict.fromkeys(Path(os.path.realpath(file.parent)) / file.name for some in within for file in some)
     try:
-        folders = FigureFolders([file.parent for file in files], sources)
+        folders = FigureFolders([family_of(file) for file in files], sources)
     except TextsError as error:
         raise click.UsageError(str(error)) from error
     reports = list(_reports(project, list(files), folders))
-    whole = {file.parent for file in files if all(one in files for one in project.files(file.parent))}
+    families = {family_of(file) for file in files}
+    whole = {family for family in families if all(file in files for file in project.files(family))}
     figures = [
         _Report(str(path), _state(findings), findings)
         for path, findings in folders.findings(whole)

@@ -20,6 +20,7 @@ from harness.base import schemas, strictjson
 from harness.base.vocabulary import ExitStatus
 from harness.cli.scaffold import render, write_all
 from harness.contract import parse
+from harness.contract.claim_folder import CONTRACT, claim_of
 from harness.contract.layout import laid_out
 from harness.contract.project import Project, ProjectError
 from harness.report.terminal.printing import tell, tell_all
@@ -86,7 +87,7 @@ class NewClaim:
     def refuse_lookalikes(self, project: Project) -> None:
         """Refuse a claim that has a contract already, or a module that a package would hide."""
         for path in project.files():
-            if path.stem == self.id:
+            if claim_of(path) == self.id:
                 raise click.ClickException(f"{self.id} has a contract already, {path}; give the claim another id")
         for folder in project.search:
             package = folder / "falsifiers" / self.folder / self.name
@@ -150,7 +151,7 @@ def _contents(project: Project, claim: NewClaim) -> tuple[Path, dict[Path, str]]
     """Return the contract's path, and the text of each file by its path. The test is the last file."""
     home = next((folder for folder in project.search if (folder / "falsifiers").is_dir()), project.search[0])
     package = home / "falsifiers" / claim.folder
-    contract = project.contracts / claim.folder / f"{claim.id}.json"
+    contract = project.contracts / claim.folder / claim.id / CONTRACT
     mirror = project.root / "tests" / "falsifiers" / claim.folder
     packages = {
         package.parent / "__init__.py": render("falsifiers.py.template"),

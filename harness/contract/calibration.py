@@ -1,6 +1,6 @@
 """The calibration of a contract: how far beyond its thresholds each mutant was measured.
 
-`harness calibrate ID --write` writes it as ID.calibration.json beside the contract. The contract names its SHA-256, so
+`harness calibrate ID --write` writes it as calibration.json beside the contract. The contract names its SHA-256, so
 evidence that fixes the contract also fixes the calibration. No judgment reads it.
 """
 
@@ -14,10 +14,10 @@ from pathlib import Path
 from harness.base import regular_file, schemas, strictjson
 from harness.base.schemas import Problem
 from harness.base.strictjson import JsonObject
+from harness.contract.claim_folder import CALIBRATION, claim_of, same_schema
 
-__all__ = ["SUFFIX", "Calibration", "calibration_of", "calibration_path"]
+__all__ = ["Calibration", "calibration_digest", "calibration_of", "calibration_path"]
 
-SUFFIX = ".calibration.json"
 _KEY = "/calibration"
 _AGAIN = "remove the file and the contract's key 'calibration', then run harness calibrate ID --write"
 
@@ -38,7 +38,12 @@ class Calibration:
 
 def calibration_path(contract: Path) -> Path:
     """The path of a contract file's calibration."""
-    return contract.with_suffix(SUFFIX)
+    return contract.with_name(CALIBRATION)
+
+
+def calibration_digest(content: bytes) -> str:
+    """The SHA-256 that a contract names: that of the file, whatever its path to the schemas."""
+    return hashlib.sha256(same_schema(content)).hexdigest()
 
 
 def calibration_of(path: Path, wanted: str | None) -> tuple[Calibration | None, list[Problem]]:
@@ -56,7 +61,7 @@ def calibration_of(path: Path, wanted: str | None) -> tuple[Calibration | None, 
         return None, [missing] if wanted is not None else []
     except OSError as error:
         return None, [Problem(_KEY, f"{place.name} cannot be read: {error.strerror}", "make it readable")]
-    digest = hashlib.sha256(content).hexdigest()
+    digest = calibration_digest(content)
     if digest != wanted:
         named = "no calibration" if wanted is None else wanted
         message = f"{place.name} has the SHA-256 {digest}, and the contract names {named}"
@@ -67,6 +72,6 @@ def calibration_of(path: Path, wanted: str | None) -> tuple[Calibration | None, 
         return None, [Problem(_KEY + error.pointer, error.message, _AGAIN)]
     violations = schemas.problems("calibration", document)
     problems = [Problem(_KEY + violation.pointer, violation.message, _AGAIN) for violation in violations]
-    if not problems and document["id"] != path.stem:
-        problems = [Problem(f"{_KEY}/id", f"is {document['id']}, not {path.stem}", _AGAIN)]
+    if not problems and document["id"] != claim_of(path):
+        problems = [Problem(f"{_KEY}/id", f"is {document['id']}, not {claim_of(path)}", _AGAIN)]
     return (None, problems) if problems else (Calibration(document["profiles"]), [])

@@ -14,6 +14,7 @@ from typing import Any, Final, final
 
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.vocabulary import Verdict
+from harness.contract.claim_folder import same_schema
 
 __all__ = [
     "ANNOTATIONS",
@@ -110,11 +111,12 @@ def counted(refutation: Refutation | None, result: Result) -> Verdict:
 
 
 def judging_part(content: bytes) -> bytes:
-    """Return a contract's bytes without its annotations; the rest is unchanged.
+    """Return a contract's bytes without its annotations and its path to the schemas; the rest is unchanged.
 
     Args:
         content: UTF-8, a JSON object. Other bytes are returned as they are.
     """
+    content = same_schema(content)
     try:
         text = content.decode()
         decode = JSONDecoder().raw_decode

@@ -1,4 +1,4 @@
-"""The planted defects that an author marks as equivalent: ID.equivalent.json next to the contract.
+"""The planted defects that an author marks as equivalent: equivalent.json next to the contract.
 
 A defect is equivalent if it changes nothing that the claim speaks of. `harness plant` does not count it. No judgment
 reads the file, and no bundle holds it.
@@ -11,11 +11,10 @@ from pathlib import Path
 
 from harness.base import schemas, strictjson
 from harness.base.schemas import Problem
+from harness.contract.claim_folder import EQUIVALENT, claim_of
 from harness.contract.model import ContractError
 
-__all__ = ["SUFFIX", "Equivalent", "equivalents"]
-
-SUFFIX = ".equivalent.json"
+__all__ = ["Equivalent", "equivalents"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ def equivalents(contract: Path) -> tuple[Equivalent, ...]:
     Raises:
         ContractError: the file cannot be read, or is not what its schema says.
     """
-    place = contract.with_suffix(SUFFIX)
+    place = contract.with_name(EQUIVALENT)
     try:
         document = strictjson.load(place)
     except FileNotFoundError:
@@ -51,8 +50,8 @@ def equivalents(contract: Path) -> tuple[Equivalent, ...]:
     except strictjson.JsonError as error:
         raise ContractError(place, [Problem(error.pointer, error.message)]) from error
     problems = schemas.problems("equivalent", document)
-    if not problems and document["id"] != contract.stem:
-        problems = [Problem("/id", f"is {document['id']}, not {contract.stem}", "name the claim next to it")]
+    if not problems and document["id"] != claim_of(contract):
+        problems = [Problem("/id", f"is {document['id']}, not {claim_of(contract)}", "name the claim next to it")]
     if problems:
         raise ContractError(place, problems)
     return tuple(

@@ -1,6 +1,6 @@
 """The figures of a folder of contracts: the numbers that bounds come from, each with its place in a document.
 
-    figures = figures_of(contract.path.parent)
+    figures = figures_of(family_of(contract.path))
     figures.named["iterations-at-20"].value
 
 figures.json can come from a stranger, as contracts can. Loading it reads no document.

@@ -6,6 +6,7 @@ text that is longer than a line makes a longer line.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,8 +22,16 @@ _BLOCKS = frozenset({"properties", "$defs", "rules", "mutants", "sources", "prof
 
 
 def laid_out(document: Any) -> str:
-    """The text of a JSON document. It keeps the order of keys and ends with a newline."""
-    return _written(document, indent=0, column=0, blocks=False, closing=0) + "\n"
+    """The text of a JSON document. It keeps the order of keys and ends with a newline.
+
+    The depth of the path to the schemas does not count for the width of a line: a file that moves keeps its digest.
+    """
+    deep = document.get("$schema") if isinstance(document, dict) else None
+    if not isinstance(deep, str):
+        return _written(document, indent=0, column=0, blocks=False, closing=0) + "\n"
+    flat = re.sub(r"^(\.\./)+", "../", deep)
+    text = _written({**document, "$schema": flat}, indent=0, column=0, blocks=False, closing=0) + "\n"
+    return text.replace(strictjson.dumps(flat), strictjson.dumps(deep), 1)
 
 
 def _written(value: Any, indent: int, column: int, blocks: bool, closing: int) -> str:

@@ -17,6 +17,7 @@ from harness.base import regular_file, schemas, strictjson
 from harness.base.schemas import Problem
 from harness.base.strictjson import JsonObject, pointer
 from harness.contract.calibration import calibration_of
+from harness.contract.claim_folder import CONTRACT, NOTES, claim_of
 from harness.contract.clauses import ITEM, VALUE, SchemaClause, clauses_of
 from harness.contract.consistency import contradictions, miscalibrated
 from harness.contract.contract_annotations import Refutation, judging_part, uses_of
@@ -49,10 +50,16 @@ def load(path: Path, search: tuple[Path, ...]) -> Contract:
         raise ContractError(path, [Problem(error.pointer, error.message, error.remedy)]) from error
     contract = parse(document, path, content)
     problems = list(_entry_point_problems(document, search))
-    if path.stem != contract.id:
-        problems.append(Problem("/id", f"{contract.id} is in {path.name}", f"name the file {contract.id}.json"))
+    if path.name != CONTRACT:
+        place = f"{contract.id}/{CONTRACT}"
+        problems.append(
+            Problem("", f"{path.name} has the contract of {contract.id}", f"harness fmt moves it to {place}")
+        )
+    elif claim_of(path) != contract.id:
+        message = f"{contract.id} is in the folder {claim_of(path)}"
+        problems.append(Problem("/id", message, f"name the folder {contract.id}"))
     calibration, calibration_problems = calibration_of(path, document.get("calibration"))
-    contract = replace(contract, calibration=calibration, notes=notes_at(path.with_suffix(".md")))
+    contract = replace(contract, calibration=calibration, notes=notes_at(path.with_name(NOTES)))
     problems += [*calibration_problems, *miscalibrated(contract)]
     if problems:
         raise ContractError(path, problems)

@@ -1,4 +1,4 @@
-"""The planting scores of claims: files next to their contracts whose names end in planting.json.
+"""The planting scores of claims: evidence/planting/FAMILY-COMMIT.json.
 
 `harness plant --json` writes them. No judgment reads them, and no bundle holds them. `harness verify` remarks that a
 bundle's subject has none.
@@ -6,26 +6,30 @@ bundle's subject has none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from harness.base import schemas, strictjson
 
-__all__ = ["SUFFIX", "planted_sources"]
+__all__ = ["PLANTING", "planted_sources", "results_of"]
 
-SUFFIX = "planting.json"
+PLANTING: Final = "planting"
+"""The folder of evidence that has the results."""
 
 
-def planted_sources(folder: Path, claim: str) -> Mapping[str, frozenset[str]]:
+def results_of(evidence: Path, family: str) -> Iterator[Path]:
+    """Yield the files with the planting scores of a family of claims, sorted by name."""
+    yield from sorted((evidence / PLANTING).glob(f"{family}-*.json"))
+
+
+def planted_sources(evidence: Path, family: str, claim: str) -> Mapping[str, frozenset[str]]:
     """The sha256 of the files of a claim's subject in which defects were planted, by path from the project's root.
 
     A file may have several, from several campaigns. A file of scores that is broken counts as none.
-
-    Args:
-        folder: the one with the claim's contract.
     """
     sources: dict[str, frozenset[str]] = {}
-    for path in sorted(folder.glob(f"*{SUFFIX}")):
+    for path in results_of(evidence, family):
         try:
             document = strictjson.load(path)
         except (OSError, strictjson.JsonError):

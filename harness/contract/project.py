@@ -13,16 +13,17 @@ from typing import Any
 from harness.base import toml
 from harness.base.schemas import Problem
 from harness.contract import Contract, ContractError, load
-from harness.contract.calibration import SUFFIX
+from harness.contract.claim_folder import CALIBRATION, EQUIVALENT, claim_of
 from harness.contract.contract_annotations import FIGURES
-from harness.contract.equivalent import SUFFIX as EQUIVALENT_SUFFIX
 from harness.contract.installed import claims_roots, root_of, source_file, source_name
-from harness.contract.planting import SUFFIX as PLANTING_SUFFIX
 
 __all__ = ["Mentions", "Project", "ProjectError"]
 
 _SCHEMAS = "schema"
 """The folder of contracts/ that holds copies of the harness's schemas for editors."""
+_NO_CONTRACTS = frozenset({FIGURES, CALIBRATION, EQUIVALENT})
+_OLD_NAMES = (".calibration.json", ".equivalent.json", "planting.json")
+"""How files beside a contract were named before claims had folders; `harness fmt` moves them."""
 
 
 class ProjectError(ValueError):
@@ -105,15 +106,16 @@ class Project:
         return self.contracts / _SCHEMAS
 
     def files(self, within: Path | None = None) -> list[Path]:
-        """The contract files below a folder, sorted by name; by default, all of the project's."""
+        """The contract files below a folder, sorted by claim; by default, all of the project's.
+
+        A JSON file of another name is one of them, unless it is a calibration or the like, so that it is refused.
+        """
         paths = [
             path
             for path in _below(within or self.contracts)
-            if path.parent.name != _SCHEMAS
-            and path.name != FIGURES
-            and not path.name.endswith((SUFFIX, EQUIVALENT_SUFFIX, PLANTING_SUFFIX))
+            if path.parent.name != _SCHEMAS and path.name not in _NO_CONTRACTS and not path.name.endswith(_OLD_NAMES)
         ]
-        return sorted(paths, key=lambda path: (path.stem, path))
+        return sorted(paths, key=lambda path: (claim_of(path), path))
 
     def known(self, own: Iterable[Path] | None = None) -> list[Path]:
         """The contract files of the project, and those of installed claims whose ids it has no contract for.
@@ -122,13 +124,13 @@ class Project:
             own: the files of the project, if they were looked for already.
         """
         own = self.files() if own is None else own
-        names = {path.stem for path in own}
+        names = {claim_of(path) for path in own}
         others: dict[str, Path] = {}
         for root in claims_roots():
             for path in self.files(root / "contracts"):
-                if path.stem not in names and not path.is_relative_to(self.contracts):
-                    others.setdefault(path.stem, path)
-        return sorted([*own, *others.values()], key=lambda path: (path.stem, path))
+                if claim_of(path) not in names and not path.is_relative_to(self.contracts):
+                    others.setdefault(claim_of(path), path)
+        return sorted([*own, *others.values()], key=lambda path: (claim_of(path), path))
 
     def search_of(self, contract: Path | None) -> tuple[Path, ...]:
         """The folders from which the code of a claim is imported: those of the project that its contract belongs to."""
@@ -175,7 +177,7 @@ class Project:
         Raises:
             ProjectError: no claim has a name like a pattern. An id without such a sign is returned as it is.
         """
-        names = [path.stem for path in self.known()]
+        names = [claim_of(path) for path in self.known()]
         chosen: dict[str, None] = {}
         for pattern in patterns:
             matches = [name for name in names if fnmatchcase(name, pattern)] if set(pattern) & set("*?[") else [pattern]
@@ -192,11 +194,11 @@ class Project:
             ContractError: the contract is refused.
         """
         known = self.known()
-        matches = [path for path in known if path.stem == identifier]
+        matches = [path for path in known if claim_of(path) == identifier]
         if not matches:
             import difflib
 
-            names = {path.stem.upper(): path.stem for path in known}
+            names = {claim_of(path).upper(): claim_of(path) for path in known}
             near = difflib.get_close_matches(identifier.upper(), names, n=1, cutoff=0.75)
             hint = f"did you mean {names[near[0]]}?" if near else "`harness list` shows them"
             raise ProjectError(f"no claim {identifier!r} under {self.contracts}; {hint}")

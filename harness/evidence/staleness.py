@@ -39,6 +39,7 @@ from harness.base import regular_file
 from harness.base.device import DeviceClass, hardware
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.vocabulary import Verdict
+from harness.contract.claim_folder import claim_of, family_of
 from harness.contract.contract_annotations import judging_part
 from harness.contract.imports import imported_files
 from harness.contract.installed import root_of
@@ -132,8 +133,13 @@ class ProjectState:
         """Return the digests of the files in which defects were planted for a claim; none if it has no contract."""
         if claim not in self._planted:
             files = self._contract_files.get(claim, [])
-            self._planted[claim] = planted_sources(files[0].parent, claim) if len(files) == 1 else {}
+            self._planted[claim] = self._planted_sources(files[0], claim) if len(files) == 1 else {}
         return self._planted[claim]
+
+    def _planted_sources(self, contract: Path, claim: str) -> Mapping[str, frozenset[str]]:
+        root = root_of(contract)
+        evidence = self._project.evidence if root is None else root / "evidence"
+        return planted_sources(evidence, family_of(contract).name, claim)
 
     def source_digest(self, name: str) -> str | None:
         """Return the sha256 of a file below the project's root; None if it is missing or lies outside."""
@@ -165,7 +171,7 @@ class ProjectState:
     def _contract_files(self) -> dict[str, list[Path]]:
         found: dict[str, list[Path]] = {}
         for path in self._project.known() if self._files is None else self._files:
-            found.setdefault(path.stem, []).append(path)
+            found.setdefault(claim_of(path), []).append(path)
         return found
 
 

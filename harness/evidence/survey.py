@@ -17,6 +17,7 @@ from typing import final
 
 from harness.base.vocabulary import Status, Verdict
 from harness.contract import ContractError
+from harness.contract.claim_folder import claim_of
 from harness.contract.project import Project
 from harness.evidence.claim_status import ClaimStatus, statuses
 from harness.evidence.findings import Finding
@@ -92,7 +93,7 @@ class Survey:
         contents = read(place, cache=cache_folder(), watch=watch)
         ran, own = {entry.id for entry in contents.entries}, set(project.files())
         known = project.known(own)
-        contracts, refused = stated_claims(project, [path for path in known if path in own or path.stem in ran])
+        contracts, refused = stated_claims(project, [path for path in known if path in own or claim_of(path) in ran])
         contents = _of_devices(contents, device)
         stale = Staleness(project, () if refused else contracts, known)  # a refused one can have the id of another
         judged: set[Path] = set()
@@ -162,7 +163,7 @@ def gaps(
         mentions: every id that the project's files mention, with the places.
     """
     loaded = {contract.id: contract for contract in contracts}
-    unusable = {error.path.stem: [str(problem) for problem in error.problems] for error in refused}
+    unusable = {claim_of(error.path): [str(problem) for problem in error.problems] for error in refused}
     bundles: dict[str, int] = {}
     killed: dict[str, set[str]] = {}
     in_full = set()

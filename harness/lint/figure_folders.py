@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import final
 
 from harness.contract import Contract, ContractError
+from harness.contract.claim_folder import family_of
 from harness.contract.contract_annotations import FIGURES
 from harness.contract.figures import Figures, figures_of
 from harness.lint.figure_bounds import about_figures, unused_figures
@@ -41,7 +42,7 @@ class FigureFolders:
 
     def about(self, contract: Contract) -> Iterator[Finding]:
         """Yield what is wrong with the figures and quotes of a contract; nothing if its figures.json is refused."""
-        folder = contract.path.parent
+        folder = family_of(contract.path)
         if folder in self._refused:
             return
         figures = self._figures.get(folder)
@@ -63,7 +64,7 @@ class FigureFolders:
             all_findings: list[Finding] = []
             if folder in whole:
                 all_findings += unused_figures(
-                    figures, (contract for contract in self.contracts if contract.path.parent == folder)
+                    figures, (contract for contract in self.contracts if family_of(contract.path) == folder)
                 )
             if self._texts is not None:
                 all_findings += misplaced_figures(figures, self._texts)

@@ -16,6 +16,7 @@ import pytest
 
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract, ContractError
+from harness.contract.claim_folder import claim_of
 from harness.contract.project import Project, ProjectError
 from harness.machine.host import Host, probe
 from harness.pytest_plugin.tied_tests import CLAIM
@@ -138,7 +139,7 @@ def _paths(named: list[str], project: Project, here: Path) -> list[str]:
     known = project.known()
     found: list[str] = []
     for name in named:
-        chosen = [str(path) for path in known if fnmatch.fnmatchcase(path.stem, name)]
+        chosen = [str(path) for path in known if fnmatch.fnmatchcase(claim_of(path), name)]
         if chosen and not (here / name).exists():
             found += chosen
         elif re.fullmatch(r"F-[^/:.]+", name, re.IGNORECASE) and not (here / name).exists():
@@ -162,7 +163,7 @@ class _ContractFile(pytest.File):
             CollectError: the contract is refused, or its claim has another one.
         """
         try:
-            contract = self._claims.project.contract(self.path.stem)
+            contract = self._claims.project.contract(claim_of(self.path))
         except (ContractError, ProjectError) as error:
             raise self.CollectError(str(error)) from error
         yield _Claim.from_parent(self, name=contract.id, contract=contract, claims=self._claims)

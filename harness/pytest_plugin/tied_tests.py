@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.base import strictjson
+from harness.contract.claim_folder import claim_of
 from harness.contract.project import Project, ProjectError
 
 __all__ = ["CLAIM", "tie"]
@@ -52,7 +53,7 @@ def _project(item: pytest.Item) -> Project | None:
 def _contracts(config: pytest.Config, project: Project) -> dict[str, Path]:
     known = config.stash.setdefault(_CONTRACTS, {})
     if project.root not in known:
-        known[project.root] = {path.stem: path for path in project.known()}
+        known[project.root] = {claim_of(path): path for path in project.known()}
     return known[project.root]
 
 

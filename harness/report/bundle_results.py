@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.contract import Contract, ContractError
+from harness.contract.claim_folder import claim_of
 from harness.contract.contract_annotations import Refutation
 from harness.contract.project import Project
 from harness.evidence.bundle import Bundle
@@ -64,7 +65,7 @@ def bundle_results(verifications: Iterable[Verification], project: Project | Non
     """
     verifications = list(verifications)
     named = {one.id for one in verifications}
-    files = {path.stem: path for path in project.files() if path.stem in named} if project is not None else {}
+    files = {claim_of(path): path for path in project.files() if claim_of(path) in named} if project is not None else {}
     contracts: dict[Path, ContractFile] = {}
     stated = {} if project is None else {name: _stated(project, path) for name, path in files.items()}
     results = []

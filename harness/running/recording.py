@@ -200,7 +200,7 @@ def silent(request: TrialRequest, ending: Ending) -> TrialResult:
 def _unwritten(contract: Contract, project: Project) -> str:
     """The first thing that `harness new` left to be written; empty if everything is written."""
     for place, _ in unwritten_texts(contract.document):
-        return f"{place} of {contract.path.name}"
+        return f"{place} of {contract.id}"
     for _, path, line in unwritten_code(contract, project.search_of(contract.path)):
         return f"{project.name_of(path)}:{line}"
     return ""

@@ -129,7 +129,7 @@ def test_a_forged_index_changes_no_answer(failed: Path) -> None:
 def test_a_forged_memory_of_contracts_changes_no_answer(passed: Path) -> None:
     """A contract became stricter after the run. The memory says that it was accepted, as it is now."""
     harness(passed, "status")
-    (path,) = (passed / "contracts").rglob(f"{CLAIM}.json")
+    (path,) = (passed / "contracts").rglob(f"{CLAIM}/contract.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), "target": {"device": "NVIDIA GB10"}}))
     (memory,) = (passed / "cache").glob("contracts-*.json")
     before, _, text = memory.read_bytes().partition(b"\n")

@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
     write_project(tmp_path)
     for name, text in (("protocol", PROTOCOL), ("sorting", FALSIFIER), ("subject", SUBJECT)):
         (tmp_path / "toy" / f"{name}.py").write_text(text)
-    contract = tmp_path / "contracts" / f"{CLAIM}.json"
+    contract = tmp_path / "contracts" / CLAIM / "contract.json"
     contract.write_text(contract.read_text().replace("toy.sorting:Sorter", "toy.subject:Sorter"))
     return tmp_path
 
@@ -90,7 +90,7 @@ def test_a_method_that_cannot_be_carried_is_named(folder: Path, method: str, nam
 
 def test_other_reasons_against_it(folder: Path) -> None:
     """A claim that measures time, a falsifier that needs the subject's module, and a trainer are refused."""
-    contract = folder / "contracts" / f"{CLAIM}.json"
+    contract = folder / "contracts" / CLAIM / "contract.json"
     falsifier, healthy = folder / "toy" / "sorting.py", contract.read_text()
     for changed, named in (
         (healthy.replace('"profiles"', '"lease": "exclusive", "profiles"'), "time"),

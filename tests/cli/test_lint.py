@@ -90,7 +90,7 @@ def test_equivalent_defects(inside: Project) -> None:
         "after": "pass",
         "reason": "x" * 10,
     }
-    beside = place.with_suffix(".equivalent.json")
+    beside = place.with_name("equivalent.json")
     entries = [{**entry, "file": "falsifiers/demo/gone.py"}, {**entry, "before": "self.setting = other"}, entry]
     beside.write_text(json.dumps({"id": IDENTIFIER, "equivalent": entries}))
     warning = ("warning", "equivalent-unmatched", "")
@@ -186,7 +186,7 @@ def test_a_folder_of_sources_that_cannot_be_read(figured: Project, monkeypatch: 
 def test_paths(inside: Project) -> None:
     """Files and folders may be named. A file that is named twice counts once; other files are left alone."""
     broken = write_contract(inside.root, "{", name="F-DEMO-BROKEN-001")
-    sound = broken.with_name(f"{IDENTIFIER}.json")
+    sound = broken.parent.with_name(IDENTIFIER) / "contract.json"
     assert lint(str(sound), f"contracts/demo/{sound.name}")[0] is ExitStatus.PASS
     assert len(reports(str(sound), f"contracts/demo/{sound.name}")[1]) == 1
     assert lint("contracts/demo")[0] is ExitStatus.REFUSED

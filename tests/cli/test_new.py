@@ -23,7 +23,7 @@ from tests.cli.harness_command import complaint, harness
 ROOT = Path(__file__).parents[2]
 CLAIM = "F-KERNEL-ADD-001"
 WRITTEN = [
-    f"contracts/kernel/{CLAIM}.json",
+    f"contracts/kernel/{CLAIM}/contract.json",
     "falsifiers/__init__.py",
     "falsifiers/kernel/__init__.py",
     "falsifiers/kernel/add.py",
@@ -208,7 +208,7 @@ def test_packages_that_live_elsewhere(tmp_path: Path) -> None:
     )
     (tmp_path / "lib" / "python" / "falsifiers").mkdir(parents=True)
     assert harness(tmp_path, "new", CLAIM).returncode == ExitStatus.PASS
-    assert (tmp_path / "claims" / "kernel" / f"{CLAIM}.json").is_file()
+    assert (tmp_path / "claims" / "kernel" / CLAIM / "contract.json").is_file()
     assert (tmp_path / "lib" / "python" / "falsifiers" / "kernel" / "add.py").is_file()
     assert not (tmp_path / "src").exists()
     assert harness(tmp_path, "run", CLAIM).returncode == ExitStatus.NOT_MEASURED

@@ -27,7 +27,7 @@ DECLARED = {
 def folder(tmp_path: Path) -> Path:
     """A project whose claim declares its parameters. One of them is not set in its profile."""
     write_project(tmp_path)
-    path = tmp_path / "contracts" / f"{CLAIM}.json"
+    path = tmp_path / "contracts" / CLAIM / "contract.json"
     contract = json.loads(path.read_text())
     contract["profiles"]["reduced"]["parameters"].update(order=None, sizes=[2, 3])
     path.write_text(json.dumps({**contract, "parameters": DECLARED}))

@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 @contextmanager
 def changed(folder: Path) -> Iterator[dict[str, Any]]:
     """The claim's contract; the caller changes it, and it is written back."""
-    path = folder / "contracts" / f"{CLAIM}.json"
+    path = folder / "contracts" / CLAIM / "contract.json"
     contract = json.loads(path.read_text())
     yield contract
     path.write_text(json.dumps(contract))
@@ -267,12 +267,12 @@ def test_junit_wants_a_file(folder: Path) -> None:
 def test_every_contract_that_is_refused_is_named(folder: Path) -> None:
     """Every refused contract is named, not only the first."""
     for name in ("F-TOY-SORT-001", "F-TOY-BROKEN-001"):
-        path = folder / "contracts" / f"{name}.json"
+        path = folder / "contracts" / name / "contract.json"
         path.write_text(path.read_text().replace('"title"', '"titel"'))
     done = harness(folder, "run", "--all")
     assert done.returncode == ExitStatus.REFUSED
     assert [line.partition(": ")[0] for line in done.stderr.splitlines()].count("harness") == 2
-    assert all(f"{name}.json" in done.stderr for name in ("F-TOY-SORT-001", "F-TOY-BROKEN-001"))
+    assert all(f"{name}/contract.json" in done.stderr for name in ("F-TOY-SORT-001", "F-TOY-BROKEN-001"))
 
 
 def test_evidence_that_cannot_be_written_is_refused_before_the_work(folder: Path, snapshot: SnapshotAssertion) -> None:
@@ -324,7 +324,7 @@ def test_the_project_of_a_subfolder_is_found(folder: Path) -> None:
 
 def test_a_terminal_that_knows_no_other_letters(folder: Path) -> None:
     """A locale without our punctuation ends no run, and JSON stays valid."""
-    path = folder / "contracts" / f"{CLAIM}.json"
+    path = folder / "contracts" / CLAIM / "contract.json"
     path.write_text(path.read_text().replace("Sorting sorts", "Sortieren \\ud83d\\ude00 …"))
     done = subprocess.run(
         [*COMMAND, "run", CLAIM, "--json", "-"],

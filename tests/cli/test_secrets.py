@@ -100,7 +100,7 @@ def test_no_name_brings_a_secret_into_evidence(folder: Path, secret: str) -> Non
 @pytest.mark.parametrize("place", ["/title", "/mutants/0/defect"])
 def test_a_contract_with_a_secret_does_not_run(folder: Path, secret: str, place: str) -> None:
     """A bundle has a copy of the contract. The refusal and every other command name the place, and mask the secret."""
-    path = folder / "contracts" / f"{CLAIM}.json"
+    path = folder / "contracts" / CLAIM / "contract.json"
     contract = json.loads(path.read_text())
     text = f"it sorts with {secret} at hand"
     if place == "/title":

@@ -82,7 +82,7 @@ def test_by_what_margin_a_mutant_dies(tmp_path: Path) -> None:
 
 def test_notes_stand_below_the_claim(project: Path) -> None:
     """The page ends with the Markdown file next to the contract, unchanged."""
-    notes = project / "contracts" / "demo" / f"{IDENTIFIER}.md"
+    notes = project / "contracts" / "demo" / IDENTIFIER / "notes.md"
     assert "Notes" not in harness(project, "show", IDENTIFIER).stdout.splitlines()
     notes.write_text("# Sorting\n\nWhy *three* items.\n", encoding="utf-8")
     lines = harness(project, "show", IDENTIFIER).stdout.splitlines()
@@ -105,7 +105,7 @@ def test_a_claim_without_rules_is_refuted_by_its_bounds(tmp_path: Path) -> None:
 def test_json_is_the_contract(project: Path) -> None:
     """The JSON is the text of the contract's file."""
     shown = json.loads(harness(project, "show", IDENTIFIER, "--json").stdout)
-    assert shown == json.loads((project / "contracts" / "demo" / f"{IDENTIFIER}.json").read_text())
+    assert shown == json.loads((project / "contracts" / "demo" / IDENTIFIER / "contract.json").read_text())
 
 
 def test_a_claim_that_is_not_there(project: Path) -> None:

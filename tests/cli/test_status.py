@@ -154,8 +154,7 @@ def test_what_no_contract_covers(project: Path) -> None:
     assert list(gaps["refused"]) == ["F-DEMO-NOCODE-001", "F-DEMO-NOMUTANT-001"]
     assert "no module falsifiers.demo.gone" in gaps["refused"]["F-DEMO-NOCODE-001"][0]
     assert (gaps["never_full"], gaps["never_killed"]) == ([CLAIM], {CLAIM: ["forgets-one"]})
-    for path in (project / "contracts" / "demo").iterdir():
-        path.unlink()
+    shutil.rmtree(project / "contracts" / "demo")
     write_contract(project, document(id="F-DEMO-OTHER-001"))
     assert status(project)["gaps"]["orphaned"] == {CLAIM: 1}
     (project / "pyproject.toml").write_text(
@@ -277,7 +276,7 @@ def test_running_what_is_stale(project: Path) -> None:
     assert (written["declared"], written["evaluated"]) == (2, 0)
     suite = JUnitXml.fromfile(str(project / "junit.xml"))
     assert (suite.tests, suite.skipped, suite.errors, suite.failures) == (2, 2, 0, 0)
-    contract = project / "contracts" / "demo" / f"{CLAIM}.json"
+    contract = project / "contracts" / "demo" / CLAIM / "contract.json"
     contract.write_text(contract.read_text().replace("Sorting keeps", "Sorting will keep"))
     third = harness(project, "run", "--stale")
     assert third.returncode == 0

@@ -109,7 +109,7 @@ def test_ctrl_c_while_a_library_imports(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_text_of_any_length_does_not_flood(tmp_path: Path, size: int) -> None:
     """A contract whose id or unknown key has megabytes gives a short message."""
     write_project(tmp_path)
-    path = tmp_path / "contracts" / f"{CLAIM}.json"
+    path = tmp_path / "contracts" / CLAIM / "contract.json"
     whole = json.loads(path.read_text())
     for changed in ({**whole, "id": "f" * size}, {**whole, "k" * size: 1}):
         path.write_text(json.dumps(changed))

@@ -44,7 +44,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sealed(root, run="d", skipped=True)
     sealed(root, run="e", mutants={**DEFECTIVE, "forgets-one": {}})
     tamper(sealed(root, run="f"))
-    (root / "contracts" / f"{CLAIM}.json").unlink()  # the factory's own, beside the project's
+    (root / "contracts" / CLAIM / "contract.json").unlink()  # the factory's own, beside the project's
     return root
 
 

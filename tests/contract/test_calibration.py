@@ -37,7 +37,7 @@ def places(root: Path) -> list[str]:
 def project(tmp_path: Path) -> Path:
     """A project without a contract."""
     root = write_project(tmp_path)
-    (root / "contracts" / "demo" / f"{IDENTIFIER}.json").unlink()
+    (root / "contracts" / "demo" / IDENTIFIER / "contract.json").unlink()
     return root
 
 
@@ -48,7 +48,7 @@ def test_ratios_by_profile_and_clause(project: Path) -> None:
     contract = found.contract(IDENTIFIER)
     assert contract.ratios("forgets-one") == {"full": {"ordered": 3.0, "error.maximum": 2.0}}
     assert contract.ratios("another") == {}
-    assert [path.stem for path in found.files()] == [IDENTIFIER]
+    assert [path.parent.name for path in found.files()] == [IDENTIFIER]
 
 
 def test_no_calibration_has_no_ratios(project: Path) -> None:
@@ -97,7 +97,7 @@ def test_ratios_are_of_a_profile_that_there_is(project: Path) -> None:
 def test_a_calibration_of_another_claim(project: Path) -> None:
     path = write_calibrated(project, content(), _RATIOS)
     other = write_calibrated(project, {**content(), "id": "F-DEMO-OTHER-001"}, _RATIOS)
-    named = json.loads(other.with_name("F-DEMO-OTHER-001.json").read_text())["calibration"]
+    named = json.loads((other.parent.with_name("F-DEMO-OTHER-001") / "contract.json").read_text())["calibration"]
     path.write_bytes(other.read_bytes())
     write_contract(project, {**content(), "calibration": named})
     assert places(project) == ["/calibration/id"]
@@ -106,7 +106,7 @@ def test_a_calibration_of_another_claim(project: Path) -> None:
 def test_notes_are_the_markdown_file_next_to_the_contract(project: Path) -> None:
     path = write_contract(project, content())
     assert Project.find(project).contract(IDENTIFIER).notes == ""
-    path.with_suffix(".md").write_text("Why three items.\n", encoding="utf-8")
+    path.with_name("notes.md").write_text("Why three items.\n", encoding="utf-8")
     assert Project.find(project).contract(IDENTIFIER).notes == "Why three items.\n"
 
 
@@ -122,5 +122,5 @@ def test_a_calibration_that_is_no_json(project: Path) -> None:
     """The contract names the digest of the file, so the file is read and refused."""
     content_of_file = b'{"id": 1, "id": 2}'
     contract = write_contract(project, {**content(), "calibration": hashlib.sha256(content_of_file).hexdigest()})
-    contract.with_suffix(".calibration.json").write_bytes(content_of_file)
+    contract.with_name("calibration.json").write_bytes(content_of_file)
     assert places(project) == ["/calibration/id"]

@@ -44,9 +44,9 @@ ONE = Refutation("2026-11-23", "CPU", "full", ("a", "b"), "why")
 @pytest.mark.parametrize("content", [document(), {"id": 1}, {"z": [1, {"refuted": 2}], "a": "refuted"}])
 @pytest.mark.parametrize("indent", [None, 2])
 def test_the_judging_part_is_the_file_without_its_annotations(content: dict[str, Any], indent: int | None) -> None:
-    """It is the same bytes, wherever the annotations stand."""
-    plain = json.dumps(content, indent=indent).encode()
-    assert judging_part(plain) == plain
+    """It is the same bytes, wherever the annotations stand, with the path to the schemas of the old layout."""
+    plain = json.dumps(content, indent=indent).encode().replace(b"../../", b"../")
+    assert judging_part(json.dumps(content, indent=indent).encode()) == judging_part(plain) == plain
     assert judging_part(json.dumps({**content, **ANNOTATED}, indent=indent).encode()) == plain
     before = json.dumps({"refuted": [KNOWN], **content, "stands_in_for": "x"}, indent=indent).encode()
     assert judging_part(before) == plain
@@ -54,7 +54,8 @@ def test_the_judging_part_is_the_file_without_its_annotations(content: dict[str,
 
 def test_the_layout_keeps_the_judging_part() -> None:
     """`harness fmt` gives an annotated contract the bytes of the plain one, and the annotations."""
-    assert judging_part(laid_out({**document(), **ANNOTATED}).encode()) == laid_out(document()).encode()
+    plain = laid_out(document()).encode()
+    assert judging_part(laid_out({**document(), **ANNOTATED}).encode()) == plain.replace(b"../../", b"../")
 
 
 @given(st.binary() | st.text().map(str.encode))

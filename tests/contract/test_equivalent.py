@@ -10,6 +10,7 @@ import pytest
 
 from harness.contract import ContractError
 from harness.contract.equivalent import Equivalent, equivalents
+from tests.contracts import put
 
 ONE = {"file": "a.py", "before": "x = 1", "after": "x = 2", "reason": "It is never read."}
 
@@ -17,13 +18,13 @@ ONE = {"file": "a.py", "before": "x = 1", "after": "x = 2", "reason": "It is nev
 def read(folder: Path, document: Any) -> tuple[Equivalent, ...]:
     """The entries next to a contract."""
     text = document if isinstance(document, str) else json.dumps(document)
-    (folder / "F-A-001.equivalent.json").write_text(text)
-    return equivalents(folder / "F-A-001.json")
+    put(folder / "F-A-001" / "equivalent.json", text)
+    return equivalents(folder / "F-A-001" / "contract.json")
 
 
 def test_entries_in_the_order_of_the_file(tmp_path: Path) -> None:
     """The equivalent entries come first, then the missed ones, each in the order of the file."""
-    assert equivalents(tmp_path / "F-A-001.json") == ()
+    assert equivalents(tmp_path / "F-A-001" / "contract.json") == ()
     document = {"id": "F-A-001", "equivalent": [ONE, {**ONE, "within": "f"}], "missed": [{**ONE, "after": "x = 3"}]}
     assert read(tmp_path, document) == (
         Equivalent("a.py", None, "x = 1", "x = 2", "It is never read.", True),
@@ -55,12 +56,12 @@ def test_a_file_that_is_wrong_is_refused(tmp_path: Path, document: Any, pointer:
         read(tmp_path, document)
     (problem,) = refused.value.problems
     assert problem.pointer.startswith(pointer)
-    assert refused.value.path == tmp_path / "F-A-001.equivalent.json"
+    assert refused.value.path == tmp_path / "F-A-001" / "equivalent.json"
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "F-A-001.equivalent.json").mkdir()
+    (tmp_path / "F-A-001" / "equivalent.json").mkdir(parents=True)
     with pytest.raises(ContractError) as refused:
-        equivalents(tmp_path / "F-A-001.json")
+        equivalents(tmp_path / "F-A-001" / "contract.json")
     (problem,) = refused.value.problems
     assert (problem.pointer, problem.remedy) == ("", "make it readable")

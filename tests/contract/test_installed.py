@@ -23,7 +23,7 @@ def test_folders_with_contracts_are_found_on_the_path(tmp_path: Path, monkeypatc
     roots = (early / "b", early / "z", tmp_path / "late/harness_claims/a")
     assert claims_roots() == roots
     for root in roots:
-        assert root_of(root / "contracts" / "F-A-001.json") == root
+        assert root_of(root / "contracts" / "F-A-001" / "contract.json") == root
     assert root_of(early / "none" / "contracts") is None
     assert root_of(tmp_path) is None
     monkeypatch.setattr(sys, "path", [])

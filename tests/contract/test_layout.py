@@ -56,7 +56,7 @@ def test_blocks(snapshot: Any) -> None:
 @pytest.mark.parametrize("path", Project.find(Path(__file__).parent).files(), ids=lambda path: str(path.stem))
 def test_every_contract_of_this_project_is_laid_out_so(path: Path) -> None:
     """Every contract and every calibration has this layout."""
-    for file in (path, path.with_suffix(".calibration.json")):
+    for file in (path, path.with_name("calibration.json")):
         if file.exists():
             assert file.read_text(encoding="utf-8") == laid_out(json.loads(file.read_text(encoding="utf-8"))), (
                 f"run harness fmt {file}"

@@ -152,7 +152,7 @@ def test_strict_json(project: Project, old: str, new: str, pointer: str, message
 def test_a_file_that_cannot_be_read(project: Project) -> None:
     """A missing file is refused without a traceback."""
     with pytest.raises(ContractError, match="No such file"):
-        project.load(project.root / "contracts" / "F-NONE-001.json")
+        project.load(project.root / "contracts" / "F-NONE-001" / "contract.json")
 
 
 def test_a_deep_observation_is_refused_or_loaded() -> None:

@@ -53,10 +53,10 @@ def test_no_name_makes_a_map_a_number(project: Project, steps: tuple[str, ...]) 
     assert [problem.pointer for problem in refused(project, content)] == ["/" + "/".join((*steps, "nonfinite"))]
 
 
-def test_the_file_is_called_like_the_claim(project: Project) -> None:
-    """A claim is found by the name of its file."""
+def test_the_folder_is_called_like_the_claim(project: Project) -> None:
+    """A claim is found by the name of its folder."""
     (problem,) = refused(project, document(), name="F-OTHER-001")
-    assert ("/id", f"name the file {IDENTIFIER}.json") == (problem.pointer, problem.remedy)
+    assert ("/id", f"name the folder {IDENTIFIER}") == (problem.pointer, problem.remedy)
 
 
 def _missing_module(root: Path) -> str:

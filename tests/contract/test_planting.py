@@ -6,15 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from harness.contract.planting import planted_sources
+from harness.contract.planting import planted_sources, results_of
 from harness.contract.project import Project
+from tests.contracts import put
 
 ROOT = Path(__file__).parents[2]
 
 
 def scores() -> Any:
     """One of this project's own files of scores, as data."""
-    path = next(path for path in sorted(Project.find(ROOT).contracts.rglob("*planting.json")))
+    path = next(results_of(Project.find(ROOT).evidence, "apr"))
     return json.loads(path.read_text())
 
 
@@ -23,23 +24,24 @@ def test_the_digests_of_every_campaign(tmp_path: Path) -> None:
     document = scores()
     (one, *_) = (claim for claim in document["claims"] if claim["obstacle"] is None)
     claim = one["id"]
-    assert planted_sources(tmp_path, claim) == {}
+    assert planted_sources(tmp_path, "demo", claim) == {}
     first = {**document, "claims": [one], "sources": {"a.py": "a" * 64, "b.py": "b" * 64}}
     files = {
-        "planting.json": first,
-        "more.planting.json": {**first, "sources": {"a.py": "c" * 64, "d.py": "d" * 64}},
-        "obstacle.planting.json": {**first, "claims": [{**one, "obstacle": "x"}], "sources": {"e.py": "e" * 64}},
-        "other.planting.json": {**first, "claims": [{**one, "id": "F-OTHER-ONE-001"}], "sources": {"f.py": "f" * 64}},
-        "wrong.planting.json": {**first, "sources": {"g.py": 1}},
-        "planting.txt": {**first, "sources": {"h.py": "0" * 64}},
+        "demo-1.json": first,
+        "demo-more-1.json": {**first, "sources": {"a.py": "c" * 64, "d.py": "d" * 64}},
+        "demo-obstacle-1.json": {**first, "claims": [{**one, "obstacle": "x"}], "sources": {"e.py": "e" * 64}},
+        "demo-other-1.json": {**first, "claims": [{**one, "id": "F-OTHER-ONE-001"}], "sources": {"f.py": "f" * 64}},
+        "demo-wrong-1.json": {**first, "sources": {"g.py": 1}},
+        "demo-1.txt": {**first, "sources": {"h.py": "0" * 64}},
+        "family-1.json": {**first, "sources": {"i.py": "0" * 64}},
     }
     for name, content in files.items():
-        (tmp_path / name).write_text(json.dumps(content))
-    (tmp_path / "a.planting.json").write_text("{")
-    (tmp_path / "b.planting.json").mkdir()
-    assert planted_sources(tmp_path, claim) == {
+        put(tmp_path / "planting" / name, json.dumps(content))
+    put(tmp_path / "planting" / "demo-a-1.json", "{")
+    (tmp_path / "planting" / "demo-b-1.json").mkdir()
+    assert planted_sources(tmp_path, "demo", claim) == {
         "a.py": frozenset({"a" * 64, "c" * 64}),
         "b.py": frozenset({"b" * 64}),
         "d.py": frozenset({"d" * 64}),
     }
-    assert planted_sources(tmp_path, "F-OTHER-ONE-001") == {"f.py": frozenset({"f" * 64})}
+    assert planted_sources(tmp_path, "demo", "F-OTHER-ONE-001") == {"f.py": frozenset({"f" * 64})}

@@ -12,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from harness.contract import ContractError
 from harness.contract.project import _MARKS, Mentions, Project, ProjectError
-from tests.contracts import IDENTIFIER, document, write_contract, write_project
+from tests.contracts import IDENTIFIER, document, put, write_contract, write_project
 
 
 def test_found_from_a_folder_inside(project: Project) -> None:
@@ -82,11 +82,11 @@ def test_schemas_are_no_contracts(project: Project) -> None:
     other = write_contract(project.root, document(id="F-DEMO-AAA-001"))
     (project.contracts / "schema").mkdir()
     (project.contracts / "schema" / "contract.schema.json").write_text("{}", encoding="utf-8")
-    assert [other, other.with_name(f"{IDENTIFIER}.json")] == project.files()
+    assert [other, other.parent.with_name(IDENTIFIER) / "contract.json"] == project.files()
 
 
 def test_a_claim_is_found_by_its_id(project: Project) -> None:
-    assert project.contract(IDENTIFIER).path == project.contracts / "demo" / f"{IDENTIFIER}.json"
+    assert project.contract(IDENTIFIER).path == project.contracts / "demo" / IDENTIFIER / "contract.json"
 
 
 def test_a_claim_that_is_not_there(project: Project) -> None:
@@ -97,9 +97,8 @@ def test_a_claim_that_is_not_there(project: Project) -> None:
 
 def test_one_claim_has_one_contract(project: Project) -> None:
     """Two files with one id are refused."""
-    twin = project.contracts / "other" / f"{IDENTIFIER}.json"
-    twin.parent.mkdir()
-    twin.write_bytes((project.contracts / "demo" / f"{IDENTIFIER}.json").read_bytes())
+    twin = project.contracts / "other" / IDENTIFIER / "contract.json"
+    put(twin, (project.contracts / "demo" / IDENTIFIER / "contract.json").read_text())
     with pytest.raises(ProjectError, match="has 2 contracts"):
         project.contract(IDENTIFIER)
     contracts, refused = project.load_all()
@@ -119,11 +118,9 @@ def test_a_refused_contract_does_not_hide_the_others(project: Project) -> None:
 
 def test_a_folder_that_cannot_be_opened_hides_no_other(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever of two folders it is, the contract in the other one is found."""
-    write_contract(project.root, document(id="F-DEMO-AAA-001")).rename(project.contracts / "F-DEMO-AAA-001.json")
-    (project.contracts / "a").mkdir()
-    (project.contracts / "b").mkdir()
+    write_contract(project.root, document(id="F-DEMO-AAA-001"))
     for name in ("a", "b"):
-        (project.contracts / name / f"F-{name}.json").touch()
+        put(project.contracts / name / "contract.json", "")
     scandir, closed = os.scandir, list[str]()
 
     def opened(path: str | Path) -> Any:
@@ -133,10 +130,10 @@ def test_a_folder_that_cannot_be_opened_hides_no_other(project: Project, monkeyp
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", opened)
-    found = {path.name for path in project.files()}
+    found = {path.parent.name for path in project.files()}
     assert closed
-    assert {"F-DEMO-AAA-001.json", f"{IDENTIFIER}.json"} <= found
-    assert len(found & {"F-a.json", "F-b.json"}) == 1
+    assert {"F-DEMO-AAA-001", IDENTIFIER} <= found
+    assert len(found & {"a", "b"}) == 1
 
 
 @pytest.fixture
@@ -153,8 +150,8 @@ def test_installed_claims_are_known_beside_the_project_s(project: Project, insta
 
     The code of an installed claim is found beside its contract.
     """
-    theirs = installed / "contracts/demo/F-DEMO-THEIRS-001.json"
-    own = project.contracts / "demo" / f"{IDENTIFIER}.json"
+    theirs = installed / "contracts/demo/F-DEMO-THEIRS-001/contract.json"
+    own = project.contracts / "demo" / IDENTIFIER / "contract.json"
     assert project.known() == [own, theirs]
     assert project.search_of(None) == project.search_of(own) == project.search
     assert project.search_of(theirs) == (installed,)
@@ -187,7 +184,7 @@ def test_with_installed_claims_a_repository_needs_no_settings(tmp_path: Path, in
     root = tmp_path / "repository"
     assert (found.root, found.contracts, found.evidence) == (root, root / "contracts", root / "evidence")
     assert (found.search, found.mentions, found.ignored) == ((root,), Mentions(), {})
-    assert [path.stem for path in found.known()] == [IDENTIFIER, "F-DEMO-THEIRS-001"]
+    assert [path.parent.name for path in found.known()] == [IDENTIFIER, "F-DEMO-THEIRS-001"]
 
 
 def test_without_installed_claims_a_repository_is_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

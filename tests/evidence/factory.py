@@ -82,7 +82,7 @@ ENVIRONMENT = {
 def contract_in(folder: Path, **changes: Any) -> Contract:
     """A contract with the mutants above, in a file of its own; top-level keys replaced."""
     content = json.dumps(document(**{"mutants": MUTANTS, **changes}), indent=2).encode()
-    path = folder / "F-DEMO-SORT-001.json"
+    path = folder / "F-DEMO-SORT-001" / "contract.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return parse(json.loads(content), path, content)

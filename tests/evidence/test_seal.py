@@ -267,7 +267,11 @@ def test_a_run_cannot_leave_its_folder(tmp_path: Path, run: str) -> None:
         sealer(tmp_path).seal(claim_result(tmp_path / "contracts", run=run))
     assert isinstance(refused.value.__cause__, ValueError)
     assert repr(run) in str(refused.value)
-    assert everything_below(tmp_path) == {"contracts", "contracts/F-DEMO-SORT-001.json"}
+    assert everything_below(tmp_path) == {
+        "contracts",
+        "contracts/F-DEMO-SORT-001",
+        "contracts/F-DEMO-SORT-001/contract.json",
+    }
 
 
 def test_an_impatient_user_after_the_seal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from harness.evidence.staleness import ProjectState, coverage, staleness, unplan
 from harness.judging.record import Record
 from harness.machine import provenance
 from harness.report.messages import finding_text
-from tests.contracts import IDENTIFIER
+from tests.contracts import IDENTIFIER, put
 from tests.evidence.factory import claim_result
 
 CLAIM = "F-DEMO-SORT-001"
@@ -63,7 +63,7 @@ def root(tmp_path: Path) -> Path:
         path.write_text(text)
     (tmp_path / "pyproject.toml").write_text("[tool.harness]\n")
     (tmp_path / "contracts").mkdir()
-    (tmp_path / "contracts" / f"{CLAIM}.json").write_text("{}")
+    put(tmp_path / "contracts" / CLAIM / "contract.json", "{}")
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "first")
@@ -75,7 +75,7 @@ def record_of(root: Path, **changes: Any) -> Record:
     fresh = {
         **ENTRY_POINTS,
         "profile": "full",
-        "contract_digest": digest(root / "contracts" / f"{CLAIM}.json"),
+        "contract_digest": digest(root / "contracts" / CLAIM / "contract.json"),
         "sources": {name: digest(root / name) for name in FILES},
         "commit": {"revision": git(root, "rev-parse", "HEAD"), "dirty": False, "reason": None},
         "harness": provenance.harness_identity(),
@@ -136,12 +136,11 @@ def test_a_changed_source_is_stale_for_what_uses_it(root: Path, name: str, expec
 
 def test_a_contract_that_was_changed_moved_or_removed(root: Path) -> None:
     """The bytes of the contract count, and its place does not."""
-    record, path = record_of(root), root / "contracts" / f"{CLAIM}.json"
+    record, path = record_of(root), root / "contracts" / CLAIM / "contract.json"
     path.write_text("{ }")
     assert codes(record, root) == {Code.STALE_CONTRACT}
-    (root / "contracts" / "demo").mkdir()
-    path.write_text("{}")
-    moved = path.rename(root / "contracts" / "demo" / path.name)
+    path.unlink()
+    moved = put(root / "contracts" / "demo" / CLAIM / "contract.json", "{}")
     assert codes(record, root) == set()
     path.write_text("{}")
     assert codes(record, root) == {Code.STALE_CONTRACT}  # two contracts of one claim are none
@@ -299,7 +298,7 @@ def campaign(root: Path, *left_out: str, obstacle: str | None = None) -> None:
         "sources": {name: digest(root / name) for name in FILES if name not in left_out},
         "total": {"name": "all", **counts, "score": None}, "operators": [], "files": [], "defects": [],
     }  # fmt: skip
-    (root / "contracts" / "planting.json").write_text(json.dumps(document))
+    put(root / "evidence" / "planting" / "contracts-0123456.json", json.dumps(document))
 
 
 def test_a_subject_without_a_planting_score(root: Path) -> None:
@@ -313,7 +312,7 @@ def test_a_subject_without_a_planting_score(root: Path) -> None:
 
     assert remarks() == ["/subject"]
     campaign(root, "falsifiers/demo/checks.py")
-    assert (remarks(), Project.find(root).files()) == ([], [root / "contracts" / f"{CLAIM}.json"])
+    assert (remarks(), Project.find(root).files()) == ([], [root / "contracts" / CLAIM / "contract.json"])
     campaign(root, "falsifiers/demo/reference/sorter.py")
     assert remarks() == ["/sources"]
     (root / "falsifiers/demo/protocol.py").write_text("# since the run\n")
@@ -321,5 +320,5 @@ def test_a_subject_without_a_planting_score(root: Path) -> None:
     assert remarks() == ["/sources"]
     campaign(root, obstacle="no GPU")
     assert remarks() == ["/subject"]
-    (root / "contracts" / "planting.json").write_text("{}")
+    put(root / "evidence" / "planting" / "contracts-0123456.json", "{}")
     assert remarks() == ["/subject"]

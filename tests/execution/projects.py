@@ -14,6 +14,7 @@ from harness.contract.project import Project
 from harness.execution.executor import TrialRequest, TrialResult
 from harness.execution.local_executor import LocalExecutor
 from harness.machine.host import Gpu
+from tests.contracts import put
 from tests.execution.misbehaving import CONTRACT, MODULE
 
 
@@ -37,7 +38,7 @@ def write_project(root: Path, requires: Mapping[str, Any] | None = None, claimed
     healthy["profiles"]["reduced"]["limits"]["claimed"] = claimed
     broken = {**healthy, "id": "F-TOY-BROKEN-001", "falsifier": "toy.broken:falsify"}
     for contract in (healthy, broken):
-        (root / "contracts" / f"{contract['id']}.json").write_text(json.dumps(contract))
+        put(root / "contracts" / contract["id"] / "contract.json", json.dumps(contract))
     return Project.find(root)
 
 

@@ -19,6 +19,7 @@ from harness.execution.local_executor import LocalExecutor
 from harness.execution.subject_process import _lines_of
 from harness.judging.judge import judge
 from harness.judging.observation import EndingKind
+from tests.contracts import put
 from tests.execution.isolated import CONTRACT, FALSIFIER, PROTOCOL, SUBJECTS
 from tests.execution.projects import run_to_limit
 
@@ -33,7 +34,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     for name, text in files.items():
         (root / "apart" / f"{name}.py").write_text(text)
     (root / "contracts").mkdir()
-    (root / "contracts" / f"{CONTRACT['id']}.json").write_text(json.dumps(CONTRACT))
+    put(root / "contracts" / CONTRACT["id"] / "contract.json", json.dumps(CONTRACT))
     return Project.find(root)
 
 

@@ -74,7 +74,7 @@ def root(tmp_path: Path) -> Path:
         {
             "pyproject.toml": "[tool.harness]\n",
             ".gitignore": "__pycache__/\n*.pyc\n/falsifiers/ran/subject/\nevidence/\n",
-            f"contracts/ran/{CLAIM}.json": json.dumps(CONTRACT),
+            f"contracts/ran/{CLAIM}/contract.json": json.dumps(CONTRACT),
             "falsifiers/ran/claim.py": FALSIFIER,
             "falsifiers/ran/mutants.py": ZERO,
             "falsifiers/ran/subject.py": BROKEN,
@@ -258,7 +258,7 @@ def test_another_project_may_have_packages_of_the_same_names(
     write(
         site / "harness_claims/theirs",
         {
-            f"contracts/ran/{theirs['id']}.json": json.dumps(theirs),
+            f"contracts/ran/{theirs['id']}/contract.json": json.dumps(theirs),
             "falsifiers/__init__.py": "",
             "falsifiers/ran/__init__.py": "",
             "falsifiers/ran/claim.py": FALSIFIER,

@@ -36,7 +36,7 @@ def project() -> Project:
 
 def test_the_parameters_of_a_function_are_set_like_those_of_a_claim(project: Project) -> None:
     """The record has these parameters, and the digest of the function's file."""
-    contract = project.load(ROOT / "contracts" / "distill" / "F-DISTILL-MAXSTEPS-001.json")
+    contract = project.load(ROOT / "contracts" / "distill" / "F-DISTILL-MAXSTEPS-001" / "contract.json")
     chosen = choose(f"hf:{PLANTED}:of_gpt2", ["rows=4", "batch=2"], [contract], project)
     assert chosen.external is not None
     assert (chosen.external.kind, chosen.parameters) == (Kind.HF, {"batch": 2})
@@ -57,7 +57,7 @@ def test_the_parameters_of_a_function_are_set_like_those_of_a_claim(project: Pro
 )
 def test_what_cannot_be_is_refused(claim: str, subject: str, setting: list[str], names: str, project: Project) -> None:
     """The refusal comes before anything runs, and has a name that would work."""
-    contract = project.load(ROOT / "contracts" / f"{claim}.json")
+    contract = project.load(ROOT / "contracts" / claim / "contract.json")
     with pytest.raises(click.BadParameter) as refused:
         choose(subject, setting, [contract], project)
     assert names in str(refused.value)

@@ -29,7 +29,7 @@ def project() -> Project:
 
 def claim(project: Project, name: str) -> Contract:
     """A contract of the family that takes files."""
-    return project.load(RECSYS / f"{name}.json")
+    return project.load(RECSYS / name / "contract.json")
 
 
 def test_a_file_is_named_with_its_digest(project: Project) -> None:

@@ -16,7 +16,7 @@ from tests.fuzz.damage import altered, damaged, noise
 from tests.fuzz.limits import bounded
 
 CONTRACTS = Path(__file__).parents[2] / "contracts"
-OURS = sorted(CONTRACTS.glob("*/F-*-001.json"), key=lambda path: path.stat().st_size)[:3]
+OURS = sorted(CONTRACTS.glob("*/*/contract.json"), key=lambda path: path.stat().st_size)[:3]
 DOCUMENTS = [document(), *(json.loads(path.read_text()) for path in OURS)]
 WORDS = [
     "type", "const", "enum", "minimum", "maximum", "exclusiveMinimum", "multipleOf", "minItems", "maxItems",
@@ -33,7 +33,8 @@ engine().compile("true")  # loads the compilers, for which no contract should pa
 
 def examine(data: bytes, folder: Path) -> None:
     """Load the contract. A refusal has a place in it."""
-    path = folder / "F-DEMO-SORT-001.json"
+    path = folder / "F-DEMO-SORT-001" / "contract.json"
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(data)
     found = attempt(path)
     if isinstance(found, ContractError):

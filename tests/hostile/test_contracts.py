@@ -100,12 +100,15 @@ REFUSED: dict[str, Change] = {
 
 BESIDE: dict[str, Change] = {
     **{
-        f"{suffix}: {name}": lambda world, make=make, suffix=suffix: put(world.contract.with_name(CLAIM + suffix), make)
-        for suffix, names in (
-            (".md", ("a pipe", "an endless device", "600 MB of zeros", "a folder")),
-            (".calibration.json", ("a pipe", "an endless device", "a socket", "a folder")),
-            (".equivalent.json", ("a pipe", "an endless device", "a link to itself", "a folder")),
-            (".planting.json", ("a pipe", "an endless device", "600 MB of zeros", "an unreadable kernel file")),
+        f"{file}: {name}": lambda world, make=make, file=file: put(world.contract.parent / file, make)
+        for file, names in (
+            ("notes.md", ("a pipe", "an endless device", "600 MB of zeros", "a folder")),
+            ("calibration.json", ("a pipe", "an endless device", "a socket", "a folder")),
+            ("equivalent.json", ("a pipe", "an endless device", "a link to itself", "a folder")),
+            (
+                "../../../evidence/planting/demo-0123456.json",
+                ("a pipe", "an endless device", "600 MB of zeros", "an unreadable kernel file"),
+            ),
         )
         for name, make in ((name, THINGS[name]) for name in names)
     },

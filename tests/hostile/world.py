@@ -68,7 +68,7 @@ class World:
 
     @property
     def contract(self) -> Path:
-        return self.project / "contracts" / "demo" / f"{CLAIM}.json"
+        return self.project / "contracts" / "demo" / CLAIM / "contract.json"
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the project. It keeps to the rules, whatever it was given."""

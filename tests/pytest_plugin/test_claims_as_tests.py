@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -10,14 +11,14 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.running.events import RunFinished
-from tests.contracts import document, write_contract
+from tests.contracts import document, put, write_contract
 from tests.pytest_plugin.demo import FAILS, NEEDS_CUDA, PASSES, VOID, write_demo
 
 Run = Callable[..., pytest.RunResult]
 PLUGIN = ("-p", "harness.pytest_plugin")
 QUICK = tuple(f"-pno:{name}" for name in ("anyio", "hypothesispytest", "syrupy"))
 """Plugins that these tests do not need."""
-HEAD = f"contracts/demo/{PASSES}.json"
+HEAD = f"contracts/demo/{PASSES}/contract.json"
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_verdicts_become_outcomes(run: Run, folder: Path) -> None:
         NEEDS_CUDA: ["skipped"],
     }
     assert {(case.get("file"), case.get("line")) for case in cases.values()} == {
-        (f"contracts/demo/{name}.json", "2") for name in cases
+        (f"contracts/demo/{name}/contract.json", "2") for name in cases
     }
     properties = {one.get("name"): one.get("value", "") for one in cases[FAILS].iter("property")}
     assert [properties[name] for name in ("claim", "verdict", "issue", "spec", "profile", "command")] == [
@@ -71,7 +72,7 @@ def test_verdicts_become_outcomes(run: Run, folder: Path) -> None:
     (failure,) = cases[FAILS].iter("failure")
     assert "nothing-lost" in (failure.get("message") or "")
     assert any(line.split()[:3] == ["nothing-lost", "returned", "2,"] for line in (failure.text or "").splitlines())
-    result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] contracts/demo/{NEEDS_CUDA}.json:3: *"])
+    result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] contracts/demo/{NEEDS_CUDA}/contract.json:3: *"])
     (section,) = (number for number, line in enumerate(result.outlines) if line.strip("= ") == "claims")
     words = [line.split() for line in result.outlines[section + 1 :] if not line.startswith(" ")]
     assert [line[:2] for line in words[:4]] == [
@@ -82,7 +83,7 @@ def test_verdicts_become_outcomes(run: Run, folder: Path) -> None:
 @pytest.mark.parametrize(("name", "outcome"), [(FAILS, "xfailed"), (PASSES, "failed")])
 def test_a_known_refutation_is_an_expected_failure(run: Run, folder: Path, name: str, outcome: str) -> None:
     """A claim that holds although its contract states a refutation fails."""
-    path = folder / "contracts" / "demo" / f"{name}.json"
+    path = folder / "contracts" / "demo" / name / "contract.json"
     known = {"since": "2026-11-23", "device": "CPU", "profile": "full", "explanation": "The source is wrong."}
     path.write_text(json.dumps({**json.loads(path.read_text()), "refuted": [{**known, "clauses": ["nothing-lost"]}]}))
     run("--claims", name).assert_outcomes(**{outcome: 1})
@@ -153,13 +154,13 @@ def test_a_broken_contract_is_an_error_of_its_own_file(run: Run, folder: Path) -
     write_contract(folder, document(id="F-DEMO-SORT-005", title=""))
     result = run("--claims")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*F-DEMO-SORT-005.json: 1 problem", "*/title: *"])
+    result.stdout.fnmatch_lines(["*F-DEMO-SORT-005/contract.json: 1 problem", "*/title: *"])
 
 
 def test_a_second_contract_of_a_claim_is_an_error(run: Run, folder: Path) -> None:
     """Neither contract runs, because their evidence would mix."""
     (folder / "contracts" / "other").mkdir()
-    (folder / "contracts" / "other" / f"{PASSES}.json").write_text(json.dumps(document(id=PASSES)))
+    put(folder / "contracts" / "other" / PASSES / "contract.json", json.dumps(document(id=PASSES)))
     run("--claims", "-k", PASSES, "--collect-only").assert_outcomes(errors=2)
 
 
@@ -184,8 +185,7 @@ SLOW = """
 def test_workers_share_a_device_by_leases(pytester: pytest.Pytester, folder: Path) -> None:
     """Two claims that measure time run in two workers. No trial of one runs during a trial of the other."""
     pytest.importorskip("xdist")
-    for path in (folder / "contracts" / "demo").iterdir():
-        path.unlink()
+    shutil.rmtree(folder / "contracts")
     with (folder / "falsifiers" / "demo" / "sorting.py").open("a") as module:
         module.write(SLOW.format(place=str(folder / "span-")))
     for name in ("F-DEMO-FIRST-001", "F-DEMO-SECOND-001"):

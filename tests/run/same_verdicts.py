@@ -85,7 +85,7 @@ def main() -> int:
     able = isolable(given.ids)
     serial, scheduled = (results(given.ids or ["--all"], given.profile, way) for way in (SERIAL, SCHEDULED))
     isolated = results(able, given.profile, ISOLATED) if able else {}
-    contracts = [json.loads(path.read_text()) for path in Path("contracts").glob("*/F-*[0-9].json")]
+    contracts = [json.loads(path.read_text()) for path in Path("contracts").glob("*/*/contract.json")]
     timed = {one["id"] for one in contracts if one.get("lease") == "exclusive"}
     scheduling = differences(serial, scheduled)
     found = serial, scheduled

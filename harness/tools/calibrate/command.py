@@ -34,9 +34,7 @@ __all__ = ["command"]
 @device_option
 @click.option("-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter in every run.")
 @click.option("--no-mutants", is_flag=True, help="Run only the subject, which takes less time.")
-@click.option(
-    "--write", "is_written", is_flag=True, help="Write ID.calibration.json, and its digest into the contract."
-)
+@click.option("--write", "is_written", is_flag=True, help="Write calibration.json, and its digest into the contract.")
 @click.option(
     "-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side (claims that measure time: always 1)."
 )
@@ -57,7 +55,7 @@ def command(
     above. It also prints the range of each of the subject's numbers, and at last the
     seeds that come nearest to a wrong outcome.
 
-    With --write the ratios and seeds go to ID.calibration.json next to the contract, and its SHA-256 into the contract.
+    With --write the ratios and seeds go to calibration.json next to the contract, and its SHA-256 into the contract.
     Nothing is written unless every run passed.
 
     The exit status is that of the worst run. After Ctrl-C it prints what it has measured.

@@ -6,7 +6,6 @@ A healthy subject's largest ratio should be well below 1, and a mutant's smalles
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 from harness.base import regular_file
 from harness.base.vocabulary import Fate, Outcome
 from harness.contract import Contract
-from harness.contract.calibration import calibration_path
+from harness.contract.calibration import calibration_digest, calibration_path
 from harness.contract.clauses import Clause
 from harness.contract.layout import laid_out
 from harness.contract.ratio import has_ratio, ratio
@@ -164,7 +163,7 @@ def write(contract: Contract, results: Sequence[ClaimResult]) -> Path:
     content = laid_out(document).encode()
     path = calibration_path(contract.path)
     path.write_bytes(content)
-    bound = {**contract.document, "calibration": hashlib.sha256(content).hexdigest()}
+    bound = {**contract.document, "calibration": calibration_digest(content)}
     contract.path.write_bytes(laid_out(bound).encode())
     return path
 

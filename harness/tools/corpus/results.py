@@ -157,7 +157,7 @@ def corpus_digest(root: Path) -> str:
     """The SHA-256 over the names and the contents of subjects and contracts, and what records say of the judging."""
     whole = sha256()
     for file in sorted((root / "falsifiers" / "corpus").rglob("*.py")) + sorted(
-        (root / "contracts" / "corpus").glob("*.json")
+        (root / "contracts" / "corpus").rglob("*.json")
     ):
         digest = sha256(file.read_bytes()).hexdigest()
         whole.update(f"{digest}  {file.relative_to(root).as_posix()}\n".encode())

@@ -18,6 +18,7 @@ import click
 from harness.base import strictjson
 from harness.base.device import DeviceClass, hardware
 from harness.contract import Contract
+from harness.contract.claim_folder import claim_of
 from harness.contract.project import Project
 from harness.machine import host, timebox, toolchain
 from harness.machine.host import Host
@@ -81,7 +82,7 @@ def _claims(machine: Host) -> dict[str, Any]:
         unplanned: dict[str, Any] = {"never_full": [], "on_target": None, "target": {}, "option_for_target": ""}
         for error in refused:
             why = "; ".join(map(str, error.problems))
-            rows.append({"id": error.path.stem, "runs": "refused", "why": [why], **unplanned})
+            rows.append({"id": claim_of(error.path), "runs": "refused", "why": [why], **unplanned})
         return {"project": str(project.root), "claims": rows, "reason": None}
 
     answer = timebox.call(load, 60)

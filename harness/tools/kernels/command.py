@@ -18,6 +18,7 @@ from harness.cli.new import NewClaim, new_claim_options
 from harness.cli.run_options import RunOptions, require_isolable
 from harness.cli.scaffold import write_all
 from harness.contract import Contract
+from harness.contract.claim_folder import CONTRACT
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.layout import laid_out
 from harness.contract.project import Project
@@ -98,7 +99,8 @@ def check(given: RunOptions, function: str, **described: Any) -> ExitStatus:
     is_on_gpu = _is_on_gpu(given.device, project)
     document = _document_of(project, function, _name(function), on_gpu=is_on_gpu, isolate=given.isolate, **described)
     with tempfile.TemporaryDirectory(prefix="harness-kernel-") as folder:
-        file = Path(folder) / f"{document['id']}.json"
+        file = Path(folder, document["id"], CONTRACT)
+        file.parent.mkdir()
         file.write_text(strictjson.dumps(document), encoding="utf-8")
         contract = project.load(file)
         request = request_of(given, contracts=[contract], device=given.device if is_on_gpu else "cpu")
@@ -127,8 +129,8 @@ def new(
     project, claim = Project.find(), NewClaim.of(identifier, issue, spec, title, folder)
     document = _document_of(project, function, claim.id, on_gpu=cuda, **described)
     named = {"id": claim.id, "issue": claim.issue, "spec": claim.spec, "title": title or document["title"]}
-    document = {"$schema": "../schema/contract.schema.json", **document, **named}
-    path = project.contracts / claim.folder / f"{claim.id}.json"
+    document = {"$schema": "../../schema/contract.schema.json", **document, **named}
+    path = project.contracts / claim.folder / claim.id / CONTRACT
     claim.refuse_lookalikes(project)
     try:
         write_all({path: laid_out(document)})

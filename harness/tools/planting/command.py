@@ -93,7 +93,7 @@ def command(
     without mutants, the quickest likely kill first. The defect is killed if one claim is then FAIL.
 
     A survivor shows what the falsifiers cannot see. Make one see it, and keep the defect as a mutant; or write it with
-    a reason into ID.equivalent.json next to the contract.
+    a reason into equivalent.json next to the contract.
 
     With --patches, the defects are your own. Each is tried by every claim that imports its file.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.contract import Contract, ContractError
-from harness.contract.equivalent import SUFFIX, equivalents
+from harness.contract.claim_folder import EQUIVALENT
+from harness.contract.equivalent import equivalents
 from harness.contract.project import Project
 from harness.lint.linter import Finding, Severity
 from harness.tools.planting.defects import Subjects
@@ -27,5 +28,5 @@ def about_equivalents(contract: Contract, project: Project) -> Iterator[Finding]
     subjects = Subjects(project.root)
     for entry in entries:
         if not subjects.is_matched(entry):
-            message = f"{contract.path.stem}{SUFFIX}: the entry {entry.after!r} for {entry.file} matches no source line"
+            message = f"{EQUIVALENT}: the entry {entry.after!r} for {entry.file} matches no source line"
             yield Finding("equivalent-unmatched", Severity.WARNING, "", message, "remove it")

@@ -20,6 +20,7 @@ from harness.base.vocabulary import ExitStatus, Verdict
 from harness.cli.options import duration
 from harness.cli.run_options import RunOptions
 from harness.contract import Contract
+from harness.contract.claim_folder import CONTRACT, claim_of
 from harness.contract.layout import laid_out
 from harness.contract.project import Project
 from harness.evidence.bundle import Bundle
@@ -46,7 +47,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("-k", "expression", metavar="EXPRESSION", help="Run only tests that match, as pytest does.")
 @click.option("--contract", "contract_file", type=_FILE, metavar="FILE", help="Compare with this contract.")
 @click.option("--against", type=_FOLDER, metavar="BUNDLE|DIR", help="Compare with this run, or with the newest PASS.")
-@click.option("--write", type=click.Path(path_type=Path), metavar="FILE", help="Write a contract of what runs now.")
+@click.option(
+    "--write", type=click.Path(path_type=Path), metavar="ID/contract.json", help="Write a contract of what runs now."
+)
 @click.option(
     "--rounds", type=click.IntRange(min=0), default=1, show_default=True, help="Assertions of each test made to fail."
 )
@@ -209,14 +212,18 @@ def _contract(asked: Asked, project: Project, folder: Path) -> Contract:
     planted = faults_of(asked.tests, project.root)
     if not planted:
         raise click.ClickException(f"no test at {' '.join(asked.paths)} passes and asserts anything; nothing to judge")
-    file = folder / f"{asked.name}.json"
+    file = folder / asked.name / CONTRACT
+    file.parent.mkdir()
     file.write_text(strictjson.dumps(contract_of(asked, planted)), encoding="utf-8")
     return project.load(file)
 
 
 def _written(file: Path, asked: Asked, project: Project) -> ExitStatus:
     """Write a contract that states the cells and the assertions of the first run."""
-    stated = replace(asked, name=file.stem, exactly=True, checks=True)
+    if file.name != CONTRACT:
+        raise click.BadParameter(f"name the file ID/{CONTRACT}, not {file.name}", param_hint="--write")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    stated = replace(asked, name=claim_of(file), exactly=True, checks=True)
     file.write_text(laid_out(contract_of(stated, faults_of(asked.tests, project.root))), encoding="utf-8")
     tell(f"wrote {file}; harness falsify-tests --contract {file} compares with it")
     return ExitStatus.PASS

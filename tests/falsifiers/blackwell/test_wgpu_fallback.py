@@ -34,7 +34,7 @@ from falsifiers.blackwell.reference.fallback import Fallback, FallbackBlock  # n
 from falsifiers.blackwell.reference.wgpu_backend import WgpuBackend  # noqa: E402
 
 SHAPE = SHAPES["qwen2-tiny"]
-CONTRACT = Path(__file__).parents[3] / "contracts" / "blackwell" / "F-BLACKWELL-WGPU-FALLBACK-001.json"
+CONTRACT = Path(__file__).parents[3] / "contracts" / "blackwell" / "F-BLACKWELL-WGPU-FALLBACK-001" / "contract.json"
 
 
 class Failing(TorchBackend):

@@ -21,6 +21,7 @@ from harness.execution.worker_trial import WorkerTrial
 from harness.judging.judge import judge
 from harness.judging.observation import Ending, EndingKind, Observation
 from tests.cli.harness_command import harness
+from tests.contracts import put
 from tests.external.trainers import BIGRAMS_FILE, ROOT
 from tests.falsifiers.distill.trials import CONTRACTS, Heard
 
@@ -53,7 +54,7 @@ class Seen:
 
 def outside(folder: Path, claim: str, subject: Any = Command, *, seed: int = 0, **options: Any) -> Seen:
     """Run the claim's falsifier on the small trainer or another one, in this process and in the reduced profile."""
-    contract = json.loads((CONTRACTS / f"{claim}.json").read_text())
+    contract = json.loads((CONTRACTS / claim / "contract.json").read_text())
     trainer = {"trainer": str(BIGRAMS_FILE), "teacher": "", "student": ""}
     trainer |= {name: str(folder / f"{name}.pt") for name in ("teacher", "student")}
     parameters = {**contract["profiles"]["reduced"]["parameters"], **trainer, **options}
@@ -73,7 +74,7 @@ def outside(folder: Path, claim: str, subject: Any = Command, *, seed: int = 0, 
 
 def outcomes(claim: str, seen: Seen, parameters: Mapping[str, Any]) -> dict[str, Outcome]:
     """The outcome of each clause of the claim, in the reduced profile with some parameters changed."""
-    contract = load(CONTRACTS / f"{claim}.json", (ROOT,))
+    contract = load(CONTRACTS / claim / "contract.json", (ROOT,))
     given = contract.profiles["reduced"].parameters
     asked = {**given, **{name: value for name, value in parameters.items() if name in given}}
     kind = {"": EndingKind.COMPLETED, "NotObserved": EndingKind.NOT_MEASURED, "NotMeasured": EndingKind.NOT_MEASURED}
@@ -98,10 +99,10 @@ def small_project(folder: Path, mutants: Mapping[str, Collection[str]]) -> Path:
     shutil.copy(ROOT / "pyproject.toml", copy)
     (copy / "contracts" / "distill").mkdir(parents=True)
     for claim, ids in mutants.items():
-        contract = json.loads((CONTRACTS / f"{claim}.json").read_text())
+        contract = json.loads((CONTRACTS / claim / "contract.json").read_text())
         contract["mutants"] = [one for one in contract["mutants"] if one["id"] in ids]
         contract.pop("calibration", None)  # it names every mutant
-        (copy / "contracts" / "distill" / f"{claim}.json").write_text(json.dumps(contract))
+        put(copy / "contracts" / "distill" / claim / "contract.json", json.dumps(contract))
     return copy
 
 

@@ -72,7 +72,7 @@ IN_PROCESS: dict[str, dict[str, Any]] = {
 
 def declared(claim: str) -> frozenset[str]:
     """The measurements that the claim's contract declares."""
-    return frozenset(json.loads((CONTRACTS / f"{claim}.json").read_text())["observation"]["properties"])
+    return frozenset(json.loads((CONTRACTS / claim / "contract.json").read_text())["observation"]["properties"])
 
 
 def measured(claim: str, folder: Path, subject: Any = Distillation, **changed: Any) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def measured(claim: str, folder: Path, subject: Any = Distillation, **changed: A
     if isinstance(subject, str):
         with a_mutant(claim, subject) as (patched, _):
             return measured(claim, folder, patched, **changed)
-    module, _, name = json.loads((CONTRACTS / f"{claim}.json").read_text())["falsifier"].partition(":")
+    module, _, name = json.loads((CONTRACTS / claim / "contract.json").read_text())["falsifier"].partition(":")
     trial, recorded = a_trial(a_setting(folder, **{**IN_PROCESS[claim], **changed}), subject, declared(claim))
     getattr(importlib.import_module(module), name)(trial)
     assert recorded.resolved["device"] == "cpu"

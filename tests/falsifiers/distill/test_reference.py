@@ -23,7 +23,7 @@ _KEYS = {"teacher_model", "temperature", "alpha", "epoch", "step", "final_loss"}
 
 def declared(claim: str) -> frozenset[str]:
     """The measurements that the claim's contract declares."""
-    return frozenset(json.loads((CONTRACTS / f"{claim}.json").read_text())["observation"]["properties"])
+    return frozenset(json.loads((CONTRACTS / claim / "contract.json").read_text())["observation"]["properties"])
 
 
 def test_checkpoints_and_export_say_what_they_are(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests.falsifiers.in_process import judged
 
 CONTRACTS = Path(__file__).parents[3] / "contracts" / "nanochat"
 PROJECT = Project.find(CONTRACTS)
-CLAIMS = {path.stem: PROJECT.contract(path.stem) for path in sorted(CONTRACTS.glob("F-*.json")) if "." not in path.stem}
+CLAIMS = {path.parent.name: PROJECT.contract(path.parent.name) for path in sorted(CONTRACTS.glob("*/contract.json"))}
 ANYWHERE = {name: one for name, one in CLAIMS.items() if one.profiles["reduced"].requires["device"] != "cuda"}
 """The claims whose reduced profile needs no GPU."""
 FALSE = {

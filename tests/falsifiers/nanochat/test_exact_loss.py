@@ -15,7 +15,9 @@ from falsifiers.nanochat.head_question import HeadQuestion
 from falsifiers.nanochat.oracle.head_loss import truth
 from falsifiers.nanochat.subject import Answer
 
-CONTRACT = json.loads((Path(__file__).parents[3] / "contracts" / "nanochat" / "F-GB10-FLCE-EXACT-001.json").read_text())
+CONTRACT = json.loads(
+    (Path(__file__).parents[3] / "contracts" / "nanochat" / "F-GB10-FLCE-EXACT-001" / "contract.json").read_text()
+)
 BOUNDS = {
     name: one["items"]["maximum"] for name, one in CONTRACT["observation"]["properties"].items() if "items" in one
 }

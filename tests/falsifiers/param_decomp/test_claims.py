@@ -16,7 +16,7 @@ from tests.falsifiers.in_process import judged
 
 CONTRACTS = Path(__file__).parents[3] / "contracts" / "param_decomp"
 PROJECT = Project.find(CONTRACTS)
-CLAIMS = {path.stem: PROJECT.contract(path.stem) for path in sorted(CONTRACTS.glob("F-*.json")) if "." not in path.stem}
+CLAIMS = {path.parent.name: PROJECT.contract(path.parent.name) for path in sorted(CONTRACTS.glob("*/contract.json"))}
 FALSE = {
     "F-PD-SHARD-FLOOR-001": {"per_device_gib.minimum"},
     "F-PD-DOC-DRIFT-001": {"batch_ratio.maximum", "sequence_ratio.minimum", "steps_ratio.minimum", "eps_ratio.maximum"},

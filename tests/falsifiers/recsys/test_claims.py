@@ -13,7 +13,7 @@ from tests.falsifiers.in_process import judged
 
 CONTRACTS = Path(__file__).parents[3] / "contracts" / "recsys"
 PROJECT = Project.find(CONTRACTS)
-CLAIMS = {path.stem: PROJECT.contract(path.stem) for path in sorted(CONTRACTS.glob("F-*.json")) if "." not in path.stem}
+CLAIMS = {path.parent.name: PROJECT.contract(path.parent.name) for path in sorted(CONTRACTS.glob("*/contract.json"))}
 FEWER = {
     "F-HSTU-FWD-001": {"cases": 4, "widths": [32]}, "F-HSTU-BWD-001": {"cases": 4, "widths": [32]},
     "F-HSTU-STRIDE-001": {"cases": 1, "largest_length": 16},

@@ -66,7 +66,7 @@ def test_the_exception_of_a_subject(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "forged" in said
     commands = [line for line in said.splitlines() if COMMAND.search(line)]
     assert [line.partition(" ")[0] for line in commands] == ["::error"], said
-    assert commands[0].startswith(f"::error title=FAIL {CLAIM},file=contracts/{CLAIM}.json,line=")
+    assert commands[0].startswith(f"::error title=FAIL {CLAIM},file=contracts/{CLAIM}/contract.json,line=")
     assert not re.search(r"##\[", commands[0])
 
 

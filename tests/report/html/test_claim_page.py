@@ -58,7 +58,7 @@ def test_what_a_rule_computes_has_the_name_of_the_rule(tmp_path: Path) -> None:
         {"id": "balanced", "rule": "self.smallest / self.largest > 0.1", "message": "it is not"},
     ]
     root = write_project(tmp_path / "project", document(rules=rules))
-    contract = load(next((root / "contracts").rglob("F-*.json")), (root,))
+    contract = load(next((root / "contracts").rglob("contract.json")), (root,))
     sealer(tmp_path).seal(claim_result(tmp_path / "contracts", contract=contract))
     [entry] = write(find_bundles([tmp_path / "evidence"]), tmp_path / "site")
     assert entry.numbers["balanced"] == {"value": pytest.approx(1 / 3), "unit": "", "bounds": {">": 0.1}}

@@ -89,7 +89,7 @@ def test_an_unfinished_folder_is_listed_as_what_it_is(tmp_path: Path) -> None:
 def test_in_a_project_the_index_shows_the_status_of_every_claim(tmp_path: Path) -> None:
     """Unsound bundles do not count. Claims that never ran are listed."""
     project = Project.find(write_project(tmp_path / "project"))
-    contract = load(next(project.contracts.rglob("F-*.json")), project.search)
+    contract = load(next(project.contracts.rglob("contract.json")), project.search)
     result = claim_result(tmp_path / "contracts", contract=contract, mutants={"forgets-one": {"returned": 2}})
     bundle = sealer(tmp_path).seal(result)
     write([bundle], tmp_path / "one", project)
@@ -120,7 +120,7 @@ def test_claims_with_a_bundle_here_stand_before_the_others_of_the_project(tmp_pa
 def test_the_index_names_a_fail_that_is_set_aside(tmp_path: Path) -> None:
     """The index links the FAIL beside the status, which does not change."""
     project = Project.find(write_project(tmp_path / "project"))
-    contract = load(next(project.contracts.rglob("F-*.json")), project.search)
+    contract = load(next(project.contracts.rglob("contract.json")), project.search)
     result = claim_result(
         tmp_path / "contracts", contract=contract, overrides={"steps": 3}, measurements=healthy(returned=2)
     )
@@ -143,7 +143,7 @@ def test_what_is_against_a_claim_stands_first(tmp_path: Path) -> None:
     documents = [document(id=f"F-DEMO-{word.replace('_', '-')}-001") for word in [*changes, "UNRUN"]]
     project = Project.find(write_project(tmp_path / "project", *documents))
     for word, changed in changes.items():
-        path = next(project.contracts.rglob(f"F-DEMO-{word.replace('_', '-')}-001.json"))
+        path = next(project.contracts.rglob(f"F-DEMO-{word.replace('_', '-')}-001/contract.json"))
         result = claim_result(tmp_path / word, contract=load(path, project.search), **changed)
         sealer(tmp_path).seal(result)
     write(find_bundles([tmp_path / "evidence"]), tmp_path / "site", project)
@@ -181,7 +181,9 @@ def test_the_notes_of_the_project_stand_on_the_page(tmp_path: Path) -> None:
     """The notes are shown as text, whatever they contain. A bundle does not contain them."""
     bundle = sealed(tmp_path)
     root = write_project(tmp_path / "project")
-    (root / "contracts" / "demo" / "F-DEMO-SORT-001.md").write_text("Why <b>three</b> items.", encoding="utf-8")
+    (root / "contracts" / "demo" / "F-DEMO-SORT-001" / "notes.md").write_text(
+        "Why <b>three</b> items.", encoding="utf-8"
+    )
     (entry,) = write([bundle], tmp_path / "site", project=Project.find(root))
     page = (tmp_path / "site" / entry.page).read_text(encoding="utf-8")
     assert "Why &lt;b&gt;three&lt;/b&gt; items." in page
@@ -201,7 +203,7 @@ def test_known_refutations_and_new_ones_stand_apart(tmp_path: Path) -> None:
         stated = {"since": "2026-11-23", "device": "CPU", "profile": "reduced", "explanation": "The source is wrong."}
         refuted = [{**stated, "clauses": clauses}]
         project = Project.find(write_project(tmp_path / name, document(refuted=refuted)))
-        contract = load(next(project.contracts.rglob("F-*.json")), project.search)
+        contract = load(next(project.contracts.rglob("contract.json")), project.search)
         code = "falsifiers/demo/sorting.py"
         sources = {code: hashlib.sha256((project.root / code).read_bytes()).hexdigest()}
         result = claim_result(tmp_path / name / "run", contract=contract, measurements=measurements, sources=sources)

@@ -22,7 +22,7 @@ from tests.execution.projects import write_project
 def folder(tmp_path: Path) -> Path:
     """The toy project, with a bound that leaves room."""
     write_project(tmp_path)
-    path = tmp_path / "contracts" / f"{CLAIM}.json"
+    path = tmp_path / "contracts" / CLAIM / "contract.json"
     contract = json.loads(path.read_text())
     contract["observation"]["properties"]["inversions"]["maximum"] = 0.5
     path.write_text(json.dumps(contract))
@@ -50,11 +50,11 @@ def test_runs_are_counted(folder: Path) -> None:
 
 def test_what_is_written_is_bound_by_the_contract_and_shown(folder: Path) -> None:
     """`show` prints the ratios beside the measurements. Other profiles and the rest of the contract stay."""
-    path = folder / "contracts" / f"{CLAIM}.json"
+    path = folder / "contracts" / CLAIM / "contract.json"
     before = json.loads(path.read_text())
     done = harness(folder, "calibrate", CLAIM, "--runs", "2", "--write")
     assert done.returncode == ExitStatus.PASS, done.stderr
-    content = (folder / "contracts" / f"{CLAIM}.calibration.json").read_bytes()
+    content = (folder / "contracts" / CLAIM / "calibration.json").read_bytes()
     after = json.loads(path.read_text())
     assert after == {**before, "calibration": hashlib.sha256(content).hexdigest()}
     (reduced,) = json.loads(content)["profiles"].values()
@@ -79,13 +79,13 @@ def test_only_whole_runs_of_the_profile_are_written(folder: Path, options: list[
 
 
 def test_runs_that_fail_are_not_written(folder: Path) -> None:
-    path = folder / "contracts" / f"{CLAIM}.json"
+    path = folder / "contracts" / CLAIM / "contract.json"
     contract = json.loads(path.read_text())
     for profile in contract["profiles"].values():
         profile["parameters"]["how"] = "not at all"
     path.write_text(json.dumps(contract))
     assert harness(folder, "calibrate", CLAIM, "--runs", "1", "--write").returncode == ExitStatus.FAIL
-    assert not (folder / "contracts" / f"{CLAIM}.calibration.json").exists()
+    assert not (folder / "contracts" / CLAIM / "calibration.json").exists()
     assert json.loads(path.read_text()) == contract
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from tests.contracts import put
 from tests.recorded import STAND_IN
 
 CONTRACT: dict[str, Any] = {
@@ -47,9 +48,9 @@ def project(tmp_path: Path) -> Path:
     contracts = tmp_path / "contracts"
     contracts.mkdir()
     only_full = {"full": {**CONTRACT["profiles"]["full"], "requires": {"device": "cuda", "memory_gib": 130}}}
-    (contracts / "F-SAMPLE-001.json").write_text(json.dumps(CONTRACT))
-    (contracts / "F-BIG-001.json").write_text(json.dumps({**CONTRACT, "id": "F-BIG-001", "profiles": only_full}))
-    (contracts / "F-WRONG-001.json").write_text("{}")
+    put(contracts / "F-SAMPLE-001" / "contract.json", json.dumps(CONTRACT))
+    put(contracts / "F-BIG-001" / "contract.json", json.dumps({**CONTRACT, "id": "F-BIG-001", "profiles": only_full}))
+    put(contracts / "F-WRONG-001" / "contract.json", "{}")
     return tmp_path
 
 
@@ -91,7 +92,7 @@ def test_a_claim_that_would_miss_the_gpu_that_it_speaks_of(project: Path) -> Non
     """Any device can run the full profile, so the default is the CPU."""
     anywhere = {"full": {**CONTRACT["profiles"]["full"], "requires": {"device": "any"}}}
     contract = {**CONTRACT, "id": "F-ANYWHERE-001", "profiles": anywhere}
-    (project / "contracts" / "F-ANYWHERE-001.json").write_text(json.dumps(contract))
+    put(project / "contracts" / "F-ANYWHERE-001" / "contract.json", json.dumps(contract))
     named = "NVIDIA GB10, compute capability 12.1"
     assert f"F-ANYWHERE-001: full; not on its target, {named}: --device cuda:0 runs it there" in doctor(project, "gb10")
     assert f"F-ANYWHERE-001: full; its target is {named}, so a PASS here is PARTIAL" in doctor(project, "none")

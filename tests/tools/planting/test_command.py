@@ -14,6 +14,7 @@ from harness.base.schemas import problems
 from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import harness
 from tests.cli.outputs import assert_follows_schema
+from tests.contracts import put
 from tests.execution.misbehaving import CONTRACT
 
 CLAIM = "F-TOY-SUM-001"
@@ -132,7 +133,7 @@ def write(root: Path, subject: str, seconds: float = 20.0) -> Path:
     (root / "toy" / "broken.py").write_text(MUTANT)
     mutant = {"id": "nothing", "subject": "toy.broken:Nothing", "violates": ["inversions.maximum"], "defect": "a zero"}
     contract["mutants"] = [mutant]
-    (root / "contracts" / f"{CLAIM}.json").write_text(json.dumps(contract))
+    put(root / "contracts" / CLAIM / "contract.json", json.dumps(contract))
     return root
 
 
@@ -198,7 +199,7 @@ def test_two_survive(folder: Path) -> None:
 
 def test_equivalent_defects_are_not_counted(folder: Path) -> None:
     """An entry without a match is named. A file with an invalid entry is refused."""
-    path = folder / "contracts" / f"{CLAIM}.equivalent.json"
+    path = folder / "contracts" / CLAIM / "equivalent.json"
     entries = [
         {"file": "toy/summing.py", "within": "Sum.total", "before": "if len(items) > 1000:", "after": after,
          "reason": "the claim is about short lists"}
@@ -302,11 +303,11 @@ def second_claim(folder: Path) -> str:
     """Add a claim about long lists, and return its id."""
     longer = FALSIFIER.replace('[1, 2, trial.parameters["last"]]', "[1] * 1001").replace("- 7", "- 0")
     (folder / "toy" / "longer.py").write_text(longer)
-    contract = json.loads((folder / "contracts" / f"{CLAIM}.json").read_text())
+    contract = json.loads((folder / "contracts" / CLAIM / "contract.json").read_text())
     contract |= {"id": "F-TOY-SUM-002", "falsifier": "toy.longer:falsify"}
     contract["mutants"][0] |= {"subject": "toy.longer:Other"}
     (folder / "toy" / "longer.py").open("a").write("\nclass Other:\n    pass\n")
-    (folder / "contracts" / "F-TOY-SUM-002.json").write_text(json.dumps(contract))
+    put(folder / "contracts" / "F-TOY-SUM-002" / "contract.json", json.dumps(contract))
     return "F-TOY-SUM-002"
 
 
@@ -326,7 +327,7 @@ def test_what_one_claim_calls_equivalent_another_may_kill(folder: Path) -> None:
     about = {"file": "toy/summing.py", "before": "if len(items) > 1000:", "reason": "the claim is about short lists"}
     marks = {"equivalent": [{**about, "after": "if len(items) > 1001:"}]}
     marks["missed"] = [{**about, "after": "if len(items) >= 1000:"}]
-    (folder / "contracts" / f"{CLAIM}.equivalent.json").write_text(json.dumps({"id": CLAIM, **marks}))
+    (folder / "contracts" / CLAIM / "equivalent.json").write_text(json.dumps({"id": CLAIM, **marks}))
     _, document, _ = plant(folder, other)
     found = {one["after"]: one for one in document["defects"]}
     killed = found["if len(items) > 1001:"]

@@ -243,7 +243,7 @@ def test_a_claim_that_has_changed_too_much(
     """It is refused with the reason."""
     folder, bundle = refuted
     if "id" in changes:
-        (folder / "contracts" / f"{CLAIM}.json").rename(folder / "contracts" / "F-TOY-OTHER-001.json")
+        (folder / "contracts" / CLAIM).rename(folder / "contracts" / "F-TOY-OTHER-001")
     else:
         write_searching_project(folder, **changes)
     done = harness(folder, "replay", str(bundle))

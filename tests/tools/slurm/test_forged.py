@@ -21,6 +21,7 @@ from harness.tools.slurm import dispatcher, executor
 from harness.tools.slurm.judged_bundle import NAME
 from harness.tools.slurm.submission import Submission
 from tests.cli.harness_command import harness
+from tests.contracts import put
 from tests.evidence.factory import reseal, rewrite, set_at
 from tests.execution.projects import write_project
 
@@ -33,8 +34,8 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with three PASS bundles: of the run, of an earlier run, and of another claim of the run."""
     folder = tmp_path_factory.mktemp("passed")
     write_project(folder)
-    contract = json.loads((folder / "contracts" / f"{CLAIM}.json").read_text())
-    (folder / "contracts" / f"{OTHER}.json").write_text(json.dumps({**contract, "id": OTHER}))
+    contract = json.loads((folder / "contracts" / CLAIM / "contract.json").read_text())
+    put(folder / "contracts" / OTHER / "contract.json", json.dumps({**contract, "id": OTHER}))
     with pytest.MonkeyPatch.context() as patch:
         for name, claims in ((RUN, (CLAIM, OTHER)), ("an-earlier-run", (CLAIM,))):
             patch.setenv(NAME, name)

@@ -20,7 +20,7 @@ from falsifiers.distill.reference import Distillation
 from harness import NotMeasured
 from tests.falsifiers.distill.trials import CONTRACTS, Heard, a_mutant, a_setting, a_trial
 
-CONTRACT = json.loads((CONTRACTS / "F-DISTILL-STEP-001.json").read_text())
+CONTRACT = json.loads((CONTRACTS / "F-DISTILL-STEP-001" / "contract.json").read_text())
 SHORT = {
     "steps": 5,
     "warmup_steps": 1,

@@ -1,0 +1,60 @@
+"""The folder of a claim: contracts/FAMILY/ID/ has the contract and the files that belong to it.
+
+contracts/distill/figures.json
+contracts/distill/F-DISTILL-SMOKE-001/contract.json     and notes.md, calibration.json, equivalent.json
+evidence/planting/distill-97a5066.json
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+__all__ = ["CALIBRATION", "CONTRACT", "EQUIVALENT", "NOTES", "claim_of", "family_of", "moved", "moves", "same_schema"]
+
+CONTRACT: Final = "contract.json"
+NOTES: Final = "notes.md"
+CALIBRATION: Final = "calibration.json"
+EQUIVALENT: Final = "equivalent.json"
+
+_SCHEMA = re.compile(rb'("\$schema"\s*:\s*")(?:\.\./)+(?=schema/)')
+_CLAIM = re.compile(r"F-[A-Z0-9-]+")
+_SIDE_FILES: Final = {".md": NOTES, ".calibration.json": CALIBRATION, ".equivalent.json": EQUIVALENT}
+"""What was written beside ID.json before claims had folders, and what it is called now."""
+
+
+def claim_of(contract: Path) -> str:
+    """The id of a claim by the place of its contract file: the folder's name."""
+    return Path(os.path.abspath(contract)).parent.name if contract.name == CONTRACT else contract.stem
+
+
+def family_of(contract: Path) -> Path:
+    """The folder of a contract's family, which may have a figures.json."""
+    return contract.parent.parent
+
+
+def same_schema(content: bytes) -> bytes:
+    """A file's bytes with the path to contracts/schema/ as it was before claims had folders.
+
+    `$schema` is for editors. It is part of digests that evidence has, so a digest reads it as if no file had moved.
+    """
+    return _SCHEMA.sub(rb"\1../", content, count=1)
+
+
+def moved(content: bytes) -> bytes:
+    """A file's bytes with the path to contracts/schema/ as it is from the folder of a claim."""
+    return _SCHEMA.sub(rb"\1../../", content, count=1)
+
+
+def moves(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield each file of a family that has the old layout, ID.json and what is beside it, and its new place."""
+    for contract in sorted(folder.glob("F-*.json")):
+        if not _CLAIM.fullmatch(contract.stem):
+            continue
+        yield contract, contract.with_suffix("") / CONTRACT
+        for suffix, name in _SIDE_FILES.items():
+            if (file := contract.with_suffix(suffix)).exists():
+                yield file, contract.with_suffix("") / name
