@@ -45,7 +45,7 @@ DOCUMENTS = COVERAGE.documents()
 def contracts() -> Contracts:
     """All contracts of the repository, by id."""
     paths = [*(ROOT / "contracts").glob("*/*/contract.json")]
-    return {path.stem: load(path, (ROOT,)) for path in paths}
+    return {path.parent.name: load(path, (ROOT,)) for path in paths}
 
 
 def statements(documents: Sequence[Any]) -> list[Any]:

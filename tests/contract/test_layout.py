@@ -53,7 +53,7 @@ def test_blocks(snapshot: Any) -> None:
     assert laid_out(content) == snapshot
 
 
-@pytest.mark.parametrize("path", Project.find(Path(__file__).parent).files(), ids=lambda path: str(path.stem))
+@pytest.mark.parametrize("path", Project.find(Path(__file__).parent).files(), ids=lambda path: str(path.parent.name))
 def test_every_contract_of_this_project_is_laid_out_so(path: Path) -> None:
     """Every contract and every calibration has this layout."""
     for file in (path, path.with_name("calibration.json")):
