@@ -18,7 +18,7 @@ from harness.base.json_dataclass import JsonDataclass
 from harness.base.plugins import plugins
 from harness.base.vocabulary import ExitStatus
 from harness.contract import Contract
-from harness.contract.claim_folder import family_of
+from harness.contract.claim_folder import contract_of, family_of
 from harness.contract.project import Project
 from harness.lint.figure_folders import FigureFolders
 from harness.lint.linter import UNDECIDED, Finding, Severity, lint, undecided
@@ -65,7 +65,11 @@ def command(paths: tuple[Path, ...], sources: Path | None, as_json: bool) -> Exi
     needs more time or memory than lint spends on one: it is undecided then.
     """
     project = Project.find()
-    within = [project.files(path) if path.is_dir() else [path] for path in paths] if paths else [project.files()]
+    within = (
+        [project.files(path) if path.is_dir() else [contract_of(path)] for path in paths]
+        if paths
+        else [project.files()]
+    )
     # A file itself can be a link, also one to itself.
     files = dict.fromkeys(Path(os.path.realpath(file.parent)) / file.name for some in within for file in some)
     try:

@@ -13,7 +13,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CALIBRATION", "CONTRACT", "EQUIVALENT", "NOTES", "claim_of", "family_of", "moved", "moves", "same_schema"]
+__all__ = [
+    "CALIBRATION",
+    "CONTRACT",
+    "EQUIVALENT",
+    "NOTES",
+    "claim_of",
+    "contract_of",
+    "family_of",
+    "moved",
+    "moves",
+    "same_schema",
+]
 
 CONTRACT: Final = "contract.json"
 NOTES: Final = "notes.md"
@@ -29,6 +40,11 @@ _SIDE_FILES: Final = {".md": NOTES, ".calibration.json": CALIBRATION, ".equivale
 def claim_of(contract: Path) -> str:
     """The id of a claim by the place of its contract file: the folder's name."""
     return Path(os.path.abspath(contract)).parent.name if contract.name == CONTRACT else contract.stem
+
+
+def contract_of(file: Path) -> Path:
+    """The contract that a file of a claim's folder belongs to; any other file is returned as it is."""
+    return file.with_name(CONTRACT) if file.name in _SIDE_FILES.values() else file
 
 
 def family_of(contract: Path) -> Path:

@@ -95,6 +95,7 @@ def test_equivalent_defects(inside: Project) -> None:
     beside.write_text(json.dumps({"id": IDENTIFIER, "equivalent": entries}))
     warning = ("warning", "equivalent-unmatched", "")
     assert reports() == (ExitStatus.PASS, [(IDENTIFIER, "warnings", [warning, warning])])
+    assert reports(str(beside)) == reports(str(place)), "a file of the folder stands for its contract"
     beside.write_text(json.dumps({"id": IDENTIFIER, "equivalent": [{**entry, "line": 3}]}))
     assert reports() == (
         ExitStatus.REFUSED,
