@@ -36,7 +36,11 @@ def reports(*arguments: str) -> tuple[ExitStatus, list[tuple[str, str, list[tupl
     found = json.loads("\n".join(lines))["contracts"]
     named = ("severity", "rule", "pointer")
     return status, [
-        (Path(one["file"]).stem, one["state"], [tuple(finding[name] for name in named) for finding in one["findings"]])
+        (
+            Path(one["file"]).parent.name,
+            one["state"],
+            [tuple(finding[name] for name in named) for finding in one["findings"]],
+        )
         for one in found
     ]
 
@@ -113,7 +117,7 @@ def figured(inside: Project) -> Project:
     claim = "liger 0.98, triton 1.17, a loss of 1e-5, 20000 steps, a share of 35 %, a memory of 2"
     write_contract(inside.root, bound({}, uses, claim=claim, title="x"))
     content = figures(share={"called": ["share", "given"], "relation": "at most"})
-    written(inside.files()[0].parent, content)
+    written(inside.files()[0].parent.parent, content)
     (inside.root / "sources").mkdir()
     (inside.root / "sources" / "benchmarks.md").write_text(TEXT)
     return inside
@@ -169,7 +173,7 @@ def test_a_figure_is_unused_only_where_all_contracts_are_looked_at(figured: Proj
 
 def test_a_refused_figures_json(figured: Project) -> None:
     """It is an error of its own, and says nothing of the contracts beside it."""
-    figured.files()[0].with_name("figures.json").write_text("{")
+    (figured.files()[0].parent.parent / "figures.json").write_text("{")
     status, lines = lint("--json")
     assert status is ExitStatus.REFUSED
     found = json.loads("\n".join(lines))
@@ -188,8 +192,8 @@ def test_paths(inside: Project) -> None:
     """Files and folders may be named. A file that is named twice counts once; other files are left alone."""
     broken = write_contract(inside.root, "{", name="F-DEMO-BROKEN-001")
     sound = broken.parent.with_name(IDENTIFIER) / "contract.json"
-    assert lint(str(sound), f"contracts/demo/{sound.name}")[0] is ExitStatus.PASS
-    assert len(reports(str(sound), f"contracts/demo/{sound.name}")[1]) == 1
+    assert lint(str(sound), f"contracts/demo/{IDENTIFIER}/contract.json")[0] is ExitStatus.PASS
+    assert len(reports(str(sound), f"contracts/demo/{IDENTIFIER}/contract.json")[1]) == 1
     assert lint("contracts/demo")[0] is ExitStatus.REFUSED
 
 
