@@ -54,7 +54,9 @@ def _state_check(trial: Trial[Decomposition]) -> StateCheck:
     subject, weights = trial.subject, trial.subject.target_weights()
 
     def output(x: Tensor, lower: Tensor, source: Tensor, route: Tensor, *, site: str) -> Tensor:
-        return subject.sites[site](x, subject.masking(lower, source, route))
+        masking = subject.masking(lower, source, route)
+        subject.masking(1 - lower, source)  # which must leave the earlier one as it is
+        return subject.sites[site](x, masking)
 
     def formula(x: Tensor, lower: Tensor, source: Tensor, route: Tensor, *, site: str) -> Tensor:
         v, u = (subject.components()[f"{site}.{which}"].detach().cpu().double() for which in "VU")
