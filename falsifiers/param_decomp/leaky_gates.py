@@ -55,6 +55,8 @@ def _asked(trial: Trial[Decomposition], logits: Tensor, sign: float) -> Four:
     with trial.subject_fault():
         logits = logits.to(trial.device).clone()
         low, high, *gradients = _answers(trial.subject, logits, torch.full_like(logits, sign))
+        if low.shape != logits.shape or high.shape != logits.shape:
+            raise ValueError(f"gates of {tuple(logits.shape)} are {tuple(low.shape)} and {tuple(high.shape)}")
         return low.cpu(), high.cpu(), gradients[0].cpu(), gradients[1].cpu()
 
 
