@@ -93,7 +93,7 @@ def test_an_engine_with_ptx_of_its_own_fails(tmp_path: Path) -> None:
     refused = {"subject.completes", "ptx_loads.maxItems", "refused_loads.maxItems", "cache_files.maxItems"}
     assert failed(judgment) == refused
     assert {one.id for one in judgment.with_outcome(Outcome.NOT_MEASURED)} >= {
-        "cache_files.maxItems",
+        "out_of_memory.maxItems",
         "launches.minimum",
     }
 
