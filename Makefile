@@ -81,7 +81,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	  echo "$(PYTHON) is older than 3.11; try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	@echo 'installing into $(VENV): downloads 2.9 GB with CUDA, 0.7 GB with a CPU build of torch; takes minutes'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[analysis,blackwell,checkpoint,device-code,distill,docs,external,sign,test,trainers,triton,wgpu]'
+	$(VENV)/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[analysis,blackwell,checkpoint,device-code,distill,docs,external,jax,sign,test,trainers,triton,wgpu]'
 	@touch $@
 
 clean:

@@ -6,14 +6,14 @@ and the target are modules, and a forward is a call of the target. Weights, grad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 from torch.nn import Module
 
-__all__ = ["Decomposition", "Masking", "Measures", "Trainer"]
+__all__ = ["CompiledStep", "CompiledTrainer", "Decomposition", "Masking", "Measures", "Trainer"]
 
 
 @dataclass(frozen=True)
@@ -113,3 +113,48 @@ class Measures(Protocol):
 
 class Decomposition(Trainer, Measures, Protocol):
     """All of it."""
+
+
+@dataclass(frozen=True)
+class CompiledStep:
+    """What a step computed on its way; modules that hooks could watch are gone once it is compiled.
+
+    A falsifier need not trust it: other masks have other gradients, and other gradients move the weights elsewhere.
+
+    Attributes:
+        terms: the value of each term, and their `total`.
+        gradients: by name of a component or importance weight, what the optimizer applied.
+        masks: of each stochastic forward in order, by masked site: mask, delta and route, as in `Masking`.
+    """
+
+    terms: Mapping[str, float]
+    gradients: Mapping[str, Any]
+    masks: Sequence[Mapping[str, tuple[Any, Any, Any]]]
+
+
+class CompiledTrainer(Protocol):
+    """A decomposition whose step is one compiled function; built as `Subject(setting)`.
+
+    It is divided over as many devices as the parameter `devices` says. Arrays are live `jax.Array`s in the shapes of
+    `Trainer`; matrices of the importance model are [d_out, d_in].
+    """
+
+    def step(self, step: int) -> CompiledStep:
+        """Make the training step of that number, counted from 0."""
+        ...
+
+    def batch(self, step: int) -> Any:
+        """The token ids [rows, sequence] of a step; asking changes nothing."""
+        ...
+
+    def target_weights(self) -> Mapping[str, Any]:
+        """See `Trainer`, and so for all below."""
+        ...
+
+    def components(self) -> Mapping[str, Any]: ...
+
+    def importance_weights(self) -> Mapping[str, Any]: ...
+
+    def sources(self) -> Mapping[str, Any]: ...
+
+    def slots(self) -> Mapping[str, Mapping[str, Any]]: ...

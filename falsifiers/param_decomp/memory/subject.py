@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["StepProbe"]
+__all__ = ["Plan", "StepPlan", "StepProbe"]
 
 
 class StepProbe(Protocol):
@@ -28,4 +29,38 @@ class StepProbe(Protocol):
 
     def fits(self, workload: Mapping[str, Any], capacity: int) -> str:
         """Whether the allocator needs at most `capacity` bytes: `fits`, `does not fit` or `unknown`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a compiler says that one device needs for one step, in bytes.
+
+    Attributes:
+        arguments, temporaries, results: state, weights and inputs; what lives in between; the new state.
+        shared: results that take the place of arguments.
+        dtype: of the state.
+    """
+
+    arguments: int
+    temporaries: int
+    results: int
+    shared: int
+    dtype: str
+
+    @property
+    def peak(self) -> int:
+        """The sum; what is shared counts once."""
+        return self.arguments + self.temporaries + self.results - self.shared
+
+
+class StepPlan(Protocol):
+    """A compiler's plan for a training step on several devices; built as `Subject(setting)`."""
+
+    def plan(self, workload: Mapping[str, Any]) -> Plan:
+        """The plan of the step with a workload's parameters; nothing is executed."""
+        ...
+
+    def kept(self, workload: Mapping[str, Any]) -> tuple[int, int]:
+        """Bytes of arguments and of the new state on the first device; nothing is compiled."""
         ...

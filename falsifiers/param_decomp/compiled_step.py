@@ -1,0 +1,136 @@
+"""F-PD-JAX-STEP-001: a step that JAX compiles for eight devices is the step that the specification states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from falsifiers.param_decomp.configuration import Configuration, configuration_of
+from falsifiers.param_decomp.oracle.model import Masks, site_names
+from falsifiers.param_decomp.oracle.step import Before, importances, shadow, source_of
+from falsifiers.param_decomp.statistics import chi_square_p
+from falsifiers.param_decomp.subject import CompiledTrainer
+from falsifiers.param_decomp.watching import Watched, differences_of
+from harness import Trial
+from harness.authoring.shadow_step import Difference, worst
+
+__all__ = ["falsify"]
+
+_BINS = 10
+_ALIKE = 1e-9
+
+
+def falsify(trial: Trial[CompiledTrainer]) -> None:
+    """Train, compute each step a second time in float64, and test what was drawn and where the state is."""
+    config = configuration_of(trial.parameters)
+    names, subject = site_names(config), trial.subject
+    differences: list[Difference] = []
+    wrong, counts, drawn = list[str](), [], []
+    for step in range(trial.parameters["watched"]):
+        watched, masks = _step(trial, config, step)
+        lower = importances(config, watched.before)
+        expected = shadow(config, watched.before, masks)
+        differences += differences_of(watched, expected)
+        wrong += _wrong_chunks(config, names, step, masks)
+        for one in masks:
+            counts.append(sum(route.double() for _, _, route in one.values() if route is not None))
+            drawn.append(torch.stack([source_of(mask, lower[name]) for name, (mask, _, _) in one.items()]))
+        trial.step(step, **watched.told)
+    largest = worst(differences)
+    trial.measure(
+        steps=trial.parameters["watched"],
+        step_errors={name: one.ratio for name, one in largest.items()},
+        worst_tensors={name: one.tensor for name, one in largest.items()},
+        wrong_chunks=wrong,
+        **_statistics(config, counts, drawn),
+    )
+    with trial.subject_fault():
+        trial.measure(**_placed(subject))
+        (platform,) = {device.platform for device in next(iter(subject.components().values())).devices()}
+    trial.resolve(device=platform)
+
+
+def _step(trial: Trial[CompiledTrainer], config: Configuration, step: int) -> tuple[Watched, list[Masks]]:
+    """Make a step; copies of what was there before and after it, and the masks of its stochastic forwards."""
+    subject = trial.subject
+    with trial.subject_fault():
+        before = Before(
+            step,
+            torch.from_numpy(np.array(subject.batch(step))).long(),
+            _copies(subject.target_weights()),
+            _copies(subject.components()),
+            _copies(subject.importance_weights()),
+            _copies(subject.sources()),
+            {name: _copies(one) for name, one in subject.slots().items()},
+        )
+        told = subject.step(step)
+        sources = {f"{name}.source": one for name, one in subject.sources().items()}
+        after = _copies({**subject.components(), **subject.importance_weights(), **sources})
+        slots = {name: _copies(one) for name, one in subject.slots().items()}
+        masks = [
+            {name: (_copied(mask), _copied(delta), _copied(route) > 0) for name, (mask, delta, route) in one.items()}
+            for one in told.masks
+        ]
+        return Watched(before, (), (), told.terms, _copies(told.gradients), after, slots), masks
+
+
+def _wrong_chunks(config: Configuration, names: Sequence[str], step: int, masks: Sequence[Masks]) -> list[str]:
+    """Forwards that masked other sites than those of their chunk, and a wrong number of them."""
+    size = config.sites_per_chunk
+    due = [names[start : start + size] for start in range(0, len(names), size) for _ in range(config.samples)]
+    found = [f"step {step}: {len(masks)} forwards"] if len(masks) != len(due) else []
+    pairs = enumerate(zip(masks, due, strict=False))
+    return found + [
+        f"step {step}, forward {place}: {sorted(one)}" for place, (one, of) in pairs if sorted(one) != sorted(of)
+    ]
+
+
+def _statistics(config: Configuration, counts: Sequence[Tensor], drawn: Sequence[Tensor]) -> dict[str, Any]:
+    """Whether k of each position and the sources of each forward are uniform, and new each time.
+
+    A source is known where the importance is not 1; there the oracle gives 0.
+    """
+    k = torch.stack(list(counts)).long().flatten()
+    expected = len(k) / config.sites_per_chunk
+    found = torch.bincount(k, minlength=config.sites_per_chunk + 1).double()
+    deviation = float(((found[1:] - expected) ** 2 / expected).sum())
+    known = torch.cat([one[one != 0] for one in drawn])
+    bins = torch.histc(known, _BINS, 0.0, 1.0)
+    even = len(known) / _BINS
+    again = [
+        float((((one - other).abs() < _ALIKE) & (one != 0)).double().mean()) for one, other in combinations(drawn, 2)
+    ]
+    return {
+        "unrouted_positions": int(found[0]),
+        "k_p": chi_square_p(deviation, config.sites_per_chunk - 1),
+        "source_p": chi_square_p(float(((bins - even) ** 2 / even).sum()), _BINS - 1),
+        "sources_outside": int(((known < -_ALIKE) | (known > 1 + _ALIKE)).sum()),
+        "drawn_again": max(again),
+    }
+
+
+def _placed(subject: CompiledTrainer) -> dict[str, Any]:
+    """On how many devices a component is, and the largest share of it, or of a moment of it, that one has."""
+    slots = subject.slots()
+    tensors = [
+        one
+        for name, weight in subject.components().items()
+        for one in (weight, slots[name]["exp_avg"], slots[name]["exp_avg_sq"])
+    ]
+    return {
+        "devices": min(len(one.devices()) for one in tensors),
+        "largest_share": max(shard.data.size / one.size for one in tensors for shard in one.addressable_shards),
+    }
+
+
+def _copies(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
+    return {name: _copied(one) for name, one in arrays.items()}
+
+
+def _copied(array: Any) -> Tensor:
+    return torch.from_numpy(np.array(array, dtype=np.float64))

@@ -1,0 +1,25 @@
+"""F-PD-JAX-PEAKS-001: the peaks that are stated for two lengths of a sequence are those of one step. They are not."""
+
+from __future__ import annotations
+
+from falsifiers.param_decomp.memory.subject import StepPlan
+from harness import Trial
+
+__all__ = ["falsify"]
+
+_GIB = 2**30
+
+
+def falsify(trial: Trial[StepPlan]) -> None:
+    """Take what a step is given and returns, which no compiler can change, off the stated peaks."""
+    given = trial.parameters
+    floors = []
+    for sequence in given["sequences"]:
+        with trial.subject_fault():
+            arguments, results = trial.subject.kept({"sequence": sequence})
+        floors.append((arguments + results) / _GIB)
+    trial.measure(
+        floors_gib=floors,
+        temporaries_gib=[stated - floor for stated, floor in zip(given["stated_gib"], floors, strict=True)],
+    )
+    trial.resolve(device="cpu")  # shapes have no device; what ran is Python

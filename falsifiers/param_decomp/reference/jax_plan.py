@@ -1,0 +1,78 @@
+"""The memory of a compiled step by the compiler's own plan: nothing is executed, and no tensor of it is made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from falsifiers.param_decomp.configuration import Configuration, configuration_of
+from falsifiers.param_decomp.memory.subject import Plan
+from falsifiers.param_decomp.reference import jax_model, jax_step
+from falsifiers.param_decomp.reference.jax_trainer import QUICK, Layout, mesh_of, state_shapes, suffix_names
+from harness import Setting
+
+__all__ = ["JaxPlan"]
+
+_OPTIONS = {**QUICK, "xla_cpu_enable_concurrency_optimized_scheduler": False}
+"""The CPU's own scheduler starts what can run at once; this one keeps few bytes alive, as that of a GPU does."""
+
+
+class JaxPlan:
+    """Lowers and compiles the step for shapes and shardings alone."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing is compiled yet."""
+        self.setting = setting
+        self.mesh = mesh_of(setting.parameters["devices"])
+
+    def plan(self, workload: Mapping[str, Any]) -> Plan:
+        """The step of the configuration with the workload's parameters."""
+        config, layout, arguments = self._step(workload)
+
+        def step(*arguments: Any) -> Any:
+            state, seen = jax_step.train_step(config, self.mesh, *arguments)
+            return state, seen.terms
+
+        compiled = jax.jit(step, out_shardings=(layout.state(), None)).lower(*arguments).compile(_OPTIONS)
+        found = compiled.memory_analysis()
+        return Plan(
+            found.argument_size_in_bytes,
+            found.temp_size_in_bytes,
+            found.output_size_in_bytes,
+            found.alias_size_in_bytes,
+            str(next(iter(compiled.out_info[0].components.values())).dtype),
+        )
+
+    def kept(self, workload: Mapping[str, Any]) -> tuple[int, int]:
+        """Of the shapes and their shardings."""
+        _, _, arguments = self._step(workload)
+        return _bytes(arguments), _bytes(arguments[0])
+
+    def _step(self, workload: Mapping[str, Any]) -> tuple[Configuration, Layout, tuple[Any, ...]]:
+        """The configuration with the workload's parameters, its layout, and the arguments of a step without data."""
+        config = configuration_of({**self.setting.parameters, **workload})
+        layout, compute = Layout(config, self.mesh), jnp.dtype(config.compute_dtype)
+        everywhere = partial(jax.ShapeDtypeStruct, sharding=layout.everywhere)
+        shapes = jax_model.target_shapes(config)
+        arguments = (
+            jax.tree.map(_placed, state_shapes(config), layout.state()),
+            {name: everywhere(shapes[name], compute) for name in suffix_names(config)},
+            jax.ShapeDtypeStruct((config.batch, config.sequence, config.hidden), compute, sharding=layout.rows),
+            everywhere((), jnp.dtype(config.dtype)),
+            everywhere((2,), jnp.uint32),
+        )
+        return config, layout, arguments
+
+
+def _bytes(shapes: Any) -> int:
+    """What the first device has of these."""
+    return sum(math.prod(one.sharding.shard_shape(one.shape)) * one.dtype.itemsize for one in jax.tree.leaves(shapes))
+
+
+def _placed(shape: jax.ShapeDtypeStruct, place: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=place)
