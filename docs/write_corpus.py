@@ -120,8 +120,8 @@ def _sources(cases: Sequence[Case]) -> str:
 def _pages() -> dict[str, str]:
     """By claim: the page of its family."""
     return {
-        file.stem: "#the-claims" if file.parent.name == "corpus" else f"{file.parent.name}.md"
-        for file in (_ROOT / "contracts").glob("*/F-*.json")
+        folder.name: "#the-claims" if folder.parent.name == "corpus" else f"{folder.parent.name}.md"
+        for folder in (_ROOT / "contracts").glob("*/F-*")
     }
 
 

@@ -30,7 +30,7 @@ def project(tmp_path: Path) -> Path:
 
 def write_the_example(project: Path) -> None:
     for path, text in re.findall(r"^```\w+ (\S+/\S+)\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL):
-        (project / path).parent.mkdir(exist_ok=True)
+        (project / path).parent.mkdir(parents=True, exist_ok=True)
         (project / path).write_text(text, encoding="utf-8")
 
 

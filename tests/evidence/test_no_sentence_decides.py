@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.contract.contract_annotations import judging_part
 from harness.evidence.verification import verify
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, reseal, sealed
@@ -65,7 +66,7 @@ def rewrite_every_sentence(bundle: Path) -> int:
         changed += before != after
         path.write_text("".join(json.dumps(one) + "\n" for one in after))
     record = json.loads((bundle / "record.json").read_text())
-    record["contract_digest"] = hashlib.sha256((bundle / "contract.json").read_bytes()).hexdigest()
+    record["contract_digest"] = hashlib.sha256(judging_part((bundle / "contract.json").read_bytes())).hexdigest()
     (bundle / "record.json").write_text(json.dumps(record))
     reseal(bundle)
     return changed

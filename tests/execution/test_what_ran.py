@@ -169,7 +169,7 @@ def test_a_change_that_git_is_told_not_to_see_is_seen(root: Path) -> None:
 @pytest.mark.parametrize("edited", [False, True])
 def test_an_annotated_contract_is_that_of_the_commit(root: Path, edited: bool) -> None:
     """The contract's digest leaves annotations out, and the file in the commit has them. An edited one differs."""
-    (contract,) = root.glob(f"contracts/*/{CLAIM}.json")
+    (contract,) = root.glob(f"contracts/*/{CLAIM}/contract.json")
     contract.write_text(json.dumps({**CONTRACT, "stands_in_for": "another one"}))
     git(root, "commit", "--quiet", "--all", "--message", "annotate")
     if edited:

@@ -14,6 +14,7 @@ from harness.cli.subject import choose
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.external.choice import Kind
+from harness.judging.judge import Judgment
 from tests.external.trainers import ROOT
 from tests.falsifiers.in_process import judged
 
@@ -68,14 +69,18 @@ def test_what_cannot_be_is_refused(name: str, path: str, said: str, project: Pro
     assert said in str(refused.value)
 
 
-def refuted(project: Project, name: str, text: str, folder: Path) -> list[str]:
-    """The clauses that a batch file violates."""
+def judgment_of(project: Project, name: str, text: str, folder: Path) -> Judgment:
+    """The judgment of a batch file."""
     file = folder / "job.sbatch"
     file.write_text(f"#!/bin/bash\n{text}\n")
     contract = claim(project, name)
     fewer = {"topologies": ["2x2"], "nodes_run": 1} if "ENV" in name else {}
-    judgment = judged(contract, f"{contract.falsifier.partition(':')[0]}:File", folder, trainer=str(file), **fewer)
-    return [one.id for one in judgment.with_outcome(Outcome.FAIL)]
+    return judged(contract, f"{contract.falsifier.partition(':')[0]}:File", folder, trainer=str(file), **fewer)
+
+
+def refuted(project: Project, name: str, text: str, folder: Path) -> list[str]:
+    """The clauses that a batch file violates."""
+    return [one.id for one in judgment_of(project, name, text, folder).with_outcome(Outcome.FAIL)]
 
 
 @pytest.mark.parametrize(
@@ -104,11 +109,17 @@ def test_a_step_may_ask_the_first_node(project: Project, tmp_path: Path) -> None
         ("F-SLURM-ENV-001", "srun -N1 -n1 python train.py"),
         ("F-SLURM-ENV-001", "srun torchrun train.py"),
         ("F-SLURM-GPU-TASK-001", "#SBATCH --nodes=$N"),
-        ("F-SLURM-GPU-TASK-001", "#SBATCH --exclusive --ntasks-per-node=8"),
-        ("F-SLURM-GPU-TASK-001", "#SBATCH -n 16 -G 16"),
     ],
 )
 def test_what_is_unknown_is_no_failure(name: str, text: str, project: Project, tmp_path: Path) -> None:
-    """A part that is not simulated, and a number that the file does not state, are no failure."""
+    """A part that is not simulated is no failure."""
     with pytest.raises(NotMeasured):
-        refuted(project, name, text, tmp_path)
+        judgment_of(project, name, text, tmp_path)
+
+
+@pytest.mark.parametrize("text", ["#SBATCH --exclusive --ntasks-per-node=8", "#SBATCH -n 16 -G 16"])
+def test_what_the_file_does_not_state_is_not_measured(text: str, project: Project, tmp_path: Path) -> None:
+    """A number that the file does not state is no failure."""
+    judgment = judgment_of(project, "F-SLURM-GPU-TASK-001", text, tmp_path)
+    assert not judgment.with_outcome(Outcome.FAIL)
+    assert "tasks_without_gpu[].maximum" in [one.id for one in judgment.with_outcome(Outcome.NOT_MEASURED)]
