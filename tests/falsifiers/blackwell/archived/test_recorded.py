@@ -44,7 +44,7 @@ def test_a_finished_run_tells_what_was_compiled_late(tmp_path: Path, capfd: pyte
     assert (list(seen.measured["losses"]), "steps" in seen.resolved) == ([7.6746, 7.2036], False)
     (line,) = [line for line in capfd.readouterr().out.splitlines() if "silu_backward" in line]
     assert "after" in line
-    assert "-P apr=/path/to/apr" in seen.reason
+    assert "-P apr=/path/to/apr" in str(seen.unseen)
 
 
 def test_an_empty_compute_cache_of_a_run_that_is_over_shows_nothing(tmp_path: Path) -> None:
