@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -19,13 +19,27 @@ from falsifiers.param_decomp.watching import Watched, differences_of
 from harness import Trial
 from harness.authoring.shadow_step import Difference, worst
 
-__all__ = ["falsify"]
+__all__ = ["PlacedTrainer", "falsify"]
 
 _BINS = 10
 _ALIKE = 1e-9
 
 
-def falsify(trial: Trial[CompiledTrainer]) -> None:
+class Placed(Protocol):
+    """What tells the devices of an array. No copy in another process could."""
+
+    def devices(self) -> set[Any]:
+        """The devices that hold a part of it."""
+        ...
+
+
+class PlacedTrainer(CompiledTrainer, Protocol):
+    """A trainer whose arrays are read where they are."""
+
+    def components(self) -> Mapping[str, Placed]: ...
+
+
+def falsify(trial: Trial[PlacedTrainer]) -> None:
     """Train, compute each step a second time in float64, and test what was drawn and where the state is."""
     config = configuration_of(trial.parameters)
     names, subject = site_names(config), trial.subject
@@ -55,7 +69,7 @@ def falsify(trial: Trial[CompiledTrainer]) -> None:
     trial.resolve(device=platform)
 
 
-def _step(trial: Trial[CompiledTrainer], config: Configuration, step: int) -> tuple[Watched, list[Masks]]:
+def _step(trial: Trial[PlacedTrainer], config: Configuration, step: int) -> tuple[Watched, list[Masks]]:
     """Make a step; copies of what was there before and after it, and the masks of its stochastic forwards."""
     subject = trial.subject
     with trial.subject_fault():
@@ -114,7 +128,7 @@ def _statistics(config: Configuration, counts: Sequence[Tensor], drawn: Sequence
     }
 
 
-def _placed(subject: CompiledTrainer) -> dict[str, Any]:
+def _placed(subject: PlacedTrainer) -> dict[str, Any]:
     """On how many devices a component is, and the largest share of it, or of a moment of it, that one has."""
     slots = subject.slots()
     tensors = [
