@@ -37,15 +37,24 @@ class DeviceWatch:
         that of all processes on the device together. None if NVML reports neither."""
         self.free_bytes: int | None = None
         """Free memory in bytes when the watch began; None if NVML does not report it."""
-        self.was_used = False
-        """Whether a process appeared on the device that was not there before."""
         self._there_before: frozenset[int] = frozenset()
+        self._users: set[int] = set()
         self._device: tuple[nvml.Session, Any] | None = None
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
         if not isinstance(leased, str):
             self.capability = _number(leased.compute_capability)
             self._connect(leased)
+
+    @property
+    def users(self) -> int:
+        """How many processes appeared on the device that were not there before."""
+        return len(self._users)
+
+    @property
+    def was_used(self) -> bool:
+        """Whether a process appeared on the device that was not there before."""
+        return bool(self._users)
 
     def __enter__(self) -> Self:
         if self._device is not None:
@@ -88,7 +97,7 @@ class DeviceWatch:
     def _sample(self, session: nvml.Session, handle: Any) -> None:
         listed = nvml.processes(session, handle)
         if listed.reason is None:
-            self.was_used = self.was_used or any(process.pid not in self._there_before for process in listed.value)
+            self._users.update(process.pid for process in listed.value if process.pid not in self._there_before)
         answer = session.ask("nvmlDeviceGetMemoryInfo", handle)
         if answer.reason is None:
             self._note(int(answer.value.used))

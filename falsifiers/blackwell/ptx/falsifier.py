@@ -6,6 +6,8 @@ refusal of PTX. A control shows first that they work on this machine.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from falsifiers.blackwell.subjects.ptx import WatchedEngine
 from harness import NotMeasured, NotObserved, Trial, propagates
 from harness.authoring.device_watch import DeviceWatch
@@ -43,37 +45,39 @@ def _measure(trial: Trial[WatchedEngine], seen: Recording, watch: DeviceWatch, c
     trial.resolve()
     trial.measure(
         launches=_launches(seen, watch, completed),
-        ptx_loads=_listed(seen, seen.ptx, completed),
-        compilations=_listed(seen, seen.compilations, completed),
-        refused_loads=_listed(seen, seen.refused_loads, completed),
-        out_of_memory=_listed(seen, seen.out_of_memory, completed),
-        cache_files=_listed(seen, [str(path.name) for path in trial.subject.cache_files()], completed),
+        ptx_loads=_listed(seen, watch, seen.ptx, completed),
+        compilations=_listed(seen, watch, seen.compilations, completed),
+        refused_loads=_listed(seen, watch, seen.refused_loads, completed),
+        out_of_memory=_listed(seen, watch, seen.out_of_memory, completed),
+        cache_files=_listed(seen, watch, [str(path.name) for path in trial.subject.cache_files()], completed),
     )
 
 
 @propagates
 def _launches(seen: Recording, watch: DeviceWatch, completed: bool) -> int:
     """Launches by all processes. Of a GPU that was used without a record, nothing is known."""
-    _see_that_all_was_recorded(seen)
+    _see_that_all_was_recorded(seen, watch)
     if not seen.launches and not completed:
         raise NotObserved("the engine failed before it launched a kernel")
-    if not seen.processes and watch.was_used:
-        raise NotObserved("a process used the GPU without the recorder, as if its environment was emptied")
     return seen.launches
 
 
 @propagates
-def _listed(seen: Recording, found: list[str] | tuple[str, ...], completed: bool) -> list[str]:
+def _listed(seen: Recording, watch: DeviceWatch, found: Sequence[str], completed: bool) -> list[str]:
     """What must not be. An empty list counts only if all was seen to the end."""
     if not found:
-        _see_that_all_was_recorded(seen)
-        if not completed:
-            raise NotObserved("the engine did not work to its end, so nothing is known of the rest")
+        _see_that_all_was_recorded(seen, watch)
+        if not completed or seen.unended:
+            raise NotObserved("a process did not come to its end, so nothing is known of the rest")
         if not seen.processes:
             raise NotObserved("no process of the engine started the CUDA driver")
     return list(found[:_MOST_TOLD])
 
 
-def _see_that_all_was_recorded(seen: Recording) -> None:
+def _see_that_all_was_recorded(seen: Recording, watch: DeviceWatch) -> None:
+    if watch.users > seen.processes:
+        raise NotObserved(
+            f"{watch.users} processes used the GPU, and {seen.processes} had the recorder: an environment was emptied"
+        )
     if seen.unseen:
         raise NotObserved(f"a process was not recorded: {seen.unseen[0]}")

@@ -42,8 +42,17 @@ class Recording:
 
     @property
     def unseen(self) -> tuple[str, ...]:
-        """Why processes that started the driver were not recorded."""
-        return tuple(f"{event['what']}: {event['detail']}" for event in self._of("error"))
+        """Why processes that started the driver were not recorded, or not in full."""
+        errors = [f"{event['what']}: {event['detail']}" for event in self._of("error")]
+        blind = ["CUPTI tells of no compilations" for event in self._of("ready") if not event["jit"]]
+        deaf = ["CUPTI enabled no callback" for event in self._of("ready") if not event["callbacks"]]
+        return (*errors, *blind, *deaf, *self._lost())
+
+    @property
+    def unended(self) -> int:
+        """Recorded processes that wrote no final totals: they were killed, or the disk was full."""
+        ended = {event["process"] for event in self._of("totals") if event["final"]}
+        return sum(event["process"] not in ended for event in self._of("ready"))
 
     @property
     def ptx(self) -> tuple[str, ...]:
@@ -94,6 +103,15 @@ class Recording:
         for event in self._of("launches"):
             found[event["kernel"]] = found.get(event["kernel"], 0) + event["count"]
         return found
+
+    def _lost(self) -> Iterator[str]:
+        """Kinds of events that a process counted, and of which no line reached the disk."""
+        lines = {"ptx": ("module", "link"), "jit": ("jit",), "refused": ("refused",)}
+        for last in self._totals():
+            for name, kinds in lines.items():
+                told = (event for kind in kinds for event in self._of(kind) if event["process"] == last["process"])
+                if last[name] and not any(name != "ptx" or event["needs_jit"] for event in told):
+                    yield f"{last[name]} events of the kind {name} were counted, and none was written"
 
     def _of(self, kind: str) -> list[Mapping[str, Any]]:
         return [event for event in self.events if event["event"] == kind]

@@ -1,6 +1,7 @@
 """A program on the fake driver: loads images, allocates, copies, launches, and prints what it computed.
 
-fake_engine.py [--image FILE]… [--linked FILE]… [--launches N] [--threads N] [--kernels N] [--end exit|kill|nothing]
+fake_engine.py [--image FILE]… [--linked FILE]… [--launches N] [--threads N] [--kernels N]
+               [--end exit|kill|worker-killed|nothing]
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -24,6 +26,8 @@ asked.add_argument("--end", default="exit")
 given = asked.parse_args()
 if given.end == "nothing":
     sys.exit()
+if given.end == "worker-killed":
+    subprocess.run([sys.executable, __file__, "--end", "kill"], check=False)
 
 driver = ctypes.CDLL("libcuda.so.1")
 

@@ -12,7 +12,7 @@ import pytest
 
 from harness import NotMeasured
 from harness.external.recorder.libraries import DEFECTS, compiled, planted
-from harness.external.recorder.records import control, read
+from harness.external.recorder.records import Recording, control, read
 from tests.external.recorder.fakes import Fakes
 
 TEXT = b"/* of a compiler\n */ // and a line\n.version 8.0\n.target sm_90a, debug\n.address_size 64\n"
@@ -94,7 +94,7 @@ def test_a_process_that_is_killed_leaves_whole_lines(fakes: Fakes) -> None:
     path = fakes.folder / "killed"
     path.write_bytes(TEXT)
     ran = fakes.run("kill", ["--image", str(path), "--launches", "100", "--end", "kill"])
-    assert ran.status == -9
+    assert (ran.status, ran.seen.unended) == (-9, 1)
     assert ran.seen.launches == 64
     assert len(ran.seen.ptx) == 1
     (written,) = ran.folder.iterdir()
@@ -106,6 +106,26 @@ def test_what_the_driver_compiles_is_told(fakes: Fakes) -> None:
     path.write_bytes(TEXT)
     seen = fakes.run("compiled", ["--image", str(path)], CUDA_CACHE_PATH=str(fakes.folder)).seen
     assert seen.compilations == ("compile of ptx",)
+
+
+@pytest.mark.parametrize(
+    ("ready", "totals", "said"),
+    [
+        ({"jit": False}, {}, "CUPTI tells of no compilations"),
+        ({"callbacks": 0}, {}, "CUPTI enabled no callback"),
+        ({}, {"ptx": 2}, "2 events of the kind ptx"),
+        ({}, {"jit": 1}, "1 events of the kind jit"),
+    ],
+)
+def test_what_the_recorder_could_not_see_or_write_is_said(
+    ready: dict[str, object], totals: dict[str, object], said: str
+) -> None:
+    """A CUPTI without JIT records, and a disk that was full for a time, do not look like an engine without PTX."""
+    counted = {"event": "totals", "final": True, "launches": 1, "ptx": 0, "jit": 0, "refused": 0, "calls": {}}
+    events = ({"event": "ready", "jit": True, "callbacks": 30, **ready}, {**counted, **totals})
+    seen = Recording(tuple({**event, "process": "1"} for event in events))
+    assert [text.partition(" were")[0] for text in seen.unseen] == [said]
+    assert seen.unended == 0
 
 
 def test_a_control_characters_name_stays_one_line(fakes: Fakes, tmp_path: Path) -> None:

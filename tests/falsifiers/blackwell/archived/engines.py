@@ -36,6 +36,7 @@ class AnyGpu(AbstractContextManager["AnyGpu"]):
     peak_bytes = 4 * 2**30
     free_bytes: int | None = 120 * 2**30
     was_used = True
+    users = 1
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

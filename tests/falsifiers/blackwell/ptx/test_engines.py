@@ -110,13 +110,35 @@ def test_an_engine_that_leaves_the_driver_alone_fails_only_where_nothing_else_us
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No launch is a violation, unless NVML saw a process that was not recorded."""
-    monkeypatch.setattr(AnyGpu, "was_used", False)
+    monkeypatch.setattr(AnyGpu, "users", 0)
     judgment, _ = judged(tmp_path, arguments="--end", value="nothing")
     assert "launches.minimum" in failed(judgment)
-    monkeypatch.setattr(AnyGpu, "was_used", True)
+    monkeypatch.setattr(AnyGpu, "users", 1)
     (tmp_path / "again").mkdir()
     judgment, _ = judged(tmp_path / "again", arguments="--end", value="nothing")
     assert "launches.minimum" not in failed(judgment)
+
+
+def test_one_of_two_processes_without_the_recorder_leaves_the_rest_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recorded process that launches a kernel says nothing of another one that does the work."""
+    monkeypatch.setattr(AnyGpu, "users", 2)
+    judgment, _ = judged(tmp_path)
+    assert failed(judgment) == set()
+    assert {one.id for one in judgment.with_outcome(Outcome.NOT_MEASURED)} >= {
+        "ptx_loads.maxItems",
+        "launches.minimum",
+    }
+
+
+def test_a_worker_that_is_killed_leaves_the_rest_unknown(tmp_path: Path) -> None:
+    """Its last events may have reached no file, so an empty list shows nothing; its launches count."""
+    judgment, _ = judged(tmp_path, arguments="--end", value="worker-killed")
+    assert failed(judgment) == set()
+    missing = {one.id for one in judgment.with_outcome(Outcome.NOT_MEASURED)}
+    assert "compilations.maxItems" in missing
+    assert "launches.minimum" not in missing
 
 
 def test_where_the_recorder_does_not_work_nothing_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
