@@ -152,7 +152,7 @@ def _with_news(
     """A `report` that first reports the sources, models and data files that are new since the last message.
 
     Sources that a falsifier imports or reads while it runs belong to the evidence, also if the trial then dies. If the
-    claim measures time, models and data files are told only where the falsifier measures, and not between the steps.
+    claim measures time, the report on models and data files comes only where the falsifier measures, not between steps.
     """
 
     def tell(message: Message) -> None:

@@ -107,12 +107,12 @@ def _about_the_whole(contract: Contract) -> Iterator[Finding]:
     if reduced is not None and reduced.requires["device"] == "any" and all(needs_cuda):
         message = "every mutant needs CUDA, so the reduced profile proves nothing on a host without it"
         yield _warning("mutants-need-cuda", "/mutants", message, "add a mutant that runs anywhere")
-    for place, whom, unjudged in (
+    for place, run_kind, unjudged in (
         ("/profiles/reduced/omits", "the reduced profile", contract.unjudged("reduced")),
         ("/outside_omits", "a subject outside the process", contract.unjudged("", hidden=contract.outside_omits)),
     ):
         if unjudged and all(set(unjudged).intersection(mutant.violates) for mutant in contract.mutants):
-            message = f"every mutant violates a clause that is omitted for {whom}, so none proves anything of it"
+            message = f"every mutant violates a clause that {run_kind} does not judge, so no mutant proves anything there"
             yield _error("mutants-omitted", place, message, "add a mutant that violates other clauses")
 
 

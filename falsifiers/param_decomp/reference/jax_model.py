@@ -152,7 +152,7 @@ _lower.defvjp(_lower_forward, _lower_backward)
 
 
 def gates(logits: Array) -> tuple[Array, Array]:
-    """The lower gate, of which masks are made, and the upper one, which importance minimality reads."""
+    """The lower gate, from which masks are made, and the upper gate, which importance minimality reads."""
     # Not clip: at exactly 0 and 1 it would pass half of the gradient.
     within = jnp.where((logits >= 0) & (logits <= 1), logits, jnp.where(logits < 0, 0.0, 1.0))
     return _lower(logits), jnp.where(logits > 1, 1 + _ALPHA * (logits - 1), within)

@@ -20,7 +20,7 @@ class Refused(NotMeasured):
 
 @pytest.mark.parametrize(
     ("reason", "kind"),
-    [(NotObserved("nobody shows it"), NotObserved), (Refused("train", 2), NotMeasured)],
+    [(NotObserved("the logits are not shown"), NotObserved), (Refused("train", 2), NotMeasured)],
 )
 def test_what_was_not_measured_in_a_child_is_not_measured(tmp_path: Path, reason: NotMeasured, kind: type) -> None:
     """The reason arrives after the steps that were reported before it. The subject is not blamed."""
