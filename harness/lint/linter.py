@@ -112,7 +112,7 @@ def _about_the_whole(contract: Contract) -> Iterator[Finding]:
         ("/outside_omits", "a subject outside the process", contract.unjudged("", hidden=contract.outside_omits)),
     ):
         if unjudged and all(set(unjudged).intersection(mutant.violates) for mutant in contract.mutants):
-            message = f"every mutant violates a clause that {run_kind} does not judge, so no mutant proves anything there"
+            message = f"every mutant violates a clause that {run_kind} does not judge, so none proves anything there"
             yield _error("mutants-omitted", place, message, "add a mutant that violates other clauses")
 
 
