@@ -1,7 +1,8 @@
 /* Plants one defect at the boundary between a program and the CUDA driver. Built as libcuda.so.1 in a folder that comes
  * first in LD_LIBRARY_PATH, it exports the entry points below. All others are found in the real driver, on which it
  * depends as libharness_driver.so, a link to it. So nothing is preloaded, and static runtimes, which open libcuda.so.1,
- * count too. The real driver's own entry points are called, so the recorder sees what is planted as the program's.
+ * count too. Its soname is the driver's: else dlopen("libcuda.so.1") after dlopen("libcuda.so") finds the real driver by
+ * the soname of that. The real driver's own entry points are called, so the recorder sees what is planted as the program's.
  *
  *   HARNESS_PLANTED  the defect and, after a colon, at which call it shows: ptx-library:1, copy-corrupted:3 */
 #define _GNU_SOURCE
@@ -102,11 +103,13 @@ COPY(cuMemcpyHtoD_v2_ptds)
 COPY(cuMemcpyHtoDAsync_v2)
 COPY(cuMemcpyHtoDAsync_v2_ptsz)
 
+/* Whatever takes memory of the device. Page-locked memory of the host is not the device's. */
 static atomic_long allocations;
+static int does_not_fit(void) { return is_now("out-of-memory", &allocations); }
 #define ALLOCATION(name)                                                                                               \
     EXPORTED int name(void *to, word size, word a, word b) {                                                           \
         int (*next)(void *, word, word, word) = real(#name);                                                           \
-        return next(to, is_now("out-of-memory", &allocations) ? OUT_OF_MEMORY_BYTES : size, a, b);                     \
+        return next(to, does_not_fit() ? OUT_OF_MEMORY_BYTES : size, a, b);                                            \
     }
 ALLOCATION(cuMemAlloc_v2)
 ALLOCATION(cuMemAllocManaged)
@@ -115,6 +118,11 @@ ALLOCATION(cuMemAllocAsync_ptsz)
 ALLOCATION(cuMemAllocFromPoolAsync)
 ALLOCATION(cuMemAllocFromPoolAsync_ptsz)
 ALLOCATION(cuMemCreate)
+
+EXPORTED int cuMemAllocPitch_v2(void *to, void *pitch, word width, word height, unsigned element) {
+    int (*next)(void *, void *, word, word, unsigned) = real("cuMemAllocPitch_v2");
+    return next(to, pitch, width, width && does_not_fit() ? OUT_OF_MEMORY_BYTES / width : height, element);
+}
 
 static atomic_long launches;
 static int times(void) { /* how often this launch is made */
@@ -125,27 +133,24 @@ static int times(void) { /* how often this launch is made */
     return is_planted("launch-left-out") ? 0 : is_planted("launch-twice") ? 2 : 1;
 }
 
-#define LAUNCH(name)                                                                                                   \
-    EXPORTED int name(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned shared,  \
-                      void *stream, void **parameters, void **extra) {                                                 \
+#define LAUNCH(name, declared, passed)                                                                                  \
+    EXPORTED int name declared {                                                                                       \
         int result = 0, left = times();                                                                                \
-        int (*next)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,       \
-                    void **) = real(#name);                                                                            \
-        while (left-- > 0 && result == 0) result = next(f, a, b, c, d, e, g, shared, stream, parameters, extra);         \
+        int(*next) declared = real(#name);                                                                             \
+        while (left-- > 0 && result == 0) result = next passed;                                                        \
         return result;                                                                                                 \
     }
-LAUNCH(cuLaunchKernel)
-LAUNCH(cuLaunchKernel_ptsz)
-
-#define LAUNCH_EX(name)                                                                                                \
-    EXPORTED int name(const void *configuration, void *f, void **parameters, void **extra) {                           \
-        int result = 0, left = times();                                                                                \
-        int (*next)(const void *, void *, void **, void **) = real(#name);                                             \
-        while (left-- > 0 && result == 0) result = next(configuration, f, parameters, extra);                          \
-        return result;                                                                                                 \
-    }
-LAUNCH_EX(cuLaunchKernelEx)
-LAUNCH_EX(cuLaunchKernelEx_ptsz)
+#define GRID unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned shared, void *stream
+#define KERNEL (void *f, GRID, void **parameters, void **extra), (f, a, b, c, d, e, g, shared, stream, parameters, extra)
+#define COOPERATIVE (void *f, GRID, void **parameters), (f, a, b, c, d, e, g, shared, stream, parameters)
+#define CONFIGURED (const void *how, void *f, void **parameters, void **extra), (how, f, parameters, extra)
+#define GRAPH (void *graph, void *stream), (graph, stream)
+#define LAUNCHES(name, shape) LAUNCH_OF(name, shape) LAUNCH_OF(name##_ptsz, shape)
+#define LAUNCH_OF(name, ...) LAUNCH(name, __VA_ARGS__)
+LAUNCHES(cuLaunchKernel, KERNEL)
+LAUNCHES(cuLaunchCooperativeKernel, COOPERATIVE)
+LAUNCHES(cuLaunchKernelEx, CONFIGURED)
+LAUNCHES(cuGraphLaunch, GRAPH)
 
 /* ---- how programs find the entry points ---- */
 
@@ -157,12 +162,15 @@ static const struct { const char *symbol; void *plain, *per_thread; } OURS[] = {
     {"cuMemcpyHtoD", cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds},
     {"cuMemcpyHtoDAsync", cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync_v2_ptsz},
     {"cuMemAlloc", cuMemAlloc_v2, cuMemAlloc_v2},
+    {"cuMemAllocPitch", cuMemAllocPitch_v2, cuMemAllocPitch_v2},
     {"cuMemAllocManaged", cuMemAllocManaged, cuMemAllocManaged},
     {"cuMemAllocAsync", cuMemAllocAsync, cuMemAllocAsync_ptsz},
     {"cuMemAllocFromPoolAsync", cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz},
     {"cuMemCreate", cuMemCreate, cuMemCreate},
     {"cuLaunchKernel", cuLaunchKernel, cuLaunchKernel_ptsz},
+    {"cuLaunchCooperativeKernel", cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz},
     {"cuLaunchKernelEx", cuLaunchKernelEx, cuLaunchKernelEx_ptsz},
+    {"cuGraphLaunch", cuGraphLaunch, cuGraphLaunch_ptsz},
 };
 
 static void replace(const char *symbol, void **function, int version, word flags) {

@@ -88,7 +88,7 @@ def planted(defect: str, driver: Path, cache: Path, before: str) -> dict[str, st
     stand_in = compiled(empty, folder / "build" / _REAL_DRIVER, f"-Wl,-soname,{_REAL_DRIVER}")
     compiled(
         _HERE / "boundary.c", folder / _DRIVER, "-Wl,--no-as-needed", f"-L{stand_in.parent}", "-lharness_driver",
-        "-Wl,-soname,libharness_boundary.so", "-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN",
+        f"-Wl,-soname,{_DRIVER}", "-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN",
     )  # fmt: skip
     for name, to in ((_REAL_DRIVER, driver), (_DRIVER.removesuffix(".1"), Path(_DRIVER))):
         unfinished = folder / f"{name}.{os.getpid()}"

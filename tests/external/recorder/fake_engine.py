@@ -1,7 +1,7 @@
 """A program on the fake driver: loads images, allocates, copies, launches, and prints what it computed.
 
 fake_engine.py [--image FILE]… [--linked FILE]… [--launches N] [--threads N] [--kernels N]
-               [--end exit|kill|worker-killed|nothing]
+               [--opens LIBRARY] [--allocation NAME] [--launch NAME] [--end exit|kill|worker-killed|nothing]
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ asked.add_argument("--linked", action="append", default=[])
 asked.add_argument("--launches", type=int, default=3)
 asked.add_argument("--threads", type=int, default=1)
 asked.add_argument("--kernels", type=int, default=1)
+asked.add_argument("--opens", default="libcuda.so.1")
+asked.add_argument("--allocation", default="cuMemAlloc")
+asked.add_argument("--launch", default="cuLaunchKernel")
 asked.add_argument("--end", default="exit")
 given = asked.parse_args()
 if given.end == "nothing":
@@ -29,6 +32,7 @@ if given.end == "nothing":
 if given.end == "worker-killed":
     subprocess.run([sys.executable, __file__, "--end", "kill"], check=False)
 
+opened = ctypes.CDLL(given.opens)  # Warp opens libcuda.so; the runtime in it then opens the other name
 driver = ctypes.CDLL("libcuda.so.1")
 
 
@@ -52,11 +56,14 @@ for path in given.library:
 for path in given.linked:
     data = Path(path).read_bytes()
     driver.cuLinkAddData_v2(None, 1, data, ctypes.c_size_t(len(data)), None, 0, None, None)
-if result := found("cuMemAlloc")(ctypes.byref(memory), ctypes.c_size_t(64)):
-    sys.exit(f"cuMemAlloc answered {result}")
+shape = [ctypes.c_size_t(64)]
+if given.allocation == "cuMemAllocPitch":
+    shape = [ctypes.byref(ctypes.c_size_t()), ctypes.c_size_t(16), ctypes.c_size_t(4)]
+if result := found(given.allocation)(ctypes.byref(memory), *shape, *[ctypes.c_size_t(0)] * 2):
+    sys.exit(f"{given.allocation} answered {result}")
 found("cuMemcpyHtoD")(memory, b"a" * 64, ctypes.c_size_t(64))
 names = [ctypes.create_string_buffer(f"kernel_{index}_{'x' * 40}".encode()) for index in range(given.kernels)]
-launch = found("cuLaunchKernel")
+launch = found(given.launch)
 
 
 def work() -> None:

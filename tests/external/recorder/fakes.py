@@ -15,6 +15,8 @@ from harness.external.recorder.records import Recording, read
 __all__ = ["Fakes", "Ran"]
 
 _HERE = Path(__file__).parent
+_OPTIONS = ("-fvisibility=default", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic")
+"""As the real driver is linked."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Fakes:
     def __init__(self, folder: Path) -> None:
         """Compile both."""
         self.folder = folder
-        self.driver = compiled(_HERE / "fake_driver.c", folder / "driver" / "libcuda.so.1", "-fvisibility=default")
+        self.driver = compiled(_HERE / "fake_driver.c", folder / "driver" / "libcuda.so.1", *_OPTIONS)
+        (self.driver.parent / "libcuda.so").symlink_to(self.driver)
         self.cache = folder / "cache"
         self.recorder = recorder(self.cache)
         self.variables = {"LD_LIBRARY_PATH": str(self.driver.parent), "HARNESS_RECORDER_CUPTI": str(self.driver)}

@@ -195,6 +195,27 @@ def test_a_defect_at_the_boundary_does_what_it_says(fakes: Fakes, defect: str) -
     assert bool(ran.seen.out_of_memory) == (defect == "out-of-memory")
 
 
+ALLOCATIONS = ("cuMemAlloc", "cuMemAllocPitch", "cuMemAllocManaged", "cuMemAllocAsync", "cuMemAllocFromPoolAsync",
+               "cuMemCreate")  # fmt: skip
+
+
+@pytest.mark.parametrize("call", ALLOCATIONS)
+def test_no_way_to_the_devices_memory_is_left_out(fakes: Fakes, call: str) -> None:
+    """Also of a program that opens the driver by its other name first, as Warp does: both names are the boundary."""
+    arguments = ["--allocation", call, "--opens", "libcuda.so"]
+    assert fakes.run(f"healthy-{call}", arguments).output.strip() == HEALTHY
+    ran = fakes.run(f"full-{call}", arguments, defect="out-of-memory")
+    assert ran.output.strip() == f"{call} answered 2"
+    assert [text.partition(":")[0].removesuffix("_v2") for text in ran.seen.out_of_memory] == [call]
+
+
+@pytest.mark.parametrize("call", ["cuLaunchCooperativeKernel", "cuGraphLaunch"])
+def test_no_way_to_launch_is_left_out(fakes: Fakes, call: str) -> None:
+    ran = fakes.run(f"idle-{call}", ["--launch", call], defect="launches-nothing")
+    assert (ran.output.strip(), ran.seen.launches) == (HEALTHY.replace("3.0", "0.0"), 0)
+    assert fakes.run(f"busy-{call}", ["--launch", call]).seen.launches == 3
+
+
 def test_a_defect_shows_at_the_call_that_is_asked_for(fakes: Fakes) -> None:
     ran = fakes.run("later", ["--launches", "3"], defect="launch-twice:4")
     assert ran.output.strip() == HEALTHY
