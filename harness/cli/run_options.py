@@ -60,6 +60,9 @@ class RunOptions:
     stale: bool = _flag("--stale", help="Run only claims whose evidence no longer covers the code.")
     issue: str | None = _option("--issue", metavar="ISSUE", help="Run the claims of an issue, such as PMAT-697.")
     spec: str | None = _option("--spec", metavar="SPEC", help="Run the claims of a spec, such as SPEC-DISTILL-001.")
+    without: tuple[str, ...] = _option(
+        "--except", "without", multiple=True, default=(), metavar="ID", help="Leave this claim out; may be repeated."
+    )
     profile: str = _declared(profile_option, "auto")
     require_gpu: bool = _flag(
         "--require-gpu", help="Refuse the run if no GPU works on this machine, with the driver's reason."
@@ -354,4 +357,9 @@ def _select(project: Project, given: RunOptions) -> list[Contract]:
         raise click.UsageError(
             "name a claim, several as 'F-DISTILL-*', or say --all, --issue or --spec; `harness list` shows them"
         )
+    for name in project.matching(given.without):
+        if chosen.pop(name, None) is None:
+            raise click.BadParameter(f"{name} is not among the claims of this run", param_hint="--except")
+    if not chosen:
+        raise click.UsageError("--except leaves no claim to run")
     return list(chosen.values())

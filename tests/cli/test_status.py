@@ -322,6 +322,12 @@ def test_what_cannot_run_here_is_not_due_here(project: Path) -> None:
     assert harness(project, "run", "--stale", "F-DEMO-HUGE-001").returncode == ExitStatus.NOT_MEASURED
 
 
+def test_a_claim_that_is_left_out_is_not_due(project: Path) -> None:
+    write_contract(project, document(id="F-DEMO-OTHER-001"))
+    shown = harness(project, "run", "--stale", "--all", "--except", "F-DEMO-OTH*")
+    assert [line.split(": ")[1] for line in shown.stdout.splitlines() if line.startswith("due: ")] == [CLAIM]
+
+
 @pytest.mark.parametrize(
     "option", [["--no-mutants"], ["-P", "steps=3"], ["--subject", "falsifiers.demo.sorting:Sorter"]]
 )
