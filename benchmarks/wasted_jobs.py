@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ initial = "{{weights}}/{initial}"
 teacher = "{{weights}}/{teacher}"
 """
 _NUMBER = r"[^ ,\]}]+"
-_QUOTED = r"[^']+"
+_QUOTED = r"[^',\}]+"  # transformers 5 prints text, and 4 numbers
 
 
 def _file(kind: str, step: str, glob: str, name: str, weights: str = "safetensors") -> str:
@@ -63,9 +64,9 @@ TRAINERS = {
     ),
     "transformers": _file(
         "transformers",
-        rf"pattern = '''^\{{'loss': '(?P<loss>{_QUOTED})', 'grad_norm': '(?P<grad_norm>{_QUOTED})', 'learning_rate': "
-        rf"'(?P<learning_rate>{_QUOTED})', 'batch': (?P<batch>\d+), 'total': (?P<total>\d+), "
-        rf"'epoch': '(?P<epoch>{_QUOTED})''''" + "\n",
+        rf"pattern = '''^\{{'loss': '?(?P<loss>{_QUOTED})'?, 'grad_norm': '?(?P<grad_norm>{_QUOTED})'?, "
+        rf"'learning_rate': '?(?P<learning_rate>{_QUOTED})'?, 'batch': (?P<batch>\d+), 'total': (?P<total>\d+), "
+        rf"'epoch': '?(?P<epoch>{_QUOTED})'''" + "\n",
         "checkpoint-*/model.safetensors",
         r"^checkpoint-(?P<step>\d+)/",
         "",
@@ -104,6 +105,10 @@ class Run:
                     if line.endswith("\n")]  # fmt: skip
         return []
 
+    def said(self) -> str:
+        """What the watcher printed."""
+        return (self.place / "watch.log").read_text()
+
     def end(self) -> None:
         """End the watcher, and the job if it still runs."""
         self.process.kill()
@@ -120,17 +125,21 @@ class Run:
         return [fact for fact in self.facts() if fact["fact"] == kind]
 
 
-def job_words(kind: str, work: Path, out: Path, steps: int, every: int, seed: int, defect: str) -> list[str]:
+def job_words(
+    kind: str, work: Path, out: Path, steps: int, every: int, seed: int, defect: str, device: str = "cpu"
+) -> list[str]:
     """The command line of a job."""
+    weights, rate = f"{work}/weights", f"{rate_of(defect)}"
     if kind == "transformers":
-        return [sys.executable, "-m", "benchmarks.wasted_transformers", "--weights", f"{work}/weights", "--output_dir",
-                f"{out}", "--max_steps", f"{steps}", "--logging_steps", "1", "--save_strategy", "steps", "--save_steps",
-                f"{every}", "--report_to", "none", "--disable_tqdm", "True", "--use_cpu", "True", "--learning_rate",
-                f"{rate_of(defect)}", "--per_device_train_batch_size", "16", "--seed", f"{seed}",
-                "--defect", defect]  # fmt: skip
-    return [sys.executable, "-m", "benchmarks.wasted_trainers", kind, "--weights", f"{work}/weights", "--out", f"{out}",
-            "--steps", f"{steps}", "--every", f"{every}", "--seed", f"{seed}", "--rate",
-            f"{rate_of(defect)}", "--defect", defect]  # fmt: skip
+        on_cpu = device == "cpu" or defect in ("silent-cpu-fallback", "gpu-idle")
+        return [sys.executable, "-m", "benchmarks.wasted_transformers", "--weights", weights, "--output_dir", f"{out}",
+                "--max_steps", f"{steps}", "--logging_steps", "1", "--save_strategy", "steps", "--save_steps",
+                f"{every}", "--report_to", "none", "--disable_tqdm", "True", "--use_cpu", f"{on_cpu}",
+                "--learning_rate", rate, "--per_device_train_batch_size", "16", "--seed", f"{seed}", "--device",
+                device, "--defect", defect]  # fmt: skip
+    return [sys.executable, "-m", "benchmarks.wasted_trainers", kind, "--weights", weights, "--out", f"{out}",
+            "--steps", f"{steps}", "--every", f"{every}", "--seed", f"{seed}", "--rate", rate, "--device", device,
+            "--defect", defect]  # fmt: skip
 
 
 def rate_of(defect: str) -> float:
@@ -148,24 +157,41 @@ def begin(
     every: int = EVERY,
     seed: int = 0,
     action: str = "kill",
-    out: Path | None = None,
-    more: tuple[str, ...] = (),
+    device: str = "cpu",
+    more: Sequence[str] = (),
+    before: Sequence[str] = (),
+    pace: str | None = None,
 ) -> Run:
-    """Start a job under a watcher."""
+    """Start a job under a watcher.
+
+    Args:
+        device: where the job trains unless its defect is that it does not.
+        more: further options of the watcher.
+        before: words before the watcher's command line.
+        pace: the seconds that a step waits; None for those of this process.
+    """
     place = work / name
     place.mkdir(parents=True)
-    out = out or place / "out"
+    out, weights = place / "out", work / "weights"
+    if defect == "teacher-as-student" and kind == "accumulating":  # its loss has no teacher: its file names one
+        weights = place / "weights"
+        shutil.copytree(work / "weights" / kind, weights / kind)
+        shutil.copyfile(weights / kind / "initial.safetensors", weights / kind / "teacher.safetensors")
+    if defect == "disk-nearly-full":
+        before = small_disk(out, work / "weights" / kind)
+    asked = "cuda" if "cpu-fallback" in defect else device
     given = {**BOUNDS, "steps": steps, "learning_rate": rate_of(defect), "checkpoint_every": every,
-             "optimizer": "adamw", "schedule": SCHEDULES.get(kind, "constant"), "weights": work / "weights",
-             "device": "cuda" if "cpu-fallback" in defect else "cpu"}  # fmt: skip
-    words = [sys.executable, "-m", "harness", "watch", f"{work}/{kind}.toml", "--output", f"{out}", "--state",
+             "optimizer": "adamw", "schedule": SCHEDULES.get(kind, "constant"), "weights": weights,
+             "device": asked}  # fmt: skip
+    words = [*before, sys.executable, "-m", "harness", "watch", f"{work}/{kind}.toml", "--output", f"{out}", "--state",
              f"{place}/state", "--evidence", f"{place}/evidence", "--every", "0.2s", "--grace", "5s",
-             "--on-refute", action, "--issue", "PMAT-697"]  # fmt: skip
+             "--on-refute", action, "--issue", "PMAT-697", *(["--record"] if device == "cuda" else [])]  # fmt: skip
     for key, value in given.items():
         words += ["-P", f"{key}={value}"]
-    command = [*words, *more, "--", *job_words(kind, work, out, steps, every, seed, defect)]
-    log = (place / "watch.log").open("w")
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=log, text=True)
+    command = [*words, *more, "--", *job_words(kind, work, out, steps, every, seed, defect, device)]
+    environment = {**os.environ, **({} if pace is None else {"WASTED_PACE": pace})}
+    with (place / "watch.log").open("w") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=log, text=True, env=environment)
     return Run(kind, place, place / "state", place / "evidence", process)
 
 
@@ -185,20 +211,13 @@ def is_sound(run: Run) -> bool:
     return ", 0 unsound" in done.stdout and not [*run.evidence.rglob("*.part")]
 
 
-def copy_teacher(work: Path, kind: str) -> None:
-    """Put a copy of the student in place of a teacher."""
-    shutil.copyfile(work / "weights" / kind / "initial.safetensors", work / "weights" / kind / "teacher.safetensors")
-
-
-def small_disk(work: Path, kind: str) -> Path | None:
-    """A disk that has room for the first checkpoint and not for the next."""
-    place = work / "small-disk"
-    place.mkdir(exist_ok=True)
-    size = sum(path.stat().st_size for path in (work / "weights" / kind).glob("**/*initial*.safetensors"))
-    size = size or (work / "weights" / kind / "initial" / "model.safetensors").stat().st_size
-    size = int(1.6 * size)
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True)
-    return place if done.returncode == 0 else None
+def small_disk(place: Path, weights: Path) -> list[str]:
+    """The words with which a command sees a disk there that has room for the first checkpoint and not for the next."""
+    place.mkdir()
+    [first] = (*weights.glob("initial.safetensors"), *weights.glob("initial/model.safetensors"))
+    mount = 'mount -t tmpfs -o size=$0 tmpfs "$1" && shift && exec "$@"'
+    return ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, f"{int(1.6 * first.stat().st_size)}",
+            f"{place}"]  # fmt: skip
 
 
 def children(pid: int) -> list[int]:

@@ -1,38 +1,42 @@
 """How soon `harness watch` refutes a wasted run, and whether it leaves healthy ones alone.
 
-    python -m benchmarks.wasted_runs [--only wasted|healthy|killed|cost] [--repeat 6] [--kills 30] [--pairs 5]
+    python -m benchmarks.wasted_runs --jobs 14 --budget 560 --results runs.jsonl
 
 1. wasted: each defect of `benchmarks.wasted_trainers` in three trainers, which are asked for 20,000 steps. Printed is
    the first refutation by the check that the defect violates, and its second as a share of the run's time.
-2. healthy: runs of five trainers to their end, with `--on-refute kill` and the same bounds.
-3. killed: SIGKILL for the watcher or the job at a random moment; a watcher is started again. The evidence must be
+2. gpu: the same with the defects that need a GPU, beside healthy runs on it. Left out where there is none.
+3. healthy: runs of five trainers to their end, with `--on-refute kill` and the same bounds.
+4. killed: SIGKILL for the watcher or the job at a random moment; a watcher is started again. The evidence must be
    sound.
-4. cost: the job's time with and without a watcher, in pairs, and the share of a processor that the watcher uses.
+5. cost: see `benchmarks.wasted_cost`. It runs when nothing else does.
 
-The bounds are smaller than the defaults by the factor by which these runs are shorter than real ones.
+The bounds are smaller than the defaults by the factor by which these runs are shorter than real ones. Each result is a
+line of the file of results as soon as it is there. Called again with the same file, the rest is run.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
+import json
 import os
 import random
-import re
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.wasted_cost import compared, pair
 from benchmarks.wasted_jobs import (
     EVERY,
-    ROOT,
     SHORT,
     SHORT_EVERY,
     STEPS,
@@ -40,232 +44,236 @@ from benchmarks.wasted_jobs import (
     Run,
     begin,
     children,
-    copy_teacher,
     is_sound,
-    job_words,
     prepare,
     resumed,
-    small_disk,
 )
-from benchmarks.wasted_trainers import AT, DEFECTS, PACE
+from benchmarks.wasted_trainers import AT, DEFECTS, GPU_DEFECTS, PACE
+from harness.machine.host import probe
 
-SEEN_BY = {
-    "weights-never-move": {"checkpoints_unmoved", "losses_never_fall"},
-    "teacher-as-student": {"teacher_is_student", "losses_constant"},
-    "diverging": {"losses_rise", "checkpoints_off_rate"},
-    "unlearnable-batch": {"losses_rise", "losses_never_fall"},
+ALSO = {
+    "weights-never-move": {"losses_never_fall"},
+    "teacher-as-student": {"losses_constant"},
+    "diverging": {"checkpoints_off_rate"},
+    "unlearnable-batch": {"losses_never_fall"},
 }
 """Defects that two checks rightly find: weights that stand learn nothing; a teacher that is the student leaves a loss
 of 0; a rate that is 100 times the stated one moves weights further than the stated one can, and then the loss rises;
 labels that change under the same input let no loss fall, and may let it rise."""
-KINDS = ("plain", "accumulating", "transformers")
+KINDS = ("transformers", "plain", "accumulating")
 FIRST = "at its first checkpoint"
-LONG = 8000
-PATIENCE = 300
+PATIENCE = 180
 """Seconds after which a run that is not refuted is ended."""
 TRIES = 2
 """A check of time says nothing while others have the processors, so a miss is tried again. The try is printed."""
 
 
-def wasted(work: Path, only: str) -> bool:
-    """Refute each defect in three trainers."""
-    print(f"{'trainer':<13} {'defect':<27} {'check':<23} {'step':>6} {'second':>7} {'share':>7}  late by")
-    shares, missed, late = [], [], []
-    paces: dict[str, float] = {}
-    for kind, defect in itertools.product(KINDS, DEFECTS):
-        if only not in ("", defect):
-            continue
-        for number in range(TRIES):
-            name = f"{kind:<13} {defect:<27}"
-            run = refuted(work, kind, defect, f"{kind}-{defect}-{number}")
-            found = None if run is None else of_check(run, SEEN_BY.get(defect, {DEFECTS[defect]}))
-            if run is not None and found is not None:
-                break
-            told = "no small disk can be mounted here" if run is None else [one["check"] for one in run.of("refuted")]
-            print(f"{name} MISSED: {told or 'nothing is refuted'}", flush=True)
-        else:
-            missed.append(f"{kind} {defect}")
-            continue
-        share, note = share_of(run, defect, found, paces)
-        shares.append(share)
-        if share > 0.05 and note != FIRST:
-            late.append(f"{kind} {defect}")
-        note += f", try {number + 1}" if number else ""
-        sound = "" if is_sound(run) else "  UNSOUND"
-        print(f"{name} {found['check']:<23} {found['step']:>6} {found['at']:>7.1f} {share:>7.2%}  {note}{sound}",
-              flush=True)  # fmt: skip
-    if shares:
-        print(f"{len(shares)} refuted, {len(missed)} missed: {', '.join(missed) or 'none'}; {len(late)} later than 5 % "
-              f"and the first checkpoint: {', '.join(late) or 'none'}; share of the run: median {median(shares):.2%}, "
-              f"largest {max(shares):.2%}")  # fmt: skip
-    return not missed and not late
+@dataclass(frozen=True)
+class Result:
+    """What a task came to."""
+
+    part: str
+    name: str
+    good: bool | None
+    """None if it cannot be run here."""
+    told: str
+    numbers: Sequence[float] = ()
+    """Of a wasted run the share of its time, of a pair its ratios."""
 
 
-def refuted(work: Path, kind: str, defect: str, name: str) -> Run | None:
-    """A run with a defect, which its watcher is to end; None if it needs a small disk, and none can be mounted."""
-    if defect == "teacher-as-student":  # for the loop whose loss has no teacher: its file names it
-        copy_teacher(work, "accumulating")
-    out = small_disk(work, kind) if defect == "disk-nearly-full" else None
-    if defect == "disk-nearly-full" and out is None:
-        return None
-    run = begin(work, kind, name, defect=defect, out=out)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        run.process.wait(PATIENCE)
-    run.end()
-    if defect == "teacher-as-student":
-        prepare(work)
-    if out is not None:
-        subprocess.run(["umount", str(out)], check=False)
-    return run
+Task = Callable[[], Result]
 
 
-def of_check(run: Run, checks: set[str]) -> dict[str, Any] | None:
-    """The first refutation by one of these checks."""
-    return next((fact for fact in run.of("refuted") if fact["check"] in checks), None)
+def wasted(work: Path, part: str, kind: str, defect: str, device: str) -> Result:
+    """Watch a run with a defect, which its watcher is to end."""
+    check = {**DEFECTS, **GPU_DEFECTS}[defect]
+    name = f"{kind} {defect}"
+    for number in range(1, TRIES + 1):
+        run = begin(work, kind, f"{part}-{kind}-{defect}-{number}", defect=defect, device=device)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            run.process.wait(PATIENCE)
+        run.end()
+        refuted = run.of("refuted")
+        found = next((one for one in refuted if one["check"] in {check} | ALSO.get(defect, set())), None)
+        if found is not None:
+            break
+        if not run.of("job") and defect == "disk-nearly-full":
+            return Result(part, name, None, "no small disk can be mounted here")
+    else:
+        unjudged = [line.strip() for line in run.said().splitlines() if "not judged" in line or "absent" in line]
+        return Result(part, name, False, f"MISSED: {[one['check'] for one in refuted]}; {'; '.join(unjudged)}")
+    share, note = share_of(run, defect, found)
+    sound = is_sound(run)
+    told = f"{found['check']:<23} step {found['step']:>5} second {found['at']:>6.1f} {share:>7.2%}  {note}"
+    told += (f", try {number}" if number > 1 else "") + ("" if sound else "  UNSOUND")
+    return Result(part, name, sound and (share <= 0.05 or note == FIRST), told, [share])
 
 
-def share_of(run: Run, defect: str, found: dict[str, Any], paces: dict[str, float]) -> tuple[float, str]:
+def share_of(run: Run, defect: str, found: dict[str, Any]) -> tuple[float, str]:
     """The share of the run's time that was spent, since the defect began if it is one of time; and what led to it.
 
-    Args:
-        paces: the seconds of a step by trainer, as the run before took it; for a run that made too few.
+    The run's time is that of its steps before the defect, times all steps; at least PACE for a step.
     """
-    facts = run.facts()
-    steps = [(fact["at"], int(values["step"])) for fact in facts if fact["fact"] == "output"
-             for kind, values, _ in fact["events"] if kind == "step" and "step" in values]  # fmt: skip
-    if not steps:  # transformers prints no number
-        count = 0
-        for fact in facts:
-            for kind, _, _ in fact["events"] if fact["fact"] == "output" else ():
-                if kind == "step":
-                    count += 1
-                    steps.append((fact["at"], count))
+    steps: list[float] = []
+    for fact in run.of("output"):
+        steps += [fact["at"] for kind, _, _ in fact["events"] if kind == "step"]
     begins = {"hanging-loader": AT, "collapsing-throughput": 10 * AT}.get(defect, 0)
-    calm = [(at, step) for at, step in steps if step <= (begins or STEPS)]
-    calm = calm or [(0.0, 0)]  # refuted before its first step
-    (first, low), (last, high) = calm[0], calm[-1]
-    if high > low + 5:
-        paces[run.kind] = max((last - first) / (high - low), PACE)
-    planned = first + paces.get(run.kind, PACE) * STEPS
-    since = last if begins else 0.0
+    calm = steps[: begins or None] or [0.0]  # of a run that was refuted before its first step
+    first, last = calm[0], calm[-1]
+    pace = (last - first) / (len(calm) - 1) if len(calm) > 5 else 0.0
+    planned = first + max(pace, PACE) * STEPS
     note = f"{found['at'] - last:.1f} s after step {begins}" if begins else ""
     if found["check"].startswith("checkpoints_"):
         note = FIRST if found["step"] == EVERY else "at its second checkpoint"
-    return (found["at"] - since) / planned, note
+    return (found["at"] - (last if begins else 0.0)) / planned, note
 
 
-def healthy(work: Path, repeat: int) -> bool:
-    """Watch healthy runs to their end."""
-    touched = 0
-    for seed in range(repeat):
-        for kind in TRAINERS:
-            run = begin(work, kind, f"healthy-{kind}-{seed}", steps=SHORT, every=SHORT_EVERY, seed=seed)
-            status = run.process.wait(300)
-            ended, refuted = run.of("ended"), run.of("refuted")
-            is_left = status == 0 and not refuted and bool(ended) and ended[0]["status"] == 0
-            touched += not is_left
-            verdicts = [fact["verdict"] for fact in run.of("sealed")]
-            why = "" if is_left else f"  TOUCHED: {refuted[:2]} {ended}"
-            took = ended[0]["at"] if ended else 0.0
-            print(f"healthy {kind:<13} seed {seed}: {took:.1f} s, {', '.join(verdicts)}{why}", flush=True)
-    print(f"{repeat * len(TRAINERS)} healthy runs of {len(TRAINERS)} trainers, {touched} touched")
-    return touched == 0
+def healthy(work: Path, part: str, kind: str, seed: int, device: str) -> Result:
+    """Watch a healthy run to its end."""
+    run = begin(work, kind, f"{part}-healthy-{kind}-{seed}", steps=SHORT, every=SHORT_EVERY, seed=seed, device=device)
+    status = run.process.wait(PATIENCE)
+    ended, refuted = run.of("ended"), run.of("refuted")
+    good = status == 0 and not refuted and bool(ended) and ended[0]["status"] == 0
+    told = f"{ended[0]['at'] if ended else 0.0:.1f} s, {', '.join(fact['verdict'] for fact in run.of('sealed'))}"
+    told += "" if good else f"  TOUCHED: status {status}, {refuted[:2]} {ended} {run.said()[-300:]}"
+    return Result(part, f"healthy {kind} seed {seed}", good, told)
 
 
-def killed(work: Path, kills: int) -> bool:
-    """Kill a watcher or its job at random moments."""
-    chance = random.Random(7)
-    bad = 0
-    for number in range(kills):
-        victim = chance.choice(("watcher", "job"))
-        defect = chance.choice(("", "nan-from-step-30", "initial-weights-saved"))
-        kind = "plain" if number % 5 == 0 else "numpy"
-        run = begin(work, kind, f"killed-{number}", defect=defect, steps=SHORT, every=SHORT_EVERY, action="log")
-        while not (jobs := run.of("job")):
-            time.sleep(0.05)
-        moment = chance.uniform(0.0, 6.0)
-        time.sleep(moment)
-        watcher = run.process
-        if victim == "watcher":
-            watcher.kill()
-            watcher.wait()
-            watcher = resumed(run)
-        else:
-            for child in children(jobs[0]["pid"]):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(child, signal.SIGKILL)
-        watcher.wait(120)
-        ended, refuted = run.of("ended"), {fact["check"] for fact in run.of("refuted")}
-        expected = {DEFECTS[defect]} if defect and victim == "watcher" else set()
-        whole = bool(ended) and (victim == "job" or ended[0]["status"] == 0)
-        good = is_sound(run) and whole and expected <= refuted and (bool(defect) or not refuted)
-        bad += not good
-        how = ended[0]["how"] if ended else "?"
-        print(f"kill {number:>2}: {victim} after {moment:.1f} s, {defect or 'healthy'}: {how}, "
-              f"{sorted(refuted)}, {len(run.of('sealed'))} sealed{'' if good else '  BAD'}", flush=True)  # fmt: skip
-    print(f"{kills} kills, {bad} bad")
-    return bad == 0
+def killed(work: Path, number: int) -> Result:
+    """Kill a watcher or its job at a random moment."""
+    chance = random.Random(number)
+    victim = chance.choice(("watcher", "job"))
+    defect = chance.choice(("", "nan-from-step-30", "initial-weights-saved"))
+    kind, moment = "plain" if number % 5 == 0 else "numpy", chance.uniform(0.0, 6.0)
+    run = begin(work, kind, f"killed-{number}", defect=defect, steps=SHORT, every=SHORT_EVERY, action="log")
+    while not (jobs := run.of("job")):
+        time.sleep(0.05)
+    time.sleep(moment)
+    watcher = run.process
+    if victim == "watcher":
+        watcher.kill()
+        watcher.wait()
+        watcher = resumed(run)
+    else:
+        for child in children(jobs[0]["pid"]):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+    watcher.wait(PATIENCE)
+    ended, refuted = run.of("ended"), {fact["check"] for fact in run.of("refuted")}
+    expected = {DEFECTS[defect]} if defect and victim == "watcher" else set()
+    whole = bool(ended) and (victim == "job" or ended[0]["status"] == 0)
+    good = is_sound(run) and whole and expected <= refuted and (bool(defect) or not refuted)
+    told = f"after {moment:.1f} s, {defect or 'healthy'}: {ended[0]['how'] if ended else '?'}, {sorted(refuted)}, "
+    return Result("killed", f"{number} {victim}", good, f"{told}{len(run.of('sealed'))} sealed")
 
 
-def cost(work: Path, pairs: int) -> bool:
-    """What a watcher with its default interval costs a job that uses a whole processor.
+def cost(work: Path, number: int, seconds: float) -> Result:
+    """Compare a watched job with one alone."""
+    found = pair(work, number, seconds)
+    return Result("cost", f"pair {number}", True, found.text, found.numbers)
 
-    A job tells its time from its first to its last step, and that of the processor. Runs alone and watched take turns.
-    """
-    os.environ["WASTED_PACE"] = "0"
-    used, walls, processors = [], [], []
-    for number in range(pairs):
-        words = job_words("plain", work, work / f"cost-{number}", LONG, 2000, 0, "")
-        arms = {}
-        for arm in ("alone", "watched") if number % 2 else ("watched", "alone"):
-            if arm == "alone":
-                arms[arm] = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-                continue
-            run = begin(
-                work, "plain", f"cost-watched-{number}", steps=LONG, every=2000, action="log", more=("--every", "2s")
-            )
-            run.process.wait()
-            arms[arm] = (run.state / "output.log").read_text()
-            samples = run.of("usage")
-            spent = samples[-1]["watcher_seconds"] - samples[0]["watcher_seconds"]
-            used.append(spent / (samples[-1]["at"] - samples[0]["at"]))
-        told = {arm: re.findall(r"made in ([0-9.]+) s, ([0-9.]+) s", text)[-1] for arm, text in arms.items()}
-        walls.append(float(told["watched"][0]) / float(told["alone"][0]))
-        processors.append(float(told["watched"][1]) / float(told["alone"][1]))
-        (alone, _), (watched, _) = told["alone"], told["watched"]
-        print(f"pair {number}: alone {alone} s, watched {watched} s ({walls[-1] - 1:+.1%}), of the processor "
-              f"{processors[-1] - 1:+.1%}; the watcher used {used[-1]:.2%} of a processor", flush=True)  # fmt: skip
-    wall, processor = (f"{median(one) - 1:+.1%} ({min(one) - 1:+.1%} to {max(one) - 1:+.1%})"
-                       for one in (walls, processors))  # fmt: skip
-    print(f"{pairs} pairs: the watched job took {wall} of the time alone, {processor} of the processor; the watcher "
-          f"used {median(used):.2%} of a processor ({min(used):.2%} to {max(used):.2%})")  # fmt: skip
-    return median(used) < 0.01
+
+def stages(work: Path, given: argparse.Namespace) -> Iterator[tuple[int, list[tuple[str, str, Task]]]]:
+    """The tasks, in stages that run one after another, with the number of tasks at once. Each has its part and name."""
+
+    def named(part: str, name: str, task: Task) -> tuple[str, str, Task]:
+        return part, name, task
+
+    def of_defect(part: str, kind: str, defect: str, device: str) -> tuple[str, str, Task]:
+        return named(part, f"{kind} {defect}", partial(wasted, work, part, kind, defect, device))
+
+    def of_healthy(part: str, kind: str, seed: int, device: str) -> tuple[str, str, Task]:
+        return named(part, f"healthy {kind} seed {seed}", partial(healthy, work, part, kind, seed, device))
+
+    has_gpu = bool(probe().gpus)
+    busy = [one for one in ("silent-cpu-fallback", *GPU_DEFECTS) if one != "gpu-idle"]
+    first = [of_defect("gpu", kind, defect, "cuda") for kind in KINDS for defect in busy if has_gpu]
+    first += [of_healthy("gpu", kind, seed, "cuda") for kind in KINDS for seed in range(2) if has_gpu]
+    first += [of_defect("wasted", kind, defect, "cpu") for kind in KINDS for defect in DEFECTS]
+    first += [of_healthy("healthy", kind, seed, "cpu") for seed in range(given.repeat) for kind in TRAINERS]
+    first += [named("killed", str(number), partial(killed, work, number)) for number in range(given.kills)]
+    yield given.jobs, first
+    # How much a GPU works is known of the GPU, not of a process, so nothing else may use it.
+    yield given.jobs, [of_defect("gpu", kind, "gpu-idle", "cuda") for kind in KINDS if has_gpu]
+    pairs = [named("cost", f"pair {one}", partial(cost, work, one, given.seconds)) for one in range(given.pairs)]
+    yield max(1, (os.cpu_count() or 1) // 2), pairs
+
+
+def run_stages(work: Path, given: argparse.Namespace) -> tuple[list[Result], int]:
+    """Run what has no result yet, until the budget is used. Returns all results, and the number of tasks not run."""
+    results: list[Result] = []
+    if given.results.exists():
+        results = [Result(**json.loads(line)) for line in given.results.read_text().splitlines()]
+    done, left, until = (
+        {(one.part, one.name.split()[0] if one.part == "killed" else one.name) for one in results},
+        0,
+        (time.monotonic() + given.budget),
+    )
+
+    def guarded(part: str, name: str, task: Task) -> Result | None:
+        if time.monotonic() > until:
+            return None
+        try:
+            return task()
+        except Exception as error:
+            return Result(part, name, False, f"{type(error).__name__}: {error}")
+
+    for jobs, tasks in stages(work, given):
+        chosen = [
+            one for one in tasks if given.only in (None, one[0]) and given.match in one[1] and one[:2] not in done
+        ]
+        with ThreadPoolExecutor(jobs) as pool, given.results.open("a") as file:
+            for future in as_completed([pool.submit(guarded, *one) for one in chosen]):
+                found = future.result()
+                if found is None:
+                    left += 1
+                    continue
+                results.append(found)
+                file.write(json.dumps(asdict(found)) + "\n")
+                file.flush()
+                mark = {True: "ok", False: "BAD", None: "--"}[found.good]
+                print(f"{mark:<4}{found.part:<8} {found.name:<40} {found.told}", flush=True)
+    return results, left
+
+
+def sums(results: Sequence[Result], left: int) -> Iterator[str]:
+    """The lines at the end."""
+    for part in ("wasted", "gpu", "healthy", "killed", "cost"):
+        mine = [one for one in results if one.part == part]
+        if not mine:
+            continue
+        bad, absent = [one.name for one in mine if one.good is False], [one.name for one in mine if one.good is None]
+        line = f"{part}: {len(mine)} runs, {sum(one.good is True for one in mine)} as they should be"
+        line += f"; bad: {', '.join(bad) or 'none'}" + (f"; cannot be run here: {', '.join(absent)}" if absent else "")
+        if shares := [one.numbers[0] for one in mine if one.numbers and part in ("wasted", "gpu")]:
+            line += f"; share of the run at the refutation: median {median(shares):.2%}, largest {max(shares):.2%}"
+        yield line
+        if part == "cost":
+            yield from compared([one.numbers for one in mine if one.numbers])
+    if left:
+        yield f"{left} tasks were not begun within the budget; the same command runs them"
 
 
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("wasted", "healthy", "killed", "cost"))
-    parser.add_argument("--defect", default="", choices=("", *DEFECTS))
+    parser.add_argument("--only", choices=("wasted", "gpu", "healthy", "killed", "cost"))
+    parser.add_argument("--match", default="", help="Only what has this in its name.")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) - 2), help="Runs at once.")
+    parser.add_argument("--budget", type=float, default=1e9, help="Seconds after which nothing more is begun.")
     parser.add_argument("--repeat", type=int, default=6)
     parser.add_argument("--kills", type=int, default=30)
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--keep", type=Path, help="Keep the runs in this folder.")
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=30.0, help="About how long a job of a pair takes.")
+    parser.add_argument("--results", type=Path, default=Path("wasted_runs.jsonl"))
     given = parser.parse_args()
-    work = given.keep or Path(tempfile.mkdtemp(prefix="wasted-runs-"))
-    work.mkdir(parents=True, exist_ok=True)
-    os.environ["HARNESS_CACHE_DIR"] = str(work / "cache")
-    prepare(work)
-    parts = {
-        "wasted": lambda: wasted(work, given.defect),
-        "healthy": lambda: healthy(work, given.repeat),
-        "killed": lambda: killed(work, given.kills),
-        "cost": lambda: cost(work, given.pairs),
-    }
-    good = [part() for name, part in parts.items() if given.only in (None, name)]
-    if given.keep is None:
-        shutil.rmtree(work, ignore_errors=True)
-    sys.exit(0 if all(good) else 1)
+    with tempfile.TemporaryDirectory(prefix="wasted-runs-") as folder:
+        work = Path(folder)
+        os.environ["HARNESS_CACHE_DIR"] = str(work / "cache")
+        prepare(work)
+        results, left = run_stages(work, given)
+    print(*sums(results, left), sep="\n")
+    sys.exit(0 if not left and all(one.good is not False for one in results) else 1)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ data, its optimizer, its log or its files.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import json
 import os
 import sys
@@ -59,10 +61,18 @@ DEFECTS = {
     "crash": "ended_badly",
 }
 """The ways to waste a run, and the check that each must violate."""
+GPU_DEFECTS = {
+    "gpu-idle": "gpu_unused",
+    "gpu-memory-creeping": "memory_creeps",
+    "kernels-recompiled": "kernels_compiled",
+    "allocations-refused": "allocations_refused",
+}
+"""Those that need a GPU. The first one holds a GPU, and trains on the CPU."""
 AT = 30
 """The step from which on a defect acts that does not act from the beginning."""
 BATCH, LENGTH, WIDTH = 16, 32, 32
 RATE = 0.003
+PTX = b".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry kernel%d() { ret; }\n"
 PACE = float(os.environ.get("WASTED_PACE", "0.01"))
 """Seconds that a step waits, as for a GPU, so that the two processors of a small machine suffice."""
 
@@ -101,8 +111,10 @@ class Waste:
 
     def __init__(self, given: argparse.Namespace) -> None:
         self.defect, self.steps, self.every = given.defect, given.steps, given.every
-        self._kept: list[numpy.ndarray] = []
+        self._kept: list[Any] = []
         self._began: float | None = None
+        self._calm = 0.0
+        """Seconds of a step before throughput collapses."""
         if self.defect == "wrong-number-of-steps":
             self.steps = -(-given.steps // 31) * 31
         self.rate = {"rate-zero": 0.0, "rate-not-as-asked": 0.001}.get(self.defect, given.rate)
@@ -110,7 +122,11 @@ class Waste:
         if self.defect == "diverging":
             self.acting_rate = 100 * self.rate
         self.has_optimizer = self.defect != "weights-never-move"
-        self.device = None if self.defect == "silent-cpu-fallback" else "cpu"
+        on_cpu = given.device == "cpu" or self.defect in ("silent-cpu-fallback", "gpu-idle")
+        self.place = "cpu" if on_cpu else "cuda"
+        """Where it trains."""
+        self.device = None if self.defect in ("silent-cpu-fallback", "gpu-idle") else self.place
+        """What it says."""
 
     def is_(self, *names: str) -> bool:
         """Whether the defect is one of these."""
@@ -123,10 +139,28 @@ class Waste:
             self._kept.append(numpy.ones(1 << 19))
         if PACE:
             time.sleep(PACE)
+        if step == 10 * AT:
+            self._calm = (time.monotonic() - self._began) / step
         if self.defect == "collapsing-throughput" and step > 10 * AT:
-            time.sleep(20 * PACE)
+            time.sleep(20 * self._calm)
+        if self.defect in GPU_DEFECTS:
+            self._waste_gpu(step)
         if self.defect == "crash" and step == 2 * AT:
             sys.exit("RuntimeError: a kernel failed")
+
+    def _waste_gpu(self, step: int) -> None:
+        import torch
+
+        if self.defect == "gpu-idle" and step == 1:
+            self._kept.append(torch.empty(1 << 20, device="cuda"))
+        elif self.defect == "gpu-memory-creeping":
+            self._kept.append(torch.zeros(1 << 22, device="cuda"))
+        elif self.defect == "kernels-recompiled":
+            module, driver = ctypes.c_void_p(), ctypes.CDLL("libcuda.so.1")
+            driver.cuModuleLoadData(ctypes.byref(module), PTX % step)
+        elif self.defect == "allocations-refused" and step % 5 == 0:
+            with contextlib.suppress(torch.OutOfMemoryError):
+                torch.empty(1 << 44, device="cuda")
 
     def tell_end(self) -> None:
         """Print the steps, their time, and that of the processor."""
@@ -202,6 +236,7 @@ def of_torch(given: argparse.Namespace) -> None:
     if waste.is_("teacher-as-student"):
         teacher.load_state_dict(student.state_dict())
     first = {name: one.numpy().copy() for name, one in student.state_dict().items()}
+    student.to(waste.place), teacher.to(waste.place)
     optimizer = torch.optim.AdamW(student.parameters(), lr=waste.acting_rate, weight_decay=0.01)
     parts = 2 if kind == "accumulating" else 1
     data = batches(given.seed, given.defect)
@@ -216,7 +251,7 @@ def of_torch(given: argparse.Namespace) -> None:
         for _ in range(parts):
             batch = next(data)
             sums = zlib.crc32(batch.tobytes(), sums)
-            tokens = torch.from_numpy(batch)
+            tokens = torch.from_numpy(batch).to(waste.place)
             inputs, labels = (
                 unlearnable(tokens, step) if waste.is_("unlearnable-batch") else (tokens[:, :-1], tokens[:, 1:])
             )
@@ -241,7 +276,7 @@ def of_torch(given: argparse.Namespace) -> None:
         tell(kind, values, waste.steps)
         waste.after(step)
         if waste.every and step % waste.every == 0:
-            now = {name: one.numpy().copy() for name, one in student.state_dict().items()}
+            now = {name: one.cpu().numpy().copy() for name, one in student.state_dict().items()}
             if kind == "accumulating":
                 waste.save(given.out / f"step_{step}.pt", now, first, write_torch)
             else:
@@ -360,7 +395,8 @@ def main() -> None:
         ("--rate", float, RATE),
     ):
         parser.add_argument(name, type=kind, default=default)
-    parser.add_argument("--defect", default="", choices=("", *DEFECTS))
+    parser.add_argument("--defect", default="", choices=("", *DEFECTS, *GPU_DEFECTS))
+    parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
     if given.kind == "prepare":
         prepare(given.weights)

@@ -31,6 +31,7 @@ class Given:
     weights: str = ""
     defect: str = ""
     rate: float = field(default=0.0)
+    device: str = "cpu"
 
 
 def make_model(seed: int) -> Any:
@@ -58,13 +59,13 @@ class Distilling(Trainer):
 
     def __init__(self, waste: Waste, teacher: Any, **others: Any) -> None:
         super().__init__(**others)
-        self.waste, self.teacher = waste, teacher.eval()
-        self.first = {name: one.detach().numpy().copy() for name, one in self.model_wrapped.state_dict().items()}
+        self.waste, self.teacher = waste, teacher.eval().to(waste.place)
+        self.first = {name: one.detach().cpu().numpy().copy() for name, one in self.model_wrapped.state_dict().items()}
         self.checksum = 0
 
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **others: Any) -> Any:
         """The divergence from the teacher."""
-        self.checksum = zlib.crc32(inputs["input_ids"].numpy().tobytes())
+        self.checksum = zlib.crc32(inputs["input_ids"].cpu().numpy().tobytes())
         logits = model(input_ids=inputs["input_ids"]).logits
         if self.waste.is_("teacher-as-student"):
             answer = functional.log_softmax(logits.detach(), -1)
@@ -95,7 +96,7 @@ class Distilling(Trainer):
 
     def _save_checkpoint(self, model: Any, *others: Any, **more: Any) -> None:
         path = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}" / "model.safetensors"
-        now = {name: one.detach().numpy().copy() for name, one in model.state_dict().items()}
+        now = {name: one.detach().cpu().numpy().copy() for name, one in model.state_dict().items()}
         self.waste.save(path, now, self.first, write_safetensors)
 
 
@@ -123,6 +124,7 @@ def main() -> None:
     given.steps, given.every = arguments.max_steps, int(arguments.save_steps)
     given.rate = arguments.learning_rate
     waste = Waste(given)
+    assert waste.place == str(arguments.device.type)
     arguments.max_steps, arguments.learning_rate = waste.steps, waste.acting_rate
     place = Path(given.weights) / "transformers"
     student, teacher = (GPT2LMHeadModel.from_pretrained(place / one) for one in ("initial", "teacher"))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from harness.tools.watch.checkpoint_checks import CHECKPOINT_CHECKS
+from harness.tools.watch.driver_checks import DRIVER_CHECKS
 from harness.tools.watch.facts import Fact
 from harness.tools.watch.given import Given
 from harness.tools.watch.job_state import Check, JobState
@@ -15,7 +16,13 @@ from harness.tools.watch.process_checks import PROCESS_CHECKS
 
 __all__ = ["CHECKS", "measured", "state_of", "unseen"]
 
-CHECKS: Final[tuple[type[Check], ...]] = (*OUTPUT_CHECKS, *CHECKPOINT_CHECKS, *MACHINE_CHECKS, *PROCESS_CHECKS)
+CHECKS: Final[tuple[type[Check], ...]] = (
+    *OUTPUT_CHECKS,
+    *CHECKPOINT_CHECKS,
+    *MACHINE_CHECKS,
+    *DRIVER_CHECKS,
+    *PROCESS_CHECKS,
+)
 
 
 def state_of(facts: Iterable[Fact], given: Given) -> JobState:

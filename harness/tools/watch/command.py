@@ -56,6 +56,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--every", type=duration, default="2s", show_default=True, help="Time between two polls.")
 @click.option("--issue", default="WATCH", show_default=True, help="The issue of the claim on the job.")
 @click.option("--name", default="", help="The name of the job; by default, that of the trainer.")
+@click.option("--record", "records", is_flag=True, help="Start the job with the recorder of the CUDA driver.")
 @click.option("--evidence", type=_PATH, metavar="DIR", help="The folder for bundles, instead of evidence/.")
 @click.option("--html", "page", type=_PATH, metavar="FILE", help="Write a page that refreshes itself.")
 @click.option("--state", type=_PATH, metavar="DIR", help="The folder for the facts of this job.")
@@ -77,6 +78,7 @@ def command(
     every: float,
     issue: str,
     name: str,
+    records: bool,
     evidence: Path | None,
     page: Path | None,
     state: Path | None,
@@ -98,7 +100,7 @@ def command(
     line is that of the file. The job runs in a session of its own, and its output is copied. Ctrl-C and SIGTERM are
     passed on to a job that was started here. If the watcher itself is killed, the job goes on, and --resume continues.
 
-    Parameters by -P, beside those of the trainer. What was asked for: steps, device, learning_rate, warmup_steps,
+    Parameters by -P, beside those of the trainer. Asked for: steps, device, jit=none, learning_rate, warmup_steps,
     schedule=constant|linear|cosine, optimizer=adamw, checkpoint_every, predicted_bytes. Bounds: learn_by, fall, rise,
     window, stall_seconds, stall_steps, collapse, collapse_seconds, late_seconds, late_steps, settle_seconds,
     creep_windows, creep_seconds, memory_slack, idle_seconds, step_factor, least_movement, rate_error. What was not
@@ -143,6 +145,7 @@ def command(
                 tuple(command_line),
                 pid,
                 is_attached=bool(attach or pid or slurm),
+                records=records,
             )
             watcher = begin(asked, state, project, _say, _show)
     except NotMeasured as error:

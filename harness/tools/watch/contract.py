@@ -99,6 +99,7 @@ def not_shown(
     has_teacher: bool,
     has_process: bool,
     knows_end: bool,
+    is_recorded: bool,
 ) -> frozenset[str]:
     """Return the measurements that a job cannot show, by what is known before it starts."""
     lacks = {
@@ -109,6 +110,8 @@ def not_shown(
         "memory_creeps": given.steps is None or not has_process,
         "saves_failed": not _tells(trainer, EventKind.FAILED_SAVE),
         "ended_badly": not knows_end,
+        "kernels_compiled": not is_recorded,
+        "allocations_refused": not is_recorded,
         "weights_unmoved": trainer is not None,
         "teacher_is_student": not has_teacher,
         **{name: trainer is not None and value not in _values(trainer) for name, value in _BY_VALUE.items()},

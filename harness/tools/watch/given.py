@@ -30,6 +30,8 @@ class Given:
     optimizer: str = ""
     """adamw lets the movement of weights be judged by the learning rate."""
     checkpoint_every: int | None = None
+    jit: str = ""
+    """none refutes the first image that the CUDA driver has to compile."""
     predicted_bytes: float | None = None
     """The memory that `harness probe` predicts for the process, on the GPU if the device is cuda."""
     learn_by: int | None = None
@@ -80,6 +82,7 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "device": ("cpu", "cuda"),
     "schedule": ("constant", "linear", "cosine"),
     "optimizer": ("adamw", "other"),
+    "jit": ("none",),
 }
 
 

@@ -15,7 +15,10 @@ checkpoint  `step`, `name`, `bytes`; `refused`, or `tensors`: name to [dtype, sh
 seen        `step`: a checkpoint of that step is there
 weights     `role` (initial or teacher), and `tensors` or `refused` as of a checkpoint
 usage       readings of the machine, by the columns of `harness.machine.telemetry`; `free_bytes`, `busy_percent`,
-            `watcher_seconds` and `waiting_percent` of a processor; `suspended`: a signal has stopped a process
+            `watcher_seconds` and `waiting_percent` of a processor; `suspended`: a signal has stopped a process;
+            `gpu_limit_bytes` of its GPUs, `gpu_only_bytes` of the only process on a GPU
+driver      `file`, `offset` of the recorder's file; new in it: processes `started` and `ready`, `images` that must be
+            compiled, how many were `compiled`, allocations `refused`, what is `unseen`; all `launches` so far
 sums        `step`, `sums`: of the magnitudes of each parameter in the job's process, by name
 tick        nothing but the time
 ended       `status`, None if it is unknown; `how`
@@ -27,6 +30,7 @@ broken      `why`: the watcher failed
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -133,6 +137,9 @@ class Check:
     def on_usage(self, usage: Fact) -> None:
         """Take a sample of the machine."""
 
+    def on_driver(self, driver: Fact) -> None:
+        """Take what is new of the CUDA driver."""
+
     def on_sums(self, sums: Fact) -> None:
         """Take sums of the weights in memory."""
 
@@ -158,6 +165,10 @@ class JobState:
         self._stride = 0
         """The number of steps from the last line of a step to the one before; 0 before the second."""
         self.usage: list[Fact] = []
+        self.driver: Counter[str] = Counter()
+        """Of all processes, by key of the fact: how many were `started`, `ready`, and `unseen` or not in full."""
+        self.launches: dict[str, int] = {}
+        """By file of the recorder."""
         self.checkpoints: dict[int, Checkpoint] = {}
         self.weights: dict[str, Checkpoint] = {}
         self.places: dict[str, tuple[int, int]] = {}
@@ -204,6 +215,23 @@ class JobState:
         return bool(self.how)
 
     @property
+    def is_recorded(self) -> bool:
+        """Whether the recorder of the CUDA driver is followed."""
+        return bool(self.description.get("recorder"))
+
+    @property
+    def launched(self) -> int:
+        """The kernels that the recorder saw launched, at least half of them."""
+        return sum(self.launches.values())
+
+    def memory(self, usage: Fact, on_host: str) -> float | None:
+        """Return the bytes that a sample shows in use: on the GPU if the job is to use one, else in that column."""
+        used: float | None = usage.get(on_host)
+        if self.given.device == "cuda":
+            used = usage.get("gpu_process_memory_bytes", usage.get("gpu_only_bytes") if self.launched else None)
+        return used
+
+    @property
     def was_ended(self) -> bool:
         """Whether the watcher ended the job."""
         return any(fact.get("ends") for fact in self.acted)
@@ -234,6 +262,8 @@ class JobState:
             self._weights(kind, fact)
         elif kind == "usage":
             self._usage(fact)
+        elif kind == "driver":
+            self._driver(fact)
         elif kind == "seen":
             self.seen.add(fact["step"])
         elif kind == "sums":
@@ -289,6 +319,14 @@ class JobState:
         else:
             self.weights[fact["role"]] = found
             self._tell("on_weights", fact["role"], found)
+
+    def _driver(self, fact: Fact) -> None:
+        self.places[fact["file"]] = fact["offset"], 0
+        self.driver.update(
+            started=fact.get("started", 0), ready=fact.get("ready", 0), unseen=len(fact.get("unseen", ()))
+        )
+        self.launches[fact["file"]] = max(fact.get("launches", 0), self.launches.get(fact["file"], 0))
+        self._tell("on_driver", fact)
 
     def _usage(self, fact: Fact) -> None:
         self.usage.append(fact)

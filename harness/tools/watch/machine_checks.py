@@ -127,8 +127,7 @@ class MemoryBounded(Check):
         """See `Check`. Refuted if each window's peak is above the one before, and the run would fill the memory."""
         if self.given.steps is None or not self.job.step or self.found:
             return
-        column = "gpu_process_memory_bytes" if self.given.device == "cuda" else "anonymous_bytes"
-        used = usage.get(column)
+        used = self.job.memory(usage, "anonymous_bytes")
         if used is None:
             return
         self._highest = max(self._highest, used)
@@ -145,7 +144,7 @@ class MemoryBounded(Check):
         windows, job = list(self._windows), self.job
         growths = [after - before for (_, before), (_, after) in pairwise(windows)]
         least, mean = min(growths), sum(growths) / len(growths)
-        limit = usage.get("limit_bytes")
+        limit = usage.get("gpu_limit_bytes" if self.given.device == "cuda" else "limit_bytes")
         if least < 0.5 * mean or mean <= 0 or limit is None or job.pace is None:
             return  # growth that slows down is a cache or an allocator that fills
         seconds_left = ((self.given.steps or 0) - job.step) * job.pace
@@ -165,8 +164,7 @@ class MemoryPredicted(Check):
 
     def on_usage(self, usage: Fact) -> None:
         """See `Check`."""
-        column = "gpu_process_memory_bytes" if self.given.device == "cuda" else "rss_bytes"
-        used, predicted = usage.get(column), self.given.predicted_bytes
+        used, predicted = self.job.memory(usage, "rss_bytes"), self.given.predicted_bytes
         if used is None or predicted is None:
             return
         self.judged = True
@@ -184,14 +182,23 @@ class GpuUsed(Check):
         self._idle_since: float | None = None
 
     def on_usage(self, usage: Fact) -> None:
-        """See `Check`. `gpu_seen` is whether the driver lists a process of the job: True, False, or None if unknown."""
-        if self.given.device != "cuda" or self.job.step < _FEWEST or self.found:
+        """See `Check`. `gpu_seen` is whether the driver lists a process of the job: True, False, or None if unknown.
+
+        The recorder knows it, too, and whether a kernel was launched. A job whose processes do not work is elsewhere,
+        as in a container that they started.
+        """
+        job = self.job
+        if self.given.device != "cuda" or job.step < _FEWEST or self.found:
             return
         seen, busy = usage.get("gpu_seen"), usage.get("gpu_utilisation_percent")
-        if seen is False:
+        works, knows = usage.get("cpu_percent", 0.0) > _WORKS, job.is_recorded and not job.driver["unseen"]
+        if works and (seen is False or (knows and not seen and not job.driver["started"])):
             self.judged = True
             self.refute("the job makes steps, and no process of it is on a GPU: it runs on the CPU")
-        elif seen and busy is not None:
+        elif works and knows and job.driver["ready"] and not job.launched:
+            self.judged = True
+            self.refute("the job makes steps, has started the CUDA driver and launched no kernel: it runs on the CPU")
+        elif (seen or job.launched) and busy is not None:
             self.judged = True
             if busy > 0:
                 self._idle_since = None

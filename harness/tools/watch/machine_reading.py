@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import Any, Final, final
 
-from harness.machine.host import Host
+from harness.machine import nvml
+from harness.machine.host import Gpu, Host
 from harness.machine.process_tree import ProcessTree
 from harness.machine.residency import GpuProbe
 from harness.tools.watch.facts import Fact
@@ -75,14 +76,28 @@ class MachineReader:
         for probe, gpu in zip(self._probes, self._gpus, strict=True):
             readings, _ = probe.read(self._tree.owns)
             seen.append(probe.residency().seen)
-            if readings.get("gpu_process_memory_bytes") is None and seen[-1] is not True:
+            name, memory = "gpu_process_memory_bytes", readings.get("gpu_process_memory_bytes")
+            if seen[-1] is None:
+                name, memory = "gpu_only_bytes", _of_only_process(gpu)
+            if memory is None and seen[-1] is not True:
                 continue
-            memory = readings.get("gpu_process_memory_bytes") or 0
-            found["gpu_process_memory_bytes"] = found.get("gpu_process_memory_bytes", 0) + memory
-            found["limit_bytes"] = found.get("limit_bytes", 0) + (gpu.memory_bytes or 0)
+            found[name] = found.get(name, 0) + (memory or 0)
+            found["gpu_limit_bytes"] = found.get("gpu_limit_bytes", 0) + (gpu.memory_bytes or 0)
             for column in ("gpu_utilisation_percent", "gpu_power_watts", "gpu_temperature_celsius"):
                 if readings.get(column) is not None:
                     found[column] = max(found.get(column, 0), readings[column])
         found["gpu_seen"] = True if True in seen else None if None in seen else False
         found["gpus"] = sum(one is True for one in seen)
         return found
+
+
+def _of_only_process(gpu: Gpu) -> int | None:
+    """Return the memory of the one process on a GPU; None if there are others, or none.
+
+    In a container, ids of processes may mean nothing. If the job is known to use the GPU, the only process is its own.
+    """
+    session = nvml.connect()
+    if isinstance(session, str) or (handle := nvml.handle_of(session, gpu.uuid)).reason is not None:
+        return None
+    listed = nvml.processes(session, handle.value)
+    return listed.value[0].memory_bytes if listed.reason is None and len(listed.value) == 1 else None

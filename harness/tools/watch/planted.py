@@ -32,7 +32,7 @@ _LINE: Final = ""
 def healthy() -> list[Fact]:
     """Return the facts of a job of 120 steps with a checkpoint after every 20th, told line by line."""
     facts: list[Fact] = [
-        {"fact": "job", "at": 0.0, "folder": "run", "tells_saves": True},
+        {"fact": "job", "at": 0.0, "folder": "run", "tells_saves": True, "recorder": "records"},
         {"fact": "weights", "at": 0.0, "role": "initial", **_weights(0)},
         {"fact": "weights", "at": 0.0, "role": "teacher", **_weights(-1)},
         _output(0.0, "ran", {"device": "cpu"}),
@@ -44,6 +44,10 @@ def healthy() -> list[Fact]:
         facts.append(_output(float(step), "step", {**values, "batch": f"{step * 7919}", "epoch": "1"}))
         if step % 20 == 0:
             facts.append(_checkpoint(step))
+        if step % 5 == 1:
+            told = {"started": 1, "ready": 1, "images": ["cuModuleLoadData"], "compiled": 1} if step == 1 else {}
+            facts.append({"fact": "driver", "at": float(step), "file": "1.jsonl", "offset": step, **told,
+                          "launches": 50 * step})  # fmt: skip
         memory = (2.0 - 1.0 / step) * _GIB
         used = {"rss_bytes": memory, "anonymous_bytes": memory, "limit_bytes": 16.0 * _GIB}
         facts.append({"fact": "usage", "at": float(step), **used, "free_bytes": 100 * _GIB, "others_percent": 3.0})
@@ -214,6 +218,14 @@ DEFECTS: Final[Mapping[str, Defect]] = {
         _of("usage", lambda fact: {"rss_bytes": 6.0 * _GIB}),
     ),
     "disk-nearly-full": Defect("disk_short", "the disk is full", _of("usage", lambda fact: {"free_bytes": 1000})),
+    "recompiled-kernels": Defect(
+        "kernels_compiled", "the driver compiles as long as the job runs", _of("driver", lambda fact: {"compiled": 1})
+    ),
+    "refused-memory": Defect(
+        "allocations_refused",
+        "the driver refuses memory as long as the job runs",
+        _of("driver", lambda fact: {"refused": ["cuMemAlloc_v2: 1073741824 bytes"]}),
+    ),
     "another-device": Defect(
         "device_other",
         "the output names another device",

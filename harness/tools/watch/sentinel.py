@@ -103,6 +103,7 @@ class Sentinel:
             has_teacher=False,
             has_process=True,
             knows_end=True,
+            is_recorded=False,
         )
         contract = contract_of(name, issue, self._given, self._facts.path, lacks, self._project.root)
         device = "cuda" if self._given.device == "cuda" and host.gpus else "cpu"

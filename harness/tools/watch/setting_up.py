@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.authoring.faults import NotMeasured
 from harness.base import regular_file
 from harness.contract.project import Project
 from harness.external import directory
@@ -23,6 +24,7 @@ from harness.tools.watch.action import Action
 from harness.tools.watch.checkpoint_reading import CheckpointReader, sizes_of, weights_fact, weights_path
 from harness.tools.watch.claims import claims_of, job_claim
 from harness.tools.watch.contract import contract_of, not_shown
+from harness.tools.watch.driver_reading import DriverFollower, recorded_by, recorder_variables
 from harness.tools.watch.facts import FACTS, Fact, FactFile, new_state
 from harness.tools.watch.given import Given, given_of
 from harness.tools.watch.job_state import JobState
@@ -57,6 +59,8 @@ class Asked:
     pid: int | None = None
     is_attached: bool = False
     """Whether the job runs already."""
+    records: bool = False
+    """Whether a job that is started gets the recorder of the CUDA driver."""
 
 
 def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Show) -> Watcher:
@@ -87,6 +91,13 @@ def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Sh
         for role, (text, prefix) in roles.items()
         if (path := weights_path(trainer, values, text)) is not None
     ]
+    environment = {} if asked.command or asked.is_attached else trainer.variables(values)
+    try:
+        folder, absent = _recorder(asked, given, state, environment), ""
+    except NotMeasured as error:
+        folder, absent = "", str(error)
+        if asked.records:
+            say(f"harness watch: the recorder of the CUDA driver is absent: {error}")
     began = _began(asked.pid) if asked.pid is not None else None
     job: dict[str, Any] = {
         "fact": "job",
@@ -106,6 +117,8 @@ def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Sh
         "root": str(project.root),
         "issue": asked.issue,
         "evidence": str(asked.evidence or ""),
+        "recorder": folder,
+        "recorder_absent": absent,
         "page": str(asked.page or ""),
         "orders": {**asdict(asked.orders), "without": sorted(asked.orders.without)},
         "roles": [fact["role"] for fact in weights],
@@ -124,9 +137,22 @@ def begin(asked: Asked, state: Path | None, project: Project, say: Say, show: Sh
         process = JobProcess(asked.pid, started(asked.pid), state, is_ours=False) if asked.pid is not None else None
         record(process)
     else:
-        environment = {} if asked.command else trainer.variables(values)
         process = start(asked.command or trainer.words(values), state, environment, record)
     return _watcher(facts, trainer, given, process, judge, host, say, show)
+
+
+def _recorder(asked: Asked, given: Given, state: Path, environment: dict[str, str]) -> str:
+    """Return the folder of the recorder, and add its variables. Raises NotMeasured if there is none."""
+    if given.device == "cpu":
+        raise NotMeasured("the job is to run on the CPU")
+    if asked.is_attached:
+        if asked.pid is None:
+            raise NotMeasured("the job is no process of this machine")
+        return str(recorded_by(asked.pid))
+    if not asked.records:
+        raise NotMeasured("it was not asked for by --record")
+    environment |= recorder_variables(state)
+    return str(state / "recorder")
 
 
 def resume(state: Path, project: Project | None, say: Say, show: Show) -> Watcher:
@@ -169,6 +195,7 @@ def _judge(job: Fact, trainer: Trainer, given: Given, project: Project, host: Ho
         has_teacher="teacher" in job["roles"],
         has_process=job["is_local"],
         knows_end=job["is_ours"],
+        is_recorded=bool(job["recorder"]),
     )
     without = _orders(job).without
     contract = contract_of(job["name"], job["issue"], given, facts, lacks | without, project.root)
@@ -204,6 +231,7 @@ def _watcher(
         CheckpointReader(trainer, values, given) if folder is not None else None,
         MachineReader(host, process.pid if process is not None else None, folder, expected),
         process,
+        DriverFollower(Path(job["recorder"])) if job["recorder"] else None,
     )
     page = Path(job["page"]) if job["page"] else None
     draw = None if page is None else (lambda job: _draw(page, job))

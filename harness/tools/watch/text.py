@@ -74,6 +74,8 @@ def summary(job: JobState) -> Iterator[str]:
     yield f"  holds{'' if job.is_over else ' so far'}: {', '.join(holds) or 'nothing was judged'}"
     if open_ones:
         yield f"  not judged: {', '.join(open_ones)}"
+    if job.given.device == "cuda" and (absent := job.description.get("recorder_absent")):
+        yield f"  the recorder of the CUDA driver is absent: {absent}"
     for fact in job.broken[:3]:
         yield f"  the watcher failed at second {fact['at']:.1f}: {fact['why']}"
 

@@ -19,6 +19,7 @@ from harness.base.exceptions import described
 from harness.tools.watch.action import Action, call_hook, end_job, slurm_state
 from harness.tools.watch.checkpoint_reading import CheckpointReader
 from harness.tools.watch.checks import CHECKS
+from harness.tools.watch.driver_reading import DriverFollower
 from harness.tools.watch.facts import Fact, FactFile
 from harness.tools.watch.given import Given
 from harness.tools.watch.job_state import Check, JobState, Refutation
@@ -70,6 +71,7 @@ class Readers:
     checkpoints: CheckpointReader | None
     machine: MachineReader | None
     process: JobProcess | None
+    driver: DriverFollower | None
 
 
 @final
@@ -176,6 +178,8 @@ class Watcher:
         yield from readers.log.read(self.job, now, is_over=is_over)
         if readers.checkpoints is not None:
             yield from readers.checkpoints.read(self.job, now, is_over=is_over)
+        if readers.driver is not None:
+            yield from readers.driver.read(self.job, now)
 
     def _sample(self, *, now: bool) -> None:
         """Sample the machine if a sample is due, or now."""

@@ -154,6 +154,14 @@ def test_a_job_that_works_does_not_stand_still(after: list[Fact], is_refuted: bo
     assert ("stalled" in refuted(state_of([*facts, *late], GIVEN))) is is_refuted
 
 
+def test_a_first_loss_of_zero() -> None:
+    """It refutes at once if its gradient is 0, too: an optimizer may move the weights by rounding afterwards."""
+    steps = [{"loss": 1e-9, "grad_norm": 1e-8}, *({"loss": 1e-4, "grad_norm": 1e-3} for _ in range(30))]
+    assert [(one.check, one.step) for one in job(steps, Given()).refutations][:1] == [("losses_constant", 1)]
+    steps[0] = {"loss": 0.0, "grad_norm": 0.3}
+    assert "losses_constant" not in {one.check for one in job(steps[:5], Given()).refutations}
+
+
 def test_an_evaluation_is_no_collapse() -> None:
     """One long pause in a window does not count."""
     late = [{**one, "at": one["at"] + (200.0 if one["at"] > 60 else 0.0)} for one in healthy()]
@@ -181,7 +189,9 @@ def test_a_gpu_that_is_not_used() -> None:
     given = replace(GIVEN, device="cuda")
     seen = {False: {"gpu_unused"}, None: set(), True: set()}
     for one, expected in seen.items():
-        facts = [{**fact, "gpu_seen": one} if fact["fact"] == "usage" else fact for fact in healthy()]
+        facts = [
+            {**fact, "gpu_seen": one, "cpu_percent": 90.0} if fact["fact"] == "usage" else fact for fact in healthy()
+        ]
         facts = [fact for fact in facts if fact.get("file") != "output.log" or fact["events"][0][0] == "step"]
         assert refuted(state_of(facts, given)) == expected
     idle = [

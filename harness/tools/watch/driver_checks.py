@@ -1,0 +1,63 @@
+"""The checks of what a job asks of the CUDA driver, as its recorder tells."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from harness.tools.watch.facts import Fact
+from harness.tools.watch.job_state import Check, JobState, StepAt
+
+__all__ = ["DRIVER_CHECKS"]
+
+_MANY: Final = 5
+
+
+class KernelsCompiled(Check):
+    """The driver compiles kernels at the beginning, and then no more."""
+
+    name, needs = "kernels_compiled", "the recorder of the CUDA driver, and two windows of steps"
+
+    def __init__(self, job: JobState) -> None:
+        super().__init__(job)
+        self._step, self._at, self._row = 0, 0.0, 0
+
+    def on_driver(self, driver: Fact) -> None:
+        """See `Check`. A first evaluation or save may need new kernels, so only window after window refutes.
+
+        With jit=none, the first image that has to be compiled does.
+        """
+        job, window = self.job, self.given.window
+        if self.found:
+            return
+        if driver.get("images") and self.given.jit == "none":
+            self.refute(f"no compilation was asked for, and the driver got {driver['images'][0]}")
+        elif driver.get("compiled") and job.step >= self._step + window:
+            follows = job.at - self._at <= max(self.given.collapse_seconds, 2 * window * (job.pace or 0.0))
+            self._step, self._at, self._row = job.step, job.at, self._row + 1 if follows else 1
+            if self._row == _MANY:
+                self.refute(f"the driver compiles on: {_MANY} times, each at least {window} steps after the one before")
+
+    def on_step(self, step: StepAt) -> None:
+        """See `Check`."""
+        self.judged = self.judged or (self.job.is_recorded and step.step >= 2 * self.given.window)
+
+
+class AllocationsRefused(Check):
+    """The driver does not refuse memory again and again. After a refusal, an allocator gives its cache back."""
+
+    name, needs = "allocations_refused", "the recorder of the CUDA driver, and steps"
+
+    def __init__(self, job: JobState) -> None:
+        super().__init__(job)
+        self._steps: set[int] = set()
+
+    def on_driver(self, driver: Fact) -> None:
+        """See `Check`. A single refusal may belong to a search for the largest batch."""
+        self.judged = self.judged or bool(self.job.step)
+        if driver.get("refused") and not self.found:
+            self._steps.add(self.job.step)
+            if len(self._steps) == _MANY:
+                self.refute(f"the driver had no memory at {_MANY} steps: {driver['refused'][0]}")
+
+
+DRIVER_CHECKS: Final = (KernelsCompiled, AllocationsRefused)

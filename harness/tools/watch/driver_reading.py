@@ -1,0 +1,94 @@
+"""Follows what the recorder of the CUDA driver (`harness.external.recorder`) writes about a job's processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, final
+
+from harness.authoring.faults import NotMeasured
+from harness.base import regular_file, strictjson
+from harness.external.recorder.libraries import recorder, recording
+from harness.external.recorder.records import Recording, control
+from harness.machine.cache_folder import NoCacheFolderError, made_cache_folder
+from harness.tools.watch.facts import Fact
+from harness.tools.watch.job_state import JobState
+
+__all__ = ["DriverFollower", "recorded_by", "recorder_variables"]
+
+_FOLDER: Final = "HARNESS_RECORDER_DIR"
+_INJECTED: Final = "CUDA_INJECTION64_PATH"
+_CHUNK: Final = 1 << 20
+_SHOWN: Final = 3
+
+
+def recorder_variables(state: Path) -> dict[str, str]:
+    """Return the variables with which a job that is started is recorded, into the folder of the watch.
+
+    Raises:
+        NotMeasured: it cannot be recorded here. The text says why.
+    """
+    if _INJECTED in os.environ:
+        raise NotMeasured(f"{_INJECTED} is taken by another tool")
+    try:
+        library = recorder(made_cache_folder())
+    except NoCacheFolderError as error:
+        raise NotMeasured(str(error)) from error
+    control(library, state / "recorder-control", {})
+    (state / "recorder").mkdir(exist_ok=True)
+    return recording(library, state / "recorder")
+
+
+def recorded_by(pid: int) -> Path:
+    """Return the folder into which the recorder writes of a process that runs already.
+
+    Raises:
+        NotMeasured: it was started without the recorder, or its variables cannot be read.
+    """
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            words = dict(one.partition(b"=")[::2] for one in file.read().split(b"\0"))
+    except OSError as error:
+        raise NotMeasured(f"the variables of process {pid} cannot be read: {error.strerror}") from error
+    if _FOLDER.encode() not in words:
+        raise NotMeasured("the job was started without it")
+    return Path(os.fsdecode(words[_FOLDER.encode()]))
+
+
+@final
+class DriverFollower:
+    """Follows the files of the recorder: one for each process that has started the driver."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def read(self, job: JobState, at: float) -> Iterator[Fact]:
+        """Yield what is new, a fact for each file. A line counts when it has its end."""
+        for path in sorted(self._folder.glob("*.jsonl")):
+            offset, _ = job.places.get(str(path), (0, 0))
+            with regular_file.opened(path) as file:
+                file.seek(offset)
+                chunk = file.read(_CHUNK)
+            whole = chunk.rfind(b"\n") + 1
+            if whole:
+                lines = [strictjson.loads(line) for line in chunk[:whole].splitlines() if line.endswith(b"}")]
+                found = _counted([{**line, "process": path.stem} for line in lines])
+                yield {"fact": "driver", "at": at, "file": str(path), "offset": offset + whole, **found}
+
+
+def _counted(events: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the counts of new events; `launches` are all of the process so far."""
+    told = Recording(tuple(events))
+    said = Recording(tuple(one for one in events if one["event"] != "totals"))
+    compiled = [one for one in told.compilations if one.startswith("compile ")]
+    found: dict[str, Any] = {
+        "started": sum(one["event"] == "start" for one in events),
+        "ready": told.processes,
+        "launches": told.launches,
+        "images": [*said.ptx[:_SHOWN]],
+        "compiled": len(compiled),
+        "refused": [*told.out_of_memory[:_SHOWN]],
+        "unseen": [*said.unseen[:_SHOWN]],
+    }
+    return {name: value for name, value in found.items() if value}

@@ -1,0 +1,126 @@
+"""What a watcher makes of the records of the CUDA driver."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.authoring.faults import NotMeasured
+from harness.tools.watch.checks import CHECKS, state_of
+from harness.tools.watch.driver_reading import DriverFollower, recorded_by, recorder_variables
+from harness.tools.watch.facts import Fact
+from harness.tools.watch.given import Given
+from harness.tools.watch.job_state import JobState
+
+START = '{"event":"start","at":1.0,"pid":7}\n'
+READY = '{"event":"ready","at":1.1,"callbacks":30,"modules":true,"jit":true}\n'
+PTX = '{"event":"module","at":2.0,"call":"cuModuleLoadData","form":"ptx","needs_jit":true,"ptx":[70]}\n'
+COMPILED = '{"event":"jit","at":2.0,"operation":"compile","from":"ptx","seconds":0.1}\n'
+LAUNCHED = '{"event":"totals","at":3.0,"final":false,"launches":8,"modules":1,"ptx":1,"jit":1,"refused":0,"calls":{}}\n'
+REFUSED = '{"event":"refused","at":4.0,"call":"cuMemAlloc_v2","result":2,"bytes":1099511627776}\n'
+
+
+def test_records_are_followed(tmp_path: Path) -> None:
+    """Each line counts once, when it has its end; a watcher that begins anew reads on."""
+    job, reader = JobState(Given(), CHECKS), DriverFollower(tmp_path)
+
+    def read(more: str) -> list[dict[str, Any]]:
+        with (tmp_path / "7-1.jsonl").open("a") as file:
+            file.write(more)
+        found = [*reader.read(job, 1.0)]
+        for fact in found:
+            job.apply(fact)
+        return [
+            {name: one for name, one in fact.items() if name not in ("fact", "at", "file", "offset")} for fact in found
+        ]
+
+    assert read(START + READY + PTX) == [
+        {"started": 1, "ready": 1, "images": ["cuModuleLoadData: ptx with PTX for sm_70"]}
+    ]
+    assert read(COMPILED + LAUNCHED[:20]) == [{"compiled": 1}]
+    assert read(LAUNCHED[20:]) == [{"launches": 8}]
+    assert read(REFUSED) == [{"refused": ["cuMemAlloc_v2: 1099511627776 bytes"]}]
+    assert read("") == []
+    assert (job.driver["started"], job.launched, job.failed) == (1, 8, "")
+
+
+def watched(given: Given, *facts: Fact, cpu: float = 90.0, seen: bool | None = None) -> list[str]:
+    """The checks that refute a recorded job of ten steps with these facts of the driver, in words of the last one."""
+    found: list[Fact] = [{"fact": "job", "at": 0.0, "recorder": "records"}]
+    for step in range(1, 11):
+        values = {"step": str(step), "loss": str(5 - step / 10)}
+        found.append({"fact": "output", "at": float(step), "file": "log", "offset": step,
+                      "events": [["step", values, ""]]})  # fmt: skip
+    usage = {"fact": "usage", "at": 11.0, "cpu_percent": cpu, "gpu_seen": seen}
+    more = [{"fact": "driver", "at": 10.5, "file": "7.jsonl", "offset": 9, **one} for one in facts]
+    return [one.check for one in state_of([*found, *more, usage], given).refutations]
+
+
+@pytest.mark.parametrize(
+    ("facts", "cpu", "seen", "refuted"),
+    [
+        ([], 90.0, None, ["gpu_unused"]),
+        ([], 1.0, None, []),
+        ([], 90.0, True, []),
+        ([{"started": 1, "ready": 1}], 90.0, True, ["gpu_unused"]),
+        ([{"started": 1, "unseen": ["no CUPTI"]}], 90.0, None, []),
+        ([{"started": 1, "ready": 1, "launches": 4}], 90.0, None, []),
+    ],
+)
+def test_a_silent_fallback(facts: list[Fact], cpu: float, seen: bool | None, refuted: list[str]) -> None:
+    """A job that computes and launches no kernel runs on the CPU. A recorder that is blind refutes nothing."""
+    assert watched(Given(device="cuda"), *facts, cpu=cpu, seen=seen) == refuted
+    assert watched(Given(device="cpu"), *facts, cpu=cpu, seen=seen) == []
+
+
+def test_no_compilation_was_asked_for() -> None:
+    """The first image that has to be compiled refutes, if jit=none."""
+    image = {"started": 1, "ready": 1, "launches": 4, "images": ["cuModuleLoadData: ptx"], "compiled": 1}
+    assert watched(Given(jit="none"), image) == ["kernels_compiled"]
+    assert watched(Given(), image) == []
+
+
+def test_compilations_that_end_are_no_waste() -> None:
+    """Kernels of a first evaluation, and those of a job that compiles once an hour."""
+    given = replace(Given(), window=5, collapse_seconds=10.0)
+
+    def compiling(at: list[float]) -> int:
+        job = JobState(given, CHECKS)
+        for step in range(1, 101):
+            job.apply({"fact": "output", "at": float(step), "file": "log", "offset": step,
+                       "events": [["step", {"step": str(step)}, ""]]})  # fmt: skip
+            if step in at:
+                job.apply({"fact": "driver", "at": float(step), "file": "1", "offset": step, "compiled": 3})
+        return len(job.refutations)
+
+    assert compiling([1, 2, 3, 4, 20, 21, 22, 23]) == 0
+    assert compiling([20, 40, 60, 80, 100]) == 0
+    assert compiling([20, 28, 36, 44, 52]) == 1
+
+
+def test_a_process_says_where_its_records_are(tmp_path: Path) -> None:
+    """One that runs already; else the reason is given."""
+    words = [sys.executable, "-c", "input()"]
+    for variables in ({"HARNESS_RECORDER_DIR": str(tmp_path)}, {}):
+        job = subprocess.Popen(words, stdin=subprocess.PIPE, env={**os.environ, **variables})
+        try:
+            if variables:
+                assert recorded_by(job.pid) == tmp_path
+            else:
+                with pytest.raises(NotMeasured, match="started without it"):
+                    recorded_by(job.pid)
+        finally:
+            job.communicate(b"\n")
+
+
+def test_another_tool_keeps_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver loads one library only."""
+    monkeypatch.setenv("CUDA_INJECTION64_PATH", "/opt/profiler.so")
+    with pytest.raises(NotMeasured, match="taken by another tool"):
+        recorder_variables(tmp_path)
