@@ -61,7 +61,8 @@ ALSO = {
 of 0; a rate that is 100 times the stated one moves weights further than the stated one can, and then the loss rises;
 labels that change under the same input let no loss fall, and may let it rise."""
 KINDS = ("transformers", "plain", "accumulating")
-FIRST = "at its first checkpoint"
+EARLY = ("at its first checkpoint", "before its first step")
+"""Where a refutation is in time, however long the start took."""
 PATIENCE = 180
 """Seconds after which a run that is not refuted is ended."""
 TRIES = 2
@@ -106,7 +107,7 @@ def wasted(work: Path, part: str, kind: str, defect: str, device: str) -> Result
     sound = is_sound(run)
     told = f"{found['check']:<23} step {found['step']:>5} second {found['at']:>6.1f} {share:>7.2%}  {note}"
     told += (f", try {number}" if number > 1 else "") + ("" if sound else "  UNSOUND")
-    return Result(part, name, sound and (share <= 0.05 or note == FIRST), told, [share])
+    return Result(part, name, sound and (share <= 0.05 or note in EARLY), told, [share])
 
 
 def share_of(run: Run, defect: str, found: dict[str, Any]) -> tuple[float, str]:
@@ -124,7 +125,9 @@ def share_of(run: Run, defect: str, found: dict[str, Any]) -> tuple[float, str]:
     planned = first + max(pace, PACE) * STEPS
     note = f"{found['at'] - last:.1f} s after step {begins}" if begins else ""
     if found["check"].startswith("checkpoints_"):
-        note = FIRST if found["step"] == EVERY else "at its second checkpoint"
+        note = EARLY[0] if found["step"] == EVERY else "at its second checkpoint"
+    if not found["step"]:
+        note = EARLY[1]
     return (found["at"] - (last if begins else 0.0)) / planned, note
 
 

@@ -4,7 +4,8 @@
 #   export WATCH="trainers/apr-distill.toml -P steps=5000 -P device=cuda --attach /runs/stage-d --on-refute kill"
 #   srun --task-prolog=trainers/watch_slurm.sh --task-epilog=trainers/watch_slurm.sh apr distill ...
 #
-# Slurm runs the prolog as a child of the process that becomes the task, and ends the watcher with the task.
+# Slurm runs the prolog as a child of the process that becomes the task. It ends what the prolog leaves in its group,
+# and the watcher with the task.
 state=${WATCH_STATE:-$HOME/.cache/falsifier-harness/watch/slurm-$SLURM_JOB_ID-$SLURM_STEP_ID-${SLURM_RESTART_COUNT:-0}}
 [ "${SLURM_PROCID:-0}" = 0 ] || exit 0
 if [ -d "$state" ]; then
@@ -12,4 +13,8 @@ if [ -d "$state" ]; then
 fi
 mkdir -p "$state"
 # shellcheck disable=SC2086 (the words of WATCH are arguments)
-nohup harness watch $WATCH --pid "$PPID" --state "$state" --issue "${WATCH_ISSUE:-WATCH}" >>"$state/watch.log" 2>&1 &
+setsid harness watch $WATCH --pid "$PPID" --state "$state" --issue "${WATCH_ISSUE:-WATCH}" >>"$state/watch.log" 2>&1 &
+until [ -s "$state/facts.jsonl" ]; do
+    kill -0 $! 2>/dev/null || { echo "print harness watch does not run: see $state/watch.log"; exit 0; }
+    sleep 0.1
+done

@@ -28,7 +28,7 @@ class Action(StrEnum):
     NOTIFY = "notify"
     """The command hook is called."""
     STOP = "stop"
-    """The job gets SIGTERM, once, and all the time it wants to save."""
+    """The job gets SIGTERM, once, and all the time it wants to save; of a job of Slurm, its steps do."""
     KILL = "kill"
     """The job gets SIGTERM, and SIGKILL after the grace. A job of Slurm is cancelled."""
 
@@ -73,25 +73,29 @@ def end_job(action: Action, process: JobProcess | None, slurm: str, grace: float
 
 
 def _cancel(number: str, *, signal_only: bool) -> tuple[bool, str]:
-    words = ["scancel", *(["--signal=TERM", "--full"] if signal_only else []), number]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_SLURM_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return False, f"{' '.join(words)} failed: {error}"
+    """Cancel a job of Slurm, or signal its steps. A batch script would end of the signal, and so the steps."""
+    words = ["scancel", number]
+    if signal_only:
+        steps = _slurm("squeue", "--steps", "--noheader", "--format=%i", f"--jobs={number}")
+        has_steps = isinstance(steps, str) or any(one.rpartition(".")[2].isdigit() for one in steps.stdout.split())
+        words[1:1] = ["--signal=TERM", *([] if has_steps else ["--full"])]
+    done = _slurm(*words)
+    if isinstance(done, str):
+        return False, done
     return done.returncode == 0, f"{' '.join(words)}: status {done.returncode} {done.stderr.strip()[:200]}".strip()
 
 
 def slurm_state(number: str) -> str | None:
     """Return the state of a Slurm job, such as RUNNING; empty if the queue has it no more, None if Slurm is silent."""
-    try:
-        done = subprocess.run(
-            ["squeue", "--noheader", "--format=%T", f"--jobs={number}"],
-            capture_output=True,
-            text=True,
-            timeout=_SLURM_SECONDS,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    if done.returncode != 0 and "Invalid job id" not in done.stderr:
+    done = _slurm("squeue", "--noheader", "--format=%T", f"--jobs={number}")
+    if isinstance(done, str) or (done.returncode != 0 and "Invalid job id" not in done.stderr):
         return None
     return done.stdout.strip()
+
+
+def _slurm(*words: str) -> subprocess.CompletedProcess[str] | str:
+    """Return what a command of Slurm did, or why it did not run."""
+    try:
+        return subprocess.run(words, capture_output=True, text=True, timeout=_SLURM_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{' '.join(words)} failed: {error}"

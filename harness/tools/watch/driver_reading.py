@@ -46,14 +46,14 @@ def recorded_by(pid: int) -> Path:
     Raises:
         NotMeasured: it was started without the recorder, or its variables cannot be read.
     """
+    import psutil
+
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            words = dict(one.partition(b"=")[::2] for one in file.read().split(b"\0"))
-    except OSError as error:
-        raise NotMeasured(f"the variables of process {pid} cannot be read: {error.strerror}") from error
-    if _FOLDER.encode() not in words:
-        raise NotMeasured("the job was started without it")
-    return Path(os.fsdecode(words[_FOLDER.encode()]))
+        return Path(psutil.Process(pid).environ()[_FOLDER])
+    except KeyError:
+        raise NotMeasured("the job was started without it") from None
+    except psutil.Error as error:
+        raise NotMeasured(f"the variables of process {pid} cannot be read: {error}") from error
 
 
 @final

@@ -19,6 +19,8 @@ all, from which on a low rate of steps says nothing of the job."""
 _FEWEST: Final = 5
 _WORKS: Final = 20.0
 """Percent of a processor from which on a process works."""
+_CLIENT: Final = 5.0
+"""Percent of a processor that a process needs at most which only waits for a job elsewhere, as in a container."""
 _DEADLOCK: Final = 10.0
 """The factor on the time to stall after which also a job that is busy stands still."""
 
@@ -184,14 +186,13 @@ class GpuUsed(Check):
     def on_usage(self, usage: Fact) -> None:
         """See `Check`. `gpu_seen` is whether the driver lists a process of the job: True, False, or None if unknown.
 
-        The recorder knows it, too, and whether a kernel was launched. A job whose processes do not work is elsewhere,
-        as in a container that they started.
+        The recorder knows it, too, and whether a kernel was launched. A job whose processes do nothing is elsewhere.
         """
         job = self.job
         if self.given.device != "cuda" or job.step < _FEWEST or self.found:
             return
         seen, busy = usage.get("gpu_seen"), usage.get("gpu_utilisation_percent")
-        works, knows = usage.get("cpu_percent", 0.0) > _WORKS, job.is_recorded and not job.driver["unseen"]
+        works, knows = usage.get("cpu_percent", 0.0) > _CLIENT, job.is_recorded and not job.driver["unseen"]
         if works and (seen is False or (knows and not seen and not job.driver["started"])):
             self.judged = True
             self.refute("the job makes steps, and no process of it is on a GPU: it runs on the CPU")

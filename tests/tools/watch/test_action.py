@@ -16,6 +16,14 @@ from harness.tools.watch.facts import FACTS, facts_in
 from tests.cli.harness_command import environment
 from tests.tools.watch.jobs import bundles, job_line, project_of
 
+
+def _has_cluster() -> bool:
+    try:
+        return subprocess.run(["sinfo"], capture_output=True, timeout=10).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
 SCRIPT = Path(__file__).parents[3] / "trainers" / "watch_slurm.sh"
 
 
@@ -33,12 +41,18 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("action", "words"), [(Action.STOP, "scancel --signal=TERM --full 4711"), (Action.KILL, "scancel 4711")]
+    ("action", "steps", "words"),
+    [
+        (Action.STOP, "4711.0\n4711.batch\n", "scancel --signal=TERM 4711"),
+        (Action.STOP, "4711.batch\n", "scancel --signal=TERM --full 4711"),
+        (Action.KILL, "4711.0\n", "scancel 4711"),
+    ],
 )
-def test_a_job_of_slurm_is_cancelled(slurm: Path, action: Action, words: str) -> None:
-    """To stop it means a signal, so that it can save."""
+def test_a_job_of_slurm_is_cancelled(slurm: Path, action: Action, steps: str, words: str) -> None:
+    """To stop it means a signal for its steps, so that they can save; for a batch script that has none, for all."""
+    (slurm / "queue").write_text(steps)
     assert end_job(action, None, "4711", 1.0) == (True, f"{words}: status 0")
-    assert (slurm / "called").read_text().strip() == words
+    assert (slurm / "called").read_text().splitlines()[-1] == words
 
 
 def test_the_state_of_a_job_of_slurm(slurm: Path) -> None:
@@ -78,3 +92,29 @@ def test_prolog_and_epilog(tmp_path: Path) -> None:
     assert {fact["check"] for fact in facts_in(state / FACTS) if fact["fact"] == "refuted"} == {"losses_not_finite"}
     [bundle] = bundles(root / "evidence")
     assert (bundle.record.issue, bundle.record.verdict) == ("DEMO-9", Verdict.FAIL)
+
+
+@pytest.mark.skipif(not _has_cluster(), reason="needs a cluster of Slurm that answers sinfo")
+@pytest.mark.parametrize("options", ["", "--slurm-job $SLURM_JOB_ID"])
+def test_on_a_cluster(tmp_path: Path, options: str) -> None:
+    """A step that is refuted gets SIGTERM from its watcher or by scancel, saves, and the batch script goes on."""
+    root, out, state = project_of(tmp_path), tmp_path / "out", tmp_path / "state"
+    out.mkdir()
+    saves = "import signal, sys, runpy; signal.signal(15, lambda *_: (print('saved', flush=True), sys.exit(0)))"
+    line = job_line(4000, 0, "nan", out, 0.05)
+    (root / "saving.py").write_text(f"{saves}; sys.argv = {line[1:]!r}; runpy.run_path('job.py', run_name='__main__')")
+    script = f"""#!/bin/sh
+export WATCH="toy.toml -P steps=4000 -P device=cpu --every 0.2s --attach {out} --on-refute stop {options}"
+export WATCH_STATE={state}
+srun --output={out}/run.log --task-prolog={SCRIPT} --task-epilog={SCRIPT} {sys.executable} saving.py
+echo the script goes on
+"""
+    (root / "job.sh").write_text(script)
+    variables = {**environment(root), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    words = ["sbatch", "--wait", f"--output={root}/batch.log", "job.sh"]
+    assert subprocess.run(words, cwd=root, env=variables, timeout=120).returncode == 0
+    assert "saved" in (out / "run.log").read_text().splitlines()
+    assert "the script goes on" in (root / "batch.log").read_text()
+    facts = facts_in(state / FACTS)
+    assert [fact["ends"] for fact in facts if fact["fact"] == "acted"] == [True]
+    assert [bundle.record.verdict for bundle in bundles(root / "evidence")] == [Verdict.FAIL]
