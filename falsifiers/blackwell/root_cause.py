@@ -22,10 +22,10 @@ from falsifiers.blackwell.subjects.root_cause import (
     Trained,
     step_input,
 )
-from falsifiers.blackwell.watching.memory import WatchedMemory
+from falsifiers.blackwell.watching.memory import WatchedMemory, trained_blocks
 from harness import NotMeasured, Trial
 
-__all__ = ["falsify"]
+__all__ = ["block_bytes", "falsify"]
 
 _NOBODY = "nobody"
 _MOST = 0.92
@@ -119,7 +119,7 @@ def _loads(asked: Any, room: int) -> dict[str, Load]:
         "modules": Load(model, asked["blocks"], cap, int(_MOST * room) // size, size),
         "both": Load(model, asked["blocks"], longest, some, size),
     }
-    uncapped, capped = _block_bytes(loads["uncapped"]), _block_bytes(loads["capped"])
+    uncapped, capped = block_bytes(loads["uncapped"]), block_bytes(loads["capped"])
     least = uncapped / (1.0 - _MODULES_SHARE)
     most = asked["blocks"] * min(uncapped, capped / (1.0 - _MOST))
     if not least < room < most:
@@ -173,9 +173,9 @@ def _compared(load: Load, report: Report, memory: WatchedMemory, known: dict[Own
     return {
         "driver": driver,
         "blocks": report.blocks,
-        "blocks_without_step": max(0, report.blocks - report.ran_out - _steps(SHAPES[load.model], memory)),
+        "blocks_without_step": max(0, report.blocks - report.ran_out - trained_blocks(SHAPES[load.model], memory)),
         "outside": memory.outside_bytes / _weights(SHAPES[load.model]),
-        "room": memory.free() / _block_bytes(load),
+        "room": memory.free() / block_bytes(load),
         "accounts": {owner.value: size for owner, size in accounts.items()},
         "unaccounted": abs(sum(accounts.values()) - driver) / driver,
         "worst": max(deviations.values()) / driver,
@@ -188,15 +188,7 @@ def _compared(load: Load, report: Report, memory: WatchedMemory, known: dict[Own
     }
 
 
-def _steps(shape: Shape, memory: WatchedMemory) -> int:
-    """The number of blocks that have run a step: the last projection's weight and its two moments are written.
-
-    The gradient of that weight is never 0, even if all tokens are equal and the gradients of queries and keys vanish.
-    """
-    return memory.written(TrueBlock(shape).parameters["down.weight"]) // 3
-
-
-def _block_bytes(load: Load) -> int:
+def block_bytes(load: Load) -> int:
     """Bytes of one more block: weights, two moments, kept activations and the score workspace."""
     shape = SHAPES[load.model]
     return 3 * _weights(shape) + _kept(shape, load.sequence) + 4 * shape.heads * load.sequence**2

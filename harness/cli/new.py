@@ -115,6 +115,7 @@ def new_claim_options(decorated: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("identifier", metavar="ID")
 @new_claim_options
 @click.option("--name", help="The falsifier's module.  [default: the rest of the ID, without its number]")
+@click.option("--cause", "kind", flag_value="cause", help="Rival causes of a failure, and their fixes.")
 def command(
     identifier: str,
     issue: str,
@@ -122,6 +123,7 @@ def command(
     title: str | None,
     folder: str | None,
     name: str | None,
+    kind: str | None,
 ) -> ExitStatus:
     """Scaffold a claim: contract, falsifier, subject, mutant and test.
 
@@ -132,7 +134,7 @@ def command(
     if not project.search:
         raise ProjectError(f"{project.root / 'pyproject.toml'}: tool.harness.pythonpath is empty; name a folder")
     claim = NewClaim.of(identifier, issue, spec, title, folder, name)
-    contract, contents = _contents(project, claim)
+    contract, contents = _contents(project, claim, kind or "")
     claim.refuse_lookalikes(project)
     try:
         write_all(contents)
@@ -147,8 +149,12 @@ def command(
     return ExitStatus.PASS
 
 
-def _contents(project: Project, claim: NewClaim) -> tuple[Path, dict[Path, str]]:
-    """Return the contract's path, and the text of each file by its path. The test is the last file."""
+def _contents(project: Project, claim: NewClaim, kind: str) -> tuple[Path, dict[Path, str]]:
+    """Return the contract's path, and the text of each file by its path. The test is the last file.
+
+    Args:
+        kind: the folder of the templates, empty for those of any claim.
+    """
     home = next((folder for folder in project.search if (folder / "falsifiers").is_dir()), project.search[0])
     package = home / "falsifiers" / claim.folder
     contract = project.contracts / claim.folder / claim.id / CONTRACT
@@ -158,13 +164,13 @@ def _contents(project: Project, claim: NewClaim) -> tuple[Path, dict[Path, str]]
         package / "__init__.py": render("spec.py.template", spec=claim.spec),
     }
     modules = {
-        package / f"{claim.name}.py": render("falsifier.py.template", id=claim.id),
-        package / f"{claim.name}_subject.py": render("subject.py.template", id=claim.id),
+        package / f"{claim.name}.py": render(f"{kind}/falsifier.py.template", id=claim.id),
+        package / f"{claim.name}_subject.py": render(f"{kind}/subject.py.template", id=claim.id),
     }
     # A package tests/falsifiers could hide the falsifiers. Without packages, pytest refuses two files of one name.
-    test = {mirror / f"test_{claim.folder}_{claim.name}.py": render("test.py.template", id=claim.id)}
+    test = {mirror / f"test_{claim.folder}_{claim.name}.py": render(f"{kind}/test.py.template", id=claim.id)}
     return contract, {
-        contract: _contract(claim, contract),
+        contract: _contract(claim, contract, kind),
         **_missing(packages),
         **modules,
         **test,
@@ -175,10 +181,10 @@ def _missing(packages: dict[Path, str]) -> dict[Path, str]:
     return {path: text for path, text in packages.items() if not path.exists()}
 
 
-def _contract(claim: NewClaim, path: Path) -> str:
+def _contract(claim: NewClaim, path: Path, kind: str) -> str:
     """Return the contract's text. Options that break the schema are refused."""
     quoted = {key: json.dumps(getattr(claim, key), ensure_ascii=False) for key in ("id", "issue", "spec", "title")}
-    text = render("contract.json.template", module=claim.module, **quoted)
+    text = render(f"{kind}/contract.json.template", module=claim.module, **quoted)
     document: Any = strictjson.loads(text.encode())
     for problem in schemas.problems("contract", document):
         raise click.BadParameter(problem.message, param_hint=_OPTIONS.get(problem.pointer, problem.pointer))

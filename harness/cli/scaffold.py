@@ -17,7 +17,7 @@ __all__ = ["render", "write_all"]
 
 def render(template: str, **values: str) -> str:
     """Return a template with its values filled in. Raise KeyError if one is missing."""
-    text = files("harness.cli").joinpath("templates", template).read_text(encoding="utf-8")
+    text = files("harness.cli").joinpath("templates", *template.split("/")).read_text(encoding="utf-8")
     return Template(text).substitute(values)
 
 

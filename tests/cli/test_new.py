@@ -66,9 +66,10 @@ def test_it_says_what_it_wrote(project: Path) -> None:
     ]
 
 
-def test_lint_passes_and_nothing_is_measured(project: Path) -> None:
+@pytest.mark.parametrize("kind", [(), ("--cause",)])
+def test_lint_passes_and_nothing_is_measured(project: Path, kind: tuple[str, ...]) -> None:
     """An unfilled scaffold is sound, and its run is NOT_MEASURED."""
-    harness(project, "new", CLAIM)
+    harness(project, "new", CLAIM, *kind)
     linted = harness(project, "lint", "--json")
     assert linted.returncode == ExitStatus.PASS
     assert {finding["rule"] for finding in json.loads(linted.stdout)["contracts"][0]["findings"]} == {
@@ -84,19 +85,20 @@ def test_lint_passes_and_nothing_is_measured(project: Path) -> None:
 LONGEST = "F-" + "A" * 38 + "-" + "B" * 39
 
 
-@pytest.mark.parametrize("identifier", [CLAIM, "F-ADD", LONGEST])
-def test_the_code_is_clean_and_its_test_passes(project: Path, identifier: str) -> None:
+@pytest.mark.parametrize(("identifier", "kind"), [(CLAIM, ()), ("F-ADD", ()), (LONGEST, ()), (LONGEST, ("--cause",))])
+def test_the_code_is_clean_and_its_test_passes(project: Path, identifier: str, kind: tuple[str, ...]) -> None:
     """The code passes our own settings, even with long names. A title is text, whatever it contains."""
-    done = harness(project, "new", identifier, "--title", 'it\'s "quoted", \\n $id \u00d7 2')
+    done = harness(project, "new", identifier, *kind, "--title", 'it\'s "quoted", \\n $id \u00d7 2')
     assert done.returncode == ExitStatus.PASS, done.stderr
     tool(project, "ruff", "check", "--no-cache", ".")
     tool(project, "ruff", "format", "--check", "--no-cache", ".")
     tool(project, "pytest", "-q", "-p", "no:cacheprovider")
 
 
-def test_the_code_is_typed(project: Path) -> None:
+@pytest.mark.parametrize("kind", [(), ("--cause",)])
+def test_the_code_is_typed(project: Path, kind: tuple[str, ...]) -> None:
     """mypy --strict reports nothing, with our own package beside it."""
-    harness(project, "new", CLAIM)
+    harness(project, "new", CLAIM, *kind)
     shutil.copytree(ROOT / "harness", project / "harness", ignore=shutil.ignore_patterns("__pycache__"))
     tool(project, "mypy", "--strict", "--cache-dir", str(project / "mypy_cache"), "falsifiers", "tests")
 

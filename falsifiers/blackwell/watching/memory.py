@@ -13,9 +13,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from falsifiers.blackwell.oracle.qwen2 import Shape, TrueBlock
 from falsifiers.blackwell.subjects.root_cause import DeviceMemory
 
-__all__ = ["WatchedMemory"]
+__all__ = ["WatchedMemory", "trained_blocks"]
 
 
 class WatchedMemory:
@@ -86,6 +87,14 @@ class WatchedMemory:
     def clear(self) -> None:
         """See `DeviceMemory`."""
         self._memory.clear()
+
+
+def trained_blocks(shape: Shape, memory: WatchedMemory) -> int:
+    """The number of blocks that have run a step: the last projection's weight and its two moments are written.
+
+    The gradient of that weight is never 0, even if all tokens are equal and the gradients of queries and keys vanish.
+    """
+    return memory.written(TrueBlock(shape).parameters["down.weight"]) // 3
 
 
 class _Storages(TorchDispatchMode):

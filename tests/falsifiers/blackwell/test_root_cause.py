@@ -17,7 +17,7 @@ from falsifiers.blackwell.faults.memory import BrokenMemory, DeviceFault
 from falsifiers.blackwell.measuring.device_memory import Arena
 from falsifiers.blackwell.reference.attribution import Ledger, LedgerAttribution
 from falsifiers.blackwell.reference.shapes import BlockShape
-from falsifiers.blackwell.root_cause import _block_bytes, _loads, falsify
+from falsifiers.blackwell.root_cause import _loads, block_bytes, falsify
 from falsifiers.blackwell.subjects.root_cause import DeviceMemory, Load, OutOfDeviceMemory, Owner, Report
 from falsifiers.blackwell.watching.memory import WatchedMemory
 from harness import NotMeasured, Setting, Trial
@@ -273,12 +273,12 @@ def test_the_full_profile_follows_the_memory_of_the_device(free_gib: float, unca
     room = int(free_gib * 2**30)
     loads = _loads(profile.parameters, room)
     held = {name: load.modules * load.module_bytes for name, load in loads.items()}
-    block = _block_bytes(loads["uncapped"])
+    block = block_bytes(loads["uncapped"])
     assert (room - held["uncapped"]) // block == uncapped
     assert (room - held["both"]) // block >= 1
     assert held["both"] / (held["both"] + block) < 0.5
     assert held["modules"] / room >= 0.5
-    assert _block_bytes(loads["refused"]) > room - held["refused"]
+    assert block_bytes(loads["refused"]) > room - held["refused"]
     assert loads["uncapped"].sequence == 32768
     assert profile.requires["memory_gib"] >= 88.0
 

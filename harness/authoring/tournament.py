@@ -1,0 +1,125 @@
+"""A root-cause tournament: rival causes of one failure, decided by a full factorial experiment and by doses.
+
+The parameters of a contract name the rivals, and the levels of each: from the level of its fix, at which the cause is
+gone, to the level with which the failure was seen.
+
+    "causes": ["sequence", "modules"],
+    "sequence": [2048, 8192, 32768],
+    "modules": [0, 27, 195]
+
+The falsifier makes one attempt at given levels, and says how it went:
+
+    def falsify(trial: Trial[Trainer]) -> None:
+        def attempt(levels: Levels) -> Attempt:
+            with trial.subject_fault():
+                blocks = trial.subject.upload(levels["sequence"], levels["modules"])
+            return Attempt(failed=blocks < 24, severity=1 - blocks / 24)
+
+        decide(trial, attempt)
+
+`decide` attempts every combination of fixes, in an order that the seed draws. It measures:
+
+- `baseline_fails`: whether the failure is there without a fix, at its place in the order and once more at the end.
+- `sufficient`: the causes whose fix removes the failure alone.
+- `necessary`: the causes whose fix is in every set of fixes that removes it.
+- `minimal`: the sets of fixes that remove it, and of which no part does.
+- `surviving`: the causes in a minimal set whose levels scale the failure: with the other fixes of the set, the severity
+  never falls from level to level, and rises from the first to the last. All other causes are refuted.
+
+One cause is the root cause if it alone survives, and its fix is sufficient and necessary. If the failure takes two
+causes together, each fix is sufficient and none is necessary. If each of two causes makes the failure, both fixes are
+necessary and none is sufficient.
+
+The experiment is a factorial design at two levels: Box, Hunter and Hunter, "Statistics for Experimenters", 2005,
+chapter 5.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Any
+
+from harness.authoring.trial import Trial
+from harness.base.strictjson import JsonObject
+
+__all__ = ["Attempt", "Levels", "causes_of", "decide"]
+
+_MOST_CAUSES = 6
+
+Levels = Mapping[str, Any]
+"""The level of each cause, by its name."""
+Fixes = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """How one attempt went.
+
+    Attributes:
+        failed: whether the failure was there.
+        severity: how bad it was: a finite number in any unit that grows with the failure.
+    """
+
+    failed: bool
+    severity: float
+
+
+def causes_of(parameters: JsonObject) -> dict[str, Sequence[Any]]:
+    """Return the levels of each rival cause that the parameters name: first that of the fix, last that of the failure.
+
+    Raises:
+        ValueError: there are fewer than two causes or more than six, or one has no two different levels.
+    """
+    names = parameters.get("causes", [])
+    if not 2 <= len(set(names)) == len(names) <= _MOST_CAUSES:
+        raise ValueError(f"the parameter causes: name two to {_MOST_CAUSES} different causes")
+    causes: dict[str, Any] = {name: parameters.get(name) for name in names}
+    for name, levels in causes.items():
+        if not isinstance(levels, list) or len(levels) < 2 or levels[0] == levels[-1]:
+            raise ValueError(f"the parameter {name}: list its levels, from that of its fix to that of the failure")
+    return causes
+
+
+def decide(trial: Trial[Any], attempt: Callable[[Levels], Attempt]) -> None:
+    """Attempt all combinations of fixes, then the levels of each cause, and measure which of them the failure follows.
+
+    Raises:
+        ValueError: the parameters name no tournament, or the severity of an attempt is not finite.
+    """
+    causes = causes_of(trial.parameters)
+    order = random.Random(trial.seed)  # noqa: S311 - no secret
+
+    def attempted(fixes: Fixes, **given: Any) -> Attempt:
+        levels = {name: levels[0] if name in fixes else levels[-1] for name, levels in causes.items()} | given
+        outcome = attempt(levels)
+        if not math.isfinite(outcome.severity):
+            raise ValueError(f"the severity of an attempt is {outcome.severity}")
+        trial.log(f"{levels}: {'fails' if outcome.failed else 'holds'}, severity {outcome.severity:.4g}")
+        return outcome
+
+    design = list(_subsets(causes))
+    fails = {fixes: attempted(fixes).failed for fixes in order.sample(design, len(design))}
+    removing = [fixes for fixes in design if not fails[fixes]]
+    minimal = [fixes for fixes in removing if not any(smaller < fixes for smaller in removing)]
+
+    def scales(name: str, others: Fixes) -> bool:
+        severities = [attempted(others, **{name: level}).severity for level in causes[name]]
+        return severities[-1] > severities[0] and all(low <= high for low, high in pairwise(severities))
+
+    trial.measure(
+        sufficient=[name for name in causes if not fails[frozenset({name})]],
+        necessary=[name for name in causes if removing and all(name in fixes for fixes in removing)],
+        minimal=[[name for name in causes if name in fixes] for fixes in minimal],
+        surviving=[name for name in causes if any(scales(name, fixes - {name}) for fixes in minimal if name in fixes)],
+        baseline_fails=fails[frozenset()] and attempted(frozenset()).failed,
+    )
+
+
+def _subsets(names: Collection[str]) -> Iterator[Fixes]:
+    """All sets of fixes, the smallest first."""
+    for size in range(len(names) + 1):
+        yield from map(frozenset, combinations(names, size))
