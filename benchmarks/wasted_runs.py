@@ -63,8 +63,10 @@ labels that change under the same input let no loss fall, and may let it rise.""
 KINDS = ("transformers", "plain", "accumulating")
 EARLY = ("at its first checkpoint", "before its first step")
 """Where a refutation is in time, however long the start took."""
-PATIENCE = 180
+PATIENCE = 90
 """Seconds after which a run that is not refuted is ended."""
+TO_ITS_END = 300
+"""Seconds that a run to its end may take."""
 TRIES = 2
 """A check of time says nothing while others have the processors, so a miss is tried again. The try is printed."""
 
@@ -134,7 +136,7 @@ def share_of(run: Run, defect: str, found: dict[str, Any]) -> tuple[float, str]:
 def healthy(work: Path, part: str, kind: str, seed: int, device: str) -> Result:
     """Watch a healthy run to its end."""
     run = begin(work, kind, f"{part}-healthy-{kind}-{seed}", steps=SHORT, every=SHORT_EVERY, seed=seed, device=device)
-    status = run.process.wait(PATIENCE)
+    status = run.process.wait(TO_ITS_END)
     ended, refuted = run.of("ended"), run.of("refuted")
     good = status == 0 and not refuted and bool(ended) and ended[0]["status"] == 0
     told = f"{ended[0]['at'] if ended else 0.0:.1f} s, {', '.join(fact['verdict'] for fact in run.of('sealed'))}"
@@ -161,7 +163,7 @@ def killed(work: Path, number: int) -> Result:
         for child in children(jobs[0]["pid"]):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
-    watcher.wait(PATIENCE)
+    watcher.wait(TO_ITS_END)
     ended, refuted = run.of("ended"), {fact["check"] for fact in run.of("refuted")}
     expected = {DEFECTS[defect]} if defect and victim == "watcher" else set()
     whole = bool(ended) and (victim == "job" or ended[0]["status"] == 0)
@@ -188,18 +190,20 @@ def stages(work: Path, given: argparse.Namespace) -> Iterator[tuple[int, list[tu
     def of_healthy(part: str, kind: str, seed: int, device: str) -> tuple[str, str, Task]:
         return named(part, f"healthy {kind} seed {seed}", partial(healthy, work, part, kind, seed, device))
 
+    alone = ("gpu-idle", "gpu-memory-creeping")
     has_gpu = bool(probe().gpus)
-    busy = [one for one in ("silent-cpu-fallback", *GPU_DEFECTS) if one != "gpu-idle"]
+    busy = [one for one in ("silent-cpu-fallback", *GPU_DEFECTS) if one not in alone]
     first = [of_defect("gpu", kind, defect, "cuda") for kind in KINDS for defect in busy if has_gpu]
     first += [of_healthy("gpu", kind, seed, "cuda") for kind in KINDS for seed in range(2) if has_gpu]
     first += [of_defect("wasted", kind, defect, "cpu") for kind in KINDS for defect in DEFECTS]
     first += [of_healthy("healthy", kind, seed, "cpu") for seed in range(given.repeat) for kind in TRAINERS]
     first += [named("killed", str(number), partial(killed, work, number)) for number in range(given.kills)]
     yield given.jobs, first
-    # How much a GPU works is known of the GPU, not of a process, so nothing else may use it.
-    yield given.jobs, [of_defect("gpu", kind, "gpu-idle", "cuda") for kind in KINDS if has_gpu]
+    # How much a GPU works is known of the GPU, not of a process; in a container, so is the memory in use.
+    yield given.jobs, [of_defect("gpu", kind, alone[0], "cuda") for kind in KINDS if has_gpu]
+    yield 1, [of_defect("gpu", kind, alone[1], "cuda") for kind in KINDS if has_gpu]
     pairs = [named("cost", f"pair {one}", partial(cost, work, one, given.seconds)) for one in range(given.pairs)]
-    yield max(1, (os.cpu_count() or 1) // 2), pairs
+    yield max(1, given.jobs // 2), pairs
 
 
 def run_stages(work: Path, given: argparse.Namespace) -> tuple[list[Result], int]:
@@ -262,7 +266,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=("wasted", "gpu", "healthy", "killed", "cost"))
     parser.add_argument("--match", default="", help="Only what has this in its name.")
-    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) - 2), help="Runs at once.")
+    parser.add_argument("--jobs", type=int, default=max(1, len(os.sched_getaffinity(0)) - 2))
     parser.add_argument("--budget", type=float, default=1e9, help="Seconds after which nothing more is begun.")
     parser.add_argument("--repeat", type=int, default=6)
     parser.add_argument("--kills", type=int, default=30)
