@@ -122,7 +122,7 @@ class Campaign:
         """Run each claim on both forms of each case; by case and form."""
 
         def one(item: tuple[Case, str, str]) -> tuple[Case, str, Judged]:
-            judged = self._judged(*item, round_)
+            judged = self._judged(*item, round_, jobs)
             tell(item[0], item[1], judged)
             return item[0], item[1], judged
 
@@ -132,7 +132,7 @@ class Campaign:
                 found[case.id][form].append(judged)
         return found
 
-    def _judged(self, case: Case, form: str, claim: str, round_: Round) -> Judged:
+    def _judged(self, case: Case, form: str, claim: str, round_: Round, jobs: int) -> Judged:
         contract = self._contracts[claim]
         is_written = case.surface in ("function", "suite")
         request = RunRequest(
@@ -144,7 +144,7 @@ class Campaign:
                 **case.claims[claim], "mended": form == "mended", **({"case": case.subject} if is_written else {})
             },
             mutants=False,
-            jobs=1,
+            jobs=jobs,  # each trial has its share of the processors' threads
             seed=round_.seed,
             evidence=self._evidence,
         )  # fmt: skip

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from harness.base import strictjson
+from harness.base import regular_file, strictjson
 from harness.base.strictjson import JsonObject
 from harness.base.version import VERSION
 from harness.base.vocabulary import ExitStatus
 from harness.contract.layout import laid_out
 from harness.contract.project import Project
 from harness.machine import git
+from harness.report.atomic_file import write_file
 from harness.report.terminal.printing import tell, tell_all
-from harness.tools.corpus.campaign import FORMS, Answer, Campaign, Judged, Round, ask_checker
+from harness.tools.corpus.campaign import Answer, Campaign, Judged, Round, ask_checker
 from harness.tools.corpus.record import CASES, COSTS, KINDS, Case, RecordError, cases_of
-from harness.tools.corpus.results import Fate, Results, corpus_digest, document, table, table_of_groups
+from harness.tools.corpus.results import Fate, Results, corpus_digest, document, read_back, table, table_of_groups
 
 __all__ = ["CHECKERS", "command"]
 
@@ -133,9 +134,9 @@ def run(
 ) -> ExitStatus:
     """Run the claims that apply on every case, failing and mended; ask other checkers; print a table by kind.
 
-    A case is caught if a claim is FAIL on its mistake and none is on its mended form. Mutants do not run: the
-    contracts' own runs prove the falsifiers. FILE is written after each round, so an interrupted run leaves what was
-    complete.
+    A case is caught if a claim is FAIL on its mistake and none is on the mended form. Mutants do not run: the
+    contracts' own runs prove the falsifiers. FILE is written after each round. A run that was interrupted goes on after
+    the last complete round, if you call it again on the same commit with the same cases.
 
     Exit status: 0 if no mended form is refuted and exactly the misses that the records name are missed, else 1.
     """
@@ -143,29 +144,49 @@ def run(
     cases = _chosen(project.root, ids, kinds)
     if quick:
         cases, no_checkers = _sample(cases), True
-    started, in_scope = datetime.now(UTC), [one for one in cases if not one.out_of_scope]
+    in_scope = [one for one in cases if not one.out_of_scope]
     asked = () if no_checkers else (checkers or CHECKERS)
-    judged: dict[str, dict[str, list[Judged]]] = {one.id: {form: [] for form in FORMS} for one in in_scope}
-    results = Results(cases, [], judged, {})
+    about: JsonObject = {
+        "version": VERSION, "revision": git.commit(project.root).revision, "corpus": corpus_digest(project.root)
+    }  # fmt: skip
+    results, about = _begun(json_file, cases, asked, about)
+    started = time.monotonic() - about["seconds"]
+    wanted = [Round(profile, seed + number) for number in range(rounds) for profile in profiles]
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(len(CHECKERS)))  # they are asked while the claims run
-        asking = {one: pool.submit(_answers, project, one, in_scope, seed) for one in asked}
+        asking = {one: pool.submit(_answers, project, one, in_scope, seed) for one in asked if not results.rounds}
         folder = evidence or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="harness-corpus-")))
         campaign = stack.enter_context(Campaign.begun(project, in_scope, folder))
-        for one in [Round(profile, seed + number) for number in range(rounds) for profile in profiles]:
-            for case, forms in campaign.judge(one, jobs, _told).items():
-                for form, found in forms.items():
-                    judged[case][form] += found
-            answers = {checker: of.result() for checker, of in asking.items()}
-            results = replace(results, rounds=[*results.rounds, one], answers=answers)
+        for one in wanted:
+            if one in results.rounds:
+                continue
+            judged = {
+                case: {form: [*results.judged.get(case, {}).get(form, ()), *found] for form, found in forms.items()}
+                for case, forms in campaign.judge(one, jobs, _told).items()
+            }
+            answers = {**results.answers, **{checker: of.result() for checker, of in asking.items()}}
+            results = Results(cases, [*results.rounds, one], judged, answers)
             if json_file is not None:
-                circumstances = {
-                    "version": VERSION, "revision": git.commit(project.root).revision,
-                    "started": started.strftime("%Y-%m-%dT%H:%M:%SZ"), "corpus": corpus_digest(project.root),
-                    "seconds": round((datetime.now(UTC) - started).total_seconds()),
-                }  # fmt: skip
-                json_file.write_text(laid_out(document(results, circumstances)), encoding="utf-8")
+                about = {**about, "seconds": round(time.monotonic() - started)}
+                write_file(json_file, laid_out(document(results, about)))
     return _reported(results)
+
+
+def _begun(file: Path | None, cases: list[Case], asked: Sequence[str], about: JsonObject) -> tuple[Results, JsonObject]:
+    """What an interrupted run of the same cases and checkers on the same commit left in the file; else nothing."""
+    fresh = {**about, "started": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "seconds": 0}
+    if file is None or not file.exists():
+        return Results(cases, [], {}, {}), fresh
+    try:
+        content: Any = strictjson.loads(regular_file.read(file))
+        if any(content[key] != value for key, value in about.items()):
+            return Results(cases, [], {}, {}), fresh
+        results = read_back(content, cases)
+    except (OSError, strictjson.JsonError, LookupError, TypeError, ValueError) as error:
+        raise click.ClickException(f"{file} is no record of a run ({error}); name another file") from error
+    if [*content["cases"]] != [one.id for one in cases] or {*results.answers} != {*asked}:
+        return Results(cases, [], {}, {}), fresh
+    return results, {**about, "started": content["started"], "seconds": content["seconds"]}
 
 
 def _sample(cases: list[Case]) -> list[Case]:

@@ -17,7 +17,8 @@ from harness.tools.corpus.campaign import FORMS, Answer, Judged, Round
 from harness.tools.corpus.record import GROUPS, KINDS, Case, cases_of
 
 __all__ = [
-    "HARNESS", "Fate", "Results", "corpus_digest", "document", "fate_of", "fate_of_answers", "table", "table_of_groups",
+    "HARNESS", "Fate", "Results", "corpus_digest", "document", "fate_of", "fate_of_answers", "read_back", "table",
+    "table_of_groups",
 ]  # fmt: skip
 
 HARNESS: Final = "harness"
@@ -168,7 +169,7 @@ def corpus_digest(root: Path) -> str:
 
 
 def document(results: Results, circumstances: JsonObject) -> JsonObject:
-    """The record of a run: every verdict with its clauses and a digest of its bundles, and every other answer.
+    """The record of a run: every verdict with its clauses and the digests of its bundles, and every other answer.
 
     `sha256` is that of the document without it, as compact JSON with sorted keys.
     """
@@ -182,9 +183,7 @@ def document(results: Results, circumstances: JsonObject) -> JsonObject:
             "rounds": [str(of[case.id]) for of in by_round.values()],
             "judged": {form: _alike(of) for form, of in judged.items()},
             "answers": {
-                checker.partition(":")[2]: {
-                    ("mended" if one.mended else "failing"): [one.answer, one.reason] for one in answers[case.id]
-                }
+                checker: {("mended" if one.mended else "failing"): [one.answer, one.reason] for one in answers[case.id]}
                 for checker, answers in results.answers.items()
                 if case.id in answers
             },
@@ -192,6 +191,19 @@ def document(results: Results, circumstances: JsonObject) -> JsonObject:
     rounds = [[one.profile, one.seed] for one in results.rounds]
     content: dict[str, Any] = {**circumstances, "rounds": rounds, "cases": cases}
     return {**content, "sha256": sha256(strictjson.dumps(content).encode()).hexdigest()}
+
+
+def read_back(content: JsonObject, cases: Sequence[Case]) -> Results:
+    """What `document` wrote, of the same cases."""
+    answers: dict[str, dict[str, tuple[Answer, Answer]]] = {}
+    judged: dict[str, dict[str, list[Judged]]] = {}
+    for name, case in content["cases"].items():
+        for checker, of in case["answers"].items():
+            both = Answer(name, False, *of["failing"]), Answer(name, True, *of["mended"])
+            answers.setdefault(checker, {})[name] = both
+        if case["judged"]:
+            judged[name] = {form: [*_apart(of)] for form, of in case["judged"].items()}
+    return Results(cases, [Round(*one) for one in content["rounds"]], judged, answers)
 
 
 def _alike(judged: Sequence[Judged]) -> list[JsonObject]:
@@ -202,8 +214,16 @@ def _alike(judged: Sequence[Judged]) -> list[JsonObject]:
     return [
         {
             "claim": claim, "profile": profile, "verdict": str(verdict), "clauses": [*clauses],
-            "seeds": [one.round.seed for one in some], "seconds": round(sum(one.seconds for one in some), 1),
-            "manifests": sha256("".join(f"{one.manifest}\n" for one in some).encode()).hexdigest(),
+            "seeds": [one.round.seed for one in some], "seconds": [one.seconds for one in some],
+            "manifests": [one.manifest for one in some],
         }
         for (claim, profile, verdict, clauses), some in found.items()
     ]  # fmt: skip
+
+
+def _apart(alike: Sequence[JsonObject]) -> Iterator[Judged]:
+    """The inverse of `_alike`, but for the order of rounds."""
+    for one in alike:
+        said = Verdict(one["verdict"]), tuple(one["clauses"])
+        for seed, seconds, manifest in zip(one["seeds"], one["seconds"], one["manifests"], strict=True):
+            yield Judged(one["claim"], Round(one["profile"], seed), *said, seconds, manifest)

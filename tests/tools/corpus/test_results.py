@@ -19,6 +19,7 @@ from harness.tools.corpus.results import (
     document,
     fate_of,
     fate_of_answers,
+    read_back,
     table,
     table_of_groups,
 )
@@ -150,7 +151,7 @@ def test_the_table_of_groups() -> None:
 
 
 def test_equal_answers_of_rounds_are_recorded_together() -> None:
-    """With their seeds, and one digest over those of their bundles."""
+    """With their seeds, and the digests of their bundles."""
     found = document(in_rounds(), {})
     assert found["rounds"] == [["reduced", 3], ["reduced", 4], ["full", 3]]
     first, second = found["cases"]["first"], found["cases"]["second"]
@@ -159,8 +160,18 @@ def test_equal_answers_of_rounds_are_recorded_together() -> None:
         ("FAIL", "reduced", [3]), ("PASS", "reduced", [4]), ("FAIL", "full", [3]),
     ]  # fmt: skip
     together = second["judged"]["failing"][0]
-    assert (together["seeds"], together["seconds"]) == ([3, 4], 2.0)
-    assert together["manifests"] == hashlib.sha256(b"digest\ndigest\n").hexdigest()
+    assert (together["seeds"], together["seconds"]) == ([3, 4], [1.0, 1.0])
+    assert together["manifests"] == ["digest", "digest"]
+
+
+@pytest.mark.parametrize("some", ["results", "in_rounds"])
+def test_a_document_is_read_back(some: str) -> None:
+    """An interrupted run goes on with it, and writes what it would have written."""
+    before: Results = globals()[some]()
+    content = document(before, {})
+    again = read_back(content, before.cases)
+    assert document(again, {}) == content
+    assert again.fates_by_round() == before.fates_by_round()
 
 
 def test_the_document_holds_its_digest() -> None:
@@ -168,7 +179,7 @@ def test_the_document_holds_its_digest() -> None:
     found = document(results(), {"seed": 3})
     assert found["cases"]["caught"]["fates"] == {"harness": "caught", "close": "caught"}
     answers = {"failing": ["found", "values differ"], "mended": ["accepted", ""]}
-    assert found["cases"]["caught"]["answers"] == {"close": answers}
+    assert found["cases"]["caught"]["answers"] == {"mine:close": answers}
     assert found["cases"]["alarm"]["judged"]["mended"][0]["verdict"] == "FAIL"
     digest = found.pop("sha256")
     assert digest == hashlib.sha256(json.dumps(found, ensure_ascii=False).encode()).hexdigest()
