@@ -15,10 +15,10 @@ import click
 
 from harness.base.plugins import plugins
 from harness.cli.options import device_option, profile_option
-from harness.cli.subject import choose
+from harness.cli.subject import choose, defaults
 from harness.contract import Contract
 from harness.contract.project import Project, ProjectError
-from harness.external.choice import Kind
+from harness.external.choice import External, Kind
 from harness.report.terminal.printing import tell
 from harness.running.request import RunRequest
 
@@ -169,13 +169,18 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
         raise click.UsageError("the jobs of all claims are submitted at once; leave out --fail-fast")
     contracts = _select(project, given)
     _require_profile(given, contracts)
-    chosen = choose(given.subject, given.parameters, contracts, project)
+    subjects: dict[str, External | str] = {}
+    if given.subject is None:
+        chosen, subjects = defaults(given.parameters, contracts, project)
+    else:
+        chosen = choose(given.subject, given.parameters, contracts, project)
     request = RunRequest(
         contracts=contracts,
         profile=given.profile,
         device=given.device,
         subject=chosen.subject,
         external=chosen.external,
+        subjects=subjects,
         parameters=chosen.parameters,
         mutants=not given.no_mutants,
         all_mutants=given.all_mutants or given.accept is not None,
@@ -286,11 +291,12 @@ def require_isolable(request: RunRequest, project: Project) -> None:
     Raises:
         click.UsageError: one cannot; the text names the method, or what else is in the way.
     """
-    if request.external is not None and request.external.kind is Kind.HF:
+    externals = [one for contract in request.contracts if (one := request.of(contract).external)]
+    if any(one.kind is Kind.HF for one in externals):
         raise click.UsageError("a transformers.Trainer is watched in the trial's process; leave out --isolate")
-    if request.external is not None and request.external.kind is Kind.FILE:
+    if any(one.kind is Kind.FILE for one in externals):
         raise click.UsageError("a file has no code that could reach the falsifier; leave out --isolate")
-    if request.external is not None:
+    if externals:
         raise click.UsageError("an external trainer runs in a process of its own already; leave out --isolate")
     if request.executor != "local":
         return  # the job checks it, on a node that can import the falsifiers

@@ -23,7 +23,7 @@ from harness.external.choice import External, Kind
 from harness.external.function_parameters import own_parameters
 from harness.external.trainer_file import GIVEN, Trainer, TrainerError, load, unknown
 
-__all__ = ["Chosen", "checked_subject", "choose", "takes"]
+__all__ = ["Chosen", "checked_subject", "choose", "defaults", "takes"]
 
 _FOLDER = "trainers"
 """The folder of a project's trainers. The name of a trainer may be omitted if there is only one."""
@@ -85,6 +85,27 @@ def choose(text: str | None, settings: Sequence[str], contracts: Sequence[Contra
     for contract in contracts:
         _check(external, trainer, contract, changed)
     return Chosen(None, external, changed)
+
+
+def defaults(
+    settings: Sequence[str], contracts: Sequence[Contract], project: Project
+) -> tuple[Chosen, dict[str, External | str]]:
+    """Return the subject of all claims and the parameters, or the subjects by claim, without --subject.
+
+    Raises:
+        click.BadParameter: the project's settings name a subject that is refused, or several, and -P would be of one.
+    """
+    named = {contract.id: text for contract in contracts if (text := project.subject_of(contract.id))}
+    if settings:
+        if len({project.subject_of(contract.id) for contract in contracts}) > 1:
+            raise _refused("[tool.harness.subjects] names other subjects for some of the claims; run them apart", "-P")
+        return choose(next(iter(named.values()), None), settings, contracts, project), {}
+    found = {}
+    for contract in contracts:
+        if contract.id in named:
+            one = choose(named[contract.id], (), [contract], project)
+            found[contract.id] = one.external or one.subject or ""
+    return Chosen(), found
 
 
 def checked_subject(text: str | None, project: Project) -> str | None:

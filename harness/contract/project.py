@@ -55,6 +55,8 @@ class Project:
     mentions: Mentions = Mentions()
     ignored: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Claims, with `*` for any text, for which lint does not show a warning, by the rule of the warning."""
+    subjects: Mapping[str, str] = field(default_factory=dict)
+    """Claims, with `*` for any text, and the subject of each, as `--subject` takes it; files from the root."""
 
     @classmethod
     def find(cls, start: Path | None = None) -> Project:
@@ -98,7 +100,16 @@ class Project:
             search=tuple(_inside(folder, entry, "pythonpath") for entry in settings.get("pythonpath", ["."])),
             mentions=_mentions(folder, settings.get("mentions", {})),
             ignored=_ignored(folder, settings.get("lint", {})),
+            subjects=_subjects(folder, settings.get("subjects", {})),
         )
+
+    def subject_of(self, claim: str) -> str:
+        """The subject that the settings name for a claim, as `--subject` takes it; empty for the contract's own.
+
+        The claim's own id counts before a pattern, and the first pattern before later ones.
+        """
+        patterns = [claim, *self.subjects]
+        return next((self.subjects[one] for one in patterns if one in self.subjects and fnmatchcase(claim, one)), "")
 
     @property
     def schemas(self) -> Path:
@@ -234,6 +245,20 @@ def _settings(path: Path) -> dict[str, Any] | None:
     if settings is not None and not isinstance(settings, dict):
         raise ProjectError(f"{path}: tool.harness must be a table")
     return settings
+
+
+def _subjects(root: Path, settings: object) -> dict[str, str]:
+    """The settings, with the files that they name as absolute paths, if they are there."""
+    if not isinstance(settings, dict) or not all(isinstance(one, str) and ":" in one for one in settings.values()):
+        raise ProjectError(
+            f"{root / 'pyproject.toml'}: tool.harness.subjects must name the subject of each claim: "
+            '"F-MINE-*" = "command:engine.toml"'
+        )
+    found = {}
+    for claim, text in settings.items():
+        kind, _, name = text.partition(":")
+        found[claim] = f"{kind}:{root / name}" if (root / name).exists() else text
+    return found
 
 
 def _mentions(root: Path, settings: object) -> Mentions:

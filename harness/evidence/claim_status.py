@@ -27,7 +27,9 @@ Only bundles that speak for the claim and cover the project count. On one class 
    reason says why existing runs do not count.
 
 A FAIL of another subject, or with other parameters, does not refute the claim. It is set aside: it changes no status,
-and every report of the status names it.
+and every report of the status names it. Each other subject has a status of its own, by the same rules.
+
+If the project's settings name a subject for the claim, that one is the claim's own here (`default_subjects`).
 
 A contract can list refutations that are known (`harness.contract.contract_annotations`). They change no status. A FAIL
 that is not as one of them says is news, and so is a PASS where one of them says FAIL.
@@ -41,10 +43,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import final
 
 from harness.base.device import DeviceClass, hardware
@@ -159,6 +162,10 @@ class ClaimStatus:
     cells: Mapping[DeviceClass, Cell]
     newest: Entry | None
     """The claim's newest bundle."""
+    subject: str = ""
+    """The subject whose status it is, as `Entry.examined` has it; empty for the claim's own."""
+    others: tuple[ClaimStatus, ...] = ()
+    """The same claim on other subjects that were run, by name. They change no status of the claim."""
 
     @property
     def is_known(self) -> bool:
@@ -177,7 +184,11 @@ class ClaimStatus:
 
 
 def statuses(
-    contracts: Iterable[Contract | Stated], entries: Iterable[Entry], stale: Stale, now: datetime
+    contracts: Iterable[Contract | Stated],
+    entries: Iterable[Entry],
+    stale: Stale,
+    now: datetime,
+    subjects: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[ClaimStatus, ...]:
     """Return the status of every claim, in the order of the contracts.
 
@@ -186,55 +197,77 @@ def statuses(
         entries: all evidence. Evidence of a claim without a contract only adds its class of device.
         stale: called only for bundles that speak for their claim.
         now: the present time. A run that states a later start has a wrong clock.
+        subjects: the subjects that the project's settings name, by claim.
     """
     grouped: dict[str, dict[DeviceClass, list[Entry]]] = {}
     for entry in entries:
         grouped.setdefault(entry.id, {}).setdefault(entry.device_class, []).append(entry)
     devices = sorted({device for own in grouped.values() for device in own})
-    found = []
-    for contract in contracts:
-        own = grouped.get(contract.id, {})
+
+    def status(contract: Contract | Stated, own: Mapping[DeviceClass, list[Entry]], subject: str) -> ClaimStatus:
         cells = {
-            device: _cell(contract, device, own[device], stale, now) if device in own else NOTHING for device in devices
+            device: _cell(contract, subject, device, own[device], stale, now) if device in own else NOTHING
+            for device in devices
         }
         deciding = _strongest(cells.values())
         newest = _newest_first([cell.newest for cell in cells.values() if cell.newest is not None], now)
-        found.append(
-            ClaimStatus(
-                id=contract.id,
-                issue=contract.issue,
-                spec=contract.spec,
-                title=contract.title,
-                target=hardware(contract.target),
-                status=Status.UNRUN if deciding is None else deciding.status,
-                cells=cells,
-                newest=newest[0] if newest else None,
-            )
+        return ClaimStatus(
+            id=contract.id,
+            issue=contract.issue,
+            spec=contract.spec,
+            title=contract.title,
+            target=hardware(contract.target),
+            status=Status.UNRUN if deciding is None else deciding.status,
+            cells=cells,
+            newest=newest[0] if newest else None,
         )
+
+    found = []
+    for contract in contracts:
+        subject, own = subjects.get(contract.id, ""), grouped.get(contract.id, {})
+        others: dict[str, dict[DeviceClass, list[Entry]]] = {}
+        for device, runs in own.items():
+            for one in runs:
+                if not (one.overrides or speaks_for(contract, one, subject)):
+                    others.setdefault(one.examined, {}).setdefault(device, []).append(one)
+        rows = (replace(status(contract, runs, name), subject=name) for name, runs in sorted(others.items()))
+        found.append(replace(status(contract, own, subject), others=tuple(rows)))
     return tuple(found)
 
 
-def speaks_for(contract: Contract | Stated, entry: Entry) -> bool:
+def speaks_for(contract: Contract | Stated, entry: Entry, subject: str = "") -> bool:
     """Whether a bundle ran the contract's own subject with the contract's own parameters.
 
     If the contract has changed since, its subject at that time is unknown. Then the command line shows whether the user
     named another subject.
+
+    Args:
+        subject: another one to ask about instead, as `Entry.examined` has it.
     """
     if entry.overrides:
         return False
+    if subject:
+        return entry.examined == subject
     if entry.subject == contract.subject:
         return True
     return entry.contract_digest != contract.digest and "--subject" not in _words(entry.command)
 
 
 def _cell(
-    contract: Contract | Stated, device: DeviceClass, found: Iterable[Entry], stale: Stale, now: datetime
+    contract: Contract | Stated,
+    subject: str,
+    device: DeviceClass,
+    found: Iterable[Entry],
+    stale: Stale,
+    now: datetime,
 ) -> Cell:
     """Args:
+    subject: see `speaks_for`.
     found: the bundles of this claim on this class of device, at least one.
     """
     entries = _newest_first(found, now)
-    aside = tuple(one for one in entries if one.verdict is Verdict.FAIL and not speaks_for(contract, one))
+    speaking = [entry for entry in entries if speaks_for(contract, entry, subject)]
+    aside = tuple(one for one in entries if one.verdict is Verdict.FAIL and one not in speaking)
 
     def cell(
         status: Status, notes: Iterable[Note | Finding], entry: Entry | None = None, cause: Reason | None = None
@@ -242,7 +275,7 @@ def _cell(
         strength = Strength.NONE if entry is None else _strength(contract, device, entry)
         falsified, holds = status is Status.FALSIFIED, status in (Status.DISCHARGED, Status.PARTIAL)
         known, news = False, falsified
-        refutation = entry and refutation_of(contract.refuted, str(device), entry.profile)
+        refutation = None if subject else entry and refutation_of(contract.refuted, str(device), entry.profile)
         if entry is not None and refutation is not None and (falsified or holds):
             known = falsified and refutation.expects(entry.result)
             news = not known
@@ -251,7 +284,6 @@ def _cell(
             notes = (*notes, Note(why, since))
         return Cell(status, tuple(notes), strength, entry, entries[0], len(entries), aside, cause, known, news)
 
-    speaking = [entry for entry in entries if speaks_for(contract, entry)]
     current = [entry for entry in speaking if not stale(entry)]
     full, reduced = (_counting([one for one in current if one.profile == profile]) for profile in ("full", "reduced"))
     if full is not None and full.verdict is Verdict.FAIL:
@@ -277,9 +309,8 @@ def _cell(
         strongest = max(outdated, key=lambda entry: _strength(contract, device, entry))
         return cell(Status.STALE, stale(strongest), strongest)
     first = (speaking or entries)[0]
-    other = _of_another(contract, first)
-    if other:
-        return cell(Status.UNRUN, other)
+    if not speaking:
+        return cell(Status.UNRUN, _of_another(first))
     notes = () if first.verdict is Verdict.PASS else (Note(Why.VERDICT, first.verdict),)
     return cell(Status.UNRUN, notes, None, first.reason)
 
@@ -301,11 +332,11 @@ def _ahead(entry: Entry, now: datetime) -> tuple[Note, ...]:
     return (Note(Why.CLOCK_AHEAD, entry.started[:10]),) if is_ahead(entry.when, now) else ()
 
 
-def _of_another(contract: Contract | Stated, entry: Entry) -> tuple[Note, ...]:
-    """Return why a bundle does not speak for the claim; empty if it does."""
+def _of_another(entry: Entry) -> tuple[Note, ...]:
+    """Return why a bundle does not speak for the claim."""
     if entry.overrides:
         return (Note(Why.OTHER_PARAMETERS, ", ".join(entry.overrides)),)
-    return () if speaks_for(contract, entry) else (Note(Why.OTHER_SUBJECT, entry.judged),)
+    return (Note(Why.OTHER_SUBJECT, entry.judged),)
 
 
 def _strength(contract: Contract | Stated, device: DeviceClass, entry: Entry) -> Strength:

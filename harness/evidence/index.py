@@ -33,7 +33,7 @@ from harness.contract.reasons import Reason
 from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.bundle_layout import MANIFEST, RECORD
 from harness.evidence.walk import walk
-from harness.judging.record import Record, RecordedCommit, judged
+from harness.judging.record import Record, RecordedCommit, examined, judged
 from harness.machine.file_memory import FileMemory
 
 __all__ = [
@@ -113,6 +113,11 @@ class Entry:
     def judged(self) -> str:
         """The subject as `--subject` takes it."""
         return judged(self.subject, self.subject_parameters)
+
+    @property
+    def examined(self) -> str:
+        """The subject with its own parameters, as options take them."""
+        return examined(self.subject, self.subject_parameters)
 
     @property
     def device_class(self) -> DeviceClass:

@@ -47,6 +47,8 @@ class Stated:
     digest: str
     mutants: tuple[str, ...]
     """The ids of the mutants."""
+    parameters: frozenset[str]
+    """The names of the claim's parameters, of every profile."""
     stands_in_for: str
     refuted: tuple[Refutation, ...]
 
@@ -69,8 +71,16 @@ class Stated:
         mutants = tuple(mutant["id"] for mutant in document["mutants"])
         refuted = tuple(map(Refutation.from_json, document.get("refuted", ())))
         named = {name: document[name] for name in ("id", "issue", "spec", "title", "subject")}
-        target, stands_in_for = document.get("target", {}), document.get("stands_in_for", "")
-        return cls(**named, target=target, digest=digest, mutants=mutants, stands_in_for=stands_in_for, refuted=refuted)
+        profiles = document["profiles"].values()
+        return cls(
+            **named,
+            target=document.get("target", {}),
+            digest=digest,
+            mutants=mutants,
+            parameters=frozenset(name for profile in profiles for name in profile.get("parameters", ())),
+            stands_in_for=document.get("stands_in_for", ""),
+            refuted=refuted,
+        )
 
 
 def stated_claims(project: Project, paths: Iterable[Path]) -> tuple[list[Stated], list[ContractError]]:

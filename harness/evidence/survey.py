@@ -20,6 +20,7 @@ from harness.contract import ContractError
 from harness.contract.claim_folder import claim_of
 from harness.contract.project import Project
 from harness.evidence.claim_status import ClaimStatus, statuses
+from harness.evidence.default_subjects import default_subjects
 from harness.evidence.findings import Finding
 from harness.evidence.index import Contents, Entry, Watch, read
 from harness.evidence.judged_entries import unsound, without
@@ -94,13 +95,14 @@ class Survey:
         ran, own = {entry.id for entry in contents.entries}, set(project.files())
         known = project.known(own)
         contracts, refused = stated_claims(project, [path for path in known if path in own or claim_of(path) in ran])
-        contents = _of_devices(contents, device)
+        contents, subjects = _of_devices(contents, device), default_subjects(project, contracts)
         stale = Staleness(project, () if refused else contracts, known)  # a refused one can have the id of another
         judged: set[Path] = set()
         is_indexed = True
         while True:
-            claims = statuses(contracts, contents.entries, stale, datetime.now(UTC))
-            cells = (cell for claim in claims for cell in claim.cells.values() if cell.status in _DECIDED)
+            claims = statuses(contracts, contents.entries, stale, datetime.now(UTC), subjects)
+            rows = [row for claim in claims for row in (claim, *claim.others)]
+            cells = (cell for row in rows for cell in row.cells.values() if cell.status in _DECIDED)
             deciding = {one.path: one for cell in cells if (one := cell.decided_by) and one.path not in judged}
             if not deciding:
                 break

@@ -203,6 +203,12 @@ def _only_told(clause: ClauseResult) -> bool:
     return clause.outcome is Outcome.NOT_MEASURED and reason is not None and reason.code is ReasonCode.NOT_READ_BACK
 
 
+def examined(subject: str, subject_parameters: JsonObject) -> str:
+    """The subject and its own parameters, as options take them. Where a finished run lies does not matter."""
+    given = sorted((name, value) for name, value in subject_parameters.items() if name not in ("trainer", "dir"))
+    return " ".join([judged(subject, subject_parameters), *(f"-P {name}={value}" for name, value in given)])
+
+
 def judged(subject: str, subject_parameters: JsonObject) -> str:
     """The subject as `--subject` takes it: an entry point, or `command:FILE` or `recorded:FILE`."""
     trainer = subject_parameters.get("trainer")

@@ -44,7 +44,9 @@ def lines(
             yield from _details(claim)
         else:
             line = printable(f"{claim.status:<10}  {claim.id:<{widest}}  {_short(claim)}".rstrip())
-            yield line if width is None or len(line) <= width else f"{line[: width - 1].rstrip()}…", claim.status
+            yield _cut(line, width), claim.status
+            for one in claim.others:
+                yield _cut(printable(f"  {one.status:<10}  {one.subject}: {_short(one)}"), width), one.status
     for head, items in _gap_lists(gaps):
         yield "", None
         if verbose or len(items) < 2:
@@ -53,6 +55,10 @@ def lines(
         else:
             more = [f"and {len(items) - _MOST_ITEMS} more (-v)"] if len(items) > _MOST_ITEMS else []
             yield f"{head}, {len(items)}: {'; '.join([*items[:_MOST_ITEMS], *more])}", None
+
+
+def _cut(line: str, width: int | None) -> str:
+    return line if width is None or len(line) <= width else f"{line[: width - 1].rstrip()}…"
 
 
 def _short(claim: ClaimStatus) -> str:
@@ -80,6 +86,8 @@ def _details(claim: ClaimStatus) -> Iterator[tuple[str, Status | None]]:
             yield f"      set aside: {text}", None
             if bundle is not None:
                 yield f"        {_shortest(bundle)}", None
+    for one in claim.others:
+        yield f"    {one.status}  {printable(one.subject)}: {_short(one)}", one.status
     unrun = [str(device) for device, cell in claim.cells.items() if not cell.bundles]
     if unrun:
         yield f"    not run on {', '.join(unrun)}", None
@@ -115,11 +123,12 @@ def page(claims: Sequence[ClaimStatus], gaps: Gaps, root: Path, jobs: Sequence[R
     head = ["claim", "status", *(markdown(str(device)) for device in devices)]
     rows = [
         [
-            f"{code_span(claim.id)} {markdown(claim.title)}",
-            f"**{claim.status}**",
-            *(_linked(claim.cells[device], root) for device in devices),
+            code_span(claim.id) + " " + (code_span(row.subject) if row.subject else markdown(claim.title)),
+            f"**{row.status}**",
+            *(_linked(row.cells[device], root) for device in devices),
         ]
         for claim in claims
+        for row in (claim, *claim.others)
     ]
     parts = ["# Status of the claims", totals(claims) + ".", table(head, rows)]
     reasons = [
@@ -165,6 +174,13 @@ def document(
                 "status": claim.status,
                 "newest": _told(claim.newest, root),
                 "devices": {str(device): _cell(cell, root) for device, cell in claim.cells.items()},
+                "subjects": {
+                    row.subject: {
+                        "status": row.status,
+                        "devices": {str(device): _cell(cell, root) for device, cell in row.cells.items()},
+                    }
+                    for row in claim.others
+                },
             }
             for claim in claims
         ],

@@ -84,7 +84,8 @@ def compose(
         if secrets := list(credentials(contract)):
             raise ContractError(contract.path, secrets)
     cache = made_cache_folder()
-    admits = () if request.external is None else request.external.admits
+    externals = [one for contract in request.contracts if (one := request.of(contract).external)]
+    admits = tuple(dict.fromkeys(name for one in externals for name in one.admits))
 
     def of_this_run() -> LocalExecutors:
         return LocalExecutors(

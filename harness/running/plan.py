@@ -103,6 +103,7 @@ class Plan:
 
 def make_plan(contract: Contract, host: Host, request: RunRequest) -> Plan:
     """Choose profile and device. If none is asked for: `full` if this host meets its requirements, else `reduced`."""
+    request = request.of(contract)
     contract = with_subject(contract, request)
     names = [name for name in ("full", "reduced") if name in contract.profiles]
     passed_over: dict[str, tuple[str, ...]] = {}
@@ -123,6 +124,7 @@ def make_plan(contract: Contract, host: Host, request: RunRequest) -> Plan:
 
 def with_subject(contract: Contract, request: RunRequest) -> Contract:
     """The contract with the requested subject."""
+    request = request.of(contract)
     if (external := request.external) is not None:
         subject, own = external.entry_point(contract.falsifier), external.parameters
     else:

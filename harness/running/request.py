@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ class RunRequest:
     """The entry point of another subject than the contract's."""
     external: External | None = None
     """An external trainer, instead of `subject`."""
+    subjects: Mapping[str, External | str] = field(default_factory=dict)
+    """The subjects of single claims, by id, instead of the one of all."""
     parameters: JsonObject = field(default_factory=dict)
     """The parameters that differ from the profile's, by name."""
     mutants: bool = True
@@ -67,6 +70,15 @@ class RunRequest:
             raise ValueError(f"device is auto, cpu, cuda or cuda:N, not {self.device!r}")
         if self.seed < 0 or (self.jobs is not None and self.jobs < 1):
             raise ValueError(f"seed is 0 or more and jobs 1 or more, not {self.seed} and {self.jobs}")
+
+    def of(self, contract: Contract) -> RunRequest:
+        """The request of one claim, with the subject that is named for it."""
+        subject = self.subjects.get(contract.id)
+        if subject is None:
+            return self
+        external, name = (subject, None) if isinstance(subject, External) else (None, subject)
+        own = replace(self, subjects={}, external=external, subject=name)
+        return replace(own, command=shlex.join(["harness", "run", *own.arguments(), contract.id]))
 
     @property
     def is_reading(self) -> bool:

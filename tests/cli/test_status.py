@@ -206,6 +206,20 @@ def test_a_fail_with_other_parameters_is_no_silence(project: Path) -> None:
     assert f"](<{place}>)" in page.partition("## Set aside")[2]
 
 
+def test_a_project_names_the_subject_of_a_claim(project: Path) -> None:
+    """`run` judges that one, `status` counts it as the claim's own, and the contract's has a row beside it."""
+    assert harness(project, "run", CLAIM).returncode == 0
+    settings = project / "pyproject.toml"
+    plain = settings.read_text()
+    settings.write_text(f'{plain}\n[tool.harness.subjects]\n"F-DEMO-*" = "falsifiers.demo.sorting:Forgetful"\n')
+    assert harness(project, "run", CLAIM, "--no-mutants").returncode == ExitStatus.FAIL
+    (one,) = status(project)["claims"]
+    (row,) = one["subjects"].items()
+    assert (one["status"], row[0], row[1]["status"]) == ("FALSIFIED", "falsifiers.demo.sorting:Sorter", "DISCHARGED")
+    settings.write_text(plain)
+    assert status(project)["claims"][0]["status"] == "DISCHARGED"
+
+
 def test_a_record_that_cannot_be_read_is_no_silence(project: Path) -> None:
     """An unreadable record is named, and the exit status is not 0."""
     harness(project, "run", CLAIM)

@@ -345,6 +345,26 @@ def test_a_fail_that_does_not_speak_for_the_claim_is_set_aside_and_named() -> No
     assert (counts.status, counts.set_aside) == (Status.FALSIFIED, ())
 
 
+def test_each_other_subject_has_a_status_of_its_own() -> None:
+    """By its own parameters, too: the newest run of each decides, and none changes the claim's status."""
+    engine = {"subject": "mine.external:Command", "subject_parameters": {"trainer": "engine.toml", "code": "ptx"}}
+    other = {**engine, "subject_parameters": {"trainer": "engine.toml", "code": "cubin"}}
+    whole = status_of(entry(1), entry(2, **engine, **FAIL), entry(3, **engine), entry(4, **other, **FAIL))
+    assert whole.status is Status.DISCHARGED
+    rows = {row.subject: row.status for row in whole.others}
+    assert rows == {
+        "command:engine.toml -P code=cubin": Status.FALSIFIED,
+        "command:engine.toml -P code=ptx": Status.DISCHARGED,
+    }
+    (named,) = statuses(
+        [claim()], [entry(1), entry(2, **engine, **FAIL)], stale, NOW, {claim().id: next(reversed(rows))}
+    )
+    assert (named.status, [(row.subject, row.status) for row in named.others]) == (
+        Status.FALSIFIED,
+        [(entry().subject, Status.DISCHARGED)],
+    )
+
+
 @pytest.mark.parametrize(("run", "status"), [({}, Status.PARTIAL), (REDUCED, Status.PARTIAL), (FAIL, Status.FALSIFIED)])
 def test_a_stand_in_is_partial_at_best(run: dict[str, Any], status: Status) -> None:
     cell = only_cell(entry(**run), stands_in_for="a GB300")

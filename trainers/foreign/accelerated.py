@@ -12,7 +12,7 @@ from accelerate import Accelerator
 sys.path.append(str(Path(__file__).parents[2]))
 
 from trainers.dump_steps import StepDump
-from trainers.foreign.common import Batches, Saving, model_of, options, rate_factor
+from trainers.foreign.common import Batches, Saving, model_of, options, rate_factor, restore
 
 
 def train(asked: Any) -> None:
@@ -21,8 +21,9 @@ def train(asked: Any) -> None:
     model = model_of(asked.student)
     optimizer = torch.optim.AdamW(model.parameters(), lr=asked.lr, weight_decay=asked.decay)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate_factor(asked.warmup))
+    restore(asked, model, optimizer, schedule)
     if asked.dump:
-        StepDump(model, optimizer, asked.dump)
+        StepDump(model, optimizer, asked.dump, asked.made)
     rows = torch.utils.data.DataLoader(Batches(asked), batch_size=asked.batch // asked.accumulate)
     model, optimizer, rows = accelerator.prepare(model, optimizer, rows)
     saving, total = Saving(model, asked), 0.0
@@ -46,7 +47,7 @@ def train(asked: Any) -> None:
             optimizer.zero_grad()
         saving.after_step(total, rate)
         total = 0.0
-    saving.export()
+    saving.end(optimizer, schedule)
 
 
 if __name__ == "__main__":

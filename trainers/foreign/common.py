@@ -35,6 +35,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--bug", choices=["", *BUGS], default="")
     asked = parser.parse_args()
+    asked.made = torch.load(Path(asked.out) / "state.pt")["made"] if asked.resume else 0
     if asked.steps < 1 or asked.batch % asked.accumulate:
         parser.error("--steps must be positive, and --accumulate must divide --batch")
     Path(asked.out).mkdir(parents=True, exist_ok=True)
@@ -53,20 +54,21 @@ class Batches(torch.utils.data.Dataset[torch.Tensor]):
 
     def __init__(self, asked: argparse.Namespace) -> None:
         self.text = torch.frombuffer(bytearray(Path(asked.text).read_bytes()), dtype=torch.uint8).long()
-        self.rows, self.length, self.seed = asked.steps * asked.batch, asked.sequence + 1, asked.seed
+        self.first, self.length, self.seed = asked.made * asked.batch, asked.sequence + 1, asked.seed
+        self.rows = (asked.stop or asked.steps) * asked.batch - self.first
 
     def __len__(self) -> int:
         return self.rows
 
     def __getitem__(self, row: int) -> Any:
-        chance = torch.Generator().manual_seed(self.seed * 1_000_003 + row)
+        chance = torch.Generator().manual_seed(self.seed * 1_000_003 + self.first + row)
         start = int(torch.randint(len(self.text) - self.length, (), generator=chance))
         tokens = self.text[start : start + self.length]
         return {"input_ids": tokens, "labels": tokens.clone()}
 
     def step(self, number: int, asked: argparse.Namespace) -> list[Any]:
         """The micro-batches of a step, from 1."""
-        first, size = (number - 1) * asked.batch, asked.batch // asked.accumulate
+        first, size = (number - 1) * asked.batch - self.first, asked.batch // asked.accumulate
         rows = [self[row] for row in range(first, first + asked.batch)]
         parts = [rows[place : place + size] for place in range(0, asked.batch, size)]
         return [{key: torch.stack([row[key] for row in part]) for key in part[0]} for part in parts]
@@ -89,11 +91,24 @@ def tensors(model: Any) -> dict[str, torch.Tensor]:
     return merged
 
 
+def restore(asked: argparse.Namespace, model: Any, optimizer: Any, schedule: Any) -> None:
+    """Go on where a run with `--stop` ended, if `--resume` asks for it."""
+    if not asked.resume:
+        return
+    kept = torch.load(Path(asked.out) / "state.pt")
+    model.load_state_dict(kept["model"])
+    schedule.load_state_dict(kept["schedule"])
+    if asked.bug != "resume-without-optimizer":
+        optimizer.load_state_dict(kept["optimizer"])
+    for group, rate in zip(optimizer.param_groups, schedule.get_last_lr(), strict=True):
+        group["lr"] = rate
+
+
 class Saving:
     """Prints each step, and saves checkpoints and the export, with the bugs of saving and of reporting."""
 
     def __init__(self, model: Any, asked: argparse.Namespace) -> None:
-        self.model, self.asked, self.made = model, asked, 0
+        self.model, self.asked, self.made = model, asked, asked.made
         self.before = self.now = self.average = tensors(model)
         self.smoothed: float | None = None
 
@@ -115,7 +130,13 @@ class Saving:
         """The weights that are saved."""
         return {"ema-saved": self.average, "last-step-not-saved": self.before}.get(self.asked.bug, self.now)
 
-    def export(self) -> None:
+    def end(self, optimizer: Any, schedule: Any) -> None:
+        """Export the weights; of a run that stops in between, keep everything."""
+        if self.asked.stop:
+            parts = {"model": self.model, "optimizer": optimizer, "schedule": schedule}
+            kept = {name: part.state_dict() for name, part in parts.items()}
+            torch.save({"made": self.made, **kept}, Path(self.asked.out) / "state.pt")
+            return
         save_file(self.chosen(), Path(self.asked.out) / "model.safetensors", metadata={"format": "pt"})
         print(f"{self.made} steps made")
 

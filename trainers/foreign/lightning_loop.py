@@ -12,7 +12,7 @@ import torch
 sys.path.append(str(Path(__file__).parents[2]))
 
 from trainers.dump_steps import StepDump
-from trainers.foreign.common import Batches, Saving, model_of, options, rate_factor
+from trainers.foreign.common import Batches, Saving, model_of, options, rate_factor, restore
 
 
 class Module(lightning.LightningModule):
@@ -24,9 +24,10 @@ class Module(lightning.LightningModule):
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.AdamW(self.model.parameters(), lr=self.asked.lr, weight_decay=self.asked.decay)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate_factor(self.asked.warmup))
+        restore(self.asked, self.model, optimizer, schedule)
         if self.asked.dump:
-            StepDump(self.model, optimizer, self.asked.dump)
-        self.schedule = schedule
+            StepDump(self.model, optimizer, self.asked.dump, self.asked.made)
+        self.optimizer, self.schedule = optimizer, schedule
         if self.asked.bug == "schedule-per-micro-batch":
             return optimizer
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
@@ -64,7 +65,7 @@ def train(asked: Any) -> None:
         enable_model_summary=False,
     )
     trainer.fit(module, rows)
-    module.saving.export()
+    module.saving.end(module.optimizer, module.schedule)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 sys.path.append(str(Path(__file__).parents[2]))
 
 from trainers.dump_steps import StepDump
-from trainers.foreign.common import Batches, Saving, model_of, options, rate_factor
+from trainers.foreign.common import Batches, Saving, model_of, options, rate_factor, restore
 
 
 class Watch(TrainerCallback):
@@ -36,6 +36,11 @@ class Tuning(Trainer):
 
     watch: Watch
 
+    def _get_train_sampler(self, *_: Any) -> Any:
+        return torch.utils.data.SequentialSampler(
+            self.train_dataset
+        )  # so that a resumed run takes the rows that follow
+
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **others: Any) -> Any:
         loss = model(**inputs).loss
         self.watch.loss += loss.item() / self.args.gradient_accumulation_steps
@@ -49,8 +54,9 @@ def train(asked: Any) -> None:
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=asked.lr, weight_decay=asked.decay)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate_factor(asked.warmup))
+    restore(asked, model, optimizer, schedule)
     if asked.dump:
-        StepDump(model, optimizer, asked.dump)
+        StepDump(model, optimizer, asked.dump, asked.made)
     watch = Watch(Saving(model, asked), schedule)
     if asked.bug == "skipped-step":
         update = optimizer.step
@@ -59,7 +65,7 @@ def train(asked: Any) -> None:
         model,
         TrainingArguments(
             str(Path(asked.out) / "trainer"),
-            max_steps=asked.steps,
+            max_steps=(asked.stop or asked.steps) - asked.made,
             per_device_train_batch_size=asked.batch // asked.accumulate,
             gradient_accumulation_steps=asked.accumulate,
             max_grad_norm=asked.clip,
@@ -75,7 +81,7 @@ def train(asked: Any) -> None:
     )
     trainer.watch, trainer.model_accepts_loss_kwargs = watch, False
     trainer.train()
-    watch.saving.export()
+    watch.saving.end(optimizer, schedule)
 
 
 if __name__ == "__main__":

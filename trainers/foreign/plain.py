@@ -12,31 +12,22 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from dump_steps import StepDump
 
-from foreign.common import Batches, Saving, model_of, options, rate_factor
+from foreign.common import Batches, Saving, model_of, options, rate_factor, restore
 
 
 def train(asked: Any) -> None:
-    bug, made, state = asked.bug, 0, Path(asked.out) / "state.pt"
+    bug = asked.bug
     model = model_of(asked.student)
     decay = 0.0 if bug == "decay-after-update" else asked.decay
     optimizer = torch.optim.AdamW(model.parameters(), lr=asked.lr, weight_decay=decay)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate_factor(asked.warmup))
-    if asked.resume:
-        kept = torch.load(state)
-        made = kept["made"]
-        model.load_state_dict(kept["model"])
-        schedule.load_state_dict(kept["schedule"])
-        if bug != "resume-without-optimizer":
-            optimizer.load_state_dict(kept["optimizer"])
-        for group, rate in zip(optimizer.param_groups, schedule.get_last_lr(), strict=True):
-            group["lr"] = rate
+    restore(asked, model, optimizer, schedule)
     if bug == "decay-after-update":
         optimizer.register_step_post_hook(decay_after(model, asked.decay))
     if asked.dump:
-        StepDump(model, optimizer, asked.dump, made)
+        StepDump(model, optimizer, asked.dump, asked.made)
     data, saving = Batches(asked), Saving(model, asked)
-    saving.made = made
-    for step in range(made + 1, (asked.stop or asked.steps) + 1):
+    for step in range(asked.made + 1, (asked.stop or asked.steps) + 1):
         total = 0.0
         for part in data.step(step, asked):
             loss = model(**part).loss
@@ -54,11 +45,7 @@ def train(asked: Any) -> None:
             schedule.step()
         optimizer.zero_grad()
         saving.after_step(total, rate)
-    if not asked.stop:
-        saving.export()
-        return
-    parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict()}
-    torch.save({"made": asked.stop, **parts}, state)
+    saving.end(optimizer, schedule)
 
 
 def decay_after(model: Any, share: float) -> Any:

@@ -1,0 +1,46 @@
+"""The subjects that a project's settings name for its claims, as evidence names them: `[tool.harness.subjects]`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.contract.entry_point import EntryPointError, locate
+from harness.contract.installed import claims_roots, or_installed, root_of
+from harness.contract.project import Project, ProjectError
+from harness.evidence.stated_claims import Stated
+from harness.external.choice import Kind
+from harness.external.function_parameters import own_parameters
+from harness.external.trainer_file import TrainerError, load
+from harness.judging.record import examined
+
+__all__ = ["default_subjects"]
+
+
+def default_subjects(project: Project, claims: Iterable[Stated]) -> dict[str, str]:
+    """Return the subjects by claim, as `Entry.examined` has them; none for a claim of which the settings name none.
+
+    Raises:
+        ProjectError: a subject that they name cannot be read.
+    """
+    named = [(claim, text) for claim in claims if (text := project.subject_of(claim.id))]
+    try:
+        return {claim.id: _examined(project, text, claim.parameters) for claim, text in named}
+    except (TrainerError, EntryPointError, OSError, ValueError) as error:
+        raise ProjectError(f"{project.root / 'pyproject.toml'}: tool.harness.subjects: {error}") from error
+
+
+def _examined(project: Project, text: str, claims: frozenset[str]) -> str:
+    kind, _, name = text.partition(":")
+    if kind not in set(Kind):
+        return text
+    defaults: Mapping[str, Any] = {}
+    if kind == Kind.HF:
+        defaults = own_parameters(locate(name, (*project.search, *claims_roots())), name.partition(":")[2])
+    else:
+        path = Path(name) if Path(name).exists() else or_installed(Path(name))
+        defaults = {} if kind == Kind.FILE else load(path).parameters
+        name = str(path) if root_of(path) else path.relative_to(project.root).as_posix()
+    own = {name: value for name, value in defaults.items() if name not in claims}
+    return examined(f":{kind}", {"trainer": name, **own})
