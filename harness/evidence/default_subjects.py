@@ -27,7 +27,7 @@ def default_subjects(project: Project, claims: Iterable[Stated]) -> dict[str, st
     named = [(claim, text) for claim in claims if (text := project.subject_of(claim.id))]
     try:
         return {claim.id: _examined(project, text, claim.parameters) for claim, text in named}
-    except (TrainerError, EntryPointError, OSError, ValueError) as error:
+    except (TrainerError, EntryPointError, OSError, SyntaxError, ValueError) as error:
         raise ProjectError(f"{project.root / 'pyproject.toml'}: tool.harness.subjects: {error}") from error
 
 
