@@ -25,7 +25,7 @@ def falsify(trial: Trial[Attribution]) -> None:
     room_left: list[float] = []
 
     def attempt(levels: Levels) -> Attempt:
-        size = levels["module_bytes"]
+        size = levels["module_bytes"] * asked["module_scale"]
         modules = asked["kernels"] + levels["layer_kernels"] * levels["cuda_layers"]
         load = Load(asked["model"], asked["blocks"], levels["sequence"], modules if size else 0, size)
         memory.clear()
