@@ -112,8 +112,8 @@ def _sources(cases: Sequence[Case]) -> str:
     if len(opened) == len(cases):
         return f"All {len(cases)} sources were opened, and the records compared with them."
     return (
-        f"{len(opened)} of {len(cases)} sources were opened, and the records compared with them; the others are marked: "
-        "they were not found among the stored pages at hand."
+        f"{len(opened)} of {len(cases)} sources were opened, and the records compared with them; the others are "
+        "marked: they were not found among the stored pages at hand."
     )
 
 
