@@ -10,6 +10,7 @@ from falsifiers.nanochat.device_subjects import Assembler
 from falsifiers.nanochat.one_kernel import compiled
 from harness import NotMeasured, Trial
 from harness.machine import timebox, toolchain
+from harness.machine.toolchain import Tool
 from harness.tools.inspect.device_code import Form, inspect
 
 __all__ = ["falsify"]
@@ -23,8 +24,13 @@ def falsify(trial: Trial[Assembler]) -> None:
     """Assemble a kernel of Triton with every ptxas of this machine, and compare with what the subject foretells."""
     asked = trial.parameters["targets"]
     programs = list(_programs())
+    brought = [
+        _version(tool) for tool in toolchain.ptxas() if tool.version and tool.details.get("found_by") == "Triton"
+    ]
     if not any(version >= _FIRST for _, _, version in programs):
         raise NotMeasured("no ptxas of CUDA 12.9 or newer on this machine; Triton 3.6 and newer bring one")
+    if not brought:
+        raise NotMeasured("the installed Triton has no ptxas beside it")
     ptx = trial.workspace / "kernel.ptx"
     ptx.write_text(compiled(80, ptx_version=80).asm["ptx"])
     foretold_wrongly, unexplained, accepted_by_old, rejected_by_new, other_code = [], [], 0, 0, []
@@ -63,6 +69,7 @@ def falsify(trial: Trial[Assembler]) -> None:
         accepted_by_old=accepted_by_old,
         rejected_by_new=rejected_by_new,
         recorded_wrongly=recorded,
+        brought_along=float("{}.{}".format(*min(brought))),
     )
     trial.resolve(device="cpu")  # ptxas is a program of the host
 
@@ -77,5 +84,9 @@ def _programs() -> Iterator[tuple[Path, str, tuple[int, int]]]:
     for tool in toolchain.ptxas():
         answer = timebox.run([tool.path or "", "--version"], 20) if tool.version else None
         if tool.path and tool.version and answer is not None and answer.value is not None:
-            major, minor = tool.version.split(".")[:2]
-            yield Path(tool.path), answer.value, (int(major), int(minor))
+            yield Path(tool.path), answer.value, _version(tool)
+
+
+def _version(tool: Tool) -> tuple[int, int]:
+    major, minor = (tool.version or "").split(".")[:2]
+    return int(major), int(minor)

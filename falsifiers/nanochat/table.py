@@ -26,5 +26,10 @@ def falsify(trial: Trial[Changelog]) -> None:
         achieved_over_peak=max(slow for _, slow in said["gemm_tflops"]) / said["peak_tflops"],
         split_percent=sum(said["split_percent"]),
         alias_ratio=triton / liger,
+        expected_gain=said["peak_nvfp4_tflops"] / said["peak_tflops"],
+        percent_of_h100=100
+        * max(said["tokens_per_second"].values())
+        * trial.parameters["flops_per_token"]
+        / (said["peak_h100_tflops"] * 1e12),
     )
     trial.resolve(device="cpu")

@@ -17,7 +17,7 @@ class PublishedFigures:
         self._stated = setting.parameters
 
     def figures(self) -> dict[str, Any]:
-        """Return tokens a second, MB at the peak, TFLOP/s of pairs of GEMMs (NVFP4, BF16), and what is said of them."""
+        """Return tokens a second, MB at the peak, TFLOP/s of GEMMs (NVFP4, BF16) and peaks, and what is said of them."""
         said = self._stated
         backends = said["backends"]
         return {
@@ -28,5 +28,7 @@ class PublishedFigures:
             "gemm_tflops": list(zip(said["gemm_nvfp4"], said["gemm_bf16"], strict=True)),
             "gemm_gains": said["gemm_speedup"],
             "peak_tflops": said["peak_tflops"],
+            "peak_nvfp4_tflops": said["peak_nvfp4_tflops"],
+            "peak_h100_tflops": said["peak_h100_tflops"],
             "split_percent": said["part_percent"],
         }
