@@ -17,7 +17,7 @@ class PublishedFigures:
         self._stated = setting.parameters
 
     def figures(self) -> dict[str, Any]:
-        """Return tokens a second, MB at the peak, TFLOP/s of GEMMs (NVFP4, BF16) and peaks, and what is said of them."""
+        """Return tokens a second, MB at the peak, TFLOP/s of GEMMs and of peaks, and what is said of them."""
         said = self._stated
         backends = said["backends"]
         return {

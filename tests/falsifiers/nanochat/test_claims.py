@@ -19,8 +19,8 @@ from tests.falsifiers.in_process import judged
 CONTRACTS = Path(__file__).parents[3] / "contracts" / "nanochat"
 PROJECT = Project.find(CONTRACTS)
 CLAIMS = {path.parent.name: PROJECT.contract(path.parent.name) for path in sorted(CONTRACTS.glob("*/contract.json"))}
-ANYWHERE = {name: one for name, one in CLAIMS.items() if one.profiles["reduced"].requires["device"] != "cuda"}
-"""The claims whose reduced profile needs no GPU."""
+ANYWHERE = {name: one for name, one in CLAIMS.items() if "reduced" in one.profiles}
+"""The claims with a reduced profile, which needs no GPU."""
 FALSE = {
     "F-GB10-BOUND-001": {"account_bound.const", "account_over_ridge.maximum"},
     "F-GB10-FLCE-MEM-001": {"step_saved[].minimum"},
