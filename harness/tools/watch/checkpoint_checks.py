@@ -57,7 +57,6 @@ class CheckpointsOnTime(Check):
                 self.refute(f"there is no checkpoint of step {step}, {job.at - since:.0f} s after that step", step)
 
     def on_end(self, status: int | None) -> None:
-        """See `Check`."""
         if status == 0:
             for step in set(self._due) - self.job.seen:
                 self.refute(f"the run ended, and there is no checkpoint of step {step}", step)
@@ -69,7 +68,6 @@ class CheckpointsLoad(_OfCheckpoints):
     name = "checkpoints_unreadable"
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """See `Check`."""
         self.judged = True
         if checkpoint.refused:
             self.refute(f"{checkpoint.name}, {checkpoint.size} bytes: {checkpoint.refused}", checkpoint.step)
@@ -83,7 +81,6 @@ class CheckpointsWhole(_OfCheckpoints):
     name, needs = "checkpoints_incomplete", "two checkpoints, or the first weights"
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """See `Check`."""
         self.newest = checkpoint.step
         before = self.job.weights.get("initial") or self.before
         if checkpoint.refused or before is None or before.refused or not checkpoint.tensors:
@@ -107,7 +104,6 @@ class CheckpointsFinite(_OfCheckpoints):
     name = "checkpoints_not_finite"
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """See `Check`."""
         if checkpoint.refused:
             return
         self.judged = True
@@ -139,7 +135,6 @@ class CheckpointsNew(_OfCheckpoints):
     name, needs = "checkpoints_stale", "two checkpoints"
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """See `Check`."""
         self.newest = checkpoint.step
         before = self.before
         if checkpoint.refused or before is None or before.step == INITIAL or not checkpoint.tensors:
@@ -185,12 +180,10 @@ class TeacherApart(Check):
     name, needs = "teacher_is_student", "the teacher's weights"
 
     def on_weights(self, role: str, weights: Checkpoint) -> None:
-        """See `Check`."""
         if initial := self.job.weights.get("initial"):
             self._compare(initial, "the student's first weights")
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """See `Check`."""
         self._compare(checkpoint, checkpoint.name)
 
     def _compare(self, one: Checkpoint, what: str) -> None:

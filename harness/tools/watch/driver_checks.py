@@ -38,7 +38,6 @@ class KernelsCompiled(Check):
                 self.refute(f"the driver compiles on: {_MANY} times, each at least {window} steps after the one before")
 
     def on_step(self, step: StepAt) -> None:
-        """See `Check`."""
         self.judged = self.judged or (self.job.is_recorded and step.step >= 2 * self.given.window)
 
 

@@ -88,10 +88,10 @@ class LogFollower:
             events = list(reader.feed(chunk[:whole]))
             if is_over or chunk[whole - 1 : whole] not in (b"\n", b"\r"):
                 events += list(reader.end())
-            self._show(chunk[:whole])
             yield {"fact": "output", "at": at, "file": name, "offset": offset + whole,
                    "tail": crc32((before + chunk[:whole])[-_TAIL:]),
                    "events": [_plain(event) for event in events]}  # fmt: skip
+            self._show(chunk[:whole])  # once the fact is written; else it is read again
 
 
 def _plain(event: Event) -> list[object]:

@@ -43,13 +43,11 @@ class StepsGoOn(Check):
         self._busy_at = 0.0
 
     def on_step(self, step: StepAt) -> None:
-        """See `Check`."""
         if self._count:
             self._slowest = max(self._slowest, step.at - self._last)
         self._last, self._count = step.at, self._count + 1
 
     def on_usage(self, usage: Fact) -> None:
-        """See `Check`."""
         works = usage.get("cpu_percent", 0.0) > _WORKS or usage.get("gpu_utilisation_percent", 0) > 0
         if works or _is_crowded(usage):
             self._busy_at = usage["at"]
@@ -90,7 +88,6 @@ class RateKept(Check):
         self._crowded = False
 
     def on_usage(self, usage: Fact) -> None:
-        """See `Check`."""
         self._crowded = self._crowded or _is_crowded(usage)
 
     def on_step(self, step: StepAt) -> None:
@@ -165,7 +162,6 @@ class MemoryPredicted(Check):
     name, needs = "memory_beyond_prediction", "predicted_bytes, and samples of the job's processes"
 
     def on_usage(self, usage: Fact) -> None:
-        """See `Check`."""
         used, predicted = self.job.memory(usage, "rss_bytes"), self.given.predicted_bytes
         if used is None or predicted is None:
             return
@@ -219,7 +215,6 @@ class DiskLeft(Check):
         self._largest = 0
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """See `Check`."""
         self._largest = max(self._largest, checkpoint.size)
 
     def on_usage(self, usage: Fact) -> None:
@@ -239,7 +234,6 @@ class DeviceTrue(Check):
     name, needs = "device_other", "device, and a line of the output that names it"
 
     def on_time(self) -> None:
-        """See `Check`."""
         told = self.job.telling.ran.get("device", "").lower()
         if not told or not self.given.device:
             return

@@ -29,7 +29,6 @@ class LossesFinite(Check):
     name, needs = "losses_not_finite", "losses in the output"
 
     def on_step(self, step: StepAt) -> None:
-        """See `Check`."""
         if (loss := step.values.get("loss")) is not None:
             self.judged = True
             if not math.isfinite(loss):
@@ -81,7 +80,6 @@ class LossesFall(Check):
         self._last: deque[float] = deque(maxlen=self.given.window)
 
     def on_step(self, step: StepAt) -> None:
-        """See `Check`."""
         loss = step.values.get("loss")
         if loss is None or not math.isfinite(loss) or self.found:
             return
@@ -110,7 +108,6 @@ class LossesLearned(Check):
         self._best = math.inf
 
     def on_step(self, step: StepAt) -> None:
-        """See `Check`."""
         loss, by = step.values.get("loss"), self.given.learn_by
         if loss is None or by is None or self.judged:
             return
@@ -258,11 +255,9 @@ class SavesSucceed(Check):
     name, needs = "saves_failed", "a line of failed saves in the trainer's file"
 
     def on_time(self) -> None:
-        """See `Check`."""
         self.judged = self.judged or bool(self.job.step and self.job.description.get("tells_saves"))
 
     def on_event(self, event: Event) -> None:
-        """See `Check`."""
         if event.kind is EventKind.FAILED_SAVE:
             self.judged = True
             self.refute("the output says that a checkpoint could not be written")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import os
 import shutil
 import signal
@@ -17,7 +19,7 @@ from harness.machine.process_tree import started
 if TYPE_CHECKING:
     import psutil
 
-__all__ = ["OUTPUT", "JobProcess", "start"]
+__all__ = ["OUTPUT", "JobProcess", "keep_room", "start"]
 
 OUTPUT: Final = "output.log"
 """The file of a started job's stdout and stderr, in the folder of the watch."""
@@ -28,12 +30,15 @@ shift 2
 trap : INT TERM HUP
 read -r go || exit
 "$@" >>"$out" 2>&1 </dev/null
-printf %s $? >"$status.part" && mv "$status.part" "$status"
+printf %s $? >>"$status"
 """
 """A shell waits for the job, so that its status is known though the watcher was restarted. It writes no pipe, which
 would end the job together with the watcher. It starts the job once the watcher has written down its pid: if the watcher
 is killed before, the end of stdin ends the shell, and no job runs that no watcher can find."""
 _ROOM: Final = 64 << 20
+"""Bytes that are reserved for the output to come."""
+_PAGE: Final = 4096
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # linux/falloc.h
 _POLL: Final = 0.05
 
 
@@ -51,7 +56,9 @@ def start(
     if (free := shutil.disk_usage(folder).free) < _ROOM:
         raise OSError(f"{folder} has {free >> 20} MiB left for the output of the job; name another one by --state")
     words = ["/bin/sh", "-c", _SCRIPT, "harness-watch", str(folder / OUTPUT), str(folder / _STATUS), *command]
-    (folder / OUTPUT).touch()
+    for path, room in ((folder / _STATUS, _PAGE), (folder / OUTPUT, _ROOM)):
+        path.touch()
+        keep_room(path, 0, room)
     shell = subprocess.Popen(words, stdin=subprocess.PIPE, env={**os.environ, **environment}, start_new_session=True)
     assert shell.stdin is not None
     with shell.stdin:
@@ -59,6 +66,33 @@ def start(
         record(process)
         shell.stdin.write(b"go\n")
     return process
+
+
+def keep_room(output: Path, read: int, room: int = _ROOM) -> str:
+    """Reserve room for the output to come: a trainer that cannot print ends. Returns what is wrong.
+
+    Without room, what has been read is given back to the disk, and reads as zeros from then on.
+
+    Args:
+        read: bytes of the output that have been read.
+        room: bytes to reserve.
+    """
+    with output.open("rb+") as file:
+        size = os.fstat(file.fileno()).st_size
+        if _allocated(file.fileno(), _KEEP_SIZE, size, room):
+            return ""
+        if given_back := max(read // _PAGE - 1, 0) * _PAGE:
+            _allocated(file.fileno(), _KEEP_SIZE | _PUNCH_HOLE, 0, given_back)
+        any(_allocated(file.fileno(), _KEEP_SIZE, size, less) for less in (room >> 2, room >> 4))
+    lost = f"; it lost its first {given_back} bytes" if given_back else ""
+    return f"the disk of {output.parent} is full, and {output.name} may not grow for long{lost}"
+
+
+def _allocated(descriptor: int, mode: int, offset: int, size: int) -> bool:
+    """Whether bytes of a file are reserved or given back now, or cannot be on this file system."""
+    call = ctypes.CDLL(None, use_errno=True).fallocate64
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    return call(descriptor, mode, offset, size) == 0 or ctypes.get_errno() != errno.ENOSPC
 
 
 @final
@@ -88,6 +122,11 @@ class JobProcess:
             return int((self._folder / _STATUS).read_text())
         except (OSError, ValueError):
             return None
+
+    @property
+    def output(self) -> Path | None:
+        """The file of its output; None if it was not started here."""
+        return self._folder / OUTPUT if self.is_ours else None
 
     def end(self, number: int) -> int:
         """Send a signal to the job: SIGKILL to all its processes, any other to the first one. Returns how many got it.

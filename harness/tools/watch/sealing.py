@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 from harness.base.beneath import Beneath
 from harness.base.redaction import redactor
@@ -37,6 +37,9 @@ from harness.tools.watch.job_state import JobState
 from harness.tools.watch.planted import planted
 
 __all__ = ["Judge", "Sealed"]
+
+_AGAIN: Final = 60.0
+"""Seconds after which a bundle that could not be written is tried again."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ class Judge:
         """Return the claims with clauses that fail and were not sealed, and these clauses."""
         found = []
         for claim in self._claims:
-            before = {one for fact in job.sealed if fact["claim"] == claim.contract.id for one in fact["clauses"]}
+            before = {one for fact in job.sealed for one in fact["clauses"] if fact["claim"] == claim.contract.id
+                      and (fact["bundle"] or fact["at"] > job.at - _AGAIN)}  # fmt: skip
             plan = make_plan(claim.contract, self._host, claim.request)
             judgment = judge(plan.contract, _observation(plan.trial(), claim, job))
             failed = tuple(clause.id for clause in judgment.with_outcome(Outcome.FAIL) if clause.id not in before)
@@ -94,7 +98,7 @@ class Judge:
     def seal_end(self, job: JobState, facts: Path) -> Sealed | None:
         """Seal the claim on the job itself once more when it has ended; None if its refutations are sealed."""
         claim = self._claims[0]
-        if any(fact["claim"] == claim.contract.id for fact in job.sealed):
+        if any(fact["claim"] == claim.contract.id and fact["bundle"] for fact in job.sealed):
             return None
         return self.seal(claim, (), job, facts)
 

@@ -25,7 +25,7 @@ from harness.tools.watch.given import Given
 from harness.tools.watch.job_state import Check, JobState, Refutation
 from harness.tools.watch.log_reading import LogFollower
 from harness.tools.watch.machine_reading import MachineReader
-from harness.tools.watch.process import JobProcess
+from harness.tools.watch.process import JobProcess, keep_room
 from harness.tools.watch.sealing import Judge
 
 __all__ = ["Orders", "Readers", "Watcher"]
@@ -94,6 +94,8 @@ class Watcher:
     _drawn: float = field(default=-1e9, init=False)
     _changed: float = field(default=0.0, init=False)
     _failures: int = field(default=0, init=False)
+    _is_full: bool = field(default=False, init=False)
+    """Whether the disk of the output has no room."""
     _is_unsealed: bool = field(default=False, init=False)
     """Whether there may be a refutation that is not sealed, or not acted on."""
     _cost: float = field(default=0.0, init=False)
@@ -156,6 +158,7 @@ class Watcher:
 
     def _read(self) -> None:
         """Read what is new, and whether the job has ended."""
+        self._keep_room()
         over = self._over()
         before = time.thread_time()
         for fact in self._news(is_over=over is not None):
@@ -167,6 +170,13 @@ class Watcher:
         self._sample(now=over is not None)  # behind the last checkpoint, which the free space is compared with
         if over is not None:
             self.add(self._ended(over))
+
+    def _keep_room(self) -> None:
+        output = self.readers.process.output if self.readers.process is not None else None
+        problem = keep_room(output, self.job.places.get(str(output), (0, 0))[0]) if output is not None else ""
+        if problem and not self._is_full:
+            self.say(f"harness watch: {problem}")
+        self._is_full = bool(problem)
 
     def _ended(self, how: str) -> Fact:
         status = self.readers.process.status if self.readers.process is not None else None
@@ -235,7 +245,7 @@ class Watcher:
         if job.is_over and (end := self.judge.seal_end(job, self.facts.path)) is not None:
             self.add(end.as_fact(self.now))
             self.say(end.text)
-        self._is_unsealed = False
+        self._is_unsealed = any(not fact["bundle"] for fact in job.sealed)
         if job.told and not job.acted and not job.is_over:
             self._act(job.told, [fact["bundle"] for fact in job.sealed])
 

@@ -12,19 +12,21 @@ from pathlib import Path
 
 import pytest
 
+from harness.base.vocabulary import Verdict
 from harness.contract.project import Project
 from harness.external.trainer_file import load
 from harness.machine.process_tree import ProcessTree
 from harness.tools.watch.action import Action
 from harness.tools.watch.checkpoint_reading import CheckpointReader
-from harness.tools.watch.checks import CHECKS
-from harness.tools.watch.facts import Fact, FactFile
+from harness.tools.watch.checks import CHECKS, state_of
+from harness.tools.watch.facts import Fact, FactFile, facts_in
 from harness.tools.watch.given import Given
 from harness.tools.watch.job_state import JobState
 from harness.tools.watch.log_reading import LogFollower
 from harness.tools.watch.setting_up import Asked, begin
 from harness.tools.watch.watcher import Orders, Watcher
-from tests.tools.watch.jobs import job_line, project_of
+from tests.cli.harness_command import environment
+from tests.tools.watch.jobs import bundles, job_line, project_of, watch_words
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "trackers"
 ORDERS = Orders(Action.KILL, interval=0.05, sample_every=1.0)
@@ -50,7 +52,7 @@ def test_no_job_runs_that_no_fact_names(tmp_path: Path) -> None:
     while Path(f"/proc/{int(done.stdout)}").exists() and time.monotonic() < end:
         time.sleep(0.01)
     assert not (tmp_path / "begun").exists()
-    assert not (tmp_path / "status").exists()
+    assert (tmp_path / "status").read_text() == ""
 
 
 @pytest.mark.parametrize("fails", [{"refuted"}, {"output", "usage", "tick", "broken", "ended"}])
@@ -196,3 +198,38 @@ def test_waiting_for_a_processor_is_read() -> None:
     tree.read()
     assert all(delay >= 0 for delay in tree.delays().values())
     assert bool(tree.delays()) is Path("/proc/self/schedstat").exists()
+
+
+def test_a_disk_that_is_full_for_a_while(tmp_path: Path) -> None:
+    """The trainer prints on into the room that is kept for it; the watcher is loud, ends nothing, and catches up."""
+    root = project_of(tmp_path)
+    (root / "state").mkdir()
+    script = """
+mount -t tmpfs -o size=80m tmpfs state || exit 77
+"$@" 2> said &
+until grep -q '"step","3"\\|"step": *"3"' state/facts.jsonl 2> none; do sleep 0.05; done
+dd if=/dev/zero of=state/filler bs=64k 2> none
+dd if=/dev/zero of=state/rest bs=1 count=65536 2> none
+until grep -q "THE WATCHER FAILED" said; do sleep 0.05; done
+touch go
+until tail -n 1 state/output.log | grep -q made; do sleep 0.05; done
+cat state/facts.jsonl > full
+rm state/filler state/rest
+wait
+cp state/facts.jsonl state/output.log .
+"""
+    words = watch_words(root, "--on-refute", "kill", "--", *job_line(60, 0, "held", root / "out"), every=0)
+    done = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "timeout", "120", "sh", "-c", script, "sh", *words],
+        cwd=root, env=environment(root), capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip("needs unshare, and a tmpfs mounted in its namespace")
+    assert (root / "output.log").read_text().splitlines()[-1] == "made 60 steps"
+    during, after = facts_in(root / "full"), facts_in(root / "facts.jsonl")
+    assert state_of(during, Given(steps=60)).step <= 3
+    job = state_of(after, Given(steps=60))
+    assert (job.step, job.status, [fact["ends"] for fact in job.acted]) == (60, 0, [])
+    assert {one.check for one in job.refutations} == {"losses_not_finite"}
+    assert [bundle.record.verdict for bundle in bundles(root / "evidence")] == [Verdict.FAIL]
+    assert "is full" in (root / "said").read_text()
