@@ -30,7 +30,6 @@ OWN = {
     "tools/probe/present_device.py": ["read_bytes"],  # a source file of the package
     "report/html/templating.py": ["read_text"],  # templates of the package
     "tools/suite/contract.py": ["read_bytes"],  # a template of the package
-    "tools/watch/contract.py": ["read_bytes"],  # a template of the package
 }
 """The files of the harness's own package."""
 

@@ -1,13 +1,14 @@
-"""The checks of the checkpoints that a job leaves."""
+"""The checks of the weights of a job: in its checkpoints, and in its memory."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, Final
 
+from harness.tools.watch.facts import Fact
 from harness.tools.watch.job_state import INITIAL, Check, Checkpoint, JobState
 
-__all__ = ["CHECKPOINT_CHECKS"]
+__all__ = ["CHECKPOINT_CHECKS", "TeacherApart"]
 
 _SHOWN: Final = 3
 """Names of tensors in a refutation."""
@@ -36,14 +37,14 @@ class CheckpointsOnTime(Check):
     """A checkpoint of every N-th step appears."""
 
     name, needs = "checkpoints_late", "checkpoint_every, and a folder whose checkpoints the trainer's file names"
+    source = "the parameters checkpoint_every and late_seconds"
 
-    def __init__(self, job: JobState) -> None:
-        super().__init__(job)
+    def begin(self) -> None:
         self._due: dict[int, float] = {}
         self._asked = 0
 
     def on_time(self) -> None:
-        """See `Check`. A save may be slow or asynchronous, so it is late only by time and by steps."""
+        """A save may be slow or asynchronous, so it is late only by time and by steps."""
         every, job = self.given.checkpoint_every, self.job
         if every is None or not job.description.get("folder"):
             return
@@ -66,6 +67,7 @@ class CheckpointsLoad(_OfCheckpoints):
     """Each checkpoint can be read to its end."""
 
     name = "checkpoints_unreadable"
+    source = "a checkpoint is read to its end"
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
         self.judged = True
@@ -79,6 +81,7 @@ class CheckpointsWhole(_OfCheckpoints):
     """Each checkpoint has the tensors of the first weights, or of the checkpoint before."""
 
     name, needs = "checkpoints_incomplete", "two checkpoints, or the first weights"
+    source = "a model keeps its tensors and their shapes"
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
         self.newest = checkpoint.step
@@ -102,6 +105,7 @@ class CheckpointsFinite(_OfCheckpoints):
     """The weights of each checkpoint are finite."""
 
     name = "checkpoints_not_finite"
+    source = "a NaN never becomes a number again"
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
         if checkpoint.refused:
@@ -115,9 +119,10 @@ class CheckpointsMoved(_OfCheckpoints):
     """Each tensor has moved since the first weights."""
 
     name, needs = "checkpoints_unmoved", "the first weights"
+    source = "an AdamW step with a gradient moves every element (arXiv:1711.05101)"
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """See `Check`. The trainer's file names what the run does not train."""
+        """The trainer's file names what the run does not train."""
         first = self.job.weights.get("initial")
         if checkpoint.refused or first is None or first.refused or self.found:
             return
@@ -133,6 +138,7 @@ class CheckpointsNew(_OfCheckpoints):
     """No checkpoint holds the weights of the one before."""
 
     name, needs = "checkpoints_stale", "two checkpoints"
+    source = "the steps between two checkpoints move weights"
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
         self.newest = checkpoint.step
@@ -148,9 +154,10 @@ class CheckpointsByRate(_OfCheckpoints):
     """AdamW moved the weights by about the learning rate in each step."""
 
     name, needs = "checkpoints_off_rate", "optimizer=adamw, learning_rate, and two checkpoints or the first weights"
+    source = "AdamW moves an element by about its rate in a step (arXiv:1412.6980, 2.1)"
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """See `Check`. The largest movement of an element, over the rates of the steps in between."""
+        """The largest movement of an element, over the rates of the steps in between."""
         given = self.given
         if given.optimizer != "adamw" or given.learning_rate is None or checkpoint.since is None or self.found:
             return
@@ -178,6 +185,7 @@ class TeacherApart(Check):
     """The student does not have the teacher's weights."""
 
     name, needs = "teacher_is_student", "the teacher's weights"
+    source = "SPEC-DISTILL-001, section 86: 25 GPU-hours of it"
 
     def on_weights(self, role: str, weights: Checkpoint) -> None:
         if initial := self.job.weights.get("initial"):
@@ -193,6 +201,25 @@ class TeacherApart(Check):
         self.judged = True
         if one.digests() == teacher.digests():
             self.refute(f"{what} are the teacher's", one.step)
+
+
+class WeightsMove(Check):
+    """The weights in memory move from one look to the next."""
+
+    name, needs = "weights_unmoved", "weights in the job's own process"
+    source = "a step with a gradient moves weights"
+
+    def begin(self) -> None:
+        self._before: Fact | None = None
+
+    def on_sums(self, sums: Fact) -> None:
+        """A sum of magnitudes that equals the one before to the last bit is that of weights that stood."""
+        before, self._before = self._before, sums
+        if before is None or before["step"] >= sums["step"]:
+            return
+        self.judged = True
+        if before["sums"] == sums["sums"] and not self.found:
+            self.refute(f"all weights are as they were after step {before['step']}", sums["step"])
 
 
 def _elements(tensor: Any) -> int:
@@ -217,4 +244,5 @@ CHECKPOINT_CHECKS: Final = (
     CheckpointsNew,
     CheckpointsByRate,
     TeacherApart,
+    WeightsMove,
 )

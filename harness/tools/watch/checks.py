@@ -12,7 +12,6 @@ from harness.tools.watch.given import Given
 from harness.tools.watch.job_state import Check, JobState
 from harness.tools.watch.machine_checks import MACHINE_CHECKS
 from harness.tools.watch.output_checks import OUTPUT_CHECKS
-from harness.tools.watch.process_checks import PROCESS_CHECKS
 
 __all__ = ["CHECKS", "measured", "state_of", "unseen"]
 
@@ -21,7 +20,6 @@ CHECKS: Final[tuple[type[Check], ...]] = (
     *CHECKPOINT_CHECKS,
     *MACHINE_CHECKS,
     *DRIVER_CHECKS,
-    *PROCESS_CHECKS,
 )
 
 

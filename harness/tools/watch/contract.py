@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,13 +11,21 @@ from harness.contract import Contract
 from harness.contract.loader import parse
 from harness.external.output_events import EventKind
 from harness.external.trainer_file import Trainer
+from harness.tools.watch.checkpoint_checks import CHECKPOINT_CHECKS, TeacherApart
+from harness.tools.watch.checks import CHECKS
+from harness.tools.watch.facts import Fact
 from harness.tools.watch.given import Given
+from harness.tools.watch.job_state import Check
 from harness.tools.watch.planted import DEFECTS, GIVEN
 
-__all__ = ["claim_name", "contract_of", "not_shown"]
+__all__ = ["claim_name", "contract_of"]
 
-_TEMPLATE: Final = strictjson.loads(files("harness.tools.watch").joinpath("contract.template.json").read_bytes())
 _SECONDS: Final = 600
+_SUBJECT: Final = "harness.tools.watch.falsifier:Job"
+_CLAIM: Final = (
+    "As far as the job has come, it does nothing that wastes the rest of it: it learns, makes the steps that were "
+    "asked for, leaves checkpoints that hold its weights, and uses its machine."
+)
 
 
 def claim_name(job: str) -> str:
@@ -27,26 +33,34 @@ def claim_name(job: str) -> str:
     return f"F-WATCH-{re.sub('[^A-Z0-9]+', '-', job.upper()).strip('-')[:40].strip('-') or 'JOB'}-001"
 
 
-def contract_of(job: str, issue: str, given: Given, facts: Path, lacks: Collection[str], root: Path) -> Contract:
-    """Return the contract of a job.
+def contract_of(job: Fact, given: Given, trainer: Trainer | None, facts: Path, root: Path) -> Contract:
+    """Return the contract of a job. It does not speak of what the job cannot show, by what is known before it starts.
 
     Args:
-        job: its name.
+        job: its first fact.
+        trainer: its file; None if the job is watched from its own process.
         facts: the file with its facts.
-        lacks: the measurements that the job cannot show. The claim does not speak of them.
         root: the project's root.
     """
-    name = claim_name(job)
-    template = _TEMPLATE["observation"]["properties"]
-    properties = {one: schema for one, schema in template.items() if one not in lacks}
+    name, lacks = claim_name(job["name"]), _not_shown(job, given, trainer)
+    properties: dict[str, Any] = {"steps_seen": {"type": "integer", "minimum": 0, "x-unit": "steps",
+                                                 "x-source": "a count", "description": "The newest step."}}  # fmt: skip
+    for check in CHECKS:
+        if check.name not in lacks:
+            properties[check.name] = {"type": "array", "maxItems": 0, "x-source": check.source,
+                                      "description": f"Refutations of: {_first_line(check)}"}  # fmt: skip
     parameters = {"given": given.texts(), "facts": str(facts), "defect": None}
     # These two are compared with what ran, if they were asked for.
     parameters |= {one: value for one in ("device", "steps") if (value := getattr(given, one))}
     document = {
-        **_TEMPLATE,
         "id": name,
-        "issue": issue,
-        "title": f"The job {job} does nothing that wastes the rest of it"[:120],
+        "issue": job["issue"],
+        "spec": "WATCH",
+        "claim": _CLAIM,
+        "falsifier": "harness.tools.watch.falsifier:falsify",
+        "subject": _SUBJECT,
+        "target": {"type": "cpu"},
+        "title": f"The job {job['name']} does nothing that wastes the rest of it"[:120],
         "profiles": {
             "full": {
                 "requires": {"device": "any"},
@@ -66,11 +80,15 @@ def contract_of(job: str, issue: str, given: Given, facts: Path, lacks: Collecti
     return parse(strictjson.loads(content), root / "contracts" / "watch" / f"{name}.json", content)
 
 
+def _first_line(check: type[Check]) -> str:
+    return (check.__doc__ or "").partition("\n")[0]
+
+
 def _mutant(name: str) -> dict[str, Any]:
     defect = DEFECTS[name]
     return {
         "id": name,
-        "subject": _TEMPLATE["subject"],
+        "subject": _SUBJECT,
         "parameters": {"given": GIVEN.texts(), "defect": name},
         "violates": [f"{defect.violates}.maxItems"],
         "defect": defect.text,
@@ -78,62 +96,38 @@ def _mutant(name: str) -> dict[str, Any]:
 
 
 _BY_VALUE: Final = {"batches_repeated": "batch", "gradients_lost": "grad_norm", "rates_off": "learning_rate"}
-_OF_CHECKPOINTS: Final = (
-    "checkpoints_late",
-    "checkpoints_unreadable",
-    "checkpoints_incomplete",
-    "checkpoints_not_finite",
-    "checkpoints_stale",
-    "checkpoints_unmoved",
-    "checkpoints_off_rate",
-    "disk_short",
-)
+_OF_FILES: Final = {*(one.name for one in CHECKPOINT_CHECKS), "disk_short"} - {TeacherApart.name}
 
 
-def not_shown(
-    given: Given,
-    trainer: Trainer | None,
-    *,
-    follows_files: bool,
-    has_initial: bool,
-    has_teacher: bool,
-    has_process: bool,
-    knows_end: bool,
-    is_recorded: bool,
-) -> frozenset[str]:
-    """Return the measurements that a job cannot show, by what is known before it starts."""
+def _not_shown(job: Fact, given: Given, trainer: Trainer | None) -> set[str]:
+    is_recorded, is_local = bool(job["recorder"]), job["is_local"]
     lacks = {
-        "gpu_unused": given.device != "cuda" or not has_process,
+        "gpu_unused": given.device != "cuda" or not is_local,
         "losses_never_fall": given.learn_by is None,
         "device_other": not given.device or not _tells(trainer, EventKind.RAN),
-        "memory_beyond_prediction": given.predicted_bytes is None or not has_process,
-        "memory_creeps": given.steps is None or not has_process,
+        "memory_beyond_prediction": given.predicted_bytes is None or not is_local,
+        "memory_creeps": given.steps is None or not is_local,
         "saves_failed": not _tells(trainer, EventKind.FAILED_SAVE),
-        "ended_badly": not knows_end,
+        "ended_badly": not job["is_ours"],
         "kernels_compiled": not is_recorded,
         "allocations_refused": not is_recorded,
         "weights_unmoved": trainer is not None,
-        "teacher_is_student": not has_teacher,
-        **{name: trainer is not None and value not in _values(trainer) for name, value in _BY_VALUE.items()},
-        **dict.fromkeys(_OF_CHECKPOINTS, not follows_files),
+        "teacher_is_student": "teacher" not in job["roles"],
+        "checkpoints_late": given.checkpoint_every is None or not job["folder"],
+        "checkpoints_unmoved": "initial" not in job["roles"],
+        "checkpoints_off_rate": given.optimizer != "adamw" or given.learning_rate is None,
     }
-    if follows_files:
-        lacks |= {
-            "checkpoints_late": given.checkpoint_every is None,
-            "checkpoints_unmoved": not has_initial,
-            "checkpoints_off_rate": given.optimizer != "adamw" or given.learning_rate is None,
-        }
-    return frozenset(name for name, one in lacks.items() if one)
+    found = {name for name, one in lacks.items() if one} | {*job["orders"]["without"]}
+    if trainer is None:
+        return found
+    told = {name for rule in trainer.lines if rule.kind is EventKind.STEP
+            for name in (rule.keys if rule.keys is not None else rule.pattern.groupindex)}  # fmt: skip
+    return (
+        found
+        | {name for name, value in _BY_VALUE.items() if value not in told}
+        | (set() if job["folder"] else _OF_FILES)
+    )
 
 
 def _tells(trainer: Trainer | None, kind: EventKind) -> bool:
     return trainer is not None and any(rule.kind is kind for rule in trainer.lines)
-
-
-def _values(trainer: Trainer) -> set[str]:
-    return {
-        name
-        for rule in trainer.lines
-        if rule.kind is EventKind.STEP
-        for name in (rule.keys if rule.keys is not None else rule.pattern.groupindex)
-    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from harness.tools.watch.facts import Fact
-from harness.tools.watch.job_state import Check, JobState, StepAt
+from harness.tools.watch.job_state import Check, StepAt
 
 __all__ = ["DRIVER_CHECKS"]
 
@@ -16,13 +16,13 @@ class KernelsCompiled(Check):
     """The driver compiles kernels at the beginning, and then no more."""
 
     name, needs = "kernels_compiled", "the recorder of the CUDA driver, and two windows of steps"
+    source = "kernels are compiled once, before their first use"
 
-    def __init__(self, job: JobState) -> None:
-        super().__init__(job)
+    def begin(self) -> None:
         self._step, self._at, self._row = 0, 0.0, 0
 
     def on_driver(self, driver: Fact) -> None:
-        """See `Check`. A first evaluation or save may need new kernels, so only window after window refutes.
+        """A first evaluation or save may need new kernels, so only window after window refutes.
 
         With jit=none, the first image that has to be compiled does.
         """
@@ -45,13 +45,13 @@ class AllocationsRefused(Check):
     """The driver does not refuse memory again and again. After a refusal, an allocator gives its cache back."""
 
     name, needs = "allocations_refused", "the recorder of the CUDA driver, and steps"
+    source = "an allocator that is refused memory gives its cache back and begins anew"
 
-    def __init__(self, job: JobState) -> None:
-        super().__init__(job)
+    def begin(self) -> None:
         self._steps: set[int] = set()
 
     def on_driver(self, driver: Fact) -> None:
-        """See `Check`. A single refusal may belong to a search for the largest batch."""
+        """A single refusal may belong to a search for the largest batch."""
         self.judged = self.judged or bool(self.job.step)
         if driver.get("refused") and not self.found:
             self._steps.add(self.job.step)

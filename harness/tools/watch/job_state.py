@@ -104,17 +104,23 @@ class Check:
 
     Attributes:
         name: the measurement: a list of refutations, which is empty as long as the condition holds.
+        source: why a refutation is one.
         needs: what it needs to be judged, in words.
         judged: whether the facts so far had what it needs.
     """
 
     name = ""
+    source = ""
     needs = ""
 
     def __init__(self, job: JobState) -> None:
         self.job, self.given = job, job.given
         self.judged = False
         self.found: list[Refutation] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Set what the check remembers."""
 
     def refute(self, why: str, step: int | None = None) -> None:
         """Note a refutation now, at the newest step unless another one is named."""

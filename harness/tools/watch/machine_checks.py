@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from harness.tools.watch.facts import Fact
-from harness.tools.watch.job_state import Check, Checkpoint, JobState, StepAt
+from harness.tools.watch.job_state import Check, Checkpoint, StepAt
 
 __all__ = ["MACHINE_CHECKS"]
 
@@ -36,9 +36,9 @@ class StepsGoOn(Check):
     """The next step comes."""
 
     name, needs = "stalled", "steps in the output"
+    source = "the parameters stall_seconds and stall_steps"
 
-    def __init__(self, job: JobState) -> None:
-        super().__init__(job)
+    def begin(self) -> None:
         self._slowest, self._last, self._count = 0.0, 0.0, 0
         self._busy_at = 0.0
 
@@ -55,7 +55,7 @@ class StepsGoOn(Check):
             self._last = usage["at"]
 
     def on_time(self) -> None:
-        """See `Check`. A job may prepare for long, and finish for long; in between it evaluates and saves.
+        """A job may prepare for long, and finish for long; in between it evaluates and saves.
 
         So a job stands still if it also prints nothing and its processes do nothing, though they could; or, since a
         deadlock can be busy, after a much longer time.
@@ -79,9 +79,9 @@ class RateKept(Check):
     """The rate of steps does not collapse."""
 
     name, needs = "throughput_collapsed", "steps over two windows of time"
+    source = "the parameters collapse and collapse_seconds"
 
-    def __init__(self, job: JobState) -> None:
-        super().__init__(job)
+    def begin(self) -> None:
         self._began: StepAt | None = None
         self._before, self._pause = 0.0, 0.0
         self._best = 0.0
@@ -91,7 +91,7 @@ class RateKept(Check):
         self._crowded = self._crowded or _is_crowded(usage)
 
     def on_step(self, step: StepAt) -> None:
-        """See `Check`. A window does not count its longest pause, which may be an evaluation.
+        """A window does not count its longest pause, which may be an evaluation.
 
         A window in which others had the processors is left out.
         """
@@ -115,15 +115,15 @@ class MemoryBounded(Check):
     """Memory does not creep towards the machine's limit."""
 
     name, needs = "memory_creeps", "samples of the job's processes, and steps"
+    source = "the parameters creep_windows and creep_seconds"
 
-    def __init__(self, job: JobState) -> None:
-        super().__init__(job)
+    def begin(self) -> None:
         self._windows: deque[tuple[float, float]] = deque(maxlen=self.given.creep_windows + 1)
         self._ends_at = 0.0
         self._highest = 0.0
 
     def on_usage(self, usage: Fact) -> None:
-        """See `Check`. Refuted if each window's peak is above the one before, and the run would fill the memory."""
+        """Refuted if each window's peak is above the one before, and the run would fill the memory."""
         if self.given.steps is None or not self.job.step or self.found:
             return
         used = self.job.memory(usage, "anonymous_bytes")
@@ -160,6 +160,7 @@ class MemoryPredicted(Check):
     """Memory stays within the prediction."""
 
     name, needs = "memory_beyond_prediction", "predicted_bytes, and samples of the job's processes"
+    source = "the parameters predicted_bytes and memory_slack"
 
     def on_usage(self, usage: Fact) -> None:
         used, predicted = self.job.memory(usage, "rss_bytes"), self.given.predicted_bytes
@@ -174,13 +175,13 @@ class GpuUsed(Check):
     """A job that asked for a GPU uses it."""
 
     name, needs = "gpu_unused", "device=cuda, samples of the job's processes, and steps"
+    source = "the parameter idle_seconds"
 
-    def __init__(self, job: JobState) -> None:
-        super().__init__(job)
+    def begin(self) -> None:
         self._idle_since: float | None = None
 
     def on_usage(self, usage: Fact) -> None:
-        """See `Check`. `gpu_seen` is whether the driver lists a process of the job: True, False, or None if unknown.
+        """`gpu_seen` is whether the driver lists a process of the job: True, False, or None if unknown.
 
         The recorder knows it, too, and whether a kernel was launched. A job whose processes do nothing is elsewhere.
         """
@@ -209,16 +210,16 @@ class DiskLeft(Check):
     """The next checkpoint has room on the disk."""
 
     name, needs = "disk_short", "a checkpoint, and the free space of its folder"
+    source = "a checkpoint needs the room of the largest one before"
 
-    def __init__(self, job: JobState) -> None:
-        super().__init__(job)
+    def begin(self) -> None:
         self._largest = 0
 
     def on_checkpoint(self, checkpoint: Checkpoint) -> None:
         self._largest = max(self._largest, checkpoint.size)
 
     def on_usage(self, usage: Fact) -> None:
-        """See `Check`. Only the next checkpoint is counted: the trainer may delete older ones."""
+        """Only the next checkpoint is counted: the trainer may delete older ones."""
         free = usage.get("free_bytes")
         needed = self._largest or usage.get("expected_bytes") or 0
         if free is None or not needed or self.found:
@@ -232,6 +233,7 @@ class DeviceTrue(Check):
     """The output names the device that was asked for."""
 
     name, needs = "device_other", "device, and a line of the output that names it"
+    source = "the device that was asked for"
 
     def on_time(self) -> None:
         told = self.job.telling.ran.get("device", "").lower()
@@ -247,9 +249,10 @@ class EndsWell(Check):
     """The job ends with status 0."""
 
     name, needs = "ended_badly", "the end of the job, and its status"
+    source = "0 is success"
 
     def on_end(self, status: int | None) -> None:
-        """See `Check`. A job that this watch ended, or that a signal from outside ended, is not at fault."""
+        """A job that this watch ended, or that a signal from outside ended, is not at fault."""
         if status is None or self.job.was_ended or status in _FROM_OUTSIDE:
             return
         self.judged = True

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final
 
 from harness.external.output_events import Event, EventKind
-from harness.tools.watch.job_state import Check, JobState, StepAt
+from harness.tools.watch.job_state import Check, StepAt
 
 __all__ = ["OUTPUT_CHECKS"]
 
@@ -27,6 +27,7 @@ class LossesFinite(Check):
     """Losses are numbers, not NaN and not infinite."""
 
     name, needs = "losses_not_finite", "losses in the output"
+    source = "a NaN never becomes a number again"
 
     def on_step(self, step: StepAt) -> None:
         if (loss := step.values.get("loss")) is not None:
@@ -39,16 +40,16 @@ class LossesMove(Check):
     """Losses differ from step to step, and are not 0 from the beginning."""
 
     name, needs = "losses_constant", "losses in the output"
+    source = "batches differ, and so do their losses"
 
-    def __init__(self, job: JobState) -> None:
-        super().__init__(job)
+    def begin(self) -> None:
         self._last: deque[float] = deque(maxlen=max(self.given.window, _IN_A_ROW))
         self._largest = 0.0
         self._flow = 0.0
         """The newest norm of the gradient."""
 
     def on_step(self, step: StepAt) -> None:
-        """See `Check`. A loss that fell to what the output rounds to 0 has been learned.
+        """A loss that fell to what the output rounds to 0 has been learned.
 
         GRPO's loss is 0 as long as the policy is that of the samples, and its gradient is not.
         """
@@ -69,13 +70,8 @@ class LossesMove(Check):
             self.refute(f"the loss was {loss:g} in each of {len(self._last)} steps", step.step)
 
 
-class LossesFall(Check):
-    """The median loss of a window does not rise far above that of the first window."""
-
-    name, needs = "losses_rise", "two windows of losses in the output"
-
-    def __init__(self, job: JobState) -> None:
-        super().__init__(job)
+class _LossesOfWindows(Check):
+    def begin(self) -> None:
         self._first: list[float] = []
         self._last: deque[float] = deque(maxlen=self.given.window)
 
@@ -88,53 +84,52 @@ class LossesFall(Check):
             return
         self._last.append(loss)
         if len(self._last) == self.given.window:
-            self.judged = True
-            before, now = median(self._first), median(self._last)
-            if before > 0 and now > self.given.rise * before:
-                self.refute(
-                    f"the loss rose from {before:g} to {now:g}, medians of {self.given.window} steps", step.step
-                )
+            self.on_window(step.step, median(self._first), median(self._last))
+
+    def on_window(self, step: int, before: float, now: float) -> None:
+        """Take the medians of the first and of the newest window."""
 
 
-class LossesLearned(Check):
+class LossesFall(_LossesOfWindows):
+    """The median loss of a window does not rise far above that of the first window."""
+
+    name, needs = "losses_rise", "two windows of losses in the output"
+    source = "the parameter rise"
+
+    def on_window(self, step: int, before: float, now: float) -> None:
+        self.judged = True
+        if before > 0 and now > self.given.rise * before:
+            self.refute(f"the loss rose from {before:g} to {now:g}, medians of {self.given.window} steps", step)
+
+
+class LossesLearned(_LossesOfWindows):
     """By a step that is given, the median loss of some window is below that of the first one."""
 
     name, needs = "losses_never_fall", "learn_by, and losses up to that step"
+    source = "the parameters learn_by and fall"
+    _best = math.inf
 
-    def __init__(self, job: JobState) -> None:
-        super().__init__(job)
-        self._first: list[float] = []
-        self._last: deque[float] = deque(maxlen=self.given.window)
-        self._best = math.inf
-
-    def on_step(self, step: StepAt) -> None:
-        loss, by = step.values.get("loss"), self.given.learn_by
-        if loss is None or by is None or self.judged:
+    def on_window(self, step: int, before: float, now: float) -> None:
+        self._best = min(self._best, now)
+        if self.judged or self.given.learn_by is None or step < self.given.learn_by:
             return
-        self._last.append(loss)
-        if len(self._first) < self.given.window:
-            self._first.append(loss)
-        if len(self._last) == self.given.window:
-            self._best = min(self._best, median(self._last))
-        if step.step >= by and len(self._first) == self.given.window:
-            self.judged = True
-            before = median(self._first)
-            if not self._best <= (1 - self.given.fall) * before:
-                self.refute(f"the loss was {before:g}, and by step {by} it was {self._best:g} at best", step.step)
+        self.judged = True
+        if not self._best <= (1 - self.given.fall) * before:
+            self.refute(f"the loss was {before:g}, and by step {step} it was {self._best:g} at best", step)
 
 
 class BatchesDiffer(Check):
     """No batch comes twice, by the checksum that the output or the process gives as `batch`."""
 
     name, needs = "batches_repeated", "a checksum of each batch, as the value `batch` of a step"
+    source = "an epoch has each batch once"
 
-    def __init__(self, job: JobState) -> None:
-        super().__init__(job)
+    def begin(self) -> None:
         self._seen: dict[tuple[float, int], int] = {}
         self._repeats = 0
 
     def on_step(self, step: StepAt) -> None:
-        """See `Check`. A batch comes once in an epoch, the whole part of `epoch`; without it, not twice in a row."""
+        """A batch comes once in an epoch, the whole part of `epoch`; without it, not twice in a row."""
         batch, epoch = step.values.get("batch"), step.values.get("epoch")
         if batch is None or not math.isfinite(batch):
             return
@@ -154,13 +149,13 @@ class GradientsFlow(Check):
     """Norms of gradients, where they are printed, are neither 0 nor NaN for several steps."""
 
     name, needs = "gradients_lost", "norms of gradients in the output, as `grad_norm`"
+    source = "a step without a gradient trains nothing"
 
-    def __init__(self, job: JobState) -> None:
-        super().__init__(job)
+    def begin(self) -> None:
         self._lost = 0
 
     def on_step(self, step: StepAt) -> None:
-        """See `Check`. A single norm that is not finite is what loss scaling skips."""
+        """A single norm that is not finite is what loss scaling skips."""
         norm = step.values.get("grad_norm")
         if norm is None:
             return
@@ -174,14 +169,14 @@ class StepsTrue(Check):
     """Steps go on, and are as many as were asked for."""
 
     name, needs = "steps_untrue", "steps in the output"
+    source = "a count is exact"
 
-    def __init__(self, job: JobState) -> None:
-        super().__init__(job)
+    def begin(self) -> None:
         self._before, self._others = 0, 0
         self._told = False
 
     def on_step(self, step: StepAt) -> None:
-        """See `Check`. A run that resumes at a checkpoint repeats the steps after it."""
+        """A run that resumes at a checkpoint repeats the steps after it."""
         self.judged = True
         asked, total = self.given.steps, step.values.get("total")
         if step.step <= self._before and step.step - 1 not in self.job.seen:
@@ -197,7 +192,7 @@ class StepsTrue(Check):
         self._before = step.step
 
     def on_end(self, status: int | None) -> None:
-        """See `Check`. A job that failed or was ended has fewer steps for that reason."""
+        """A job that failed or was ended has fewer steps for that reason."""
         if said := self.job.telling.contradiction:
             self.refute(said)
         made, asked = self.job.made, self.given.steps
@@ -209,13 +204,13 @@ class RatesScheduled(Check):
     """The learning rate is that of the schedule."""
 
     name, needs = "rates_off", "learning rates in the output, as `learning_rate`"
+    source = "the parameters schedule and rate_error"
 
-    def __init__(self, job: JobState) -> None:
-        super().__init__(job)
+    def begin(self) -> None:
         self._zeros = 0
 
     def on_step(self, step: StepAt) -> None:
-        """See `Check`. A log of step k can show the rate of the step before or after it."""
+        """A log of step k can show the rate of the step before or after it."""
         rate = step.values.get("learning_rate")
         if rate is None or self.found:
             return
@@ -253,6 +248,7 @@ class SavesSucceed(Check):
     """No checkpoint fails to be written."""
 
     name, needs = "saves_failed", "a line of failed saves in the trainer's file"
+    source = "a failed save loses the steps since the last one"
 
     def on_time(self) -> None:
         self.judged = self.judged or bool(self.job.step and self.job.description.get("tells_saves"))

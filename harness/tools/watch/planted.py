@@ -160,9 +160,7 @@ DEFECTS: Final[Mapping[str, Defect]] = {
         "losses_rise", "the loss rises from 4 to 8", _value("loss", lambda step: f"{4.0 + step / 30}")
     ),
     "nothing-learned": Defect(
-        "losses_never_fall",
-        "the loss stays where it began",
-        _value("loss", lambda step: f"{4.0 + 0.05 * (step % 5)}"),
+        "losses_never_fall", "the loss stays where it began", _value("loss", lambda step: f"{4.0 + 0.05 * (step % 5)}")
     ),
     "stuck-loader": Defect("batches_repeated", "every step has the first batch", _value("batch", lambda step: "7919")),
     "dead-gradient": Defect("gradients_lost", "every gradient is 0", _value("grad_norm", lambda step: "0.0")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -80,9 +80,34 @@ class Judge:
         sources: digests of the trainer's files.
         """
         self._host, self._claims, self._sources = host, claims, sources
+        self._is_open = True
+        """Whether a refutation may not be sealed: one of an earlier watcher, or one whose bundle could not be written."""
         self._recorder = Recorder(project, host, Sealer(evidence or project.evidence).seal, "harness watch")
 
-    def news(self, job: JobState) -> list[tuple[Claim, tuple[str, ...]]]:
+    def conclude(self, job: JobState, facts: Path, add: Callable[[Fact], None], say: Callable[[str], None]) -> None:
+        """Write what is refuted and not told yet, and seal the clauses that fail; after the end, what holds, too.
+
+        Args:
+            facts: the file with the job's facts, to which `add` adds one.
+            say: takes each line for the user.
+        """
+        told, known = {(one.check, one.step, one.why) for one in job.told}, {one.check for one in job.told}
+        for one in [one for one in job.refutations if (one.check, one.step, one.why) not in told]:
+            self._is_open = True
+            add({"fact": "refuted", "at": one.at, "check": one.check, "step": one.step, "why": one.why})
+            if one.check not in known:
+                say(f"REFUTED  {one.check}: {one.text}")
+            known.add(one.check)
+        if not self._is_open and not job.is_over:
+            return
+        for claim, clauses in self._news(job):
+            self._seal(claim, clauses, job, facts, add, say)
+        own = self._claims[0]
+        if job.is_over and not any(fact["claim"] == own.contract.id and fact["bundle"] for fact in job.sealed):
+            self._seal(own, (), job, facts, add, say)
+        self._is_open = not all({fact["claim"]: fact["bundle"] for fact in job.sealed}.values())
+
+    def _news(self, job: JobState) -> list[tuple[Claim, tuple[str, ...]]]:
         """Return the claims with clauses that fail and were not sealed, and these clauses."""
         found = []
         for claim in self._claims:
@@ -95,14 +120,10 @@ class Judge:
                 found.append((claim, failed))
         return found
 
-    def seal_end(self, job: JobState, facts: Path) -> Sealed | None:
-        """Seal the claim on the job itself once more when it has ended; None if its refutations are sealed."""
-        claim = self._claims[0]
-        if any(fact["claim"] == claim.contract.id and fact["bundle"] for fact in job.sealed):
-            return None
-        return self.seal(claim, (), job, facts)
-
-    def seal(self, claim: Claim, clauses: Sequence[str], job: JobState, facts: Path) -> Sealed:
+    def _seal(
+        self, claim: Claim, clauses: Sequence[str], job: JobState, facts: Path, add: Callable[[Fact], None],
+        say: Callable[[str], None],
+    ) -> None:  # fmt: skip
         """Seal what is known of a claim now. If the bundle cannot be written, say so and go on."""
         plan = make_plan(claim.contract, self._host, claim.request)
         with tempfile.TemporaryDirectory(prefix="harness-watch-") as folder:
@@ -122,7 +143,9 @@ class Judge:
             done = self._recorder.finished(plan, trials)
         undecided = tuple(clause.id for clause in judgment.with_outcome(Outcome.NOT_MEASURED))
         verdict, problem = str(done.record.verdict), ClaimEnded.of(done).unsealed
-        return Sealed(claim.contract.id, verdict, tuple(clauses), undecided, done.bundle, problem)
+        sealed = Sealed(claim.contract.id, verdict, tuple(clauses), undecided, done.bundle, problem)
+        add(sealed.as_fact(job.at))
+        say(sealed.text)
 
 
 def _observation(request: TrialRequest, claim: Claim, job: JobState) -> Observation:

@@ -28,7 +28,7 @@ from harness.machine.host import probe
 from harness.tools.watch.checkpoint_reading import checkpoint_fact
 from harness.tools.watch.checks import CHECKS
 from harness.tools.watch.claims import job_claim
-from harness.tools.watch.contract import contract_of, not_shown
+from harness.tools.watch.contract import contract_of
 from harness.tools.watch.facts import FACTS, Fact, FactFile, new_state
 from harness.tools.watch.given import given_of
 from harness.tools.watch.job_state import JobState, Refutation
@@ -95,24 +95,16 @@ class Sentinel:
         self._facts = FactFile(new_state(name, state) / FACTS)
         host = probe(self._project.root)
         self._machine = MachineReader(host, os.getpid(), None, 0)
-        lacks = not_shown(
-            self._given,
-            None,
-            follows_files=True,
-            has_initial=False,
-            has_teacher=False,
-            has_process=True,
-            knows_end=True,
-            is_recorded=False,
-        )
-        contract = contract_of(name, issue, self._given, self._facts.path, lacks, self._project.root)
+        values = {key: value for key, value in vars(self._given).items() if value is not None}
+        job = {"fact": "job", "at": 0.0, "name": name, "issue": issue, "told": " ".join(sys.argv), "folder": "",
+               "values": values, "epoch": self._epoch, "runs_on": "" if host.gpus else "cpu", "pid": os.getpid(),
+               "root": str(self._project.root), "is_local": True, "is_ours": True, "recorder": "", "roles": [],
+               "orders": {"without": []}}  # fmt: skip
+        contract = contract_of(job, self._given, None, self._facts.path, self._project.root)
         device = "cuda" if self._given.device == "cuda" and host.gpus else "cpu"
         claim = job_claim(contract, f"python {sys.argv[0]}", device)
         self._judge = Judge(self._project, host, evidence, [claim], {})
-        values = {key: value for key, value in vars(self._given).items() if value is not None}
-        self._add({"fact": "job", "at": 0.0, "name": name, "told": " ".join(sys.argv), "folder": "", "values": values,
-                   "epoch": self._epoch, "runs_on": "" if host.gpus else "cpu", "pid": os.getpid(),
-                   "root": str(self._project.root)})  # fmt: skip
+        self._add(job)
 
     def __enter__(self) -> Self:
         return self
@@ -170,8 +162,6 @@ class Sentinel:
             }
         )
         self._conclude()
-        if (sealed := self._judge.seal_end(self.job, self._facts.path)) is not None:
-            self._add(sealed.as_fact(self._now))
         for line in summary(self.job):
             print(line, file=sys.stderr)
 
@@ -181,14 +171,9 @@ class Sentinel:
             self._add(one.result())
 
     def _conclude(self) -> None:
-        told = {(one.check, one.step) for one in self.job.told}
-        new = [one for one in self.job.refutations if (one.check, one.step) not in told]
-        for one in new:
-            self._add({"fact": "refuted", "at": one.at, "check": one.check, "step": one.step, "why": one.why})
-            print(f"harness: REFUTED {one.check}: {one.text}", file=sys.stderr, flush=True)
-        if new:
-            for claim, clauses in self._judge.news(self.job):
-                self._add(self._judge.seal(claim, clauses, self.job, self._facts.path).as_fact(self._now))
+        self._judge.conclude(
+            self.job, self._facts.path, self._add, lambda line: print(line, file=sys.stderr, flush=True)
+        )
 
     @property
     def refuted(self) -> Refutation | None:

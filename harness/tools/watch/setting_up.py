@@ -23,7 +23,7 @@ from harness.report.atomic_file import write_file
 from harness.tools.watch.action import Action
 from harness.tools.watch.checkpoint_reading import CheckpointReader, sizes_of, weights_fact, weights_path
 from harness.tools.watch.claims import claims_of, job_claim
-from harness.tools.watch.contract import contract_of, not_shown
+from harness.tools.watch.contract import contract_of
 from harness.tools.watch.driver_reading import DriverFollower, recorded_by, recorder_variables
 from harness.tools.watch.facts import FACTS, Fact, FactFile, new_state
 from harness.tools.watch.given import Given, given_of
@@ -187,18 +187,7 @@ def _orders(job: Fact) -> Orders:
 
 def _judge(job: Fact, trainer: Trainer, given: Given, project: Project, host: Host, facts: Path) -> Judge:
     """Return what judges the claims on a job. Raises ValueError if one of them cannot be judged."""
-    lacks = not_shown(
-        given,
-        trainer,
-        follows_files=bool(job["folder"]),
-        has_initial="initial" in job["roles"],
-        has_teacher="teacher" in job["roles"],
-        has_process=job["is_local"],
-        knows_end=job["is_ours"],
-        is_recorded=bool(job["recorder"]),
-    )
-    without = _orders(job).without
-    contract = contract_of(job["name"], job["issue"], given, facts, lacks | without, project.root)
+    contract = contract_of(job, given, trainer, facts, project.root)
     command = f"harness watch --resume {facts.parent}"
     sources, external = _sources(trainer, project, job["values"], given)
     device = "cuda" if given.device == "cuda" and host.gpus else "cpu"

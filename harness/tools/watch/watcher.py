@@ -96,8 +96,6 @@ class Watcher:
     _failures: int = field(default=0, init=False)
     _is_full: bool = field(default=False, init=False)
     """Whether the disk of the output has no room."""
-    _is_unsealed: bool = field(default=False, init=False)
-    """Whether there may be a refutation that is not sealed, or not acted on."""
     _cost: float = field(default=0.0, init=False)
     """Seconds of the processor that the last reading took."""
 
@@ -109,7 +107,6 @@ class Watcher:
             self.job.apply(fact)
         self._began = max(time.time() - self.epoch, self.job.at) - time.monotonic()
         self._changed = self.now
-        self._is_unsealed = bool(self.job.told)
 
     @property
     def now(self) -> float:
@@ -227,25 +224,7 @@ class Watcher:
     def _conclude(self) -> None:
         """Write what is refuted, seal it, and act."""
         job = self.job
-        told = {(one.check, one.step, one.why) for one in job.told}
-        new = [one for one in job.refutations if (one.check, one.step, one.why) not in told]
-        known = {one.check for one in job.told}
-        for one in new:
-            self.add({"fact": "refuted", "at": one.at, "check": one.check, "step": one.step, "why": one.why})
-            if one.check not in known:
-                self.say(f"REFUTED  {one.check}: {one.text}")
-            known.add(one.check)
-        self._is_unsealed |= bool(new) or job.is_over
-        if not self._is_unsealed:
-            return
-        for claim, clauses in self.judge.news(job):
-            sealed = self.judge.seal(claim, clauses, job, self.facts.path)
-            self.add(sealed.as_fact(self.now))
-            self.say(sealed.text)
-        if job.is_over and (end := self.judge.seal_end(job, self.facts.path)) is not None:
-            self.add(end.as_fact(self.now))
-            self.say(end.text)
-        self._is_unsealed = any(not fact["bundle"] for fact in job.sealed)
+        self.judge.conclude(job, self.facts.path, self.add, self.say)
         if job.told and not job.acted and not job.is_over:
             self._act(job.told, [fact["bundle"] for fact in job.sealed])
 

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from harness.external.trainer_file import load
 from harness.tools.watch.checks import CHECKS, measured, state_of, unseen
 from harness.tools.watch.contract import contract_of
 from harness.tools.watch.facts import Fact
 from harness.tools.watch.given import Given, GivenError, given_of
 from harness.tools.watch.job_state import JobState
 from harness.tools.watch.planted import DEFECTS, GIVEN, healthy, planted
+from tests.tools.watch.jobs import project_of
 
 
 def job(steps: Sequence[dict[str, Any]], given: Given, **keys: Any) -> JobState:
@@ -52,20 +54,25 @@ def test_each_defect_is_refuted(defect: str) -> None:
     assert DEFECTS[defect].violates in refuted(state_of(until, GIVEN))
 
 
-def test_every_measurement_is_that_of_a_check(tmp_path: Path) -> None:
-    """The contract declares what the checks measure, and has a mutant for each but the unused GPU."""
-    contract = contract_of("a job", "WATCH", GIVEN, tmp_path / "facts", (), tmp_path)
-    assert contract.id == "F-WATCH-A-JOB-001"
-    assert contract.measurements == {"steps_seen", *(check.name for check in CHECKS)}
-    violated = {one.violates[0].removesuffix(".maxItems") for one in contract.mutants}
-    assert violated == contract.measurements - {"steps_seen", "gpu_unused"}
+SHOWN = {"name": "a job", "issue": "WATCH", "folder": "run", "is_local": True, "is_ours": True, "recorder": "records",
+         "roles": ["initial", "teacher"], "orders": {"without": ["stalled"]}}  # fmt: skip
 
 
 def test_a_contract_speaks_of_what_the_job_can_show(tmp_path: Path) -> None:
-    """A measurement that it cannot show has neither a clause nor a mutant."""
-    contract = contract_of("a job", "WATCH", Given(), tmp_path / "facts", {"rates_off"}, tmp_path)
-    assert "rates_off" not in contract.measurements
-    assert "rate-of-zero" not in {one.id for one in contract.mutants}
+    """It declares what the checks measure, with a mutant for each. A loop names no device and no save that failed."""
+    checks = {check.name for check in CHECKS}
+    assert {one.violates for one in DEFECTS.values()} == checks - {"gpu_unused"}
+    contract = contract_of(SHOWN, GIVEN, None, tmp_path / "facts", tmp_path)
+    assert contract.id == "F-WATCH-A-JOB-001"
+    shown = checks - {"gpu_unused", "device_other", "saves_failed", "stalled"}
+    assert contract.measurements == {"steps_seen", *shown}
+    assert {one.violates[0].removesuffix(".maxItems") for one in contract.mutants} == shown
+    trainer = load(project_of(tmp_path / "project") / "toy.toml")
+    unknown = {**SHOWN, "folder": "", "roles": [], "recorder": "", "is_local": False, "is_ours": False}
+    assert contract_of(unknown, Given(device="cpu"), trainer, tmp_path / "facts", tmp_path).measurements == {
+        "steps_seen", "losses_not_finite", "losses_constant", "losses_rise", "steps_untrue", "throughput_collapsed",
+        "device_other",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
