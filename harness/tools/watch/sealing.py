@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, final
 
 from harness.base.beneath import Beneath
 from harness.base.redaction import redactor
@@ -37,9 +37,6 @@ from harness.tools.watch.job_state import JobState
 from harness.tools.watch.planted import planted
 
 __all__ = ["Judge", "Sealed"]
-
-_AGAIN: Final = 60.0
-"""Seconds after which a bundle that could not be written is tried again."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ class Judge:
         """
         self._host, self._claims, self._sources = host, claims, sources
         self._is_open = True
-        """Whether a refutation may not be sealed: one of an earlier watcher, or one whose bundle could not be written."""
+        """Whether there may be a refutation that is not sealed: also one of an earlier watcher."""
         self._recorder = Recorder(project, host, Sealer(evidence or project.evidence).seal, "harness watch")
 
     def conclude(self, job: JobState, facts: Path, add: Callable[[Fact], None], say: Callable[[str], None]) -> None:
@@ -103,16 +100,15 @@ class Judge:
         for claim, clauses in self._news(job):
             self._seal(claim, clauses, job, facts, add, say)
         own = self._claims[0]
-        if job.is_over and not any(fact["claim"] == own.contract.id and fact["bundle"] for fact in job.sealed):
+        if job.is_over and not any(fact["claim"] == own.contract.id for fact in job.sealed):
             self._seal(own, (), job, facts, add, say)
-        self._is_open = not all({fact["claim"]: fact["bundle"] for fact in job.sealed}.values())
+        self._is_open = False
 
     def _news(self, job: JobState) -> list[tuple[Claim, tuple[str, ...]]]:
         """Return the claims with clauses that fail and were not sealed, and these clauses."""
         found = []
         for claim in self._claims:
-            before = {one for fact in job.sealed for one in fact["clauses"] if fact["claim"] == claim.contract.id
-                      and (fact["bundle"] or fact["at"] > job.at - _AGAIN)}  # fmt: skip
+            before = {one for fact in job.sealed if fact["claim"] == claim.contract.id for one in fact["clauses"]}
             plan = make_plan(claim.contract, self._host, claim.request)
             judgment = judge(plan.contract, _observation(plan.trial(), claim, job))
             failed = tuple(clause.id for clause in judgment.with_outcome(Outcome.FAIL) if clause.id not in before)
