@@ -49,11 +49,14 @@ def recorded_by(pid: int) -> Path:
     import psutil
 
     try:
-        return Path(psutil.Process(pid).environ()[_FOLDER])
+        folder = Path(psutil.Process(pid).environ()[_FOLDER])
     except KeyError:
         raise NotMeasured("the job was started without it") from None
     except psutil.Error as error:
         raise NotMeasured(f"the variables of process {pid} cannot be read: {error}") from error
+    if not folder.is_dir():
+        raise NotMeasured(f"its folder {folder} is not here")
+    return folder
 
 
 @final
@@ -72,9 +75,17 @@ class DriverFollower:
                 chunk = file.read(_CHUNK)
             whole = chunk.rfind(b"\n") + 1
             if whole:
-                lines = [strictjson.loads(line) for line in chunk[:whole].splitlines() if line.endswith(b"}")]
-                found = _counted([{**line, "process": path.stem} for line in lines])
+                found = _counted([{**_event(line), "process": path.stem} for line in chunk[:whole].splitlines()])
                 yield {"fact": "driver", "at": at, "file": str(path), "offset": offset + whole, **found}
+
+
+def _event(line: bytes) -> Mapping[str, Any]:
+    """Return the event of a line. From one that is damaged follows that something is unseen."""
+    try:
+        event = strictjson.loads(line)
+    except strictjson.JsonError as error:
+        return {"event": "error", "what": "a damaged line", "detail": str(error)}
+    return event if isinstance(event, dict) else {"event": "error", "what": "a damaged line", "detail": ""}
 
 
 def _counted(events: list[Mapping[str, Any]]) -> dict[str, Any]:

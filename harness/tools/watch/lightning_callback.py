@@ -13,7 +13,7 @@ try:
 except ImportError:  # the same under its older name
     Callback = import_module("pytorch_lightning.callbacks").Callback
 
-from harness.tools.watch.sentinel import Refuted, Sentinel, agreed
+from harness.tools.watch.sentinel import Sentinel, is_refuted
 
 __all__ = ["HarnessCallback"]
 
@@ -42,20 +42,10 @@ class HarnessCallback(Callback):  # type: ignore[misc]
         if loss is None or trainer.global_step <= self._step:
             return  # gradients are accumulated
         self._step = trainer.global_step
-        if agreed(self._is_refuted(trainer, pl_module, loss, batch)):
-            trainer.should_stop = True
-
-    def _is_refuted(self, trainer: Any, pl_module: Any, loss: Any, batch: Any) -> bool:
         rates = [group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups]
-        try:
-            if self.sentinel is not None:
-                self.sentinel.step(
-                    self._step, loss=loss, learning_rate=max(rates, default=None), epoch=trainer.current_epoch + 1,
-                    batch=batch, weights=pl_module,
-                )  # fmt: skip
-        except Refuted:
-            return True
-        return False
+        values = {"loss": loss, "learning_rate": max(rates, default=None), "epoch": trainer.current_epoch + 1}
+        if is_refuted(self.sentinel, self._step, batch=batch, weights=pl_module, **values):
+            trainer.should_stop = True
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """End with an error."""

@@ -190,7 +190,9 @@ class GpuUsed(Check):
             return
         seen, busy = usage.get("gpu_seen"), usage.get("gpu_utilisation_percent")
         works, knows = usage.get("cpu_percent", 0.0) > _CLIENT, job.is_recorded and not job.driver["unseen"]
-        if works and (seen is False or (knows and not seen and not job.driver["started"])):
+        # Of a job that was started here, it is known that the driver loads the recorder.
+        is_untouched = knows and job.description.get("is_ours") and not job.driver["started"]
+        if works and (seen is False or (is_untouched and not seen)):
             self.judged = True
             self.refute("the job makes steps, and no process of it is on a GPU: it runs on the CPU")
         elif works and knows and job.driver["ready"] and not job.launched:

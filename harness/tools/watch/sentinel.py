@@ -36,7 +36,7 @@ from harness.tools.watch.machine_reading import MachineReader
 from harness.tools.watch.sealing import Judge
 from harness.tools.watch.text import summary
 
-__all__ = ["Refuted", "Sentinel", "agreed"]
+__all__ = ["Refuted", "Sentinel", "is_refuted"]
 
 _SAMPLE_EVERY: Final = 5.0
 _SAMPLED: Final = 4096
@@ -251,14 +251,26 @@ def _sum(weights: Any) -> str:
     return f"{total!r} {zlib.crc32(_bytes(flat[:_SAMPLED]))}"
 
 
-def agreed(is_refuted: bool) -> bool:
-    """Return what the first process of torch.distributed says. If one process alone stopped, the others would wait."""
+def is_refuted(sentinel: Sentinel | None, step: int, **values: Any) -> bool:
+    """Tell of a step, and return whether the run is to stop, as the first process of torch.distributed says.
+
+    If one process alone stopped, the others would wait for it.
+
+    Args:
+        sentinel: that of the first process; None in the others.
+        values: of `Sentinel.step`.
+    """
     import torch
 
+    stops = False
+    try:
+        if sentinel is not None:
+            sentinel.step(step, **values)
+    except Refuted:
+        stops = True
     group = torch.distributed
     if not group.is_available() or not group.is_initialized() or group.get_world_size() == 1:
-        return is_refuted
-    device = "cuda" if group.get_backend() == "nccl" else "cpu"
-    said = torch.tensor([int(is_refuted)], device=device)
+        return stops
+    said = torch.tensor([int(stops)], device="cuda" if group.get_backend() == "nccl" else "cpu")
     group.broadcast(said, 0)
     return bool(said.item())

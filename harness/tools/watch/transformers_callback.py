@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from transformers import TrainerCallback
 
-from harness.tools.watch.sentinel import Refuted, Sentinel, agreed
+from harness.tools.watch.sentinel import Sentinel, is_refuted
 
 __all__ = ["HarnessCallback"]
 
@@ -44,17 +44,9 @@ class HarnessCallback(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **others: Any) -> None:
         """Tell of a step that was logged."""
-        if "loss" in (logs or {}) and agreed(self._is_refuted(state.global_step, logs, others.get("model"))):
+        values = {name: value for name, value in (logs or {}).items() if isinstance(value, (int, float))}
+        if "loss" in values and is_refuted(self.sentinel, state.global_step, weights=others.get("model"), **values):
             control.should_training_stop = True
-
-    def _is_refuted(self, step: int, logs: Any, model: Any) -> bool:
-        values = {name: value for name, value in logs.items() if isinstance(value, (int, float))}
-        try:
-            if self.sentinel is not None:
-                self.sentinel.step(step, weights=model, **values)
-        except Refuted:
-            return True
-        return False
 
     def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Tell of a checkpoint."""

@@ -47,12 +47,13 @@ def test_records_are_followed(tmp_path: Path) -> None:
     assert read(LAUNCHED[20:]) == [{"launches": 8}]
     assert read(REFUSED) == [{"refused": ["cuMemAlloc_v2: 1099511627776 bytes"]}]
     assert read("") == []
+    assert read("garbled}\n")[0]["unseen"][0].startswith("a damaged line")
     assert (job.driver["started"], job.launched, job.failed) == (1, 8, "")
 
 
 def watched(given: Given, *facts: Fact, cpu: float = 90.0, seen: bool | None = None) -> list[str]:
     """The checks that refute a recorded job of ten steps with these facts of the driver, in words of the last one."""
-    found: list[Fact] = [{"fact": "job", "at": 0.0, "recorder": "records"}]
+    found: list[Fact] = [{"fact": "job", "at": 0.0, "recorder": "records", "is_ours": True}]
     for step in range(1, 11):
         values = {"step": str(step), "loss": str(5 - step / 10)}
         found.append({"fact": "output", "at": float(step), "file": "log", "offset": step,
@@ -117,6 +118,8 @@ def test_a_process_says_where_its_records_are(tmp_path: Path) -> None:
                     recorded_by(job.pid)
         finally:
             job.communicate(b"\n")
+    with pytest.raises(NotMeasured, match="cannot be read"):
+        recorded_by(job.pid)
 
 
 def test_another_tool_keeps_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
