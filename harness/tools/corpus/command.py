@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -23,8 +23,9 @@ from harness.contract.project import Project
 from harness.machine import git
 from harness.report.atomic_file import write_file
 from harness.report.terminal.printing import tell, tell_all
+from harness.tools.corpus import new_case
 from harness.tools.corpus.campaign import Answer, Campaign, Judged, Round, ask_checker
-from harness.tools.corpus.record import CASES, COSTS, KINDS, Case, RecordError, cases_of
+from harness.tools.corpus.record import CASES, COSTS, KINDS, Case, RecordError, cases_of, sample
 from harness.tools.corpus.results import Fate, Results, corpus_digest, document, read_back, table, table_of_groups
 
 __all__ = ["CHECKERS", "command"]
@@ -33,20 +34,6 @@ CHECKERS: Final = tuple(
     f"falsifiers.corpus.checkers:{name}" for name in ("loss_goes_down", "assert_close", "kernelbench")
 )
 """The other checkers that are asked by default."""
-
-_USUAL: Final[Mapping[str, JsonObject]] = {
-    "function": {
-        "F-CORPUS-FUNCTION-001": {
-            "against": "falsifiers.corpus.references:softmax", "example": "falsifiers.corpus.references:example_of_rows"
-        }
-    },
-    "trainer": {"F-DISTILL-STEP-001": {}},
-    "suite": {
-        "F-CORPUS-SUITE-001": {"tests": ["test_kernel.py::test_norm: 2 assertions"]}, "F-CORPUS-NOTICE-001": {}
-    },
-    "other": {},
-}  # fmt: skip
-"""The claims that mostly apply to a subject, for a new record."""
 
 _kind = click.option("--kind", "kinds", multiple=True, type=click.Choice([*KINDS]), help="Only cases of this kind.")
 
@@ -89,7 +76,7 @@ def list_(kinds: tuple[str, ...], sort: str) -> ExitStatus:
 @click.option(
     "--quick",
     is_flag=True,
-    help="Every fifth case of each kind: two minutes on two cores. No other checkers.",
+    help="One case of each kind for each set of claims: less than two minutes on two cores. No other checkers.",
 )
 @click.option(
     "--profile",
@@ -143,7 +130,7 @@ def run(
     project = Project.find()
     cases = _chosen(project.root, ids, kinds)
     if quick:
-        cases, no_checkers = _sample(cases), True
+        cases, no_checkers = sample(cases), True
     in_scope = [one for one in cases if not one.out_of_scope]
     asked = () if no_checkers else (checkers or CHECKERS)
     about: JsonObject = {
@@ -189,12 +176,6 @@ def _begun(file: Path | None, cases: list[Case], asked: Sequence[str], about: Js
     return results, {**about, "started": content["started"], "seconds": content["seconds"]}
 
 
-def _sample(cases: list[Case]) -> list[Case]:
-    """Every fifth case of each kind."""
-    in_scope = [one for one in cases if not one.out_of_scope]
-    return [one for kind in KINDS for one in [case for case in in_scope if case.kind == kind][::5]]
-
-
 def _told(case: Case, form: str, judged: Judged) -> None:
     clauses = ", ".join(judged.clauses)
     tell(f"{case.id}  {form}  {judged.claim}  {judged.verdict}  {clauses[:200]}".rstrip(), err=True)
@@ -227,17 +208,12 @@ def _reported(results: Results) -> ExitStatus:
 @click.option("--source", required=True, metavar="URL", help="Where the mistake is documented.")
 @click.option("--surface", type=click.Choice(["function", "trainer", "suite", "other"]), default="function")
 def new(identifier: str, kind: str, source: str, surface: str) -> ExitStatus:
-    """Write the record of a new case, to be filled in, and show the subject to write."""
+    """Write the record of a new case, to be filled in, and show a subject to begin with."""
     root = Project.find().root
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", identifier):
         raise click.BadParameter(f"{identifier!r} has other characters than a-z, 0-9 and hyphens", param_hint="ID")
     file = root / CASES / kind / f"{identifier}.json"
-    name = identifier.replace("-", "_")
-    content: dict[str, Any] = {
-        "id": identifier, "kind": kind, "title": "", "source": source, "year": datetime.now(UTC).year, "believed": "",
-        "truth": "", "noticed": "", "late": "", "cost": "", "surface": surface,
-        "subject": f"falsifiers.corpus.{kind}:{name}", "claims": _USUAL[surface],
-    }  # fmt: skip
+    content = new_case.record(identifier, kind, source, surface)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as out:
@@ -245,6 +221,8 @@ def new(identifier: str, kind: str, source: str, surface: str) -> ExitStatus:
     except FileExistsError as error:
         raise click.ClickException(f"{file} is there already") from error
     tell(f"wrote {file.relative_to(root)}; fill in its texts. The cost is one of: {', '.join(COSTS)}")
-    tell("change the claims if others speak of the property")
-    tell(f"Then: write {name}(mended) in falsifiers/corpus/{kind}.py, and harness corpus run {identifier}")
+    tell(f"Change this subject, and write it into falsifiers/corpus/{kind}.py and its __all__:")
+    tell_all(["", *new_case.subject(identifier, surface).splitlines(), ""])
+    tell("Change the claims if others speak of the property, and what they compare the subject with.")
+    tell(f"Then: harness corpus run {identifier}")
     return ExitStatus.PASS

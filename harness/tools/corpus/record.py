@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +11,7 @@ from typing import Any, Final
 from harness.base import regular_file, strictjson
 from harness.base.strictjson import JsonObject
 
-__all__ = ["CASES", "COSTS", "GROUPS", "KINDS", "SURFACES", "Case", "RecordError", "cases_of", "read_case"]
+__all__ = ["CASES", "COSTS", "GROUPS", "KINDS", "SURFACES", "Case", "RecordError", "cases_of", "read_case", "sample"]
 
 CASES: Final = Path("falsifiers/corpus/cases")
 """The folder of the records, from the project's root."""
@@ -152,3 +152,12 @@ def cases_of(root: Path) -> list[Case]:
         raise RecordError(f"{twice[0]} is the id of two records")
     order = list(KINDS)
     return sorted(found, key=lambda one: (order.index(one.kind), one.id))
+
+
+def sample(cases: Sequence[Case]) -> list[Case]:
+    """The first case of each kind for each set of claims: every way of judging that the cases in scope need."""
+    found: dict[tuple[str, ...], Case] = {}
+    for one in cases:
+        if one.claims and not one.missed:
+            found.setdefault((one.kind, *one.claims), one)
+    return [*found.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 from hashlib import sha256
@@ -98,6 +99,20 @@ def test_a_new_case_is_written_once(project: Path) -> None:
     assert content["subject"] == "falsifiers.corpus.data:my_case"
     assert [*content["claims"]] == ["F-CORPUS-FUNCTION-001"]
     assert "is there already" in str(called(*arguments).exception)
+
+
+@pytest.mark.parametrize(
+    ("surface", "name"), [("function", "my_case"), ("suite", "my_case"), ("trainer", "MyCase"), ("other", "MyCase")]
+)
+def test_a_subject_to_begin_with(project: Path, surface: str, name: str) -> None:
+    """It is code, and defines what the record names."""
+    output = called(
+        "new", "my-case", "--kind", "data", "--source", "https://example.org/1", "--surface", surface
+    ).output
+    code = output.partition("\n\n")[2].partition("\n\nChange the claims")[0]
+    assert [one.name for one in ast.parse(code).body if isinstance(one, ast.FunctionDef | ast.ClassDef)] == [name]
+    content = json.loads((project / CASES / "data/my-case.json").read_text(encoding="utf-8"))
+    assert content["subject"] == f"falsifiers.corpus.data:{name}"
 
 
 def test_an_id_that_leaves_its_folder(project: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from harness.contract.entry_point import locate
 from harness.contract.project import Project
-from harness.tools.corpus.record import CASES, KINDS, Case, RecordError, cases_of, read_case
+from harness.tools.corpus.record import CASES, KINDS, Case, RecordError, cases_of, read_case, sample
 
 ROOT = Path(__file__).parents[3]
 PROJECT = Project.find(ROOT)
@@ -25,6 +25,14 @@ def test_there_are_ten_of_each_kind() -> None:
     assert counts.keys() == KINDS.keys()
     assert min(counts.values()) >= 10
     assert counts.total() >= 80
+
+
+def test_the_sample_has_each_way_of_judging_once() -> None:
+    """Every kind, and every set of claims that cases in scope of that kind have."""
+    chosen = Counter((one.kind, *one.claims) for one in sample(KNOWN))
+    assert chosen.keys() == {(one.kind, *one.claims) for one in KNOWN if one.claims}
+    assert {*chosen.values()} == {1}
+    assert not any(one.missed for one in sample(KNOWN))
 
 
 @pytest.mark.parametrize("case", KNOWN, ids=lambda one: one.id)
