@@ -22,6 +22,7 @@ from falsifiers.blackwell.faults.backward import (
 )
 from falsifiers.blackwell.measuring.block_cases import block_case
 from falsifiers.blackwell.measuring.gradient_errors import largest_error, largest_relative_error, worst
+from falsifiers.blackwell.measuring.operation_state import OperationChecks
 from falsifiers.blackwell.measuring.wgsl_alone import errors_in_wgsl
 from falsifiers.blackwell.oracle.qwen2 import SHAPES as TRUE_SHAPES
 from falsifiers.blackwell.oracle.qwen2 import TrueBlock, TrueModel
@@ -64,7 +65,7 @@ class _Findings:
 
 def falsify(trial: Trial[FallbackBlocks]) -> None:
     """Fail one block's backward at many places, then layers of a model in training; then inject other errors."""
-    witness, seen = Witness(), _Findings()
+    witness, seen, checks = Witness(), _Findings(), OperationChecks(trial, trial.subject.fallback)
     with witness.watching():
         operations = _one_block(trial, witness, seen)
         _training(trial, witness, seen, operations)
@@ -72,6 +73,7 @@ def falsify(trial: Trial[FallbackBlocks]) -> None:
     seen.wgsl_errors = errors_in_wgsl(trial)  # not watched: launches that the falsifier asks for show no fallback
     vulkan = {info["backend_type"] for info in witness.adapters.values()} == {"Vulkan"}
     measured = {name: values for name, values in vars(seen).items() if name != "kinds"}
+    trial.measure(violations=checks.violations())
     trial.measure(**measured, adapters=sorted(witness.adapters), wrong_adapters=_wrong_adapters(trial, witness))
     trial.resolve(backend="wgpu" if vulkan else "none")
 

@@ -31,7 +31,7 @@ def falsify(trial: Trial[Quantiser]) -> None:
             made.backward(grad_output)
         right = nvfp4.kept(inputs.cpu())
         return {
-            "number_errors": _error(kept, right),
+            "number_errors": _number_error(kept, right),
             "product_errors": _error(made, nvfp4.product(inputs.cpu(), weight.cpu())),
             "input_gradient_errors": _error(leaves[0].grad, nvfp4.input_gradient(grad_output.cpu(), weight.cpu())),
             "weight_gradient_errors": _error(leaves[1].grad, nvfp4.weight_gradient(grad_output.cpu(), inputs.cpu())),
@@ -40,9 +40,9 @@ def falsify(trial: Trial[Quantiser]) -> None:
     drawn = st.fixed_dictionaries({
         "rows": st.sampled_from([16, 32, 48]), "columns": st.sampled_from([32, 64, 96]),
         "out": st.sampled_from([32, 64]), "seed": st.integers(0, 2**31), "exponent": st.integers(-24, 24),
-        "spread": st.sampled_from([0.0, 1.0, 3.0]), "zeros": st.booleans(),
+        "spread": st.sampled_from([0.0, 1.0, 3.0]), "zeros": st.booleans(), "halves": st.booleans(),
     })  # fmt: skip
-    trial.measure(cases=trial.search(drawn, check, examples=trial.parameters["cases"]))
+    trial.measure(cases=trial.search(drawn, check, examples=trial.parameters["cases"], first=_known(trial.seed)))
 
     def quantised(inputs: Tensor, weight: Tensor) -> Tensor:
         with trial.subject_fault():
@@ -60,6 +60,16 @@ def falsify(trial: Trial[Quantiser]) -> None:
     trial.resolve(device=device, steps=len(losses))
 
 
+def _known(seed: int) -> list[dict[str, Any]]:
+    """Return numbers halfway between two that are kept, blocks that are kept as zeros, and more rows than 1,024."""
+    plain = {"rows": 16, "columns": 64, "out": 32, "seed": seed, "exponent": 0, "spread": 3.0, "zeros": False}
+    return [
+        {**plain, "halves": True},
+        {**plain, "spread": 6.0, "halves": False},
+        {**plain, "rows": 1040, "columns": 32, "spread": 0.0, "halves": False},
+    ]
+
+
 def _tensors(case: Mapping[str, Any], device: str) -> tuple[Tensor, Tensor, Tensor]:
     """Return inputs, weight and the gradient of the output. Columns differ in size by powers of e, as outliers do."""
     generator = torch.Generator().manual_seed(case["seed"])
@@ -69,10 +79,32 @@ def _tensors(case: Mapping[str, Any], device: str) -> tuple[Tensor, Tensor, Tens
         return torch.randn(rows, columns, generator=generator) * sizes * 2.0 ** case["exponent"]
 
     inputs, weight = drawn(case["rows"], case["columns"]), drawn(case["out"], case["columns"])
+    if case["halves"]:
+        inputs, weight = (_halves(one, generator) * 2.0 ** case["exponent"] for one in (inputs, weight))
+    inputs[-1] *= 4.0  # so that the last row has the largest number
     if case["zeros"]:
         inputs[0], inputs[:, :32] = 0.0, 0.0
     grad_output = torch.randn(case["rows"], case["out"], generator=generator)
     return inputs.to(device), weight.to(device), grad_output.to(device)
+
+
+def _halves(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Return quarters up to 6, times a power of two for each 16: many lie halfway between two numbers of E2M1."""
+    quarters = torch.randint(-24, 25, like.shape, generator=generator) / 4.0
+    quarters[:, ::16] = 6.0
+    powers = 2.0 ** torch.randint(0, 8, (len(like), like.shape[1] // 16, 1), generator=generator)
+    made = (quarters.unflatten(-1, (-1, 16)) * powers).flatten(-2)
+    made[-1, 0] = 6.0 * 112.0  # the scale of all is then a power of two, also where the last row is four times as large
+    return made
+
+
+def _number_error(made: Tensor, right: Tensor) -> float:
+    """Return the largest difference, relative to the largest right number of its block; infinite where all are 0."""
+    if made.shape != right.shape:
+        return float("inf")
+    blocks, due = (one.detach().double().cpu().unflatten(-1, (-1, 16)) for one in (made, right))
+    far, size = (blocks - due).abs().amax(-1), due.abs().amax(-1)
+    return float(torch.where(far > 0, far / size, far).max())
 
 
 def _error(made: Tensor | None, right: Tensor) -> float:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from typing import Final
+
 import torch
 
 from falsifiers.nanochat.operations import SIZES
@@ -9,6 +12,9 @@ from falsifiers.nanochat.subject import Accounts
 from harness import Trial
 
 __all__ = ["falsify"]
+
+_DRAWN: Final = 12
+"""Drawn ratios and batches, beside the stated ones."""
 
 
 def falsify(trial: Trial[Accounts]) -> None:
@@ -25,5 +31,11 @@ def falsify(trial: Trial[Accounts]) -> None:
         planned.append(steps)
         from_stated.append(abs(steps / stated - 1))
         rests.append(right - steps)
+    chance = random.Random(trial.seed)  # noqa: S311 - ratios, and no secret
+    for _ in range(_DRAWN):
+        ratio, other = chance.uniform(1.0, 40.0), {**batch, "rows": chance.randint(1, 64)}
+        with trial.subject_fault():
+            steps = trial.subject.iterations(shape, ratio, other)
+        rests.append(ratio * counted / (other["rows"] * shape["sequence"] * other["accumulated"]) - steps)
     trial.measure(parameters=counted, planned=planned, from_stated=from_stated, rest_of_step=rests)
     trial.resolve(device="cpu")  # tensors without data have no device; what ran is Python

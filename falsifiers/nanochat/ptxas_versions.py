@@ -45,7 +45,7 @@ def falsify(trial: Trial[Assembler]) -> None:
             case = f"{'.'.join(map(str, version))} {target}"
             if foretold != made:
                 foretold_wrongly.append(case)
-            if not made and (named is None or named[1] != target):
+            if (status == 0) != made or (not made and (named is None or named[1] != target)):
                 unexplained.append(case)
             if made and _code_of(image) != [(Form.MACHINE_CODE, target.rstrip("af"))]:
                 other_code.append(case)

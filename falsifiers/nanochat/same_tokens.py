@@ -18,6 +18,10 @@ _LETTERS = st.characters(max_codepoint=0x52F)
 """Characters of which every version of Unicode says the same. Of newer ones regex and tokenizers may differ."""
 
 
+_NO_TEXT = "\ud800"
+"""Half of a pair, which no encoding of Unicode has."""
+
+
 def falsify(trial: Trial[TokenStream]) -> None:
     """Train on the project's own text, and encode drawn texts and that text in every way."""
     given = trial.parameters
@@ -47,12 +51,23 @@ def falsify(trial: Trial[TokenStream]) -> None:
     trial.measure(cases=trial.search(drawn, check, examples=given["cases"], first=first))
     lines = [line for one in corpus for line in one.splitlines(keepends=True)][: given["lines"]]
     whole = compared(lines, ways)
+    with trial.subject_fault():
+        lost = [way for way in ways if not _refuses(trial.subject, [*lines[:7], _NO_TEXT, *lines[:7]], *way)]
     trial.measure(
         vocabulary=len(oracle.ids),
         lines=len(lines),
         tokens=sum(len(oracle.encoded(one)) for one in lines),
         characters=sum(map(len, lines)),
-        corpus_different=whole["different"],
+        corpus_different=whole["different"] + len(lost),
         corpus_lost=whole["lost"],
     )
     trial.resolve(device="cpu")
+
+
+def _refuses(subject: TokenStream, texts: list[str], threads: int, batch: int) -> bool:
+    """Whether texts of which one cannot be encoded raise, instead of a stream without it."""
+    try:
+        subject.encode(texts, threads, batch)
+    except Exception:  # of whatever class
+        return True
+    return False

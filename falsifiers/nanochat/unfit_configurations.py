@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,11 @@ __all__ = ["falsify"]
 
 _NAMES = ("rows", "columns", "depth", "stages")
 _TOLERANCE = 1e-2
-_FAULTS = ("", "", "", "one number", "a block", "not finite")
+_FAULTS = ("", "", "", "one number", "a block", "not finite", "crash")
+
+
+class _Crash(Exception):
+    """An error that says nothing of memory: it must come out."""
 
 
 def falsify(trial: Trial[Tuner]) -> None:
@@ -34,13 +39,20 @@ def falsify(trial: Trial[Tuner]) -> None:
             one = table[_key(candidate)]
             if _needed(one) > limit:
                 raise OutOfResources(_needed(one), limit, "shared memory")
+            if one["fault"] == "crash":
+                raise _Crash
             return one["seconds"], _damaged(exact, one["fault"])
 
         candidates = [{name: one[name] for name in _NAMES} for one in table.values()]
         fitting = [one for one in table.values() if _needed(one) <= limit and not one["fault"]]
         least = min((one["seconds"] for one in fitting), default=None)
-        with trial.subject_fault():
+        crashes = any(one["fault"] == "crash" and _needed(one) <= limit for one in table.values())
+        with trial.subject_fault(), contextlib.suppress(_Crash):
             chosen = trial.subject.choose(candidates, run, lambda made: bool(torch.equal(made, exact)))
+            if crashes:
+                return {"wrong": 1.0}
+        if crashes:
+            return {"wrong": 0.0}
         if chosen is None or least is None:
             return {"wrong": float(chosen is not least)}
         return {"wrong": float(_key(chosen) not in {_key(one) for one in fitting if one["seconds"] == least})}
@@ -137,8 +149,9 @@ def _known() -> list[dict[str, Any]]:
     large = {**small, "rows": 256, "columns": 256, "depth": 64, "stages": 8, "seconds": 1e-6}
     wrong = {**small, "rows": 32, "seconds": 0.01, "fault": "a block"}
     fast = {**small, "columns": 32, "seconds": 0.05}
+    crash = {**small, "depth": 16, "fault": "crash"}
     listed: Sequence[list[dict[str, Any]]] = [
         [small], [large], [wrong], [small, large], [large, small], [large, wrong], [small, wrong, fast],
-        [wrong, large, fast, small], [small, fast, large], [fast, small],
+        [wrong, large, fast, small], [small, fast, large], [fast, small], [small, crash], [crash, large],
     ]  # fmt: skip
     return [{"candidates": each} for each in listed]

@@ -16,6 +16,7 @@ __all__ = [
     "LARGEST_BATCH",
     "elementwise_errors",
     "norm_error",
+    "overlong_error",
     "product_errors",
     "rotation_errors",
     "softmax_errors",
@@ -64,6 +65,16 @@ def norm_error(backend: Backend, size: tuple[int, int], seed: int, device: str) 
     wanted = torch.autograd.grad(output, leaves, grad_output.double())
     found = dict(zip(("x", "weight"), backend.rms_norm_backward(x, weight, grad_output, _EPS), strict=True))
     return largest_relative_error(found, dict(zip(found, wanted, strict=True)))
+
+
+def overlong_error(backend: Backend, columns: int, device: str) -> float:
+    """0 if the backend refuses the norm of a row that its adapter cannot bind; else the relative error of the norm."""
+    x, weight = torch.linspace(-1.0, 1.0, columns).to(device), torch.ones(columns, device=device)
+    try:
+        found = backend.rms_norm(x.unsqueeze(0), weight, _EPS)
+    except Exception:  # a refusal, of whatever class
+        return 0.0
+    return relative_error(found.squeeze(0), F.rms_norm(x.double(), (columns,), weight.double(), _EPS))
 
 
 def rotation_errors(backend: Backend, elements: int, head_dim: int, seed: int, device: str) -> list[float]:

@@ -11,6 +11,7 @@ from falsifiers.blackwell.measuring.operation_cases import (
     LARGEST_BATCH,
     elementwise_errors,
     norm_error,
+    overlong_error,
     product_errors,
     rotation_errors,
     softmax_errors,
@@ -66,6 +67,7 @@ def errors_in_wgsl(trial: Trial[FallbackBlocks]) -> list[float]:
             errors += softmax_errors(backend, elements, trial.seed, trial.device)
             errors += elementwise_errors(backend, elements, trial.seed, trial.device)
         errors.append(norm_error(small, (many // hidden, hidden), trial.seed, trial.device))
+        errors.append(overlong_error(small, bound // 4 + 64, trial.device))
         errors.append(norm_error(trial.subject.fallback(), _MANY_ROWS, trial.seed, trial.device))
     return errors
 

@@ -196,3 +196,23 @@ def test_a_process_that_used_cuda_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     with pytest.raises(RuntimeError, match="CUDA is in use"):
         TensorFunction.of(softmax, softmax_reference, HEALTHY["softmax"].example)
+
+
+def test_classes_that_are_cut_show_whatever_the_labels_are() -> None:
+    """A label beyond the cut raises for another reason."""
+
+    def losses(student: torch.Tensor, teacher: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return (student - teacher).sum(-1) + student.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+
+    def cut(student: torch.Tensor, teacher: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        least = min(student.shape[-1], teacher.shape[-1])
+        return losses(student[:, :least], teacher[:, :least], labels)
+
+    def example(draw: Draw) -> object:
+        shape = draw.size("rows"), draw.size("classes")
+        return draw.tensor(*shape), draw.tensor(*shape), draw.index(shape[0], below=shape[1])
+
+    for seed in range(5):
+        found = try_relations(TensorFunction.of(cut, losses, example), ["shapes_checked"], seed=seed).violations
+        assert len(found["shapes_checked"]) == 2, seed
+    assert not try_relations(TensorFunction.of(losses, losses, example), ["shapes_checked"]).violations
