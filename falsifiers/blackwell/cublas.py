@@ -13,6 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from falsifiers.blackwell.measuring.block_cases import block_case, block_error
 from falsifiers.blackwell.measuring.gradient_errors import relative_error, worst
+from falsifiers.blackwell.measuring.operation_state import OperationChecks
 from falsifiers.blackwell.measuring.projection_cases import Question, cases, first_cases, question
 from falsifiers.blackwell.oracle.projection import projection_gradients
 from falsifiers.blackwell.oracle.qwen2 import SHAPES as TRUE_SHAPES
@@ -40,7 +41,7 @@ _CUBLAS = re.compile(r"cublas|cutlass|gemm|gemv|nvjet|xmma", re.IGNORECASE)
 
 def falsify(trial: Trial[TwoPaths]) -> None:
     """Measure the kernel caches, then the gradients case by case and in training, and last the time of both paths."""
-    state = _state_check(trial)
+    state, checks = _state_check(trial), OperationChecks(trial, lambda: trial.subject.backend("new", 0))
     _look_at_caches(trial)
     shape, asked = SHAPES[trial.parameters["model"]], trial.parameters
     devices: set[str] = set()
@@ -56,7 +57,8 @@ def falsify(trial: Trial[TwoPaths]) -> None:
 
     tried = trial.search(drawn, check, examples=asked["cases"], first=first)
     trial.measure(cases=tried)
-    state.measure(tried)
+    if tried == asked["cases"]:
+        trial.measure(violations=[*state.violations(), *checks.violations()])
     _run_blocks(trial)
     _train(trial)
     trial.resolve(device="+".join(sorted(devices)), backend=_library(trial, question(first[0], trial.device)))

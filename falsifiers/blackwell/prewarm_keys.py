@@ -103,7 +103,8 @@ def _known() -> list[dict[str, Any]]:
     - Two models that differ in one property: they share kernels if their keys leave that property out.
     - A width of 2048, where the tile changes.
     - A sequence of 4096, longer than the part of a row that a kernel may keep.
-    - Student and teacher, 0.5B and 1.5B, on one cache: the search never draws so many or so wide kernels.
+    - Student and teacher, 0.5B and 1.5B, on one cache: the search never draws so wide kernels.
+    - Six models on one cache: nor so many.
     """
     qwen2 = {
         "kv_heads": 2, "group": 2, "half_head": 8, "intermediate": 176,
@@ -120,6 +121,7 @@ def _known() -> list[dict[str, Any]]:
         {"models": [qwen2 | {"intermediate": 2048}]},
         {"models": [qwen2 | {"kv_heads": 1, "group": 1, "sequence": 4096}]},
         {"models": [student, teacher]},
+        {"models": [qwen2, *(qwen2 | other for other in others)]},
     ]
 
 

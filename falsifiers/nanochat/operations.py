@@ -31,6 +31,8 @@ _ROWS = 2
 _TINY = 1e-300
 _SHARP = 4.0
 """How much larger the head is than one whose logits vary by 1. So the cap shows."""
+_STEEP = 8.0
+"""How much larger the numbers inside a feed-forward part are than usual. So a cap of theirs shows."""
 
 
 def falsify(trial: Trial[Accounts]) -> None:
@@ -109,7 +111,9 @@ def _first_scales(matrices: list[Tensor]) -> dict[str, list[float]]:
 def _drawn(parameters: list[torch.nn.Parameter], generator: torch.Generator) -> list[Tensor]:
     """Draw all matrices, because zeros hide what a step does. Return them in float64."""
     embedding, *inner, head = parameters
-    sizes = [1.0, *(one.shape[1] ** -0.5 for one in inner), _SHARP * head.shape[1] ** -0.5]
+    scales = {4: _STEEP, 5: _STEEP**-2}  # up and down of a block, by their places in it
+    inside = [scales.get(place % 6, 1.0) * one.shape[1] ** -0.5 for place, one in enumerate(inner)]
+    sizes = [1.0, *inside, _SHARP * head.shape[1] ** -0.5]
     with torch.no_grad():
         for one, size in zip((embedding, *inner, head), sizes, strict=True):
             one.copy_(torch.randn(one.shape, generator=generator, device="cpu") * size)

@@ -39,6 +39,7 @@ def test_a_limit_within_what_the_shares_differ_by(
     """The subject says a third. Its limit of 38 % lies within 6 points of that, and not within a tenth of one."""
     measured = iter([[33.3, 33.4, 33.3, 33.4], [33.3 + apart, 33.4 + apart, 33.3 + apart, 33.4 + apart]])
     monkeypatch.setattr(step_parts, "_forward_shares", lambda *given: next(measured))
+    monkeypatch.setattr(step_parts, "_error_where_waiting_counts", lambda *given: 0.0)
     if not is_decided:
         with pytest.raises(NotMeasured, match="forward_percent"):
             judged(SPLIT, SPLIT.subject, tmp_path)
