@@ -6,6 +6,9 @@ lookup, which has moved the rows; and a dump of a host whose clock is ahead.
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
+
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -73,6 +76,7 @@ def falsify_growth(trial: Trial[Tables]) -> None:
         watch.evaluate(keys)
         watch.dump(trial.workspace / "table.safetensors")
         found.add(watch.found)
+    found.add(_behind_an_equal_lookup(trial))
     watch = Watch.of(trial, Recipe(trial.parameters["dim"], 2, 4, "lfu"), chance_of(trial.seed, "lopsided"))
     full = keys_in_bucket(0, 4, BUCKET + 1, trial.seed)  # a bucket of two that is one of four, too
     watch.train(full[:BUCKET])
@@ -81,6 +85,41 @@ def falsify_growth(trial: Trial[Tables]) -> None:
     watch.dump(trial.workspace / "table.safetensors")
     found.add(watch.found)
     trial.measure(behind_error=max(found.value_error, found.state_error), behind_wrong=_wrong(found))
+
+
+def _behind_an_equal_lookup(trial: Trial[Tables]) -> Found:
+    """Make the step of a lookup behind another one of as many keys. It may be refused; else it is right."""
+    recipe = Recipe(trial.parameters["dim"], 2, 2, "lfu", "adam")
+    watch = Watch.of(trial, recipe, chance_of(trial.seed, "equal lookups"))
+    keys = drawn_keys(watch.chance, 40)
+    early = keys[:20]
+    with watch.fault():
+        rows = watch.table.train(torch.tensor(early, device=watch.device))
+    watch.model.train(early)
+    watch.compare(early, rows.detach())
+    watch.train(keys[20:])
+    slopes = torch.randint(-256, 257, rows.shape, generator=torch.Generator().manual_seed(trial.seed)) / 256.0
+    with watch.fault(), suppress(RuntimeError):
+        (rows * slopes.to(watch.device)).sum().backward()
+        watch.model.update(early, slopes)
+    watch.evaluate(keys)
+    watch.dump(trial.workspace / "table.safetensors")
+    return watch.found
+
+
+def _loaded_by_a_smaller_table(trial: Trial[Tables]) -> Found:
+    """Load a few keys of a table of four buckets into one of two at most."""
+    recipe, path = Recipe(trial.parameters["dim"], 4, 4, "step"), trial.workspace / "table.safetensors"
+    watch = Watch.of(trial, recipe, chance_of(trial.seed, "smaller"))
+    keys = drawn_keys(watch.chance, 30)
+    watch.train(keys)
+    watch.dump(path)
+    other = Watch.of(trial, replace(recipe, buckets=1, most_buckets=2), watch.chance)
+    with other.fault():
+        other.table.load(path)
+        size, capacity = other.table.size(), other.table.capacity()
+    watch.found.add(Found(sizes=int(size != len(keys)), capacities=int(capacity != 2 * BUCKET)))
+    return watch.found
 
 
 def falsify_dumps(trial: Trial[Tables]) -> None:
@@ -101,6 +140,7 @@ def falsify_dumps(trial: Trial[Tables]) -> None:
         other.evaluate(keys)
         other.dump(path)
         watch.found.add(other.found)
+    watch.found.add(_loaded_by_a_smaller_table(trial))
     trial.measure(ahead_wrong=_wrong(watch.found))
 
 
