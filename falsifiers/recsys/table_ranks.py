@@ -20,6 +20,8 @@ from harness import NotMeasured, Trial
 __all__ = ["of_ranks", "watched"]
 
 RANKS = 2
+_OFTEN = 300
+"""More than eight bits count."""
 
 
 def of_ranks(trial: Trial[Tables]) -> Found:
@@ -48,7 +50,7 @@ def watched(
 ) -> Watch:
     """Train in a rank of the default process group, and compare its rows with what all ranks' models have.
 
-    In the third step, the last rank asks for nothing.
+    In the second step the first rank asks for one key very often, and in the third the last rank asks for nothing.
     """
     chance = chance_of(*words)
     models = [Model(recipe) for _ in range(RANKS)]
@@ -57,6 +59,7 @@ def watched(
     pool = drawn_keys(chance, 2 * keys)
     for step in range(steps):
         asked = [chance.choices(pool, k=keys + keys // 3 * one) for one in range(RANKS)]
+        asked[0] += [pool[0]] * (_OFTEN if step == 1 else 0)
         asked[-1] = [] if step == 2 else asked[-1]
         generator = torch.Generator().manual_seed(chance.randrange(1 << 32))
         slopes = [torch.randint(-256, 257, (len(one), recipe.dim), generator=generator) / 256.0 for one in asked]

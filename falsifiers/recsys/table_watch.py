@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
@@ -21,6 +22,7 @@ __all__ = ["SPECIAL", "Found", "Watch", "chance_of", "drawn_keys", "laid"]
 
 SPECIAL = (0, -1, 1, 5, 5 + (1 << 32), 5 - (1 << 63), -(1 << 63), (1 << 63) - 1, 1 << 31, -(1 << 31), -(1 << 32))
 """Keys that are somewhere a mark for "none", or equal in their lower or upper half."""
+_KEPT, _MANY = 3, 17
 _STATE = {"sgd": (), "adagrad": ("sum",), "rowwise_adagrad": ("sum",), "adam": ("m", "v")}
 
 
@@ -50,7 +52,7 @@ class Found:
     """What was found wrong, since the last `taken`.
 
     Attributes:
-        value_error, state_error: the largest error of a row, in sizes of the row.
+        value_error, state_error: the largest error of a row, in sizes of the row; 1 if a row changes after its call.
         absent: rows that are not 0 of keys that are not there, or found no slot.
         survivors: keys that are there and should not be, or the other way round.
         sizes, capacities: how often they were wrong.
@@ -92,6 +94,8 @@ class Watch:
     Attributes:
         seen: every key that was asked for in training.
         found: what was wrong so far.
+        refilled: whether an evaluation was asked again in the same memory.
+        given: rows of the last calls, each with a copy of them as they were.
     """
 
     fault: Callable[[], AbstractContextManager[None]]
@@ -102,6 +106,8 @@ class Watch:
     model: Model
     seen: set[int] = field(default_factory=set)
     found: Found = field(default_factory=Found)
+    refilled: bool = False
+    given: deque[tuple[Tensor, Tensor]] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
     @staticmethod
     def of(trial: Trial[Tables], recipe: Recipe, chance: random.Random) -> Watch:
@@ -123,12 +129,13 @@ class Watch:
     def train(self, keys: Sequence[int], score: int | None = None) -> None:
         """Look keys up, compare, and make a step along a random direction.
 
-        Gradients are multiples of 1/256, so that their sums are exact in float32. The layouts of keys and gradients
-        change from step to step.
+        Gradients are multiples of 1/256, so that their sums are exact in float32, and zeros in each fifth step. The
+        layouts of keys and gradients change from step to step.
         """
         turn = self.model.lookups
         generator = torch.Generator().manual_seed(self.chance.randrange(1 << 32))
         slopes = torch.randint(-256, 257, (len(keys), self.recipe.dim), generator=generator) / 256.0
+        slopes *= turn % 5 != 4
         with self.fault():
             rows = self.table.train(laid(keys, turn, self.device), score)
             self._require(rows, keys)
@@ -142,18 +149,26 @@ class Watch:
         self.count()
 
     def evaluate(self, keys: Iterable[int]) -> None:
-        """Look keys up without training, and compare."""
+        """Look keys up without training, and compare; the first time also in reverse, in the memory of the first."""
         asked = list(keys)
-        with self.fault():
-            rows = self.table.evaluate(laid(asked, self.model.lookups, self.device))
-            self._require(rows, asked)
-        self.compare(asked, rows)
+        given = laid(asked, self.model.lookups, self.device)
+        times, self.refilled = 1 if self.refilled else 2, True
+        for _ in range(times):
+            with self.fault():
+                rows = self.table.evaluate(given)
+                self._require(rows, asked)
+            self.compare(asked, rows)
+            asked.reverse()
+            given.copy_(given.flip(0))
         self.count()
 
     def compare(self, keys: Sequence[int], rows: Tensor, models: Sequence[Model] = ()) -> None:
-        """Compare rows of keys with those of the model, or of the models of all ranks."""
+        """Compare rows of keys with those of the model, or of the models of all ranks; see that earlier rows stay."""
+        if not all(torch.equal(one.detach(), before) for one, before in self.given):
+            self.found.value_error = max(self.found.value_error, 1.0)
         if not keys:
             return
+        self.given.append((rows, rows.detach().clone()))
         models = models or [self.model]
         owners = [models[owner_of(key, len(models))] for key in keys]
         there = torch.tensor([key in owner.entries for owner, key in zip(owners, keys, strict=True)], dtype=torch.bool)
@@ -176,6 +191,11 @@ class Watch:
         self.found.bits += sum(
             name not in dumped or name not in other or not torch.equal(dumped[name], other[name]) for name in names
         )
+
+    def repeat(self, keys: Sequence[int]) -> None:
+        """Make more steps than small counters count."""
+        for _ in range(_MANY):
+            self.train(keys)
 
     def count(self) -> None:
         """Compare size and capacity."""

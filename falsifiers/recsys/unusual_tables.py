@@ -34,6 +34,7 @@ def falsify_evictions(trial: Trial[Tables]) -> None:
     watch = Watch.of(trial, Recipe(trial.parameters["dim"], 1, 1, "lfu"), chance)
     keys = sorted(drawn_keys(chance, BUCKET + trial.parameters["distinct"]), key=turned)
     frequent = keys[-len(counts) :]  # the last groups of a batch, whose numbers are the largest
+    watch.repeat(frequent[:3])
     watch.train(frequent)
     asked = [*keys, *(key for key, count in zip(frequent, counts, strict=True) for _ in range(count - 1))]
     watch.train(chance.sample(asked, len(asked)))
@@ -48,6 +49,10 @@ def falsify_evictions(trial: Trial[Tables]) -> None:
     with watch.fault():
         for one in (given, given.flip(0).neg()):
             watch.table.train(one)
+    unscored = Watch.of(trial, Recipe(trial.parameters["dim"], 1, 1, "custom"), chance)
+    with unscored.fault(), suppress(ValueError, TypeError):
+        unscored.table.train(given)
+        watch.found.scores += 1  # the score is not given, and none is known
     trial.measure(
         frequent_error=watch.found.value_error, frequent_wrong=_wrong(watch.found), keys_changed=given.tolist() != asked
     )  # fmt: skip
@@ -79,6 +84,7 @@ def falsify_growth(trial: Trial[Tables]) -> None:
     found.add(_behind_an_equal_lookup(trial))
     watch = Watch.of(trial, Recipe(trial.parameters["dim"], 2, 4, "lfu"), chance_of(trial.seed, "lopsided"))
     full = keys_in_bucket(0, 4, BUCKET + 1, trial.seed)  # a bucket of two that is one of four, too
+    watch.repeat(full[:3])
     watch.train(full[:BUCKET])
     watch.train([key for key in range(20) if mixed(key) % 4][:1])
     watch.evaluate(full)
@@ -108,8 +114,8 @@ def _behind_an_equal_lookup(trial: Trial[Tables]) -> Found:
 
 
 def _loaded_by_a_smaller_table(trial: Trial[Tables]) -> Found:
-    """Load a few keys of a table of four buckets into one of two at most."""
-    recipe, path = Recipe(trial.parameters["dim"], 4, 4, "step"), trial.workspace / "table.safetensors"
+    """Load a few keys of four buckets, whose rows are one number, into a table of two at most, and of longer rows."""
+    recipe, path = Recipe(1, 4, 4, "step", "adagrad"), trial.workspace / "table.safetensors"
     watch = Watch.of(trial, recipe, chance_of(trial.seed, "smaller"))
     keys = drawn_keys(watch.chance, 30)
     watch.train(keys)
@@ -119,6 +125,10 @@ def _loaded_by_a_smaller_table(trial: Trial[Tables]) -> Found:
         other.table.load(path)
         size, capacity = other.table.size(), other.table.capacity()
     watch.found.add(Found(sizes=int(size != len(keys)), capacities=int(capacity != 2 * BUCKET)))
+    unfit = Watch.of(trial, replace(recipe, dim=3), watch.chance)
+    with unfit.fault(), suppress(Exception):
+        unfit.table.load(path)
+        watch.found.keys += 1  # nothing of it fits
     return watch.found
 
 
