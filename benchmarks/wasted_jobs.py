@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.wasted_trainers import RATE
 
 ROOT = Path(__file__).parents[1]
-STEPS, EVERY = 20_000, 300
+STEPS, EVERY = 30_000, 300
 SHORT, SHORT_EVERY = 400, 50
 BOUNDS = {
     "settle_seconds": 0.3, "late_seconds": 2.0, "stall_seconds": 2.5, "collapse_seconds": 2.0, "creep_seconds": 1.0,

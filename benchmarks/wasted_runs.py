@@ -2,7 +2,7 @@
 
     python -m benchmarks.wasted_runs --jobs 14 --budget 560 --results runs.jsonl
 
-1. wasted: each defect of `benchmarks.wasted_trainers` in three trainers, which are asked for 20,000 steps. Printed is
+1. wasted: each defect of `benchmarks.wasted_trainers` in three trainers, which are asked for 30,000 steps. Printed is
    the first refutation by the check that the defect violates, and its second as a share of the run's time.
 2. gpu: the same with the defects that need a GPU, beside healthy runs on it. Left out where there is none.
 3. healthy: runs of five trainers to their end, with `--on-refute kill` and the same bounds.
