@@ -77,13 +77,16 @@ def keep_room(output: Path, read: int, room: int = _ROOM) -> str:
         read: bytes of the output that have been read.
         room: bytes to reserve.
     """
-    with output.open("rb+") as file:
-        size = os.fstat(file.fileno()).st_size
-        if _allocated(file.fileno(), _KEEP_SIZE, size, room):
-            return ""
-        if given_back := max(read // _PAGE - 1, 0) * _PAGE:
-            _allocated(file.fileno(), _KEEP_SIZE | _PUNCH_HOLE, 0, given_back)
-        any(_allocated(file.fileno(), _KEEP_SIZE, size, less) for less in (room >> 2, room >> 4))
+    try:
+        with output.open("rb+") as file:
+            size = os.fstat(file.fileno()).st_size
+            if _allocated(file.fileno(), _KEEP_SIZE, size, room):
+                return ""
+            if given_back := max(read // _PAGE - 1, 0) * _PAGE:
+                _allocated(file.fileno(), _KEEP_SIZE | _PUNCH_HOLE, 0, given_back)
+            any(_allocated(file.fileno(), _KEEP_SIZE, size, less) for less in (room >> 2, room >> 4))
+    except FileNotFoundError:  # it was deleted
+        return ""
     lost = f"; it lost its first {given_back} bytes" if given_back else ""
     return f"the disk of {output.parent} is full, and {output.name} may not grow for long{lost}"
 

@@ -6,7 +6,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -36,33 +35,7 @@ from harness.tools.watch.given import Given
 from harness.tools.watch.job_state import JobState
 from harness.tools.watch.planted import planted
 
-__all__ = ["Judge", "Sealed"]
-
-
-@dataclass(frozen=True)
-class Sealed:
-    """A bundle of a claim, with the clauses that it was sealed for."""
-
-    claim: str
-    verdict: str
-    clauses: tuple[str, ...]
-    undecided: tuple[str, ...]
-    bundle: Path | None
-    problem: str
-
-    @property
-    def text(self) -> str:
-        """Return the line for the user."""
-        clauses = f": {', '.join(self.clauses)}" if self.clauses else ""
-        if not self.clauses and self.undecided:
-            names = dict.fromkeys(one.removesuffix(".maxItems").removesuffix(".type") for one in self.undecided)
-            clauses = f": not decided: {', '.join(names)}"
-        return f"{self.verdict}  {self.claim}{clauses}  {self.problem or self.bundle}"
-
-    def as_fact(self, at: float) -> Fact:
-        """Return the fact of this bundle."""
-        return {"fact": "sealed", "at": at, "claim": self.claim, "verdict": self.verdict,
-                "clauses": [*self.clauses], "bundle": str(self.bundle or ""), "problem": self.problem}  # fmt: skip
+__all__ = ["Judge"]
 
 
 @final
@@ -97,11 +70,16 @@ class Judge:
             known.add(one.check)
         if not self._is_open and not job.is_over:
             return
-        for claim, clauses in self._news(job):
-            self._seal(claim, clauses, job, facts, add, say)
+        new = self._news(job)
         own = self._claims[0]
-        if job.is_over and not any(fact["claim"] == own.contract.id for fact in job.sealed):
-            self._seal(own, (), job, facts, add, say)
+        if job.is_over and not new and not any(fact["claim"] == own.contract.id for fact in job.sealed):
+            new = [(own, ())]
+        for claim, clauses in new:
+            fact, undecided = self._sealed(claim, clauses, job, facts)
+            add(fact)
+            why = ", ".join(clauses) or (undecided and f"not decided: {', '.join(undecided)}")
+            said = f"{fact['verdict']}  {fact['claim']}" + (f": {why}" if why else "")
+            say(f"{said}  {fact['problem'] or fact['bundle']}")
         self._is_open = False
 
     def _news(self, job: JobState) -> list[tuple[Claim, tuple[str, ...]]]:
@@ -116,11 +94,8 @@ class Judge:
                 found.append((claim, failed))
         return found
 
-    def _seal(
-        self, claim: Claim, clauses: Sequence[str], job: JobState, facts: Path, add: Callable[[Fact], None],
-        say: Callable[[str], None],
-    ) -> None:  # fmt: skip
-        """Seal what is known of a claim now. If the bundle cannot be written, say so and go on."""
+    def _sealed(self, claim: Claim, clauses: Sequence[str], job: JobState, facts: Path) -> tuple[Fact, list[str]]:
+        """Seal what is known of a claim now. Return the fact, with the problem if there was one, and what is open."""
         plan = make_plan(claim.contract, self._host, claim.request)
         with tempfile.TemporaryDirectory(prefix="harness-watch-") as folder:
             if claim.measurements is None:
@@ -137,11 +112,11 @@ class Judge:
             ]
             trials = Trials(subject, judgment, mutants, outcomes, began, self._sources, seconds=job.at)
             done = self._recorder.finished(plan, trials)
-        undecided = tuple(clause.id for clause in judgment.with_outcome(Outcome.NOT_MEASURED))
-        verdict, problem = str(done.record.verdict), ClaimEnded.of(done).unsealed
-        sealed = Sealed(claim.contract.id, verdict, tuple(clauses), undecided, done.bundle, problem)
-        add(sealed.as_fact(job.at))
-        say(sealed.text)
+        undecided = (one.id.removesuffix(".maxItems") for one in judgment.with_outcome(Outcome.NOT_MEASURED))
+        fact = {"fact": "sealed", "at": job.at, "claim": claim.contract.id, "clauses": [*clauses],
+                "verdict": str(done.record.verdict), "bundle": str(done.bundle or ""),
+                "problem": ClaimEnded.of(done).unsealed}  # fmt: skip
+        return fact, [*dict.fromkeys(one.removesuffix(".type") for one in undecided)]
 
 
 def _observation(request: TrialRequest, claim: Claim, job: JobState) -> Observation:

@@ -23,6 +23,7 @@ from harness.tools.watch.facts import Fact, FactFile, facts_in
 from harness.tools.watch.given import Given
 from harness.tools.watch.job_state import JobState
 from harness.tools.watch.log_reading import LogFollower
+from harness.tools.watch.process import keep_room
 from harness.tools.watch.setting_up import Asked, begin
 from harness.tools.watch.watcher import Orders, Watcher
 from tests.cli.harness_command import environment
@@ -233,3 +234,14 @@ cp state/facts.jsonl state/output.log .
     assert {one.check for one in job.refutations} == {"losses_not_finite"}
     assert [bundle.record.verdict for bundle in bundles(root / "evidence")] == [Verdict.FAIL]
     assert "is full" in (root / "said").read_text()
+
+
+def test_room_is_made_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has been read of the output is given back to the disk, but for its last page; a deleted file needs none."""
+    asked: list[tuple[int, int, int]] = []
+    monkeypatch.setattr("harness.tools.watch.process._allocated", lambda _, *numbers: asked.append(numbers))
+    output = tmp_path / "output.log"
+    assert keep_room(output, 0) == ""
+    output.write_bytes(bytes(20_000))
+    assert "lost its first 12288 bytes" in keep_room(output, 20_000)
+    assert asked == [(1, 20_000, 64 << 20), (3, 0, 12_288), (1, 20_000, 16 << 20), (1, 20_000, 4 << 20)]
