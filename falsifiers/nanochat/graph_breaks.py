@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+
 import torch
 from torch._dynamo.utils import counters
 
@@ -32,7 +38,26 @@ def falsify(trial: Trial[MaybeCompiled]) -> None:
         graphs_with_scalars=graphs[True],
         reasons="\n".join([*breaks[False], *breaks[True]])[:3000],
     )
+    with trial.subject_fault():
+        told = dict(trial.subject.environment())
+    trial.measure(breaks_with_variable=len(_breaks_in(told)))
     trial.resolve(device=torch.device(trial.device).type)
+
+
+def _breaks_in(environment: Mapping[str, str]) -> dict[str, int]:
+    """Return the graph breaks of a process with these variables; without them, its `.item()` makes one."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("TORCHDYNAMO_")}
+    run = subprocess.run(
+        [sys.executable, "-m", "falsifiers.nanochat.captured_scalars"],
+        env={**clean, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode:
+        raise RuntimeError(f"the process ended with {run.returncode}: {run.stderr[-600:]}")
+    found: dict[str, int] = json.loads(run.stdout)
+    return found
 
 
 def _step(trial: Trial[MaybeCompiled]) -> None:

@@ -150,6 +150,10 @@ class MaybeCompiled(Protocol):
         """Return it under torch.compile."""
         ...
 
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables of a process in which torch captures scalars, so that `.item()` breaks no graph."""
+        ...
+
 
 class BoundAnalysis(Protocol):
     """What a trainer says limits a work; built as `Subject(setting)`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -34,6 +34,10 @@ class CompiledLoss:
         """See `MaybeCompiled`."""
         loss: Loss = torch.compile(self.loss, backend=self._compiler, dynamic=False)
         return loss
+
+    def environment(self) -> Mapping[str, str]:
+        """See `MaybeCompiled`."""
+        return {"TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS": "1"}
 
 
 def _liger() -> Loss:

@@ -1,0 +1,26 @@
+"""A process that compiles a function with `.item()`, with what its environment says of captured scalars."""
+
+from __future__ import annotations
+
+import json
+
+import torch
+from torch import Tensor
+from torch._dynamo.utils import counters
+
+__all__ = ["breaks"]
+
+
+def breaks() -> dict[str, int]:
+    """Return the reasons for graph breaks as torch counts them."""
+    counters.clear()
+    torch.compile(_mean_of_positive, backend="eager")(torch.arange(-4.0, 5.0))
+    return dict(counters["graph_break"])
+
+
+def _mean_of_positive(values: Tensor) -> Tensor:
+    return values.clamp(min=0.0).sum() / (values > 0).sum().item()
+
+
+if __name__ == "__main__":
+    print(json.dumps(breaks()))
