@@ -41,6 +41,7 @@ class _Findings:
     metadata_untrue: list[str] = field(default_factory=list)
     miscounted: list[str] = field(default_factory=list)
     misreported: list[str] = field(default_factory=list)
+    export_wrong: list[str] = field(default_factory=list)
     matched: int = 0
     student: Any = None
     """Unobserved if it is not shown which tensors the student has."""
@@ -61,6 +62,7 @@ class _Findings:
             "foreign": provided(self.state, self.foreign),
             "metadata_untrue": provided(self.in_memory, self.metadata_untrue),
             "miscounted": self.miscounted or provided(self.state, self.miscounted),
+            "export_wrong": provided(self.in_memory, self.export_wrong),
             "matched": provided(self.compared, self.matched),
         }
 
@@ -176,6 +178,10 @@ def _examine(
         _examine_rest(f"{label}: {path.name}", found, kept, trial.parameters, seen)
     seen.unexpected += [f"{label}: {path.name}" for path in sorted(called.keys() - set(expected))]
     seen.misreported = seen.misreported + _misreported(label, run, expected)
+    if not isinstance(files.in_memory, Unobserved):
+        with trial.subject_fault():
+            live = snapshot(subject.student_weights())
+        seen.export_wrong += [f"{label}: {wrong}" for wrong in _export_wrong(run.export, live, watch.initial, files)]
     if watch.made != watch.steps:
         seen.miscounted.append(f"{label}: {watch.made} steps by the optimizer, {watch.steps} as reported")
     elif first_observed(watch.changes, watch.looks) != watch.looks:
@@ -227,6 +233,19 @@ def _examine_rest(name: str, found: Inspection, kept: _Kept, parameters: Mapping
     if lost := kept.state.lost(rest):
         seen.incomplete.append(f"{name}: {lost} slots of the optimizer")
     seen.foreign += [f"{name}: {key}" for key in kept.state.foreign(rest)]
+
+
+def _export_wrong(
+    path: Path, live: Mapping[str, Tensor], initial: Mapping[str, Tensor], files: WeightFiles
+) -> list[str]:
+    """How an export differs from the student as the training left it in memory."""
+    found = inspect_export(path, live, initial, files.read_export)
+    if not found.readable:
+        return ["not readable"]
+    if not found.found:
+        return ["no tensor at all"]
+    faults = [*found.missing, *found.unexpected, *found.misshapen, *found.mistyped, *found.different, *found.unmoved]
+    return [f"{len(faults)} tensors, such as {faults[0]}"] if faults else []
 
 
 @propagates
