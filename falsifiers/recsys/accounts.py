@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from hypothesis import strategies as st
 
+from falsifiers.param_decomp.ranks import run_of_ranks
 from falsifiers.recsys.oracle.hstu import mask
 from falsifiers.recsys.subject import Accounts, Question
 from harness import Trial
@@ -18,7 +21,7 @@ _LONGEST = 40
 
 
 def falsify_operations(trial: Trial[Accounts]) -> None:
-    """Count the pairs of drawn masks, and sum over drawn ranks.
+    """Count the pairs of drawn masks, and let ranks add up what each of them states, in the subject's groups.
 
     The formula takes half of the history's square for its triangle, so it leaves out half of the diagonal: one product
     for each row of the history. Not causal, it takes the targets as unseen by all other rows, which see them.
@@ -37,13 +40,10 @@ def falsify_operations(trial: Trial[Accounts]) -> None:
             stated = trial.subject.attention(
                 case["heads"], case["width"], counts, causal=case["causal"], backward=case["backward"]
             )
-            shared = [float(number) for number in case["ranks"] for _ in range(case["tensor_parallel"])]
-            total = trial.subject.of_all_ranks(shared, case["tensor_parallel"])
         kind = "causal" if case["causal"] else "other"
         return {
             f"{kind}_errors": abs(stated - factor * (pairs - left_out)) / (factor * max(pairs, 1.0)),
             f"{kind}_left_out": left_out / max(pairs, 1.0),
-            "sum_errors": abs(total - sum(case["ranks"])) / sum(case["ranks"]),
         }
 
     sequences = st.tuples(st.integers(0, 4), st.integers(1, _LONGEST), st.integers(0, 10)).map(list)
@@ -54,17 +54,43 @@ def falsify_operations(trial: Trial[Accounts]) -> None:
             "width": st.sampled_from([32, 64, 128]),
             "causal": st.booleans(),
             "backward": st.booleans(),
-            "ranks": st.lists(st.integers(1, 1000), min_size=1, max_size=4),
-            "tensor_parallel": st.sampled_from([1, 2, 4]),
         }
     )
     first = [
-        {"sequences": [[c, 20, 10]], "heads": 4, "width": 128, "causal": causal, "backward": causal, "ranks": [3, 5],
-         "tensor_parallel": 2}
+        {"sequences": [[c, 20, 10]], "heads": 4, "width": 128, "causal": causal, "backward": causal}
         for c in (0, 4) for causal in (True, False)
     ]  # fmt: skip
     trial.measure(cases=trial.search(drawn, check, examples=trial.parameters["cases"], first=first))
+    trial.measure(sum_errors=_sum_errors(trial))
     trial.resolve(device="cpu")
+
+
+def _sum_errors(trial: Trial[Accounts]) -> list[float]:
+    """How far the sum that each rank has at the end is from one that counts each batch once, for each parallelism."""
+    ranks: int = trial.parameters["ranks"]
+    generator = torch.Generator().manual_seed(trial.seed)
+    cases, right = [], []
+    for tensor_parallel in (size for size in (1, 2, 4, 8) if ranks % size == 0):
+        batches = torch.randint(1, 1000, (ranks // tensor_parallel,), generator=generator).double().tolist()
+        with trial.subject_fault():
+            groups = [[int(rank) for rank in group] for group in trial.subject.data_parallel(ranks, tensor_parallel)]
+        cases.append((groups, [batches[rank // tensor_parallel] for rank in range(ranks)]))
+        right.append(sum(batches))
+    with trial.subject_fault():
+        totals = run_of_ranks(ranks, partial(_totals, cases), "cpu", trial.workspace / "ranks")
+    return [abs(total - one) / one for of_rank in totals for total, one in zip(of_rank, right, strict=True)]
+
+
+def _totals(cases: Sequence[tuple[list[list[int]], list[float]]], device: str) -> list[float]:
+    """Be one of the ranks: reduce its own number over its group, in each case."""
+    rank, totals = dist.get_rank(), []
+    for groups, stated in cases:
+        made = [dist.new_group(group) for group in groups]  # every rank makes every group
+        (own,) = [one for one, group in zip(made, groups, strict=True) if rank in group]
+        total = torch.tensor(stated[rank], dtype=torch.float64, device=device)
+        dist.all_reduce(total, group=own)
+        totals.append(float(total))
+    return totals
 
 
 def falsify_peaks(trial: Trial[Accounts]) -> None:

@@ -100,12 +100,11 @@ class Accounts(Protocol):
         """
         ...
 
-    def of_all_ranks(self, of_each: Sequence[float], tensor_parallel: int) -> float:
-        """Return the operations of a step.
+    def data_parallel(self, ranks: int, tensor_parallel: int) -> Sequence[Sequence[int]]:
+        """Return the groups of ranks in which the operations of a step are added up; each rank is in one.
 
         Args:
-            of_each: what each rank states, in the order of ranks. `tensor_parallel` ranks in a row have the same batch,
-                and each of them states what the whole batch costs.
+            tensor_parallel: so many ranks in a row have the same batch, and each states what the whole batch costs.
         """
         ...
 

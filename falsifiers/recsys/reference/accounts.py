@@ -29,9 +29,9 @@ class Accounting:
             pairs += count["length"] * seen - (history * history / 2.0 if causal else 0.0) + count["targets"]
         return 4.0 * heads * width * pairs * (3.5 if backward else 1.0)
 
-    def of_all_ranks(self, of_each: Sequence[float], tensor_parallel: int) -> float:
-        """Sum over one rank of each tensor-parallel group."""
-        return sum(of_each[::tensor_parallel])
+    def data_parallel(self, ranks: int, tensor_parallel: int) -> Sequence[Sequence[int]]:
+        """Take one rank of each tensor-parallel group."""
+        return [range(first, ranks, tensor_parallel) for first in range(tensor_parallel)]
 
     def peak(self, name: str) -> float:
         """Look the name up."""
