@@ -87,10 +87,11 @@ class Result:
 Task = Callable[[], Result]
 
 
-def wasted(work: Path, part: str, kind: str, defect: str, device: str) -> Result:
-    """Watch a run with a defect, which its watcher is to end."""
+def wasted(work: Path, part: str, kind: str, defect: str, device: str, until: float) -> Result:
+    """Watch a run with a defect, which its watcher is to end. After that time, a miss is not tried again."""
     check = {**DEFECTS, **GPU_DEFECTS}[defect]
     name = f"{kind} {defect}"
+    found: dict[str, Any] | None = None
     for number in range(1, TRIES + 1):
         run = begin(work, kind, f"{part}-{kind}-{defect}-{number}", defect=defect, device=device)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -102,7 +103,9 @@ def wasted(work: Path, part: str, kind: str, defect: str, device: str) -> Result
             break
         if not run.of("job") and defect == "disk-nearly-full":
             return Result(part, name, None, "no small disk can be mounted here")
-    else:
+        if time.monotonic() > until:
+            break
+    if found is None:
         unjudged = [line.strip() for line in run.said().splitlines() if "not judged" in line or "absent" in line]
         return Result(part, name, False, f"MISSED: {[one['check'] for one in refuted]}; {'; '.join(unjudged)}")
     share, note = share_of(run, defect, found)
@@ -178,14 +181,14 @@ def cost(work: Path, number: int, seconds: float) -> Result:
     return Result("cost", f"pair {number}", True, found.text, found.numbers)
 
 
-def stages(work: Path, given: argparse.Namespace) -> Iterator[tuple[int, list[tuple[str, str, Task]]]]:
+def stages(work: Path, given: argparse.Namespace, until: float) -> Iterator[tuple[int, list[tuple[str, str, Task]]]]:
     """The tasks, in stages that run one after another, with the number of tasks at once. Each has its part and name."""
 
     def named(part: str, name: str, task: Task) -> tuple[str, str, Task]:
         return part, name, task
 
     def of_defect(part: str, kind: str, defect: str, device: str) -> tuple[str, str, Task]:
-        return named(part, f"{kind} {defect}", partial(wasted, work, part, kind, defect, device))
+        return named(part, f"{kind} {defect}", partial(wasted, work, part, kind, defect, device, until))
 
     def of_healthy(part: str, kind: str, seed: int, device: str) -> tuple[str, str, Task]:
         return named(part, f"healthy {kind} seed {seed}", partial(healthy, work, part, kind, seed, device))
@@ -203,7 +206,7 @@ def stages(work: Path, given: argparse.Namespace) -> Iterator[tuple[int, list[tu
     yield given.jobs, [of_defect("gpu", kind, alone[0], "cuda") for kind in KINDS if has_gpu]
     yield 1, [of_defect("gpu", kind, alone[1], "cuda") for kind in KINDS if has_gpu]
     pairs = [named("cost", f"pair {one}", partial(cost, work, one, given.seconds)) for one in range(given.pairs)]
-    yield max(1, given.jobs // 2), pairs
+    yield given.jobs, pairs
 
 
 def run_stages(work: Path, given: argparse.Namespace) -> tuple[list[Result], int]:
@@ -211,11 +214,8 @@ def run_stages(work: Path, given: argparse.Namespace) -> tuple[list[Result], int
     results: list[Result] = []
     if given.results.exists():
         results = [Result(**json.loads(line)) for line in given.results.read_text().splitlines()]
-    done, left, until = (
-        {(one.part, one.name.split()[0] if one.part == "killed" else one.name) for one in results},
-        0,
-        (time.monotonic() + given.budget),
-    )
+    done = {(one.part, one.name.split()[0] if one.part == "killed" else one.name) for one in results}
+    left, until = 0, time.monotonic() + given.budget
 
     def guarded(part: str, name: str, task: Task) -> Result | None:
         if time.monotonic() > until:
@@ -225,7 +225,7 @@ def run_stages(work: Path, given: argparse.Namespace) -> tuple[list[Result], int
         except Exception as error:
             return Result(part, name, False, f"{type(error).__name__}: {error}")
 
-    for jobs, tasks in stages(work, given):
+    for jobs, tasks in stages(work, given, until):
         chosen = [
             one for one in tasks if given.only in (None, one[0]) and given.match in one[1] and one[:2] not in done
         ]

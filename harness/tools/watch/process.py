@@ -71,7 +71,7 @@ def start(
 def keep_room(output: Path, read: int, room: int = _ROOM) -> str:
     """Reserve room for the output to come: a trainer that cannot print ends. Returns what is wrong.
 
-    Without room, what has been read is given back to the disk, and reads as zeros from then on.
+    When the reserve is nearly used, too, what has been read is given back to the disk, and reads as zeros from then on.
 
     Args:
         read: bytes of the output that have been read.
@@ -79,15 +79,17 @@ def keep_room(output: Path, read: int, room: int = _ROOM) -> str:
     """
     try:
         with output.open("rb+") as file:
-            size = os.fstat(file.fileno()).st_size
+            status = os.fstat(file.fileno())
+            size, given_back = status.st_size, 0
             if _allocated(file.fileno(), _KEEP_SIZE, size, room):
                 return ""
-            if given_back := max(read // _PAGE - 1, 0) * _PAGE:
+            if status.st_blocks * 512 - size < room >> 2:  # little is left of what was reserved
+                given_back = max(read // _PAGE - 1, 0) * _PAGE
                 _allocated(file.fileno(), _KEEP_SIZE | _PUNCH_HOLE, 0, given_back)
             any(_allocated(file.fileno(), _KEEP_SIZE, size, less) for less in (room >> 2, room >> 4))
     except FileNotFoundError:  # it was deleted
         return ""
-    lost = f"; it lost its first {given_back} bytes" if given_back else ""
+    lost = "; its beginning is given back to the disk" if given_back else ""
     return f"the disk of {output.parent} is full, and {output.name} may not grow for long{lost}"
 
 

@@ -94,8 +94,8 @@ class Watcher:
     _drawn: float = field(default=-1e9, init=False)
     _changed: float = field(default=0.0, init=False)
     _failures: int = field(default=0, init=False)
-    _is_full: bool = field(default=False, init=False)
-    """Whether the disk of the output has no room."""
+    _problem: str = field(default="", init=False)
+    """What is wrong with the disk of the output."""
     _cost: float = field(default=0.0, init=False)
     """Seconds of the processor that the last reading took."""
 
@@ -171,9 +171,9 @@ class Watcher:
     def _keep_room(self) -> None:
         output = self.readers.process.output if self.readers.process is not None else None
         problem = keep_room(output, self.job.places.get(str(output), (0, 0))[0]) if output is not None else ""
-        if problem and not self._is_full:
+        if problem and problem != self._problem:
             self.say(f"harness watch: {problem}")
-        self._is_full = bool(problem)
+        self._problem = problem
 
     def _ended(self, how: str) -> Fact:
         status = self.readers.process.status if self.readers.process is not None else None

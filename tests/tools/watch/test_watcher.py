@@ -243,5 +243,5 @@ def test_room_is_made_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
     output = tmp_path / "output.log"
     assert keep_room(output, 0) == ""
     output.write_bytes(bytes(20_000))
-    assert "lost its first 12288 bytes" in keep_room(output, 20_000)
+    assert "its beginning is given back" in keep_room(output, 20_000)
     assert asked == [(1, 20_000, 64 << 20), (3, 0, 12_288), (1, 20_000, 16 << 20), (1, 20_000, 4 << 20)]
