@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Mapping
 
 import torch
@@ -127,7 +129,8 @@ class RanksShuffleApart(Switch, Decomposition):
 class ClippedOnOneRank(Switch, Decomposition):
     """Gradients are clipped on the first rank alone, so that replicas drift apart."""
 
-    def clip(self) -> None:
-        """There only."""
-        if self.mended or _rank() == 0:
-            super().clip()
+    def update(self, step: int) -> Mapping[str, Tensor]:
+        """With no limit on the other ranks."""
+        if not self.mended and _rank() > 0:
+            self.config = dataclasses.replace(self.config, gradient_norm=math.inf)
+        return super().update(step)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 from collections import Counter
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from falsifiers.corpus.judged import Switch
 from harness.contract.entry_point import locate
 from harness.contract.project import Project
 from harness.tools.corpus.record import CASES, KINDS, Case, RecordError, cases_of, read_case, sample
@@ -120,3 +123,15 @@ def test_two_records_of_one_id(tmp_path: Path) -> None:
     written(tmp_path, "losses/one-case.json", kind="losses")
     with pytest.raises(RecordError, match="one-case is the id of two records"):
         cases_of(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [one for one in KINDS if one != "tests"])
+def test_a_trainer_of_the_corpus_changes_what_its_reference_does(kind: str) -> None:
+    """A method that overrides none of the reference's, and that nothing calls, makes no mistake."""
+    module = importlib.import_module(f"falsifiers.corpus.{kind}")
+    source = inspect.getsource(module)
+    for subject in vars(module).values():
+        if isinstance(subject, type) and issubclass(subject, Switch) and subject.__module__ == module.__name__:
+            for name in vars(subject):
+                is_known = any(hasattr(base, name) for base in subject.__mro__[1:])
+                assert is_known or f"self.{name}" in source, f"{subject.__name__}.{name}"
