@@ -179,6 +179,7 @@ class GpuUsed(Check):
 
     def begin(self) -> None:
         self._idle_since: float | None = None
+        self._launched = 0
 
     def on_usage(self, usage: Fact) -> None:
         """`gpu_seen` is whether the driver lists a process of the job: True, False, or None if unknown.
@@ -200,8 +201,8 @@ class GpuUsed(Check):
             self.refute("the job makes steps, has started the CUDA driver and launched no kernel: it runs on the CPU")
         elif (seen or job.launched) and busy is not None:
             self.judged = True
-            if busy > 0:
-                self._idle_since = None
+            if busy > 0 or job.launched > self._launched:
+                self._idle_since, self._launched = None, job.launched
             elif self._idle_since is None:
                 self._idle_since = usage["at"]
             elif usage["at"] - self._idle_since > self.given.idle_seconds:
