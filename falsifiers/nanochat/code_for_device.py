@@ -15,7 +15,7 @@ from falsifiers.nanochat.oracle.code_choice import chosen
 from harness import NotMeasured, Trial
 from harness.machine import timebox, toolchain
 
-__all__ = ["falsify"]
+__all__ = ["falsify", "of_capability"]
 
 _CAPABILITIES = ["7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1"]
 _LETTERS = ["", "a", "f"]
@@ -89,7 +89,15 @@ def _load(trial: Trial[CodeChoice]) -> None:
         if result is not None:
             sums.append(result)
     trial.measure(loads=loads, foretold_wrongly=foretold_wrongly, results=sums)
+    listed = torch.cuda.get_arch_list()
+    trial.measure(listed=len(listed), listed_for_gb10=of_capability(listed, trial.parameters["capability"]))
     trial.resolve(device=values.device.type)
+
+
+def of_capability(architectures: list[str], capability: str) -> list[str]:
+    """Return the architectures that have this compute capability, whatever their letter."""
+    number = capability.replace(".", "")
+    return [one for one in architectures if one.partition("_")[2].rstrip("af") == number]
 
 
 def _compiled(target: str, folder: Path) -> bytes:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from falsifiers.nanochat.code_for_device import of_capability
 from falsifiers.nanochat.oracle.text_rows import right_rows
 from falsifiers.nanochat.reference.model import Norm
 from falsifiers.nanochat.reference.paths import KernelPaths
@@ -70,6 +71,18 @@ def test_only_pieces_of_the_text_with_their_next_tokens_are_right() -> None:
     targets[0, 0] = -1
     assert right_rows(text, tokens, targets, 3, ignored=0) == 1
     assert right_rows(text, tokens, targets, 3, ignored=1) == 1
+
+
+@pytest.mark.parametrize(
+    ("listed", "found"),
+    [
+        (["sm_75", "sm_120", "compute_120", "sm_12"], []),
+        (["sm_120", "sm_121a", "sm_121"], ["sm_121a", "sm_121"]),
+        (["sm_120f", "compute_121f"], ["compute_121f"]),
+    ],
+)
+def test_an_architecture_of_a_gb10_is_found_in_a_list(listed: list[str], found: list[str]) -> None:
+    assert of_capability(listed, "12.1") == found
 
 
 def test_only_the_right_name_at_the_right_time_is_read(tmp_path: Path) -> None:
