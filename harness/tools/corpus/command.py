@@ -76,7 +76,7 @@ def list_(kinds: tuple[str, ...], sort: str) -> ExitStatus:
 @click.option(
     "--quick",
     is_flag=True,
-    help="One case of each kind for each set of claims: less than two minutes on two cores. No other checkers.",
+    help="Few cases, with every kind and every claim: less than two minutes on two cores. No other checkers.",
 )
 @click.option(
     "--profile",

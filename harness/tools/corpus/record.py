@@ -155,9 +155,11 @@ def cases_of(root: Path) -> list[Case]:
 
 
 def sample(cases: Sequence[Case]) -> list[Case]:
-    """The first case of each kind for each set of claims: every way of judging that the cases in scope need."""
-    found: dict[tuple[str, ...], Case] = {}
+    """Each case with a kind or a claim that those before it lack: every kind, and every claim, at least once."""
+    found: list[Case] = []
+    seen: set[str] = set()
     for one in cases:
-        if one.claims and not one.missed:
-            found.setdefault((one.kind, *one.claims), one)
-    return [*found.values()]
+        if one.claims and not one.missed and not {one.kind, *one.claims} <= seen:
+            found.append(one)
+            seen |= {one.kind, *one.claims}
+    return found

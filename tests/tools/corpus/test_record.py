@@ -30,12 +30,13 @@ def test_there_are_ten_of_each_kind() -> None:
     assert counts.total() >= 80
 
 
-def test_the_sample_has_each_way_of_judging_once() -> None:
-    """Every kind, and every set of claims that cases in scope of that kind have."""
-    chosen = Counter((one.kind, *one.claims) for one in sample(KNOWN))
-    assert chosen.keys() == {(one.kind, *one.claims) for one in KNOWN if one.claims}
-    assert {*chosen.values()} == {1}
-    assert not any(one.missed for one in sample(KNOWN))
+def test_the_sample_has_every_kind_and_every_claim() -> None:
+    """It is a fifth of the cases at most, and expects no miss."""
+    chosen = sample(KNOWN)
+    assert {one.kind for one in chosen} == KINDS.keys()
+    assert {claim for one in chosen for claim in one.claims} == {claim for one in KNOWN for claim in one.claims}
+    assert len(chosen) <= len(KNOWN) / 5
+    assert not any(one.missed for one in chosen)
 
 
 @pytest.mark.parametrize("case", KNOWN, ids=lambda one: one.id)
