@@ -93,6 +93,8 @@ class Why(StrEnum):
     """All runs have other values of the parameters `value`."""
     STANDS_IN = "stands in"
     """The claim stands in for something: `value`."""
+    UNCOMMITTED = "uncommitted"
+    """The run's checkout had changes that no commit holds."""
     KNOWN = "known"
     """The FAIL is as the contract says: `value` has the day and the explanation."""
     HOLDS = "holds"
@@ -282,6 +284,8 @@ def _cell(
             why = Why.KNOWN if known else Why.HOLDS if holds else Why.OTHER_FAIL
             since = f"{refutation.since}: {refutation.explanation}" if known else refutation.since
             notes = (*notes, Note(why, since))
+        if holds and entry is not None and entry.commit["dirty"]:
+            notes = (*notes, Note(Why.UNCOMMITTED))
         return Cell(status, tuple(notes), strength, entry, entries[0], len(entries), aside, cause, known, news)
 
     current = [entry for entry in speaking if not stale(entry)]

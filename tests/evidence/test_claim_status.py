@@ -345,6 +345,12 @@ def test_a_fail_that_does_not_speak_for_the_claim_is_set_aside_and_named() -> No
     assert (counts.status, counts.set_aside) == (Status.FALSIFIED, ())
 
 
+@pytest.mark.parametrize(("dirty", "told"), [(True, [Note(Why.UNCOMMITTED)]), (False, []), (None, [])])
+def test_a_status_says_that_changes_were_uncommitted(dirty: bool | None, told: list[Note]) -> None:
+    commit = {"revision": "c" * 40, "dirty": dirty, "reason": None}
+    assert list(only_cell(entry(1, commit=commit)).notes) == told
+
+
 def test_each_other_subject_has_a_status_of_its_own() -> None:
     """By its own parameters, too: the newest run of each decides, and none changes the claim's status."""
     engine = {"subject": "mine.external:Command", "subject_parameters": {"trainer": "engine.toml", "code": "ptx"}}

@@ -23,6 +23,7 @@ WORDS: dict[Why, str] = {
     Why.OTHER_HARDWARE: "the claim speaks of {}",
     Why.NO_HARDWARE: "the claim names no hardware",
     Why.STANDS_IN: "stands in for: {}",
+    Why.UNCOMMITTED: "measured with uncommitted changes",
     Why.KNOWN: "known since {}",
     Why.HOLDS: "new: it holds, and the contract says since {} that it is refuted",
     Why.OTHER_FAIL: "new: other clauses fail than the contract says since {}, or a mutant lived",

@@ -197,11 +197,14 @@ def _why_not_killed(mutant: MutantRecord, record: Record) -> str:
 def _clauses(event: ClaimFinished, verbose: bool) -> Iterator[Block]:
     """Yield the clauses that failed, with -v all others, else the rules and the tightest margins of a PASS."""
     record, ratios = event.record, event.ratios
-    for clause, others in violations(record.clauses):
+    for place, (clause, others) in enumerate(violations(record.clauses)):
         told = _sentence(clause)
         if others:
             told += f", which violates {first(others, len(others) if verbose else 3)} too"
-        yield Table([list(filter(None, clause_cells(clause, ratios)))], ["red"])
+        cells = clause_cells(clause, ratios)
+        headed = place == 0 and any(cells[1:])
+        shown_rows = [[text for text, cell in zip(row, cells, strict=True) if cell] for row in (_HEAD, cells)]
+        yield Table(shown_rows, ["dim", "red"]) if headed else Table(shown_rows[1:], ["red"])
         if told:
             yield f"      {told}", ""
     unmeasured = [clause for clause in record.clauses if clause.outcome is Outcome.NOT_MEASURED]
