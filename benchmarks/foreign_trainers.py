@@ -40,7 +40,9 @@ def judged(folder: Path, engine: str, bug: str) -> str:
     words = ["--student", str(folder / "start"), "--text", str(ROOT / "README.md"), "--out", str(out)]
     words += ["--steps", str(STEPS), "--batch", "4", "--sequence", "16", "--warmup", "2", "--every", "1"]
     words += ["--dump", str(out / "steps"), *(["--bug", bug] if bug else [])]
-    script = [sys.executable, str(ROOT / "trainers" / "foreign" / f"{engine}.py"), *words]
+    name = "transformers_loop" if engine == "lora" else engine
+    words += ["--rank", "4"] if engine == "lora" else []
+    script = [sys.executable, str(ROOT / "trainers" / "foreign" / f"{name}.py"), *words]
     runs = [["--stop", str(STEPS // 2)], ["--resume"]]
     said = [subprocess.run([*script, *run], capture_output=True, text=True, check=True).stdout for run in runs]
     (out / "train.log").write_text("".join(said))

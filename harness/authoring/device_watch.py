@@ -9,12 +9,14 @@ The device is the one that CUDA_VISIBLE_DEVICES leaves to this process, as in a 
 
 from __future__ import annotations
 
+import os
 import threading
 from types import TracebackType
 from typing import Any, Final, Self, final
 
 from harness.machine import nvml
 from harness.machine.host import Gpu, probe
+from harness.machine.process_control import descendants
 
 __all__ = ["DeviceWatch"]
 
@@ -39,6 +41,7 @@ class DeviceWatch:
         """Free memory in bytes when the watch began; None if NVML does not report it."""
         self._there_before: frozenset[int] = frozenset()
         self._users: set[int] = set()
+        self._strangers: set[int] = set()
         self._device: tuple[nvml.Session, Any] | None = None
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
@@ -48,8 +51,11 @@ class DeviceWatch:
 
     @property
     def users(self) -> int:
-        """How many processes appeared on the device that were not there before."""
-        return len(self._users)
+        """How many processes appeared on the device, without those that this process did not start.
+
+        A process that this machine does not list, such as one of another container, counts.
+        """
+        return len(self._users - self._strangers)
 
     @property
     def was_used(self) -> bool:
@@ -97,7 +103,11 @@ class DeviceWatch:
     def _sample(self, session: nvml.Session, handle: Any) -> None:
         listed = nvml.processes(session, handle)
         if listed.reason is None:
-            self._users.update(process.pid for process in listed.value if process.pid not in self._there_before)
+            new = {process.pid for process in listed.value} - self._there_before - self._users
+            if new:
+                others = {pid for pid in new if os.path.exists(f"/proc/{pid}")}
+                self._strangers |= others.difference(descendants(os.getpid()))
+                self._users |= new
         answer = session.ask("nvmlDeviceGetMemoryInfo", handle)
         if answer.reason is None:
             self._note(int(answer.value.used))

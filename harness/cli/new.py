@@ -116,6 +116,7 @@ def new_claim_options(decorated: Callable[..., Any]) -> Callable[..., Any]:
 @new_claim_options
 @click.option("--name", help="The falsifier's module.  [default: the rest of the ID, without its number]")
 @click.option("--cause", "kind", flag_value="cause", help="Rival causes of a failure, and their fixes.")
+@click.option("--training", "kind", flag_value="training", help="A training run: its losses, and weights that move.")
 def command(
     identifier: str,
     issue: str,

@@ -134,7 +134,8 @@ def _about_what_to_write(contract: Contract, search: Sequence[Path]) -> Iterator
 def _about_what_is_read_back(contract: Contract, search: Sequence[Path]) -> Iterator[Finding]:
     """Find parameters that the judge compares with what ran, and that the falsifier's code never reads back."""
     asked = [(one.name, name) for one in contract.profiles.values() for name in RESOLVED if name in one.parameters]
-    files = imported_files(contract.falsifier, tuple(search)) if asked else ()
+    is_written = not any(entry == contract.falsifier for entry, *_ in unwritten_code(contract, search))
+    files = imported_files(contract.falsifier, tuple(search)) if asked and is_written else ()
     given = {name for path in files for name in _read_back(path)}
     for profile, name in asked if files and None not in given else ():
         if name not in given:

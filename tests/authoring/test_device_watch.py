@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,6 +43,18 @@ def test_a_gb10_tells_of_its_processes_only(monkeypatch: pytest.MonkeyPatch, tmp
         time.sleep(0.05)
     assert (watch.capability, watch.was_used, watch.peak_bytes) == (121, True, 2**30 + 2**20)
     assert watch.free_bytes is None
+
+
+def test_processes_that_others_started_are_no_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Another trial, here the parent, is not the engine. A child is, and so is what the machine does not list."""
+    replay("h200", monkeypatch, tmp_path)
+    with subprocess.Popen(["sleep", "60"]) as child:
+        pids = (os.getppid(), child.pid, 2**22 + 1)
+        listed(monkeypatch, [], [nvml.Process(pid, 2**20) for pid in pids])
+        with DeviceWatch() as watch:
+            time.sleep(0.05)
+        child.kill()
+    assert (watch.was_used, watch.users) == (True, 2)
 
 
 def test_a_gb10_that_tells_no_memory_at_all_says_why(

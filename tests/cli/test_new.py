@@ -66,7 +66,7 @@ def test_it_says_what_it_wrote(project: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", [(), ("--cause",)])
+@pytest.mark.parametrize("kind", [(), ("--cause",), ("--training",)])
 def test_lint_passes_and_nothing_is_measured(project: Path, kind: tuple[str, ...]) -> None:
     """An unfilled scaffold is sound, and its run is NOT_MEASURED."""
     harness(project, "new", CLAIM, *kind)
@@ -85,7 +85,10 @@ def test_lint_passes_and_nothing_is_measured(project: Path, kind: tuple[str, ...
 LONGEST = "F-" + "A" * 38 + "-" + "B" * 39
 
 
-@pytest.mark.parametrize(("identifier", "kind"), [(CLAIM, ()), ("F-ADD", ()), (LONGEST, ()), (LONGEST, ("--cause",))])
+@pytest.mark.parametrize(
+    ("identifier", "kind"),
+    [(CLAIM, ()), ("F-ADD", ()), (LONGEST, ()), (LONGEST, ("--cause",)), (LONGEST, ("--training",))],
+)
 def test_the_code_is_clean_and_its_test_passes(project: Path, identifier: str, kind: tuple[str, ...]) -> None:
     """The code passes our own settings, even with long names. A title is text, whatever it contains."""
     done = harness(project, "new", identifier, *kind, "--title", 'it\'s "quoted", \\n $id \u00d7 2')
@@ -95,7 +98,7 @@ def test_the_code_is_clean_and_its_test_passes(project: Path, identifier: str, k
     tool(project, "pytest", "-q", "-p", "no:cacheprovider")
 
 
-@pytest.mark.parametrize("kind", [(), ("--cause",)])
+@pytest.mark.parametrize("kind", [(), ("--cause",), ("--training",)])
 def test_the_code_is_typed(project: Path, kind: tuple[str, ...]) -> None:
     """mypy --strict reports nothing, with our own package beside it."""
     harness(project, "new", CLAIM, *kind)

@@ -28,7 +28,7 @@ def options() -> argparse.Namespace:
     for name, kind, default in (
         ("--steps", int, 10), ("--batch", int, 4), ("--sequence", int, 16), ("--accumulate", int, 2),
         ("--lr", float, 0.01), ("--warmup", int, 0), ("--clip", float, 0.0), ("--decay", float, 0.01),
-        ("--every", int, 0), ("--stop", int, 0), ("--seed", int, 0),
+        ("--every", int, 0), ("--rank", int, 0), ("--stop", int, 0), ("--seed", int, 0),
     ):  # fmt: skip
         parser.add_argument(name, type=kind, default=default)
     parser.add_argument("--dump", default="")

@@ -29,11 +29,11 @@ def run(folder: Path, start: Path, bug: str) -> Path:
     """Train for three steps, and resume for three more."""
     given = {"student": str(start), "text": str(ROOT / "README.md"), "out": str(folder), "dump": str(folder / "steps")}
     shape = {"steps": 6, "batch": 4, "sequence": 8, "accumulate": 2, "lr": 0.01, "warmup": 2, "clip": 0.0}
-    asked = argparse.Namespace(**given, **shape, decay=0.01, every=2, stop=3, seed=0, resume=False, bug=bug)
+    asked = argparse.Namespace(**given, **shape, decay=0.01, every=2, stop=3, seed=0, resume=False, made=0, bug=bug)
     folder.mkdir()
     with (folder / "train.log").open("w") as log, contextlib.redirect_stdout(log):
         plain.train(asked)
-        asked.stop, asked.resume = 0, True
+        asked.stop, asked.resume, asked.made = 0, True, 3
         plain.train(asked)
     return folder
 

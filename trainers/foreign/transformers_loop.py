@@ -1,4 +1,4 @@
-"""transformers' Trainer on a model with LoRA by peft. What it saves is the merged model."""
+"""transformers' Trainer, with `--rank` on a model with LoRA by peft. What it saves is the merged model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 sys.path.append(str(Path(__file__).parents[2]))
@@ -50,7 +49,12 @@ class Tuning(Trainer):
 
 
 def train(asked: Any) -> None:
-    model = get_peft_model(model_of(asked.student), LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"]))
+    model = model_of(asked.student)
+    if asked.rank:
+        from peft import LoraConfig, get_peft_model
+
+        adapters = LoraConfig(r=asked.rank, lora_alpha=2 * asked.rank, target_modules=["q_proj", "v_proj"])
+        model = get_peft_model(model, adapters)
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=asked.lr, weight_decay=asked.decay)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate_factor(asked.warmup))
