@@ -13,10 +13,15 @@ import pytest
 
 from harness.authoring.faults import NotMeasured
 from harness.tools.watch.checks import CHECKS, state_of
-from harness.tools.watch.driver_reading import DriverFollower, recorded_by, recorder_variables
-from harness.tools.watch.facts import Fact
+from harness.tools.watch.driver_reading import DriverFollower, recorded_by
+from harness.tools.watch.facts import FACTS, Fact, facts_in
 from harness.tools.watch.given import Given
 from harness.tools.watch.job_state import JobState
+from tests.cli.harness_command import environment
+from tests.external.recorder.fakes import Fakes
+from tests.tools.watch.jobs import bundles, job_line, project_of, watch_words
+
+ROOT = Path(__file__).parents[3]
 
 START = '{"event":"start","at":1.0,"pid":7}\n'
 READY = '{"event":"ready","at":1.1,"callbacks":30,"modules":true,"jit":true}\n'
@@ -122,8 +127,26 @@ def test_a_process_says_where_its_records_are(tmp_path: Path) -> None:
         recorded_by(job.pid)
 
 
-def test_another_tool_keeps_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver loads one library only."""
-    monkeypatch.setenv("CUDA_INJECTION64_PATH", "/opt/profiler.so")
-    with pytest.raises(NotMeasured, match="taken by another tool"):
-        recorder_variables(tmp_path)
+def test_a_job_is_started_with_the_recorder(tmp_path: Path) -> None:
+    """On a fake driver, the first PTX refutes the job. Where it cannot be recorded, the watcher says so, and watches."""
+    root, fakes = project_of(tmp_path / "project"), Fakes(tmp_path)
+    (root / "image").write_bytes(b".version 8.0\n.target sm_70\n")
+    engine = [sys.executable, str(ROOT / "tests" / "external" / "recorder" / "fake_engine.py")]
+    line = " ".join(job_line(400, 0, "none", root / "out", 0.05))
+    job = ["sh", "-c", f"{' '.join(engine)} --image image; exec {line}"]
+    words = watch_words(root, "--record", "--on-refute", "kill", "-P", "jit=none", "-P", "device=null", steps=400)
+    done = subprocess.run([*words, "--", *job], cwd=root, env={**environment(root), **fakes.variables},
+                          capture_output=True, text=True, timeout=120)  # fmt: skip
+    facts = facts_in(root / "state" / FACTS)
+    assert [fact["check"] for fact in facts if fact["fact"] == "refuted"] == ["kernels_compiled"], done.stderr
+    assert [fact["ends"] for fact in facts if fact["fact"] == "acted"] == [True]
+    [bundle] = bundles(root / "evidence")
+    assert "kernels_compiled" in bundle.observation.measurements
+    other = project_of(tmp_path / "other")
+    words = watch_words(other, "--record", "-P", "jit=none", "-P", "device=null", steps=5)
+    done = subprocess.run([*words, "--", *job_line(5, 0, "none", other / "out")], cwd=other,
+                          env={**environment(other), "CUDA_INJECTION64_PATH": "/opt/profiler.so"}, capture_output=True, text=True,
+                          timeout=120)  # fmt: skip
+    assert "the recorder of the CUDA driver is absent: CUDA_INJECTION64_PATH is taken" in done.stderr
+    [bundle] = bundles(other / "evidence")
+    assert "kernels_compiled" not in bundle.observation.measurements
