@@ -128,7 +128,7 @@ def test_a_process_says_where_its_records_are(tmp_path: Path) -> None:
 
 
 def test_a_job_is_started_with_the_recorder(tmp_path: Path) -> None:
-    """On a fake driver, the first PTX refutes the job. Where it cannot be recorded, the watcher says so, and watches."""
+    """On a fake driver, the first PTX refutes the job. Where it cannot be recorded, the watcher says so."""
     root, fakes = project_of(tmp_path / "project"), Fakes(tmp_path)
     (root / "image").write_bytes(b".version 8.0\n.target sm_70\n")
     engine = [sys.executable, str(ROOT / "tests" / "external" / "recorder" / "fake_engine.py")]
@@ -144,9 +144,9 @@ def test_a_job_is_started_with_the_recorder(tmp_path: Path) -> None:
     assert "kernels_compiled" in bundle.observation.measurements
     other = project_of(tmp_path / "other")
     words = watch_words(other, "--record", "-P", "jit=none", "-P", "device=null", steps=5)
-    done = subprocess.run([*words, "--", *job_line(5, 0, "none", other / "out")], cwd=other,
-                          env={**environment(other), "CUDA_INJECTION64_PATH": "/opt/profiler.so"}, capture_output=True, text=True,
-                          timeout=120)  # fmt: skip
+    taken = {**environment(other), "CUDA_INJECTION64_PATH": "/opt/profiler.so"}
+    done = subprocess.run([*words, "--", *job_line(5, 0, "none", other / "out")], cwd=other, env=taken,
+                          capture_output=True, text=True, timeout=120)  # fmt: skip
     assert "the recorder of the CUDA driver is absent: CUDA_INJECTION64_PATH is taken" in done.stderr
     [bundle] = bundles(other / "evidence")
     assert "kernels_compiled" not in bundle.observation.measurements
