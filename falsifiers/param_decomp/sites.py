@@ -16,7 +16,10 @@ def falsify(trial: Trial[Trainer]) -> None:
     with trial.subject_fault():
         names = list(trial.subject.sites)
         components = {name: tuple(one.shape) for name, one in trial.subject.components().items()}
-        weights = {name: tuple(one.shape) for name, one in trial.subject.target_weights().items()}
+        frozen = trial.subject.target_weights()
+        weights = {name: tuple(one.shape) for name, one in frozen.items()}
+        dtypes = {name: str(one.dtype).removeprefix("torch.") for name, one in frozen.items()}
+        read = int(trial.subject.batch(0).shape[1])
         sources = {name: tuple(one.shape) for name, one in trial.subject.sources().items()}
         modules = {module: name for name, module in trial.subject.target.named_modules()}
         foreign = [name for name, module in trial.subject.sites.items() if module not in modules]
@@ -35,5 +38,7 @@ def falsify(trial: Trial[Trainer]) -> None:
         unexpected=[name for name in names if name not in expected],
         out_of_order=[f"{one} for {other}" for one, other in zip(names, expected, strict=False) if one != other],
         wrong_shapes=wrong,
+        frozen_otherwise=[f"{name}: {dtype}" for name, dtype in dtypes.items() if dtype != "bfloat16"],
+        tokens_of_a_row=read,
     )
     trial.resolve(device="cpu")  # tensors without data have no device; what ran is Python
