@@ -14,7 +14,9 @@ fi
 mkdir -p "$state"
 # shellcheck disable=SC2086 (the words of WATCH are arguments)
 setsid harness watch $WATCH --pid "$PPID" --state "$state" --issue "${WATCH_ISSUE:-WATCH}" >>"$state/watch.log" 2>&1 &
-until [ -s "$state/facts.jsonl" ]; do
+tenths=0
+while [ ! -s "$state/facts.jsonl" ] && [ $tenths -lt 600 ]; do
     kill -0 $! 2>/dev/null || { echo "print harness watch does not run: see $state/watch.log"; exit 0; }
     sleep 0.1
+    tenths=$((tenths + 1))
 done
