@@ -17,7 +17,6 @@ from harness.tools.watch.facts import FACTS, facts_in
 from tests.cli.harness_command import environment
 from tests.tools.watch.jobs import bundles, job_line, project_of
 
-
 SCRIPT = Path(__file__).parents[3] / "trainers" / "watch_slurm.sh"
 
 
