@@ -148,7 +148,7 @@ def _run_blocks(trial: Trial[TwoPaths]) -> None:
         true = truth.gradients(case.x, case.weights, case.grad_output)
         for path in ("new", "old"):
             with trial.subject_fault():
-                error = block_error(trial.subject.backend(path, 0), shape, case, true)
+                error = block_error(trial.subject.backend(path, 0), shape, case, true, refilled=number == 0)
             errors.setdefault(str(dtype).removeprefix("torch."), []).append(error)
     trial.measure(block_float32=errors["float32"], block_bfloat16=errors["bfloat16"])
 

@@ -129,14 +129,20 @@ def _read_one_feature(k_weight: Tensor, shape: Shape) -> None:
     k_weight[shape.head_dim // 2 - 1, 0] = (_OFFSET * shape.head_dim**0.5) ** 0.5 / (0.99 * shape.hidden**0.5)
 
 
-def block_error(backend: Backend, shape: BlockShape, case: BlockCase, true: Mapping[str, Tensor]) -> float:
+def block_error(
+    backend: Backend, shape: BlockShape, case: BlockCase, true: Mapping[str, Tensor], *, refilled: bool = False
+) -> float:
     """The largest relative error of the output and of all gradients of a block on this backend.
 
     Args:
         true: what `TrueBlock.gradients` returns for the case.
+        refilled: whether a forward of another x goes before, in the memory of the case's own.
     """
     block = Block(shape, backend)
     with torch.no_grad():
+        if refilled:
+            block.forward(case.x.neg_(), case.weights)
+            case.x.neg_()
         output, saved = block.forward(case.x, case.weights)
         grad_x, grad_weights = block.backward(saved, case.weights, case.grad_output)
     return largest_relative_error({"output": output, "x": grad_x, **grad_weights}, true)
