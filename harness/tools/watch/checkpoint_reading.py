@@ -111,11 +111,9 @@ class CheckpointReader:
             found.again = patience
             return None
         size = sum(size for size, _ in look)
-        name = (
-            str(found.path.relative_to(self._values["output"]))
-            if _is_inside(found.path, self._values)
-            else str(found.path)
-        )
+        output = str(self._values.get("output") or "")
+        is_inside = output != "" and found.path.is_relative_to(output)
+        name = str(found.path.relative_to(output) if is_inside else found.path)
         return {"fact": "checkpoint", "at": at, "step": step, "name": name, "bytes": size, **result}
 
     def _read(self, step: int, path: Path) -> dict[str, Any]:
@@ -160,10 +158,6 @@ def sizes_of(path: Path) -> tuple[tuple[int, int], ...]:
     if not found:
         raise FileNotFoundError(path)
     return tuple((one.st_size, one.st_mtime_ns) for one in found)
-
-
-def _is_inside(path: Path, values: dict[str, Any]) -> bool:
-    return bool(values.get("output")) and path.is_relative_to(values["output"])
 
 
 def _guarded(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:

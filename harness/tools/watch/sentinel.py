@@ -153,14 +153,8 @@ class Sentinel:
         if self.job.is_over:
             return
         self._take_readings(wait=True)
-        self._add(
-            {
-                "fact": "ended",
-                "at": self._now,
-                "status": status,
-                "how": "was stopped" if status is None else f"ended with status {status}",
-            }
-        )
+        how = "was stopped" if status is None else f"ended with status {status}"
+        self._add({"fact": "ended", "at": self._now, "status": status, "how": how})
         self._conclude()
         for line in summary(self.job):
             print(line, file=sys.stderr)

@@ -222,13 +222,11 @@ def _watcher(
         process,
         DriverFollower(Path(job["recorder"])) if job["recorder"] else None,
     )
-    page = Path(job["page"]) if job["page"] else None
-    draw = None if page is None else (lambda job: _draw(page, job))
-    return Watcher(facts, job["epoch"], given, readers, judge, _orders(job), say, draw)
 
+    def draw(now: JobState) -> None:
+        write_file(Path(job["page"]), watch_page(now))
 
-def _draw(page: Path, job: JobState) -> None:
-    write_file(page, watch_page(job))
+    return Watcher(facts, job["epoch"], given, readers, judge, _orders(job), say, draw if job["page"] else None)
 
 
 def _sources(
