@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
 
 from falsifiers.param_decomp.configuration import configuration_of
-from falsifiers.param_decomp.subject import Trainer
-from falsifiers.param_decomp.watching import drawn_steps, masked_sites, measure_steps, misplaced, wrong_chunks
+from falsifiers.param_decomp.oracle.step import Before
+from falsifiers.param_decomp.subject import Masking, Trainer
+from falsifiers.param_decomp.watching import Call, Forward, Watched, drawn_steps, measure_steps, wrong_chunks
 from harness import Trial
 
-__all__ = ["falsify"]
+__all__ = ["chunks_of_first_step", "falsify"]
+
+_ROUTED = torch.zeros(1, dtype=torch.bool)
+"""Stands for a route whose numbers do not matter."""
 
 
 def falsify(trial: Trial[Trainer]) -> None:
@@ -20,7 +31,11 @@ def falsify(trial: Trial[Trainer]) -> None:
     """
     config = configuration_of(trial.parameters)
     if "at_size" in trial.parameters:
-        _measure_at_size(trial)
+        parameters = {"configuration": trial.parameters["at_size"]}
+        with trial.subject_fault():
+            subject = type(trial.subject)(replace(trial.setting, parameters=parameters))
+            found = chunks_of_first_step(subject, parameters)
+        trial.measure(**found)
     forwards, wrong = [], list[str]()
     for watched, _ in measure_steps(trial, trial.subject, drawn_steps(trial)):
         forwards.append(len(watched.stochastic(len(trial.subject.sites))))
@@ -28,14 +43,39 @@ def falsify(trial: Trial[Trainer]) -> None:
     trial.measure(forwards=forwards, wrong_chunks=wrong)
 
 
-def _measure_at_size(trial: Trial[Trainer]) -> None:
-    parameters = {"configuration": trial.parameters["at_size"]}
-    with trial.subject_fault():
-        subject = type(trial.subject)(replace(trial.setting, parameters=parameters))
-        forwards = masked_sites(subject)
-        widths = {subject.components()[f"{name}.V"].shape[1] for name in subject.sites}
-    trial.measure(
-        components_at_size=sorted(widths),
-        sites_at_size=[len(sites) for sites in forwards],
-        wrong_chunks_at_size=misplaced(configuration_of(parameters), forwards),
-    )
+def chunks_of_first_step(subject: Trainer, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the first step of a subject whose tensors may have no data, and see which sites its forwards mask.
+
+    So an adversarial forward is one that masks every site and routes none.
+    """
+    forwards: list[Forward] = []
+
+    def starts(module: Module, arguments: Any) -> None:
+        if not _in_backward():
+            forwards.append(Forward())
+
+    def calls(site: str) -> Callable[..., None]:
+        def kept(module: Module, arguments: tuple[Any, ...], output: Tensor) -> None:
+            if len(arguments) > 1 and arguments[1] is not None and not _in_backward():
+                asked: Masking = arguments[1]
+                masking = Masking(asked.mask, asked.delta, None if asked.route is None else _ROUTED)
+                forwards[-1].calls.append(Call(site, arguments[0], masking, output))
+
+        return kept
+
+    with ExitStack() as stack:
+        stack.callback(subject.target.register_forward_pre_hook(starts).remove)
+        for name, site in subject.sites.items():
+            stack.callback(site.register_forward_hook(calls(name)).remove)
+        subject.step(0)
+    watched = Watched(Before(0, torch.empty(0), {}, {}, {}, {}, {}), forwards, (), {}, {}, {}, {})
+    return {
+        "components_at_size": sorted({subject.components()[f"{name}.V"].shape[1] for name in subject.sites}),
+        "sites_at_size": [len(one.calls) for one in watched.stochastic(len(subject.sites))],
+        "wrong_chunks_at_size": wrong_chunks(configuration_of(parameters), watched),
+    }
+
+
+def _in_backward() -> bool:
+    """Whether autograd is at work: a layer that is then called is computed a second time."""
+    return torch._C._current_graph_task_id() != -1

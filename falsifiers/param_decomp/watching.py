@@ -32,9 +32,7 @@ __all__ = [
     "differences_of",
     "drawn_steps",
     "executed_rates",
-    "masked_sites",
     "measure_steps",
-    "misplaced",
     "resolve",
     "watched_step",
     "wrong_chunks",
@@ -186,51 +184,15 @@ def measure_steps(trial: Trial[Any], subject: Trainer, steps: Sequence[int]) -> 
 
 def wrong_chunks(config: Configuration, watched: Watched) -> list[str]:
     """The stochastic forwards that masked other sites than those of their chunk, and how many are missing."""
-    live = [[one.site for one in forward.calls] for forward in watched.stochastic(len(site_names(config)))]
-    return [f"step {watched.before.step}, {wrong}" for wrong in misplaced(config, live)]
-
-
-def misplaced(config: Configuration, forwards: Sequence[Sequence[str]]) -> list[str]:
-    """The stochastic forwards of a step, by the sites that each masked, that are not those of their chunk."""
     names, size = site_names(config), config.sites_per_chunk
     due = [names[start : start + size] for start in range(0, len(names), size) for _ in range(config.samples)]
     # A target calls its sites in its own order; that each is called once is what counts.
-    pairs = enumerate(zip_longest(forwards, due, fillvalue=[]))
+    live = [[one.site for one in forward.calls] for forward in watched.stochastic(len(names))]
+    pairs = enumerate(zip_longest(live, due, fillvalue=[]))
     return [
-        f"forward {place}: {len(one)} sites, first {one[:1]}"
+        f"step {watched.before.step}, forward {place}: {len(one)} sites, first {one[:1]}"
         for place, (one, other) in pairs
         if sorted(one) != sorted(other)
-    ]
-
-
-def masked_sites(subject: Trainer) -> list[list[str]]:
-    """Make the first step, and return the sites that each of its stochastic forwards masked.
-
-    Its tensors may have no data. So an adversarial forward is one that masks every site and routes none.
-    """
-    forwards: list[list[tuple[str, bool]]] = []
-
-    def starts(module: Module, arguments: Any) -> None:
-        if not _in_backward():
-            forwards.append([])
-
-    def calls(site: str) -> Callable[..., None]:
-        def kept(module: Module, arguments: tuple[Any, ...], output: Tensor) -> None:
-            if len(arguments) > 1 and arguments[1] is not None and not _in_backward():
-                forwards[-1].append((site, arguments[1].route is not None))
-
-        return kept
-
-    with ExitStack() as stack:
-        stack.callback(subject.target.register_forward_pre_hook(starts).remove)
-        for name, site in subject.sites.items():
-            stack.callback(site.register_forward_hook(calls(name)).remove)
-        subject.step(0)
-    masked = [one for one in forwards if one]
-    return [
-        [site for site, _ in one]
-        for one in masked
-        if len(one) != len(subject.sites) or any(is_routed for _, is_routed in one)
     ]
 
 
