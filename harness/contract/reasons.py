@@ -1,104 +1,98 @@
-"""Why a clause, a mutant or a claim has its outcome, as data. `harness.report.messages.reason_text` has its words."""
+"""Why a clause, a mutant or a claim has its outcome: a code with its data, and the template of its sentence."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.vocabulary import Fate
 from harness.contract.bound import Bound
 
-__all__ = ["Reason", "ReasonCode"]
+__all__ = ["Reason", "ReasonCode", "Worded"]
 
 
-class ReasonCode(StrEnum):
-    """The kind of a reason. Each code names the fields of `Reason` that go with it."""
+class Worded(StrEnum):
+    """Codes, each with the template of its sentence. A template uses the fields that go with its code."""
+
+    template: str
+    stated_by: str
+
+    def __new__(cls, code: str, template: str, stated_by: str = "") -> Self:
+        """Args:
+        stated_by: who stated the text in the sentence, if it follows from no measurement.
+        """
+        member = str.__new__(cls, code)
+        member._value_, member.template, member.stated_by = code, template, stated_by
+        return member
+
+
+class ReasonCode(Worded):
+    """The kind of a reason."""
 
     # of a clause
-    VIOLATED = "violated"
+    VIOLATED = "violated", "{place} violates {bound}"
     """The value at `place` violates the `bound`. For a rule: it is false, and `text` is the contract's message."""
-    NOT_FINITE = "not finite"
-    """The value at `place` holds NaN, an infinity or an integer that no double can hold."""
-    MISSING = "missing"
+    NOT_FINITE = "not finite", "{place} is not finite"
+    MISSING = "missing", "{place} was not measured{because}", "subject"
     """There is no value at `place`. `text` says why, if the subject did not show it."""
-    EMPTY = "empty"
-    """The list or map at `place` is empty: nothing was measured."""
-    UNDECLARED = "undeclared"
-    """The contract does not declare the measurement `place`."""
-    INTEGER_TOO_LARGE = "integer beyond 2^53"
-    """A rule cannot read the value at `place`: it holds an integer that no double holds exactly."""
-    NO_TEXT = "half of a surrogate pair"
-    """A rule cannot read the value at `place`: it holds half a surrogate pair."""
-    TOO_COSTLY = "too costly"
+    EMPTY = "empty", "{place} is empty: nothing was measured"
+    UNDECLARED = "undeclared", "{place} is not declared in the contract"
+    INTEGER_TOO_LARGE = "integer beyond 2^53", "{place} holds an integer beyond 2^53, which no double holds exactly"
+    NO_TEXT = "half of a surrogate pair", "{place} holds half of a surrogate pair, which is no text"
+    TOO_COSTLY = "too costly", "{place} is too large to be judged by this clause"
     """The value at `place` is so large that the clause would cost more than is left (see `harness.contract.cost`)."""
-    CANNOT_BE_EVALUATED = "cannot be evaluated"
+    CANNOT_BE_EVALUATED = "cannot be evaluated", "the rule cannot be evaluated: {text}", "run"
     """The CEL engine raised `text`."""
-    NOT_BOOLEAN = "not boolean"
-    """A rule gives neither true nor false, but `text`."""
-    NOT_READ_BACK = "not read back"
+    NOT_BOOLEAN = "not boolean", "the rule gave neither true nor false: {text}", "run"
+    NOT_READ_BACK = "not read back", "the {place} that ran {was} not read back{said}", "subject"
     """The process did not read back the `place` (device, dtype, …) that ran."""
-    ANOTHER_RAN = "another ran"
+    ANOTHER_RAN = "another ran", "requested {requested!r}, but {value!r} ran"
     """The process read back `value` for `place`, and `bound` was requested."""
-    CONTRADICTION = "contradiction"
+    CONTRADICTION = "contradiction", "the output contradicts the files of the run: {text}", "subject"
     """The subject made two statements, in `text`, that cannot both be true."""
-    NOT_ASKED = "not asked"
+    NOT_ASKED = "not asked", "it was not asked", "run"
     """The `place` (allocator or driver) was not asked whether the process was on the GPU; `text` says why."""
-    NOT_ON_THE_GPU = "not on the GPU"
+    NOT_ON_THE_GPU = "not on the GPU", "the process was never seen on the GPU"
     """The `place` (allocator or driver) never saw the process on the GPU."""
-    NOT_ON_THIS_CASE = "not on this case"
-    """In a replay, the falsifier did not measure what the clause reads."""
-    NOT_TRIED = "not tried"
-    """In a replay, the falsifier did not try the case."""
-    PROVISIONAL = "provisional"
+    NOT_ON_THIS_CASE = "not on this case", "the falsifier did not measure it on this case"
+    NOT_TRIED = "not tried", "the falsifier did not try the case: it searches no more"
+    PROVISIONAL = "provisional", "a message was lost; until then: {cause}"
     """The clause failed for the reason `cause`, but the trial was interrupted, or ended as `place` says."""
     # how a trial ended (`harness.judging.observation.EndingKind`): in the code of `place`, for the reason `text`
-    NOT_MEASURED = "not measured"
-    SUBJECT_FAULT = "subject fault"
-    FALSIFIER_FAULT = "falsifier fault"
-    TIMED_OUT = "timed out"
-    SLOW = "slow"
-    DIED = "died"
-    KILLED = "killed"
-    INTERRUPTED = "interrupted"
-    LOST = "lost"
-    GARBLED = "garbled"
-    CHANGED = "changed"
+    NOT_MEASURED = "not measured", "not measured: {text}", "trial"
+    SUBJECT_FAULT = "subject fault", "{code} in the {place}'s code: {text}", "subject"
+    FALSIFIER_FAULT = "falsifier fault", "{code} in the {place}'s code: {text}", "trial"
+    TIMED_OUT = "timed out", "{code} in the {place}'s code: {text}", "run"
+    SLOW = "slow", "slow, and not refuted: {text}", "run"
+    DIED = "died", "{code} in the {place}'s code: {text}", "run"
+    KILLED = "killed", "{code} in the {place}'s code: {text}", "run"
+    INTERRUPTED = "interrupted", "the run was interrupted", "run"
+    LOST = "lost", "{code} in the {place}'s code: {text}", "run"
+    GARBLED = "garbled", "a message of the trial cannot be read: {text}", "trial"
+    CHANGED = "changed", "{text} changed while the trial ran; run it again", "run"
     # of a mutant, or of a claim
-    CLAUSE = "clause"
-    """The clause in `clauses` decided it, for the reason `cause`."""
+    CLAUSE = "clause", "{clauses}: {cause}"
     # of a mutant
-    PASSED = "passed"
-    """The mutant passed every clause."""
-    OTHER_CLAUSES = "other clauses"
-    """It failed on `clauses`, but not on `missed`, which the contract names."""
-    CUT_SHORT = "cut short"
-    """It failed on `clauses`; its trial ended for the reason `cause` before `missed` could be judged."""
-    SKIPPED = "skipped"
-    """The user asked for no mutants."""
-    NEEDLESS = "needless"
-    """The subject did not pass, so that nothing depends on the mutant."""
-    REQUIREMENT = "requirement"
+    PASSED = "passed", "it passed every clause"
+    OTHER_CLAUSES = "other clauses", "it failed on {clauses}, but not on {missed}"
+    CUT_SHORT = "cut short", "it failed on {clauses}, but before {missed} could be judged: {cause}"
+    SKIPPED = "skipped", "mutants were skipped (--no-mutants)"
+    NEEDLESS = "needless", "not needed, because the subject did not pass; --all-mutants runs all"
+    REQUIREMENT = "requirement", "{text}", "run"
     """This machine lacks `text`."""
-    NOT_JUDGED = "not judged"
-    """It violates `clauses`, which the profile `place` does not judge."""
-    NOTHING_RAN = "nothing ran"
+    NOT_JUDGED = "not judged", "violates {clauses}, which the {place} profile does not judge"
+    NOTHING_RAN = "nothing ran", "{text}", "run"
     """No trial of the claim was started, because of `text`."""
-    NO_OBSERVATION = "no observation"
-    """The bundle lacks its observation."""
-    NOT_LISTED = "not listed"
-    """The record does not list it."""
+    NO_OBSERVATION = "no observation", "its observation is missing"
+    NOT_LISTED = "not listed", "the record does not list it"
     # of a claim
-    MUTANT = "mutant"
-    """The `mutant`, of this `fate`, decided it, for the reason `cause`."""
-    NO_MUTANT = "no mutant"
-    """No mutant could run here; `cause` is the first one's reason."""
-    UNPROVEN = "unproven"
-    """The mutants were skipped."""
-    UNSEALED = "unsealed"
-    """The bundle could not be written: `text`."""
-    JOB_ENDED = "job ended"
+    MUTANT = "mutant", "mutant {mutant} {fate}: {cause}"
+    NO_MUTANT = "no mutant", "no mutant could run here: {first_cause}"
+    UNPROVEN = "unproven", "the mutants were skipped"
+    UNSEALED = "unsealed", "the bundle could not be written: {text}", "run"
+    JOB_ENDED = "job ended", "{text_and_cause}", "run"
     """The job of a cluster ended as `text` says. `cause` is the reason of what it had measured."""
 
 

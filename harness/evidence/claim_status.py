@@ -45,7 +45,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import final
@@ -54,7 +54,7 @@ from harness.base.device import DeviceClass, hardware
 from harness.base.vocabulary import Status, Verdict
 from harness.contract import Contract
 from harness.contract.contract_annotations import refutation_of
-from harness.contract.reasons import Reason
+from harness.contract.reasons import Reason, Worded
 from harness.evidence.findings import Finding
 from harness.evidence.index import Entry
 from harness.evidence.staleness import is_ahead
@@ -77,32 +77,23 @@ class Strength(IntEnum):
     """The full profile on hardware that the claim names."""
 
 
-class Why(StrEnum):
-    """Why a claim has its status on a class of device. `harness.report.messages.due_text` has the words."""
+class Why(Worded):
+    """Why a claim has its status on a class of device. The template has a place for the value of the `Note`."""
 
-    REDUCED = "reduced profile"
-    VERDICT = "verdict"
-    """The run that counts has the verdict `value`."""
-    CLOCK_AHEAD = "clock ahead"
+    REDUCED = "reduced profile", "in the reduced profile"
+    VERDICT = "verdict", "{}"
+    CLOCK_AHEAD = "clock ahead", "no later run counts before {}, when it says it was started"
     """The run counts as the newest until `value`, the day on which it says that it was started."""
-    OTHER_HARDWARE = "other hardware"
-    """The claim speaks of `value`."""
-    NO_HARDWARE = "no hardware"
-    """The claim names no hardware."""
-    OTHER_PARAMETERS = "other parameters"
-    """All runs have other values of the parameters `value`."""
-    STANDS_IN = "stands in"
-    """The claim stands in for something: `value`."""
-    UNCOMMITTED = "uncommitted"
-    """The run's checkout had changes that no commit holds."""
-    KNOWN = "known"
+    OTHER_HARDWARE = "other hardware", "the claim speaks of {}"
+    NO_HARDWARE = "no hardware", "the claim names no hardware"
+    OTHER_PARAMETERS = "other parameters", "only run with other parameters: {}"
+    STANDS_IN = "stands in", "stands in for: {}"
+    UNCOMMITTED = "uncommitted", "measured with uncommitted changes"
+    KNOWN = "known", "known since {}"
     """The FAIL is as the contract says: `value` has the day and the explanation."""
-    HOLDS = "holds"
-    """The claim holds, where the contract says since `value` that it is refuted."""
-    OTHER_FAIL = "other fail"
-    """Other clauses fail than the contract says since `value`, or a mutant lived."""
-    OTHER_SUBJECT = "other subject"
-    """All runs are of another subject, such as `value`."""
+    HOLDS = "holds", "new: it holds, and the contract says since {} that it is refuted"
+    OTHER_FAIL = "other fail", "new: other clauses fail than the contract says since {}, or a mutant lived"
+    OTHER_SUBJECT = "other subject", "only run with another subject: {}"
 
 
 @final

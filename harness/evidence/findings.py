@@ -11,7 +11,7 @@ from typing import Any
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Verdict
-from harness.contract.reasons import Reason
+from harness.contract.reasons import Reason, Worded
 
 __all__ = ["NOT_ACCEPTED", "STALE", "UNSOUND", "Code", "Detail", "Finding", "Severity", "Verification", "finding"]
 
@@ -84,82 +84,102 @@ STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT
 _UNSOUND = frozenset({Code.INCOMPLETE, Code.TAMPERED, Code.INVALID, Code.REJUDGED_DIFFERENTLY, Code.FORGED})
 
 
-class Detail(StrEnum):
-    """What was found. `harness.report.messages.finding_text` has the sentence for each, and the names of its fields."""
+class Detail(Worded):
+    """What was found, and its sentence, which names the fields."""
 
     # the folder and its files
-    BEING_UNPACKED = "being unpacked"
-    UNFINISHED = "unfinished"
-    NO_FOLDER = "no folder"
-    IN_UNFINISHED = "in an unfinished folder"
-    TOO_LARGE = "too large"
-    REFUSED_FILE = "refused file"
-    NO_MANIFEST = "no manifest"
-    MISSING = "missing"
-    CHANGED = "changed"
-    ADDED = "added"
-    EMPTY_FOLDER = "empty folder"
-    NO_PART = "no part of a bundle"
-    REQUIRED = "required"
-    NO_INDEX = "no index"
-    UNLISTED_ARTIFACT = "unlisted artifact"
-    NO_COPY = "no copy"
-    TOO_MANY_COPIES = "too many copies"
-    PROBLEM = "problem"
+    BEING_UNPACKED = (
+        "being unpacked",
+        "is being merged, or that was interrupted; the next `harness merge` there removes what is left",
+    )
+    UNFINISHED = (
+        "unfinished",
+        "was never finished: it is being written, or its writer died; the claim's next run removes what is left",
+    )
+    NO_FOLDER = "no folder", "is no folder"
+    IN_UNFINISHED = "in an unfinished folder", "lies in {folder}: it was never finished"
+    TOO_LARGE = "too large", "{text}; it was not read"
+    REFUSED_FILE = "refused file", "{text}"
+    NO_MANIFEST = "no manifest", "is missing: the bundle was not sealed, or is not one"
+    MISSING = "missing", "is missing: the manifest lists it"
+    CHANGED = "changed", "was changed: its sha256 is not the manifest's"
+    ADDED = "added", "was added: the manifest does not list it"
+    EMPTY_FOLDER = "empty folder", "was added: an empty folder, and a bundle has none"
+    NO_PART = "no part of a bundle", "is no file of a bundle"
+    REQUIRED = "required", "is missing: every bundle has it"
+    NO_INDEX = "no index", "is missing: it lists the artifacts"
+    UNLISTED_ARTIFACT = "unlisted artifact", "does not list {artifact}"
+    NO_COPY = "no copy", "is missing: the index lists it as copied"
+    TOO_MANY_COPIES = "too many copies", "has {copies} copies; a bundle has at most {most}"
+    PROBLEM = "problem", "{text}{remedy}"
     """The file is not of its format, as `text` says."""
-    CHECK_FAILED = "check failed"
-    CHECK_STOPPED = "check stopped"
-    MORE = "more findings"
+    CHECK_FAILED = "check failed", "cannot be verified: {error}"
+    CHECK_STOPPED = (
+        "check stopped",
+        "could not be verified: {text}; a bundle that the harness wrote does not cause this",
+    )
+    MORE = "more findings", "and {count} more findings"
     # the record, compared with the other files
-    OTHERWISE_DERIVED = "otherwise derived"
-    RAN_OTHERWISE = "ran otherwise"
-    NO_PROFILE = "no such profile"
-    MUTANT_UNLISTED = "mutant unlisted"
-    MUTANT_COULD_RUN = "mutant could run"
-    MUTANT_FAILED_OTHERS = "mutant failed other clauses"
-    NO_TRIAL = "no trial"
-    OTHER_ROWS = "other number of rows"
-    NO_LOG = "no log"
-    OTHER_LOG = "other log"
-    UNTRUE_LOG = "untrue log"
-    LOG_OF_NO_TRIAL = "log of no trial"
-    CASE_SPARES = "case violates no such clause"
-    CASE_VIOLATES = "case violates a clause"
-    OTHER_FOLDER = "other folder"
-    NO_TIME = "no time"
-    NO_DEVICE = "no such device"
+    OTHERWISE_DERIVED = "otherwise derived", "the record has {then}; contract and observations give {now}"
+    RAN_OTHERWISE = "ran otherwise", "{name} is {found}, not {expected}: the trial did not run as asked"
+    NO_PROFILE = "no such profile", "the contract has no {profile} profile"
+    MUTANT_UNLISTED = "mutant unlisted", "the record does not list this mutant"
+    MUTANT_COULD_RUN = "mutant could run", "{mutant} was not run, but this device has all that it requires{reason}"
+    MUTANT_FAILED_OTHERS = "mutant failed other clauses", "{mutant} failed other clauses than the record says"
+    NO_TRIAL = "no trial", "has no trial of {mutant}, though the record says that it was {fate}"
+    OTHER_ROWS = "other number of rows", "the record has {then} rows; {series} has {now}"
+    NO_LOG = "no log", "has no log of what the {trial} did"
+    OTHER_LOG = "other log", "the record has another size or sha256 than {log}"
+    UNTRUE_LOG = "untrue log", "the {stream} of the {trial} is not the output that its heading names by size and sha256"
+    LOG_OF_NO_TRIAL = "log of no trial", "has output of the {trial}, but the bundle has no such trial"
+    CASE_SPARES = "case violates no such clause", "says that it violates {clause}; judged now, that is not so"
+    CASE_VIOLATES = "case violates a clause", "says that it does not violate {clause}; judged now, that is not so"
+    OTHER_FOLDER = "other folder", "is '{name}', but the bundle lies in the folder '{folder}'"
+    NO_TIME = "no time", "is no point in time: {text}"
+    NO_DEVICE = "no such device", "the record has {device}; {environment} lists no such device"
     # the attestation
-    NOT_SIGNED = "not signed"
-    NOT_BY_KEY = "not by this key"
-    SIGNERS_NOT_TRUSTED = "signers not trusted"
-    NO_KEY_TRUSTED = "no key trusted"
-    STATES_TOO_MUCH = "states too much"
-    STATES_TOO_LITTLE = "states too little"
-    OTHER_LENGTH = "other length"
-    OTHER_STATEMENT = "other statement"
-    MORE_STATED = "more stated"
+    NOT_SIGNED = "not signed", "there is no {attestation}: the bundle is not signed"
+    NOT_BY_KEY = "not by this key", "is not the trusted key's: {key} did not sign this"
+    SIGNERS_NOT_TRUSTED = "signers not trusted", "signed in the name of {keys}; none of them was named as trusted"
+    NO_KEY_TRUSTED = "no key trusted", "signed in the name of {keys}; say which key you trust with --trusted-key"
+    STATES_TOO_MUCH = "states too much", "its statement: has '{name}', which no statement of ours has"
+    STATES_TOO_LITTLE = "states too little", "its statement: lacks '{name}'"
+    OTHER_LENGTH = "other length", "its statement: has {found} items; the bundle makes {expected}"
+    OTHER_STATEMENT = "other statement", "its statement: says {found}; the bundle says {expected}"
+    MORE_STATED = "more stated", "and there is more in it that the bundle does not say"
     # what the record does not cover
-    CHECKOUT_CHANGED = "checkout changed"
-    CHECKOUT_UNKNOWN = "checkout unknown"
-    OTHER_HARDWARE = "other hardware"
-    OTHER_PROFILE = "other profile"
-    CLAUSES_NOT_JUDGED = "clauses not judged"
-    SKIPPED = "skipped"
-    OVERRIDDEN = "overridden"
-    OTHER_SUBJECT = "other subject"
-    CLOCK_AHEAD = "clock ahead"
-    END_AHEAD = "end ahead"
+    CHECKOUT_CHANGED = "checkout changed", "the checkout had changes that are in no commit"
+    CHECKOUT_UNKNOWN = "checkout unknown", "it is not known whether the checkout had any: {text}"
+    OTHER_HARDWARE = "other hardware", "the claim speaks of {target}; this is {device}"
+    OTHER_PROFILE = "other profile", "the claim speaks of the full profile; this is the {profile} one ({why})"
+    CLAUSES_NOT_JUDGED = (
+        "clauses not judged",
+        "the claim speaks of the full profile; this is the {profile} one ({why}); not judged: {clauses}",
+    )
+    SKIPPED = "skipped", "the mutants were skipped: nothing shows that this falsifier could have failed"
+    OVERRIDDEN = "overridden", "this run has other parameters than the contract's: {names}{more}"
+    OTHER_SUBJECT = "other subject", "measured was {measured}, not {declared}"
+    CLOCK_AHEAD = (
+        "clock ahead",
+        "it says {started}, and by this machine's clock it is {now}: one of the two clocks is wrong; "
+        "a PASS counts as the oldest of its claim's runs, a FAIL or VOID as the newest",
+    )
+    END_AHEAD = (
+        "end ahead",
+        "it says that it began at {started} and ran for {seconds} seconds, and by this machine's clock it is {now}: "
+        "one of the clocks is wrong",
+    )
     # what changed since
-    NO_CONTRACT = "no contract"
-    CONTRACT_CHANGED = "contract changed"
-    FILES_GONE = "files gone"
-    FILES_CHANGED = "files changed"
-    NO_FILES = "no files"
-    NEVER_PLANTED = "never planted"
-    NOT_PLANTED = "not planted"
-    NOT_IN_HISTORY = "not in the history"
-    OTHER_VERSION = "other version"
-    OTHER_CHECKOUT = "other checkout"
+    NO_CONTRACT = "no contract", "this project has no contract of this claim"
+    CONTRACT_CHANGED = "contract changed", "the claim's contract was changed since"
+    FILES_GONE = "files gone", "not there any more: {names}{more}"
+    FILES_CHANGED = "files changed", "changed since it was measured: {names}{more}"
+    NO_FILES = "no files", "the record lists none of the files that it uses"
+    NEVER_PLANTED = "never planted", "the claim has no planting score: nothing shows which defects its falsifier misses"
+    NOT_PLANTED = "not planted", "no defects were planted in the measured {names}{more}"
+    NOT_IN_HISTORY = "not in the history", "{text}"
+    OTHER_VERSION = "other version", "another state of the harness measured it: version {version}"
+    OTHER_CHECKOUT = "other checkout", "another state of the harness measured it: a checkout that was not installed"
 
 
 @dataclass(frozen=True)

@@ -7,29 +7,14 @@ from collections.abc import Iterable, Iterator
 
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
-from harness.evidence.claim_status import Cell, Note, Why
+from harness.evidence.claim_status import Cell, Note
 from harness.evidence.findings import Finding
 from harness.report.messages import finding_text, reason_text
 from harness.report.messages.number_text import counted
 from harness.running.events import ClaimPassedOver
 from harness.running.stale_selection import Because, Due
 
-__all__ = ["WORDS", "elsewhere_lines", "lines", "not_here", "of_cell", "passed_over"]
-
-WORDS: dict[Why, str] = {
-    Why.REDUCED: "in the reduced profile",
-    Why.VERDICT: "{}",
-    Why.CLOCK_AHEAD: "no later run counts before {}, when it says it was started",
-    Why.OTHER_HARDWARE: "the claim speaks of {}",
-    Why.NO_HARDWARE: "the claim names no hardware",
-    Why.STANDS_IN: "stands in for: {}",
-    Why.UNCOMMITTED: "measured with uncommitted changes",
-    Why.KNOWN: "known since {}",
-    Why.HOLDS: "new: it holds, and the contract says since {} that it is refuted",
-    Why.OTHER_FAIL: "new: other clauses fail than the contract says since {}, or a mutant lived",
-    Why.OTHER_PARAMETERS: "only run with other parameters: {}",
-    Why.OTHER_SUBJECT: "only run with another subject: {}",
-}
+__all__ = ["elsewhere_lines", "lines", "not_here", "of_cell", "passed_over"]
 
 
 def of_cell(cell: Cell) -> str:
@@ -38,7 +23,7 @@ def of_cell(cell: Cell) -> str:
 
 
 def _note(note: Note | Finding) -> str:
-    return finding_text.message(note) if isinstance(note, Finding) else WORDS[note.why].format(note.value)
+    return finding_text.message(note) if isinstance(note, Finding) else note.why.template.format(note.value)
 
 
 def lines(found: Due) -> Iterator[str]:
