@@ -28,7 +28,7 @@ from harness.cli.run_options import (
 )  # fmt: skip
 from harness.contract.contract_annotations import counted
 from harness.contract.project import Project
-from harness.report.messages.refutation_text import refutation_text
+from harness.report.messages.qualifiers import refutation_text
 from harness.report.terminal.printing import tell, tell_all
 from harness.running.request import RunRequest
 

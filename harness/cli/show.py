@@ -17,8 +17,10 @@ from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.project import Project
 from harness.evidence import untrusted
 from harness.evidence.bundle_layout import LOGS, MANIFEST
-from harness.evidence.index import read  # imports SQLite
-from harness.evidence.past_runs import whole_runs
+from harness.evidence.index import (
+    read,  # imports SQLite
+    whole_runs,
+)
 from harness.external.choice import External, Kind
 from harness.machine.host import Host, probe
 from harness.machine.requirements import Requirements, shortfalls

@@ -23,8 +23,7 @@ from harness.contract.consistency import contradictions, miscalibrated
 from harness.contract.contract_annotations import Refutation, judging_part, uses_of
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.keywords import PatternError
-from harness.contract.model import Contract, ContractError, Mutant, Profile
-from harness.contract.parameters import Parameters
+from harness.contract.model import Contract, ContractError, Mutant, Parameters, Profile
 from harness.contract.patch import Patch
 from harness.contract.references import inline, pointer_of
 from harness.contract.rules import Rule, RuleError, compile_rule

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 from harness.base.device import Target
 from harness.base.schemas import Problem
 from harness.base.strictjson import JsonObject
+from harness.base.vocabulary import Outcome
 from harness.contract.builtin import builtin_clauses
 from harness.contract.calibration import Calibration
-from harness.contract.clauses import SchemaClause
+from harness.contract.clauses import SchemaClause, is_finite, judge_schema
 from harness.contract.contract_annotations import FigureUse, Refutation
-from harness.contract.parameters import Parameters
 from harness.contract.patch import Patch
 from harness.contract.rules import Rule
 
 if TYPE_CHECKING:
     from harness.machine.requirements import Requirements  # it imports shutil and its archive formats
 
-__all__ = ["DEVICE_FIELDS", "Contract", "ContractError", "Mutant", "Profile"]
+__all__ = ["DEVICE_FIELDS", "Contract", "ContractError", "Mutant", "Parameters", "Profile"]
 
 DEVICE_FIELDS = ("type", "name", "compute_capability", "memory_bytes", "memory_source", "unified", "uuid")
 """What rules may read of the device."""
@@ -171,3 +171,31 @@ class Contract:
         """The ids of the contract's own clauses and of the built-in ones."""
         own = (*(clause.id for clause in self.clauses), *(rule.id for rule in self.rules))
         return frozenset((*own, *self.builtin_clauses))
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The declared parameters of a contract."""
+
+    schema: JsonObject
+    """The schema with its references resolved."""
+    clauses: tuple[SchemaClause, ...]
+    optional: frozenset[str]
+    """The parameters that are null in some profile. Null is then allowed, and means that nothing is chosen."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The declared parameters, in the contract's order."""
+        return tuple(self.schema["properties"])
+
+    def bounds(self, name: str) -> tuple[SchemaClause, ...]:
+        """The clauses on one parameter."""
+        return tuple(clause for clause in self.clauses if clause.path[0] == name)
+
+    def violations(self, values: JsonObject) -> Iterator[SchemaClause]:
+        """The clauses that these values violate. A missing parameter violates none."""
+        chosen = {name: value for name, value in values.items() if value is not None or name not in self.optional}
+        finite = {name: is_finite(value) for name, value in chosen.items()}
+        for clause, result in zip(self.clauses, judge_schema(self.clauses, chosen, finite), strict=True):
+            if result.outcome is Outcome.FAIL:
+                yield clause

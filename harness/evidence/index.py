@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -31,10 +31,9 @@ from harness.contract.bound import RULE
 from harness.contract.contract_annotations import Result
 from harness.contract.reasons import Reason
 from harness.evidence.bundle import Bundle, BundleError
-from harness.evidence.bundle_layout import MANIFEST, RECORD
-from harness.evidence.walk import walk
+from harness.evidence.bundle_layout import DEEPEST, MANIFEST, OBSERVATION, RECORD, UNFINISHED
 from harness.judging.record import Record, RecordedCommit, examined, judged
-from harness.machine.file_memory import FileMemory
+from harness.machine.file_memory import FileMemory, identity
 
 __all__ = [
     "Contents",
@@ -44,7 +43,9 @@ __all__ = [
     "Watch",
     "entry_of",
     "measurements_of",
+    "past_runs",
     "read",
+    "whole_runs",
 ]
 
 Watch = Callable[[int, int], None]
@@ -177,7 +178,7 @@ def read(evidence: Path, claim: str | None = None, cache: Path | None = None, wa
     evidence = evidence.absolute()
     shared = lru_cache(maxsize=None)(_object)
     memory = FileMemory("index", None if cache is None else evidence, _VERSION, cache)
-    found = {os.fsdecode(name): state for name, state in sorted(walk(evidence))}
+    found = {os.fsdecode(name): state for name, state in sorted(_walk(evidence))}
     changed = [name for name, state in found.items() if not memory.knows(name, state)]
     rows: dict[str, _Row] = {name: memory.get(name) for name in found.keys() - changed}
     sources: dict[str, Mapping[str, str]] = {key: memory.get(key) for *_, key in rows.values()}
@@ -284,3 +285,53 @@ def _measured(record: Record) -> Iterator[tuple[str, tuple[float, str]]]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _walk(root: Path) -> Iterator[tuple[bytes, str]]:
+    """Yield the relative path of every bundle below a folder, with its fingerprint: "! …" names a problem."""
+    pending: list[tuple[str, int]] = [(".", 0)]
+    while pending:
+        name, depth = pending.pop()
+        folder = f"{root}/{name}"
+        try:
+            where = identity(f"{folder}/{RECORD}")
+            try:
+                where += f" {identity(f'{folder}/{MANIFEST}')}"
+            except FileNotFoundError:
+                where = f"! {MANIFEST} is missing"
+            yield os.fsencode(name), where
+            continue
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            yield os.fsencode(name), f"! {error.strerror}"
+            continue
+        try:
+            with os.scandir(folder) as scanned:
+                inside = list(scanned)
+        except FileNotFoundError:
+            continue  # there is no evidence yet, or the folder was just removed
+        except OSError as error:
+            yield os.fsencode(name), f"! {error.strerror}"
+            continue
+        if any(entry.name in (MANIFEST, OBSERVATION) for entry in inside):
+            yield os.fsencode(name), f"! {RECORD} is missing"
+        elif depth < DEEPEST:
+            folders = [entry.name for entry in inside if entry.is_dir(follow_symlinks=False)]
+            pending += [(f"{name}/{one}", depth + 1) for one in folders if not one.startswith(UNFINISHED)]
+
+
+def whole_runs(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield the runs that measured something with the contract's parameters, the oldest first."""
+    for entry in sorted(entries, key=lambda one: one.started):
+        if entry.trial_seconds > 0 and entry.verdict is not Verdict.NOT_MEASURED and not entry.overrides:
+            yield entry
+
+
+def past_runs(entries: Iterable[Entry]) -> dict[tuple[str, str, str, str], float]:
+    """Return the seconds of the newest run by claim, profile, class of device and subject. Its mutants ran, too."""
+    return {
+        (entry.id, entry.profile, str(entry.device_class), entry.subject): entry.seconds
+        for entry in whole_runs(entries)
+        if not entry.mutants_skipped
+    }

@@ -8,10 +8,13 @@ for claim in survey.claims:
 from __future__ import annotations
 
 import gc
+import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import final
 
@@ -19,21 +22,18 @@ from harness.base.vocabulary import Status, Verdict
 from harness.contract import ContractError
 from harness.contract.claim_folder import claim_of
 from harness.contract.project import Project
+from harness.evidence.bundle import Bundle
+from harness.evidence.bundle_layout import MANIFEST
 from harness.evidence.claim_status import ClaimStatus, statuses
 from harness.evidence.default_subjects import default_subjects
 from harness.evidence.findings import Finding
-from harness.evidence.index import Contents, Entry, Watch, read
-from harness.evidence.judged_entries import unsound, without
+from harness.evidence.index import Contents, Entry, Unreadable, Watch, entry_of, read
 from harness.evidence.staleness import ProjectState, changes
 from harness.evidence.stated_claims import Stated, stated_claims
 from harness.machine.cache_folder import cache_folder
+from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 
-__all__ = [
-    "Gaps",
-    "Staleness",
-    "Survey",
-    "gaps",
-]
+__all__ = ["Gaps", "Staleness", "Survey", "gaps"]
 
 _DECIDED = frozenset({Status.DISCHARGED, Status.PARTIAL, Status.FALSIFIED})
 
@@ -106,12 +106,12 @@ class Survey:
             deciding = {one.path: one for cell in cells if (one := cell.decided_by) and one.path not in judged}
             if not deciding:
                 break
-            wrong = unsound([*deciding.values()])
+            wrong = _unsound([*deciding.values()])
             if wrong and is_indexed:  # a bundle is forged, or the index: without the index, it shows which
                 contents, is_indexed = _of_devices(read(place, watch=watch), device), False
                 judged.clear()
             else:
-                contents = without(contents, wrong)
+                contents = _without(contents, wrong)
                 judged |= deciding.keys()
         stale.remember()
         return cls(tuple(contracts), tuple(refused), contents, claims, stale)
@@ -187,3 +187,69 @@ def gaps(
         never_killed={name: mutants for name, mutants in alive.items() if mutants},
         orphaned={name: bundles[name] for name in sorted(bundles) if name not in known},
     )
+
+
+_AT_ONCE = 16
+"""Bundles in one process. To start one takes as long as to check two bundles."""
+_MORE = "; harness verify says more"
+
+
+def _unsound(entries: Sequence[Entry]) -> dict[Path, str]:
+    """Return why bundles are unsound, or are not what these entries say of them, by path. The others are left out."""
+    from harness.evidence import bundle_checks
+
+    if not entries:
+        return {}
+    bundle_checks.prepare()
+    refused: dict[Path, str] = {}
+    alone: list[Entry] = []
+    for few, answer in _checked([entries[first : first + _AT_ONCE] for first in range(0, len(entries), _AT_ONCE)]):
+        if isinstance(answer, Stopped):
+            alone += few  # one of them broke the process
+        else:
+            refused |= {few[int(place)].path: why for place, why in decoded(answer).items()}
+    for (entry,), answer in _checked([[entry] for entry in alone]):
+        if isinstance(answer, Stopped):
+            refused[entry.path] = f"checking it {answer}{_MORE}"
+        else:
+            refused.update((entry.path, why) for why in decoded(answer).values())
+    return refused
+
+
+def _without(contents: Contents, refused: Mapping[Path, str]) -> Contents:
+    """Return the evidence with refused bundles among the unreadable ones."""
+    if not refused:
+        return contents
+    more = (Unreadable(path, why) for path, why in refused.items())
+    return Contents(
+        tuple(entry for entry in contents.entries if entry.path not in refused),
+        tuple(sorted((*contents.unreadable, *more), key=lambda one: one.path)),
+    )
+
+
+def _checked(groups: Sequence[Sequence[Entry]]) -> Iterator[tuple[Sequence[Entry], bytes | Stopped]]:
+    works = [partial(_work, group) for group in groups]
+    return zip(groups, isolated_all(works, Limits(), len(os.sched_getaffinity(0))), strict=True)
+
+
+def _work(entries: Sequence[Entry]) -> bytes:
+    """Check bundles in a process of their own. Return what is wrong, by the place in the sequence, as JSON."""
+    found = {place: why for place, entry in enumerate(entries) if (why := _wrong(entry))}
+    return json.dumps(found).encode("ascii")
+
+
+def _wrong(entry: Entry) -> str:
+    """Return why a bundle is unsound or is not what its entry says; empty if it is neither."""
+    from harness.evidence import bundle_checks
+
+    path = Path(os.path.realpath(entry.path))
+    verification, _ = bundle_checks.check(path, {})
+    if verification.findings:
+        codes = sorted({f"{one.code} {one.file}".strip() for one in verification.findings})
+        return f"is unsound: {', '.join(codes[:3])}{_MORE}"
+    now = entry_of(entry.path)
+    if isinstance(now, Unreadable):
+        return now.reason
+    if now != entry or Bundle(path).digest(MANIFEST) != verification.manifest:
+        return "is not what the index says of it"
+    return ""

@@ -25,7 +25,7 @@ from harness.report.ci.ci_cases import Status
 from harness.report.ci.junit import properties_of
 from harness.report.contract_file import ContractFile
 from harness.report.escaping import printable
-from harness.report.messages.refutation_text import refutation_text
+from harness.report.messages.qualifiers import refutation_text
 from harness.report.terminal.printing import lines_of
 from harness.report.terminal.run_lines import Lines
 from harness.report.terminal.run_text import claim_lines, qualities, short_reason

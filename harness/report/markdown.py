@@ -22,8 +22,7 @@ from harness.report.bundle_results import BundleResult
 from harness.report.escaping import code_block, code_span, markdown, printable, table
 from harness.report.messages import bound_text, finding_text, number_text, reason_text
 from harness.report.messages.not_finite import wrong
-from harness.report.messages.qualifiers import mutants
-from harness.report.messages.refutation_text import refutation_text
+from harness.report.messages.qualifiers import mutants, refutation_text
 from harness.report.messages.verdict_text import Caveat, Mono, bundle_totals, caveats, narrowed, signed
 
 __all__ = ["COMMENT", "LEAST", "MARK", "SUMMARY", "render"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.base.vocabulary import Verdict
-from harness.evidence.past_runs import past_runs, whole_runs
+from harness.evidence.index import past_runs, whole_runs
 from tests.evidence.entries import CPU, TARGET, entry
 
 

@@ -44,7 +44,6 @@ ELSEWHERE = {
     "harness/evidence/keys.py": ["tests/cli/test_signing.py"],
     "harness/evidence/survey.py": ["tests/cli/test_list.py", "tests/cli/test_status.py"],
     "harness/evidence/untrusted.py": ["tests/evidence/test_verification.py", "tests/evidence/test_hostile.py"],
-    "harness/evidence/walk.py": ["tests/evidence/test_index.py"],
 }
 """Tests of modules that no test needs to import."""
 

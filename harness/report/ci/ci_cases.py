@@ -21,7 +21,7 @@ from harness.report.contract_file import UNKNOWN, ContractFile
 from harness.report.escaping import printable
 from harness.report.messages import bound_text, number_text, reason_text
 from harness.report.messages.not_finite import decisive, violations, wrong
-from harness.report.messages.refutation_text import refutation_text
+from harness.report.messages.qualifiers import refutation_text
 
 if TYPE_CHECKING:
     from harness.report.bundle_results import BundleResult

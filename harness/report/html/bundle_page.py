@@ -24,7 +24,7 @@ from harness.report.html.clause_rows import Clauses, Kind, Row, kills
 from harness.report.html.contents import Contents
 from harness.report.html.templating import marked, page
 from harness.report.messages import number_text, qualifiers
-from harness.report.messages.refutation_text import refutation_text, standing
+from harness.report.messages.qualifiers import refutation_text, standing
 from harness.report.messages.verdict_text import DOES_NOT_REPEAT, Caveat, caveats, signature, signed, statement, why
 
 __all__ = ["Site", "render", "unreadable"]

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from markupsafe import Markup
-
 from harness.base.shortening import cut
 from harness.base.vocabulary import Fate, Outcome
 from harness.contract import Contract
@@ -20,7 +18,7 @@ from harness.evidence.trial_files import MutantTrial
 from harness.judging.judge import Judgment
 from harness.judging.observation import Observation
 from harness.judging.record import MutantRecord
-from harness.report.html.comparisons import KEYWORDS, SIGNS, SIZES, Comparison, of_bound, of_rule, scale
+from harness.report.html.comparisons import KEYWORDS, SIGNS, SIZES, Comparison, of_bound, of_rule
 from harness.report.html.contents import Contents
 from harness.report.messages import bound_text, number_text, reason_text
 from harness.search.counterexample import Counterexample
@@ -72,11 +70,6 @@ class Row:
     about: str = ""
     comparisons: tuple[Comparison, ...] = ()
 
-    @property
-    def scales(self) -> Sequence[tuple[Markup, str]]:
-        """Each comparison as a drawing, with its margin in words."""
-        return [(scale(one), one.margin + ", log scale" * one.axis.logarithmic) for one in self.comparisons]
-
 
 _KINDS: Final = tuple(Kind)
 
@@ -91,7 +84,7 @@ class Clauses:
 
     @classmethod
     def of(cls, contract: Contract | None) -> Clauses:
-        """Take the clauses of a contract. Without a contract, rows have no sources and no scales."""
+        """Take the clauses of a contract. Without a contract, rows have no sources and no margins."""
         schema = {clause.id: clause for clause in contract.clauses} if contract else {}
         return cls(contract, schema, {rule.id: rule for rule in contract.rules} if contract else {})
 

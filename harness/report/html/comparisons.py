@@ -1,14 +1,12 @@
-"""The numbers that a clause compares, as margins and as drawings."""
+"""The numbers that a clause compares, and their margins."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
-
-from markupsafe import Markup
 
 from harness.contract import Contract
 from harness.contract.cel_engine import engine
@@ -16,9 +14,8 @@ from harness.contract.clauses import ClauseResult, SchemaClause, is_finite
 from harness.contract.expression import comparisons
 from harness.contract.rules import Rule, Scope
 from harness.judging.observation import Observation
-from harness.report.html.plot import Axis, coordinate
 
-__all__ = ["KEYWORDS", "SIGNS", "SIZES", "Comparison", "of_bound", "of_rule", "plain", "scale"]
+__all__ = ["KEYWORDS", "SIGNS", "SIZES", "Comparison", "of_bound", "of_rule", "plain"]
 
 KEYWORDS: Final[Mapping[str, str]] = {
     "minimum": ">=",
@@ -45,9 +42,6 @@ _HOLDS: Final = {
     "==": lambda value, bound: value == bound,
 }
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
-_WIDTH, _HEIGHT, _MIDDLE = 160, 18, 9
-_LEFT, _RIGHT = 6, 154
-_DECADES = 12
 
 
 @dataclass(frozen=True)
@@ -60,16 +54,6 @@ class Comparison:
     bound: float
     of: str = ""
     """The measurement that has the value; empty if the value is computed from several."""
-
-    @property
-    def axis(self) -> Axis:
-        """The axis of the drawing. A logarithmic one reaches from the bound over as many decades as every other one."""
-        axis = Axis.of((self.value, self.bound), _LEFT, _RIGHT, room=0.2)
-        if not axis.logarithmic:
-            return axis
-        bound, below = math.log10(self.bound), self.value < self.bound
-        low, high = (bound - _DECADES, bound + 2) if below else (bound - 2, bound + _DECADES)
-        return replace(axis, low=low, high=high)
 
     @property
     def holds(self) -> bool:
@@ -160,28 +144,3 @@ def plain(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
     return float(value)
-
-
-def scale(comparison: Comparison) -> Markup:
-    """Draw value and bound on a line. Screen readers skip it, because the text beside it says the same."""
-    axis = comparison.axis
-    bound, value = axis.place(comparison.bound), axis.place(comparison.value)
-    allowed = {"<": (_LEFT, bound), ">": (bound, _RIGHT), "=": (bound - 3, bound + 3)}[comparison.operator[0]]
-    decades = range(math.ceil(axis.low), math.floor(axis.high) + 1) if axis.logarithmic else ()
-    ticks = "".join(f"M{coordinate(axis.place(float(f'1e{power}')))} {_MIDDLE - 3}v6" for power in decades)
-    end = coordinate(max(allowed[1], allowed[0] + 1))
-    return Markup(  # noqa: S704 (numbers and our own names)
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" class="scale" aria-hidden="true">'
-        f'<path d="M{_LEFT} {_MIDDLE}H{_RIGHT}{ticks}" class="track"/>'
-        f'<path d="M{coordinate(allowed[0])} {_MIDDLE}H{end}" class="zone"/>'
-        f'<path d="M{coordinate(bound)} 1V{_HEIGHT - 1}" class="bound"/>'
-        f"{_mark(value, comparison.holds)}</svg>"
-    )
-
-
-def _mark(x: float, holds: bool) -> str:
-    """Draw a dot if the comparison holds, else a cross, so that colour alone decides nothing."""
-    if holds:
-        return f'<circle cx="{coordinate(x)}" cy="{_MIDDLE}" r="4.5" class="dot"/>'
-    left, right, top, bottom = coordinate(x - 4), coordinate(x + 4), _MIDDLE - 4, _MIDDLE + 4
-    return f'<path d="M{left} {top}L{right} {bottom}M{right} {top}L{left} {bottom}" class="cross"/>'

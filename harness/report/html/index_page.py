@@ -22,8 +22,7 @@ from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding, Veri
 from harness.evidence.survey import Staleness
 from harness.report.html.templating import marked, page
 from harness.report.messages import due_text
-from harness.report.messages.qualifiers import UNPROVEN
-from harness.report.messages.refutation_text import KNOWN, NEW
+from harness.report.messages.qualifiers import KNOWN, NEW, UNPROVEN
 from harness.report.messages.verdict_text import signed
 from harness.report.running_jobs import RunningJob
 from harness.report.status_table import set_aside

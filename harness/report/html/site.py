@@ -33,7 +33,7 @@ from harness.report.html.contents import Contents, ContentsError
 from harness.report.html.index_page import Entry
 from harness.report.html.templating import GENERATOR, compiled
 from harness.report.messages import qualifiers
-from harness.report.messages.refutation_text import standing
+from harness.report.messages.qualifiers import standing
 from harness.report.messages.verdict_text import asked, why
 from harness.report.running_jobs import running_jobs
 

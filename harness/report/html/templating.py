@@ -14,10 +14,12 @@ from markupsafe import Markup, escape
 
 from harness.base.version import VERSION
 from harness.report.escaping import printable
+from harness.report.html.plot import Drawing
 from harness.report.messages import finding_text, number_text, reason_text
 from harness.report.messages.verdict_text import Mono
+from harness.report.terminal.printing import Table
 
-__all__ = ["GENERATOR", "compiled", "marked", "page"]
+__all__ = ["GENERATOR", "Section", "compiled", "document_page", "marked", "page"]
 
 GENERATOR = "falsifier-harness"
 """The name by which the harness recognizes its own pages."""
@@ -84,3 +86,12 @@ def _asset(name: str) -> str:
 
 def _hash(content: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+
+
+Section = tuple[str, Sequence[str | Table | list[Drawing]]]
+"""A title, and what stands below it. A text is a sentence without the full stop."""
+
+
+def document_page(name: str, kind: str, statement: str, sections: Sequence[Section]) -> str:
+    """Return the page. The statement is a sentence without the full stop, too."""
+    return page("document.html.j2", name=name, kind=kind, statement=statement, sections=sections)

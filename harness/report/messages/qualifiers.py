@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from harness.base.shortening import cut, first
-from harness.base.vocabulary import Fate
+from harness.base.vocabulary import Fate, Verdict
+from harness.contract.contract_annotations import Refutation, Result
 from harness.judging.record import Record
 
-__all__ = ["ISOLATED", "UNPROVEN", "another_subject", "changed", "mutants", "overridden", "profile"]
+__all__ = [
+    "ISOLATED",
+    "KNOWN",
+    "NEW",
+    "UNPROVEN",
+    "another_subject",
+    "changed",
+    "mutants",
+    "overridden",
+    "profile",
+    "refutation_text",
+    "standing",
+]
 
 UNPROVEN = "UNPROVEN"
 """Of a PASS: no mutant shows that the falsifier can fail."""
@@ -46,3 +59,24 @@ def overridden(overrides: Mapping[str, Any] | None) -> list[str]:
 def another_subject(name: str) -> str:
     """Return that the subject is not the contract's."""
     return f"another subject: {name}"
+
+
+KNOWN: Final = "known"
+NEW: Final = "new"
+"""What a report says beside the verdict, of a run of which a contract's refutation speaks."""
+
+
+def standing(refutation: Refutation | None, result: Result) -> str:
+    """Return KNOWN, or NEW if the run differs from the refutation; empty without one."""
+    return "" if refutation is None else KNOWN if refutation.expects(result) else NEW
+
+
+def refutation_text(refutation: Refutation, result: Result) -> str:
+    """Return how a run compares with the refutation that its contract states."""
+    if refutation.expects(result):
+        return f"known since {refutation.since}: {refutation.explanation}"
+    stated = f"the contract says since {refutation.since} that these fail: {', '.join(sorted(refutation.clauses))}"
+    if result.verdict is Verdict.FAIL:
+        other = "a mutant lived" if result.lived else f"these fail: {', '.join(sorted(result.failed)) or 'none'}"
+        return f"new: {stated}; {other}"
+    return f"new: {stated}; the verdict is {result.verdict}"

@@ -17,8 +17,7 @@ from rich.text import Text
 
 from harness.base.device import DeviceClass
 from harness.base.vocabulary import Outcome
-from harness.evidence.index import Entry
-from harness.evidence.past_runs import past_runs
+from harness.evidence.index import Entry, past_runs
 from harness.report.escaping import printable
 from harness.report.messages.number_text import rough
 from harness.report.terminal.printing import Line, wrapped

@@ -1,4 +1,4 @@
-"""Scales and plots: well-formed and inside their frame, for any numbers."""
+"""Plots: well-formed and inside their frame, for any numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.report.html import plot
-from harness.report.html.comparisons import Comparison, scale
 from harness.report.html.plot import Axis, Figure, Form, Line
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -26,36 +25,6 @@ def coordinates(text: str) -> list[float]:
         for name in ("x", "y", "cx", "cy", "d"):
             found += [float(number) for number in re.findall(r"-?\d+\.?\d*", one.get(name, ""))]
     return found
-
-
-@given(value=NUMBERS, bound=NUMBERS, operator=st.sampled_from(["<", "<=", ">", ">=", "=="]))
-def test_a_scale_stays_in_its_frame(value: float, bound: float, operator: str) -> None:
-    """A scale stays in its frame, even if a double cannot hold the difference of its numbers."""
-    comparison = Comparison(value, operator, bound)
-    drawing = scale(comparison)
-    assert all(-1 <= number <= 161 for number in coordinates(drawing))
-    assert ('class="dot"' in drawing) == comparison.holds
-    assert isinstance(comparison.margin, str)
-
-
-@pytest.mark.parametrize(("value", "bound"), [(1.0, 2.0), (-2.0, -1.0), (-1.0, 1.0), (1e-9, 1.0), (0.0, 5.0)])
-def test_smaller_lies_to_the_left(value: float, bound: float) -> None:
-    """A smaller number is farther to the left, on linear and on logarithmic scales."""
-    root = ET.fromstring(scale(Comparison(value, "<", bound)))
-    dot = next(float(one.get("cx", "")) for one in root.iter("circle"))
-    mark = next(one.get("d", "") for one in root.iter("path") if one.get("class") == "bound")
-    assert dot < float(mark[1:].split()[0])
-
-
-def test_on_a_logarithmic_scale_each_factor_of_ten_is_as_far() -> None:
-    """A value far below its bound is therefore farther from it than one just below."""
-
-    def distance(value: float) -> float:
-        root = ET.fromstring(scale(Comparison(value, "<", 1e-3)))
-        bound = next(one.get("d", "") for one in root.iter("path") if one.get("class") == "bound")
-        return float(bound[1:].split()[0]) - next(float(one.get("cx", "")) for one in root.iter("circle"))
-
-    assert [distance(value) for value in (1e-5, 1e-7, 1e-9)] == pytest.approx([21.1, 42.3, 63.4], abs=0.2)
 
 
 @given(values=SAMPLES)

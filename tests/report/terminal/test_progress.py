@@ -22,9 +22,8 @@ from harness.judging.record import Record
 from harness.judging.verdict import MutantOutcome
 from harness.report.messages import reason_text
 from harness.report.messages.verdict_text import why
-from harness.report.terminal.run_lines import Lines, Shown
+from harness.report.terminal.run_lines import Lines, Shown, interrupted_text
 from harness.report.terminal.run_output import json_handler, terminal_handler
-from harness.report.terminal.run_summary import interrupted_text
 from harness.report.terminal.run_text import idle_text, qualities, shown_reason
 from harness.running import events
 from harness.running.events import SUBJECT, Event, Relay
