@@ -58,7 +58,6 @@ from harness.contract.reasons import Reason, Worded
 from harness.evidence.findings import Finding
 from harness.evidence.index import Entry
 from harness.evidence.staleness import is_ahead
-from harness.evidence.stated_claims import Stated
 
 __all__ = ["Cell", "ClaimStatus", "Note", "Stale", "Strength", "Why", "speaks_for", "statuses"]
 
@@ -177,7 +176,7 @@ class ClaimStatus:
 
 
 def statuses(
-    contracts: Iterable[Contract | Stated],
+    contracts: Iterable[Contract],
     entries: Iterable[Entry],
     stale: Stale,
     now: datetime,
@@ -197,7 +196,7 @@ def statuses(
         grouped.setdefault(entry.id, {}).setdefault(entry.device_class, []).append(entry)
     devices = sorted({device for own in grouped.values() for device in own})
 
-    def status(contract: Contract | Stated, own: Mapping[DeviceClass, list[Entry]], subject: str) -> ClaimStatus:
+    def status(contract: Contract, own: Mapping[DeviceClass, list[Entry]], subject: str) -> ClaimStatus:
         cells = {
             device: _cell(contract, subject, device, own[device], stale, now) if device in own else NOTHING
             for device in devices
@@ -228,7 +227,7 @@ def statuses(
     return tuple(found)
 
 
-def speaks_for(contract: Contract | Stated, entry: Entry, subject: str = "") -> bool:
+def speaks_for(contract: Contract, entry: Entry, subject: str = "") -> bool:
     """Whether a bundle ran the contract's own subject with the contract's own parameters.
 
     If the contract has changed since, its subject at that time is unknown. Then the command line shows whether the user
@@ -247,7 +246,7 @@ def speaks_for(contract: Contract | Stated, entry: Entry, subject: str = "") -> 
 
 
 def _cell(
-    contract: Contract | Stated,
+    contract: Contract,
     subject: str,
     device: DeviceClass,
     found: Iterable[Entry],
@@ -334,7 +333,7 @@ def _of_another(entry: Entry) -> tuple[Note, ...]:
     return (Note(Why.OTHER_SUBJECT, entry.judged),)
 
 
-def _strength(contract: Contract | Stated, device: DeviceClass, entry: Entry) -> Strength:
+def _strength(contract: Contract, device: DeviceClass, entry: Entry) -> Strength:
     if entry.profile != "full":
         return Strength.REDUCED
     return Strength.TARGET if device.meets(contract.target) else Strength.FULL

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.contract import Contract
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.installed import claims_roots, or_installed, root_of
 from harness.contract.project import Project, ProjectError
-from harness.evidence.stated_claims import Stated
 from harness.external.choice import Kind
 from harness.external.function_parameters import own_parameters
 from harness.external.trainer_file import TrainerError, load
@@ -18,7 +18,7 @@ from harness.judging.record import examined
 __all__ = ["default_subjects"]
 
 
-def default_subjects(project: Project, claims: Iterable[Stated]) -> dict[str, str]:
+def default_subjects(project: Project, claims: Iterable[Contract]) -> dict[str, str]:
     """Return the subjects by claim, as `Entry.examined` has them; none for a claim of which the settings name none.
 
     Raises:
@@ -26,12 +26,12 @@ def default_subjects(project: Project, claims: Iterable[Stated]) -> dict[str, st
     """
     named = [(claim, text) for claim in claims if (text := project.subject_of(claim.id))]
     try:
-        return {claim.id: _examined(project, text, claim.parameters) for claim, text in named}
+        return {claim.id: _examined(project, text, claim) for claim, text in named}
     except (TrainerError, EntryPointError, OSError, SyntaxError, ValueError) as error:
         raise ProjectError(f"{project.root / 'pyproject.toml'}: tool.harness.subjects: {error}") from error
 
 
-def _examined(project: Project, text: str, claims: frozenset[str]) -> str:
+def _examined(project: Project, text: str, claim: Contract) -> str:
     kind, _, name = text.partition(":")
     if kind not in set(Kind):
         return text
@@ -42,5 +42,6 @@ def _examined(project: Project, text: str, claims: frozenset[str]) -> str:
         path = Path(name) if Path(name).exists() else or_installed(Path(name))
         defaults = {} if kind == Kind.FILE else load(path).parameters
         name = str(path) if root_of(path) else path.relative_to(project.root).as_posix()
+    claims = {name for profile in claim.profiles.values() for name in profile.parameters}
     own = {name: value for name, value in defaults.items() if name not in claims}
     return examined(f":{kind}", {"trainer": name, **own})

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import final
 
 from harness.base.vocabulary import Status, Verdict
-from harness.contract import ContractError
+from harness.contract import Contract, ContractError
 from harness.contract.claim_folder import claim_of
 from harness.contract.project import Project
 from harness.evidence.bundle import Bundle
@@ -29,7 +29,6 @@ from harness.evidence.default_subjects import default_subjects
 from harness.evidence.findings import Finding
 from harness.evidence.index import Contents, Entry, Unreadable, Watch, entry_of, read
 from harness.evidence.staleness import ProjectState, changes
-from harness.evidence.stated_claims import Stated, stated_claims
 from harness.machine.cache_folder import cache_folder
 from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 
@@ -42,7 +41,9 @@ _DECIDED = frozenset({Status.DISCHARGED, Status.PARTIAL, Status.FALSIFIED})
 class Staleness:
     """Why bundles no longer cover a project. Entries that ran the same code are looked up once."""
 
-    def __init__(self, project: Project, contracts: Iterable[Stated] = (), files: Iterable[Path] | None = None) -> None:
+    def __init__(
+        self, project: Project, contracts: Iterable[Contract] = (), files: Iterable[Path] | None = None
+    ) -> None:
         """Args:
         contracts: what is known of the project's contracts.
         files: the contract files, if they are known already.
@@ -67,7 +68,7 @@ class Staleness:
 class Survey:
     """The claims of a project, their evidence and their status."""
 
-    contracts: tuple[Stated, ...]
+    contracts: tuple[Contract, ...]
     refused: tuple[ContractError, ...]
     """Contracts that cannot be loaded; their claims have no status."""
     contents: Contents
@@ -94,7 +95,7 @@ class Survey:
         contents = read(place, cache=cache_folder(), watch=watch)
         ran, own = {entry.id for entry in contents.entries}, set(project.files())
         known = project.known(own)
-        contracts, refused = stated_claims(project, [path for path in known if path in own or claim_of(path) in ran])
+        contracts, refused = project.load_all(path for path in known if path in own or claim_of(path) in ran)
         contents, subjects = _of_devices(contents, device), default_subjects(project, contracts)
         stale = Staleness(project, () if refused else contracts, known)  # a refused one can have the id of another
         judged: set[Path] = set()
@@ -152,7 +153,7 @@ class Gaps:
 
 
 def gaps(
-    contracts: Iterable[Stated],
+    contracts: Iterable[Contract],
     refused: Iterable[ContractError],
     entries: Iterable[Entry],
     mentions: Mapping[str, Sequence[str]],
@@ -175,7 +176,7 @@ def gaps(
         if entry.profile == "full" and entry.verdict is not Verdict.NOT_MEASURED:
             in_full.add(entry.id)
     alive = {
-        name: [mutant for mutant in loaded[name].mutants if mutant not in killed[name]]
+        name: [mutant.id for mutant in loaded[name].mutants if mutant.id not in killed[name]]
         for name in sorted(killed)
         if name in loaded
     }

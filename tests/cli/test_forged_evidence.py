@@ -124,29 +124,3 @@ def test_a_forged_index_changes_no_answer(failed: Path) -> None:
     assert told != text
     file.write_bytes(hashlib.sha256(os.fsencode(index._VERSION) + b"\n" + told).hexdigest().encode() + b"\n" + told)
     assert believed(failed) == (ExitStatus.FAIL, ExitStatus.FAIL, "FALSIFIED")
-
-
-def test_a_forged_memory_of_contracts_changes_no_answer(passed: Path) -> None:
-    """A contract became stricter after the run. The memory says that it was accepted, as it is now."""
-    harness(passed, "status")
-    (path,) = (passed / "contracts").rglob(f"{CLAIM}/contract.json")
-    path.write_text(json.dumps({**json.loads(path.read_text()), "target": {"device": "NVIDIA GB10"}}))
-    (memory,) = (passed / "cache").glob("contracts-*.json")
-    before, _, text = memory.read_bytes().partition(b"\n")
-    rows = json.loads(text)
-    ((name, row),) = rows.items()
-    status = path.stat()
-    state = f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
-    row[name] = state
-    key = _loader_key(before, text)
-    content = json.dumps(rows).encode()
-    memory.write_bytes(hashlib.sha256(key + b"\n" + content).hexdigest().encode() + b"\n" + content)
-    assert believed(passed)[2] == "STALE"
-
-
-def _loader_key(digest: bytes, text: bytes) -> bytes:
-    from harness.evidence.stated_claims import _loader
-
-    key = _loader().encode()
-    assert hashlib.sha256(key + b"\n" + text).hexdigest().encode() == digest
-    return key

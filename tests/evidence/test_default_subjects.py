@@ -11,7 +11,6 @@ import pytest
 from harness.cli.subject import defaults
 from harness.contract.project import Project, ProjectError
 from harness.evidence.default_subjects import default_subjects
-from harness.evidence.stated_claims import Stated
 from harness.external.choice import External
 from harness.judging.record import examined
 
@@ -32,7 +31,7 @@ def test_a_run_and_the_status_name_it_alike(file: str) -> None:
     assert isinstance(one, External)
     name = examined(one.entry_point(CONTRACT.falsifier), one.parameters)
     assert name.startswith(f"command:{file} -P ")
-    assert default_subjects(project, [Stated.of(CONTRACT)]) == {CLAIM: name}
+    assert default_subjects(project, [CONTRACT]) == {CLAIM: name}
 
 
 def test_parameters_are_of_the_one_subject_that_is_named() -> None:
@@ -47,4 +46,4 @@ def test_parameters_are_of_the_one_subject_that_is_named() -> None:
 
 def test_a_file_that_is_not_there_is_refused() -> None:
     with pytest.raises(ProjectError, match=r"tool\.harness\.subjects: .*nowhere\.toml"):
-        default_subjects(named("command:nowhere.toml"), [Stated.of(CONTRACT)])
+        default_subjects(named("command:nowhere.toml"), [CONTRACT])

@@ -14,11 +14,11 @@ import pytest
 
 from harness.base.device import DeviceClass
 from harness.base.vocabulary import ExitStatus, Status, Verdict, exit_status
+from harness.contract import Contract
 from harness.contract.contract_annotations import Result, counted, refutation_of
 from harness.contract.project import Project
 from harness.evidence.claim_status import Cell, ClaimStatus, Stale, statuses
 from harness.evidence.index import Entry
-from harness.evidence.stated_claims import Stated
 from harness.evidence.survey import Survey
 from harness.running.stale_selection import Due
 from tests.cli.harness_command import harness
@@ -33,9 +33,9 @@ def survey() -> Survey:
     return Survey.of(Project.find(ROOT))
 
 
-def verdict_of(cell: Cell, contract: Stated) -> list[Verdict]:
+def verdict_of(cell: Cell, contract: Contract) -> list[Verdict]:
     """What `harness run --stale` counts for a claim that is not due."""
-    return Due((), ((contract, cell),), (), (), ()).standing  # type: ignore[arg-type]
+    return Due((), ((contract, cell),), (), (), ()).standing
 
 
 def changed(one: Entry) -> Iterator[Entry]:

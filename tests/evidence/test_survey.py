@@ -12,7 +12,6 @@ from harness.base.vocabulary import Verdict
 from harness.contract import ContractError
 from harness.contract.mentions import mentions
 from harness.contract.project import Project
-from harness.evidence.stated_claims import Stated
 from harness.evidence.survey import Gaps, Survey, gaps
 from tests.contracts import IDENTIFIER, contract_of, document, write_contract, write_project
 from tests.evidence.entries import entry
@@ -23,7 +22,7 @@ def test_gaps_of_every_kind() -> None:
     """Any verdict in the full profile counts, and a mutant is killed if one run killed it."""
     identifiers = [f"F-DEMO-{letter}-001" for letter in "CBAD"]
     full, unrun, reduced, void = identifiers
-    contracts = [Stated.of(contract_of(document(id=one, mutants=MUTANTS))) for one in identifiers]
+    contracts = [contract_of(document(id=one, mutants=MUTANTS)) for one in identifiers]
     refused = [ContractError(Path("F-DEMO-Z-001.json"), [Problem("/a", "is wrong", "mend it"), Problem("", "is bad")])]
     entries = [
         entry(1, id=full, killed=("forgets-one",), verdict=Verdict.FAIL),
