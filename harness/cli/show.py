@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,14 @@ import click
 
 from harness.base.device import hardware
 from harness.cli.parameter_options import allowed
+from harness.cli.subject import takes
 from harness.contract import Contract, Profile
 from harness.contract.clauses import SchemaClause
-from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.project import Project
 from harness.evidence import untrusted
 from harness.evidence.bundle_layout import LOGS, MANIFEST
-from harness.evidence.index import (
-    read,  # imports SQLite
-    whole_runs,
-)
-from harness.external.choice import External, Kind
+from harness.evidence.index import read, whole_runs
+from harness.external.choice import Kind
 from harness.machine.host import Host, probe
 from harness.machine.requirements import Requirements, shortfalls
 from harness.report.messages import bound_text, number_text
@@ -120,7 +116,7 @@ def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
     for profile in contract.profiles.values():
         yield from _profile(contract, profile, host, last.get(profile.name, ""))
     yield f"  {contract.falsifier} against {contract.subject}"
-    kinds = [kind for kind in Kind if _has_adapter(contract, kind, project)]
+    kinds = [kind for kind in Kind if takes(contract.falsifier, contract.path, kind, project)]
     if kinds:
         yield f"  {_outside(kinds, project)}"
     alone = [profile.name for profile in contract.profiles.values() if profile.exclusive]
@@ -150,12 +146,6 @@ def _last(contract: Contract, project: Project) -> dict[str, str]:
             took = f"the subject's took {number_text.duration(entry.trial_seconds)}{whole}"
             told[entry.profile] = f"{took} on {entry.device_class}, {entry.started[:10]}"
     return told
-
-
-def _has_adapter(contract: Contract, kind: Kind, project: Project) -> bool:
-    with contextlib.suppress(EntryPointError):
-        return locate(External(kind, "").entry_point(contract.falsifier), project.search_of(contract.path)).is_file()
-    return False
 
 
 def _profile(contract: Contract, profile: Profile, host: Host, last: str) -> Iterator[str]:

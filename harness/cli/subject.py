@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -261,7 +261,7 @@ def _check(external: External, trainer: Trainer, contract: Contract, changed: di
 def _refuse_others(contracts: Iterable[Contract], external: External, project: Project) -> None:
     """Refuse claims without an adapter for the subject."""
     for contract in contracts:
-        if not _takes(contract, external, project):
+        if not takes(contract.falsifier, contract.path, external.kind, project):
             raise _refused(_no_adapter(contract, external, project))
 
 
@@ -279,20 +279,16 @@ def takes(falsifier: str, contract: Path, kind: Kind, project: Project) -> bool:
     return True
 
 
-def _takes(contract: Contract, external: External, project: Project) -> bool:
-    return takes(contract.falsifier, contract.path, external.kind, project)
-
-
 def _no_adapter(contract: Contract, external: External, project: Project) -> str:
     """Return the refusal of a subject: what the claim takes instead, and which claims take this subject."""
     said = [f"{contract.id} takes no {external.kind} as its subject"]
     said += [
         f"it takes {kind}:{kind.value_named if {Kind.HF, Kind.FILE} & {kind, external.kind} else external.trainer}"
         for kind in Kind
-        if _takes(contract, replace(external, kind=kind), project)
+        if takes(contract.falsifier, contract.path, kind, project)
     ]
     claims, _ = project.load_all(project.known())
-    takers = [claim.id for claim in claims if _takes(claim, external, project)]
+    takers = [claim.id for claim in claims if takes(claim.falsifier, claim.path, external.kind, project)]
     said.append(f"these claims take one: {', '.join(takers)}" if takers else "no claim of this project takes one")
     return "; ".join(said)
 
