@@ -19,7 +19,7 @@ class Worded(StrEnum):
     template: str
     stated_by: str
 
-    def __new__(cls, code: str, template: str, stated_by: str = "") -> Self:
+    def __new__(cls, code: str, template: str = "", stated_by: str = "") -> Self:
         """Args:
         stated_by: who stated the text in the sentence, if it follows from no measurement.
         """
