@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -25,35 +27,36 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, start: Path, bug: str) -> Path:
+def run(folder: Path, start: Path, bug: str, train: Callable[[argparse.Namespace], None] = plain.train) -> Path:
     """Train for three steps, and resume for three more."""
     given = {"student": str(start), "text": str(ROOT / "README.md"), "out": str(folder), "dump": str(folder / "steps")}
     shape = {"steps": 6, "batch": 4, "sequence": 8, "accumulate": 2, "lr": 0.01, "warmup": 2, "clip": 0.0}
     asked = argparse.Namespace(**given, **shape, decay=0.01, every=2, stop=3, seed=0, resume=False, made=0, bug=bug)
     folder.mkdir()
     with (folder / "train.log").open("w") as log, contextlib.redirect_stdout(log):
-        plain.train(asked)
+        train(asked)
         asked.stop, asked.resume, asked.made = 0, True, 3
-        plain.train(asked)
+        train(asked)
     return folder
 
 
 @pytest.mark.parametrize(
-    ("bug", "clauses"),
+    ("engine", "bug", "clauses"),
     [
-        ("", set()),
-        ("not-divided", {"gradient", "first-moment", "second-moment"}),
-        ("schedule-per-micro-batch", {"rate_error.maximum", "weights"}),
-        ("decay-after-update", {"weights"}),
-        ("resume-without-optimizer", {"first-moment", "second-moment", "count_error.maximum"}),
-        ("smoothed-loss", {"loss"}),
+        ("plain", "", set()),
+        ("accelerated", "", set()),
+        ("plain", "not-divided", {"gradient", "first-moment", "second-moment"}),
+        ("plain", "schedule-per-micro-batch", {"rate_error.maximum", "weights"}),
+        ("plain", "decay-after-update", {"weights"}),
+        ("accelerated", "resume-without-optimizer", {"first-moment", "second-moment", "count_error.maximum"}),
+        ("plain", "smoothed-loss", {"loss"}),
     ],
 )
 def test_the_steps_of_a_loop_that_knows_nothing_of_the_harness(
-    tmp_path: Path, start: Path, bug: str, clauses: set[str]
+    tmp_path: Path, start: Path, engine: str, bug: str, clauses: set[str]
 ) -> None:
     """The healthy run, which is resumed once, has all steps as configured. Each bug violates just its clauses."""
-    place = run(tmp_path / "run", start, bug)
+    place = run(tmp_path / "run", start, bug, import_module(f"trainers.foreign.{engine}").train)
     trainer = {"trainer": str(ROOT / "trainers" / "foreign" / "foreign.toml"), "dir": str(place), "student": str(start)}
     seen = outside(tmp_path / "judged", STEP, Recorded, **GIVEN, **trainer)
     found = outcomes(STEP, seen, GIVEN)
