@@ -15,11 +15,11 @@ from harness.base.device import Device
 from harness.base.strictjson import JsonObject
 from harness.contract.cel_engine import engine
 from harness.contract.clauses import Clause, SchemaClause, is_finite, values_at
-from harness.contract.expression import comparisons
+from harness.contract.expression import Node, comparisons
 from harness.contract.model import Contract
 from harness.contract.rules import Rule, Scope
 
-__all__ = ["has_ratio", "ratio", "ratios"]
+__all__ = ["evaluated", "has_ratio", "ratio", "ratios"]
 
 _UPPER = frozenset({"maximum", "exclusiveMaximum"})
 _LOWER = frozenset({"minimum", "exclusiveMinimum"})
@@ -30,7 +30,8 @@ def has_ratio(clause: Clause) -> bool:
     """Whether the clause has a threshold for a ratio."""
     if isinstance(clause, SchemaClause):
         return clause.keyword in _UPPER | _LOWER and clause.argument > 0
-    return isinstance(clause, Rule) and bool(_sides(clause))
+    found = comparisons(clause.tree) if isinstance(clause, Rule) else ()
+    return bool(found) and all(node.text in _ORDERS for node in found)
 
 
 def ratio(clause: Clause, measurements: JsonObject, parameters: JsonObject, device: Device) -> float | None:
@@ -48,10 +49,7 @@ def ratio(clause: Clause, measurements: JsonObject, parameters: JsonObject, devi
             pairs = [(bound, value) for value, bound in pairs]
     else:
         assert isinstance(clause, Rule)
-        sides = _evaluated(clause, measurements, parameters, device)
-        if sides is None:
-            return None
-        pairs = sides
+        pairs = _pairs(clause, measurements, parameters, device)
     return max((_over(small, large) for small, large in pairs), default=None)
 
 
@@ -72,39 +70,33 @@ def _over(small: Any, large: Any) -> float:
     return max(0.0, float(small / large))
 
 
-def _sides(rule: Rule) -> list[tuple[str, str]]:
-    """The (small, large) sides of each comparison of a conjunction, as text; empty for other rules."""
-    rule_comparisons = comparisons(rule.tree)
-    if any(node.text not in _ORDERS for node in rule_comparisons):
-        return []
-    sides = [tuple(rule.text[side.start : side.end] for side in node.children) for node in rule_comparisons]
-    return [
-        (right, left) if node.text.startswith(">") else (left, right)
-        for node, (left, right) in zip(rule_comparisons, sides, strict=True)
-    ]
+def evaluated(rule: Rule, scope: Scope) -> list[tuple[Node, float, float]]:
+    """The comparisons of a rule that is a conjunction of them, each with the values of its sides.
+
+    Empty for other rules, and if the value of a side cannot be evaluated or is no number.
+    """
+    found = []
+    for node in comparisons(rule.tree):
+        sides = (rule.text[side.start : side.end] for side in node.children)
+        try:
+            left, right = (engine().compile(side).execute(scope.context) for side in sides)
+        except Exception:  # the engine raises many types; the clause's own judgment says what is wrong
+            return []
+        if not (_is_number(left) and _is_number(right)):
+            return []
+        found.append((node, float(left), float(right)))
+    return found
 
 
-def _evaluated(
-    rule: Rule, measurements: JsonObject, parameters: JsonObject, device: Device
-) -> list[tuple[float, float]] | None:
-    """The values of both sides of every comparison; None if a value is missing or not a number."""
+def _pairs(rule: Rule, measurements: JsonObject, parameters: JsonObject, device: Device) -> list[tuple[float, float]]:
+    """The smaller and the larger side of every comparison; empty if a value is missing or not a number."""
     finite = {name: is_finite(value) for name, value in measurements.items()}
     scope = Scope([rule], measurements, parameters, device, finite)
     if scope.wrong:
         missing = any(variable != "self" or name not in measurements for variable, name in scope.wrong)
-        return None if missing else [(math.inf, 1.0)]
-    if scope.costly:
-        return None
-    pairs = []
-    for sides in _sides(rule):
-        try:
-            small, large = (engine().compile(side).execute(scope.context) for side in sides)
-        except Exception:  # the engine raises many types; a rule that cannot be evaluated has no ratio
-            return None
-        if not (_is_number(small) and _is_number(large)):
-            return None
-        pairs.append((float(small), float(large)))
-    return pairs
+        return [] if missing else [(math.inf, 1.0)]
+    found = [] if scope.costly else evaluated(rule, scope)
+    return [(right, left) if node.text.startswith(">") else (left, right) for node, left, right in found]
 
 
 def _is_number(value: Any) -> bool:

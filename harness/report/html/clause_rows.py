@@ -102,8 +102,8 @@ class Clauses:
             comparisons = (one,)
         if clause is not None and self.contract is not None:
             about = str(self.contract.observation["properties"][clause.path[0]].get("description", ""))
-        if rule is not None and self.contract is not None and observation is not None:
-            comparisons = of_rule(rule, self.contract, observation)
+        if rule is not None and observation is not None:
+            comparisons = of_rule(rule, observation)
         return Row(
             id=result.id,
             outcome=result.outcome,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.contract import Contract
-from harness.contract.cel_engine import engine
 from harness.contract.clauses import ClauseResult, SchemaClause, is_finite
-from harness.contract.expression import comparisons
+from harness.contract.ratio import evaluated
 from harness.contract.rules import Rule, Scope
 from harness.judging.observation import Observation
 
@@ -89,42 +87,24 @@ def of_bound(clause: SchemaClause, result: ClauseResult) -> Comparison | None:
     return Comparison(value, operator, bound, "" if keyword in SIZES else place)
 
 
-def of_rule(rule: Rule, contract: Contract, observation: Observation) -> tuple[Comparison, ...]:
+def of_rule(rule: Rule, observation: Observation) -> tuple[Comparison, ...]:
     """Return the comparisons of a rule that is a conjunction of comparisons of numbers; empty for other rules."""
-    terms = tuple(_terms(rule))
-    if not terms:
-        return ()
     measurements = observation.measurements
     finite = {name: is_finite(value) for name, value in measurements.items()}
     scope = Scope((rule,), measurements, observation.parameters, observation.device, finite)
     if scope.wrong or scope.costly:
         return ()
     found = []
-    for left, operator, right in terms:
-        value, bound = _evaluated(left, scope), _evaluated(right, scope)
-        if value is None or bound is None:
+    for node, value, bound in evaluated(rule, scope):
+        left, right = (rule.text[side.start : side.end] for side in node.children)
+        operator = node.text
+        if operator not in _HOLDS or not (math.isfinite(value) and math.isfinite(bound)):
             return ()
         if "self." in right and "self." not in left:
             left, operator, value, bound = right, _MIRRORED[operator], bound, value
-        plain = _MEASUREMENT.fullmatch(left)
-        found.append(Comparison(value, operator, bound, plain[1] if plain else ""))
+        name = _MEASUREMENT.fullmatch(left)
+        found.append(Comparison(value, operator, bound, name[1] if name else ""))
     return tuple(found)
-
-
-def _terms(rule: Rule) -> Iterator[tuple[str, str, str]]:
-    """Yield both sides and the operator of each comparison, if the rule is a conjunction of comparisons."""
-    found = comparisons(rule.tree)
-    if all(node.text in _HOLDS for node in found):
-        for node in found:
-            left, right = (rule.text[side.start : side.end] for side in node.children)
-            yield left, node.text, right
-
-
-def _evaluated(text: str, scope: Scope) -> float | None:
-    try:
-        return plain(engine().compile(text).execute(scope.context))
-    except Exception:  # whatever the engine raises: the clause's own judgment has said what is wrong
-        return None
 
 
 def _measure(keyword: str, value: Any) -> float | None:
