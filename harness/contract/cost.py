@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from harness.base.strictjson import DEEPEST, JsonObject
 from harness.contract.cel_engine import engine
-from harness.contract.expression import Kind, Node
+from harness.contract.expression import Node, NodeKind
 
 __all__ = [
     "ITEMS",
@@ -212,25 +212,26 @@ class _Evaluation:
         self._shapes = shapes
 
     def of(self, node: Node, bound: Mapping[str, Shape]) -> tuple[int, Shape]:
-        if node.kind is Kind.STRING:
+        if node.kind is NodeKind.STRING:
             return 1, _text(len(node.text))
-        if node.kind is Kind.NAME:
+        if node.kind is NodeKind.NAME:
             shape = bound.get(node.text, _SCALAR)
             return shape.size, shape
-        if node.kind is Kind.SELECT and node.children[0].kind is Kind.NAME and node.children[0].text not in bound:
-            shape = self._shapes.get(node.children[0].text, {}).get(node.text, _SCALAR)
+        of = node.children[0] if node.kind is NodeKind.SELECT else None
+        if of is not None and of.kind is NodeKind.NAME and of.text not in bound:
+            shape = self._shapes.get(of.text, {}).get(node.text, _SCALAR)
             return shape.size, shape
-        if node.kind is Kind.METHOD and node.text in _MACROS and len(node.children) > 2:
+        if node.kind is NodeKind.METHOD and node.text in _MACROS and len(node.children) > 2:
             return self._macro(node, bound)
         children = [self.of(child, bound) for child in node.children]
         shapes = [shape for _, shape in children]
         sizes = sum(shape.size for shape in shapes)
         cost = 1 + sum(cost for cost, _ in children) + sizes
-        if node.kind in (Kind.SELECT, Kind.INDEX):
+        if node.kind in (NodeKind.SELECT, NodeKind.INDEX):
             return cost, shapes[0].inner or _SCALAR
-        if node.kind in (Kind.LIST, Kind.MAP):
+        if node.kind in (NodeKind.LIST, NodeKind.MAP):
             return cost, replace(_list(shapes), size=1 + sizes + _KEY * len(shapes))
-        if node.kind is Kind.CONDITIONAL:
+        if node.kind is NodeKind.CONDITIONAL:
             return cost, shapes[1].joined(shapes[2])
         if node.text == "+":
             left, right = shapes

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import final
 
-__all__ = ["ExpressionError", "Kind", "Node", "comparisons", "parse"]
+__all__ = ["ExpressionError", "Node", "NodeKind", "comparisons", "parse"]
 
 _TOKEN = re.compile(
     r"(?P<skipped>\s+|//[^\n]*)"
@@ -35,7 +35,7 @@ class ExpressionError(ValueError):
     """A text is not an expression of this grammar. The message names the fault and the character."""
 
 
-class Kind(Enum):
+class NodeKind(Enum):
     """The kind of a node. Children are in the order of the text."""
 
     NUMBER = auto()
@@ -65,7 +65,7 @@ class Kind(Enum):
 class Node:
     """One part of an expression: the characters from `start` to before `end`, brackets included."""
 
-    kind: Kind
+    kind: NodeKind
     text: str
     start: int
     end: int
@@ -107,7 +107,7 @@ def comparisons(root: Node) -> tuple[Node, ...]:
 
 
 def _conjuncts(node: Node) -> Iterator[Node]:
-    if node.kind is Kind.OPERATOR and node.text == "&&":
+    if node.kind is NodeKind.OPERATOR and node.text == "&&":
         for child in node.children:
             yield from _conjuncts(child)
     else:
@@ -116,10 +116,10 @@ def _conjuncts(node: Node) -> Iterator[Node]:
 
 def _compares(node: Node) -> bool:
     """Whether a node compares two values that are neither texts nor results of comparisons."""
-    if node.kind is not Kind.OPERATOR or node.text not in _RELATIONS:
+    if node.kind is not NodeKind.OPERATOR or node.text not in _RELATIONS:
         return False
     return not any(
-        side.kind is Kind.STRING or (side.kind is Kind.OPERATOR and side.text in _RELATIONS | _LOGIC)
+        side.kind is NodeKind.STRING or (side.kind is NodeKind.OPERATOR and side.text in _RELATIONS | _LOGIC)
         for side in node.children
     )
 
@@ -176,7 +176,7 @@ class _Parser:
         chosen = self._binary(0)
         self._expect(":")
         other = self._expression()
-        return Node(Kind.CONDITIONAL, "?", condition.start, other.end, (condition, chosen, other))
+        return Node(NodeKind.CONDITIONAL, "?", condition.start, other.end, (condition, chosen, other))
 
     def _binary(self, level: int) -> Node:
         if level == len(_LEVELS):
@@ -184,7 +184,7 @@ class _Parser:
         node = self._binary(level + 1)
         while operator := self._accept(*_LEVELS[level]):
             right = self._binary(level + 1)
-            node = Node(Kind.OPERATOR, operator.text, node.start, right.end, (node, right))
+            node = Node(NodeKind.OPERATOR, operator.text, node.start, right.end, (node, right))
         return node
 
     def _unary(self) -> Node:
@@ -192,23 +192,23 @@ class _Parser:
         if operator is None:
             return self._member()
         child = self._unary()
-        return Node(Kind.OPERATOR, operator.text, operator.start, child.end, (child,))
+        return Node(NodeKind.OPERATOR, operator.text, operator.start, child.end, (child,))
 
     def _member(self) -> Node:
         node = self._primary()
         while operator := self._accept(".", "["):
             if operator.text == "[":
                 index = self._expression()
-                node = Node(Kind.INDEX, "[]", node.start, self._expect("]").end, (node, index))
+                node = Node(NodeKind.INDEX, "[]", node.start, self._expect("]").end, (node, index))
                 continue
             if self._token.kind != "name":
                 raise self._unexpected()
             name = self._next()
             if self._accept("("):
                 arguments, end = self._listed(")")
-                node = Node(Kind.METHOD, name.text, node.start, end, (node, *arguments))
+                node = Node(NodeKind.METHOD, name.text, node.start, end, (node, *arguments))
             else:
-                node = Node(Kind.SELECT, name.text, node.start, name.end, (node,))
+                node = Node(NodeKind.SELECT, name.text, node.start, name.end, (node,))
         return node
 
     def _primary(self) -> Node:
@@ -217,23 +217,23 @@ class _Parser:
             return replace(inner, start=opening.start, end=self._expect(")").end)
         if opening := self._accept("["):
             children, end = self._listed("]")
-            return Node(Kind.LIST, "[]", opening.start, end, children)
+            return Node(NodeKind.LIST, "[]", opening.start, end, children)
         if opening := self._accept("{"):
             children, end = self._entries()
-            return Node(Kind.MAP, "{}", opening.start, end, children)
+            return Node(NodeKind.MAP, "{}", opening.start, end, children)
         if self._token.kind not in ("number", "string", "name"):
             raise self._unexpected()
         token = self._next()
         if token.kind == "number":
-            return Node(Kind.NUMBER, token.text, token.start, token.end)
+            return Node(NodeKind.NUMBER, token.text, token.start, token.end)
         if token.kind == "string":
-            return Node(Kind.STRING, token.text, token.start, token.end)
+            return Node(NodeKind.STRING, token.text, token.start, token.end)
         if token.text in _CONSTANTS:
-            return Node(Kind.CONSTANT, token.text, token.start, token.end)
+            return Node(NodeKind.CONSTANT, token.text, token.start, token.end)
         if self._accept("("):
             arguments, end = self._listed(")")
-            return Node(Kind.FUNCTION, token.text, token.start, end, arguments)
-        return Node(Kind.NAME, token.text, token.start, token.end)
+            return Node(NodeKind.FUNCTION, token.text, token.start, end, arguments)
+        return Node(NodeKind.NAME, token.text, token.start, token.end)
 
     def _listed(self, closing: str) -> tuple[tuple[Node, ...], int]:
         """The expressions up to a closing bracket, and the bracket's end."""

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 
 from harness.base.strictjson import JsonObject
 from harness.contract.clauses import ITEM, VALUE, SchemaClause
-from harness.contract.expression import Kind, Node
+from harness.contract.expression import Node, NodeKind
 from harness.contract.figures import Relation
 from harness.contract.model import Contract
 from harness.contract.quantity import numbers_in
@@ -159,7 +159,7 @@ def _parameters(contract: Contract) -> JsonObject:
 def _compared(tree: Node, parameters: JsonObject) -> Iterator[tuple[Relation, Fraction]]:
     """Yield the numbers that a rule compares something with, and how."""
     for node in tree.walk():
-        if node.kind is not Kind.OPERATOR or node.text not in _OPERATORS or len(node.children) != 2:
+        if node.kind is not NodeKind.OPERATOR or node.text not in _OPERATORS or len(node.children) != 2:
             continue
         relation = _OPERATORS[node.text]
         left, right = node.children
@@ -169,15 +169,15 @@ def _compared(tree: Node, parameters: JsonObject) -> Iterator[tuple[Relation, Fr
 
 def _constants(node: Node, parameters: JsonObject) -> Iterator[Fraction]:
     """Yield the numbers and parameters in a side of a comparison, except divisors."""
-    if node.kind is Kind.NUMBER:
+    if node.kind is NodeKind.NUMBER:
         yield from (_exact(number) for number in literals(node) if math.isfinite(number))
-    elif node.kind is Kind.SELECT and node.children[0].text == "parameters":
+    elif node.kind is NodeKind.SELECT and node.children[0].text == "parameters":
         if _is_number(parameters.get(node.text)):
             yield _exact(parameters[node.text])
-    elif node.kind is Kind.OPERATOR and node.text in ("+", "-", "*", "/"):
+    elif node.kind is NodeKind.OPERATOR and node.text in ("+", "-", "*", "/"):
         for child in node.children[: 1 if node.text == "/" else None]:
             yield from _constants(child, parameters)
-    elif node.kind is Kind.INDEX and node.children[0].kind is Kind.MAP:
+    elif node.kind is NodeKind.INDEX and node.children[0].kind is NodeKind.MAP:
         for child in node.children[0].children:
             yield from _constants(child, parameters)
 

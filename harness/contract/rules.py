@@ -21,7 +21,7 @@ from harness.contract.bound import RULE, Bound
 from harness.contract.cel_engine import engine
 from harness.contract.clauses import Clause, ClauseResult, brief, empty_place, is_finite
 from harness.contract.cost import Allowance, Shape, evaluation, of_value
-from harness.contract.expression import ExpressionError, Kind, Node, parse
+from harness.contract.expression import ExpressionError, Node, NodeKind, parse
 from harness.contract.reasons import Reason, ReasonCode
 
 if TYPE_CHECKING:
@@ -193,21 +193,21 @@ def compile_rule(identifier: str, text: str, message: str, source: str = "") -> 
     _refuse_unknown(program, tree)
     reads = tuple(dict.fromkeys((variable, path[0]) for variable, paths in names.items() for path in paths))
     measurements = frozenset(path[0] for path in names["self"])
-    entries = (node.text for node in tree.walk() if node.kind is Kind.SELECT)
+    entries = (node.text for node in tree.walk() if node.kind is NodeKind.SELECT)
     looks_into = frozenset(entries) if any(map(_is_macro, tree.walk())) else frozenset()
     return Rule(identifier, Bound(RULE, text), message, source, tree, names, reads, measurements, looks_into, program)
 
 
 def literals(tree: Node) -> list[float]:
     """The numbers in a rule, except positions in lists (`self.losses[0]`)."""
-    if tree.kind is Kind.NUMBER:
+    if tree.kind is NodeKind.NUMBER:
         return [_number(tree.text)]
     children = tree.children[:1] if _is_position(tree) else tree.children
     return [number for child in children for number in literals(child)]
 
 
 def _is_position(node: Node) -> bool:
-    return node.kind is Kind.INDEX and node.children[1].kind is Kind.NUMBER
+    return node.kind is NodeKind.INDEX and node.children[1].kind is NodeKind.NUMBER
 
 
 def _number(text: str) -> float:
@@ -226,25 +226,25 @@ def _refuse_unknown(program: Program, tree: Node) -> None:
     for name in references["functions"]:
         if name.isidentifier() and name not in _FUNCTIONS:  # operators, such as `_&&_` and `@in`, are not identifiers
             raise RuleError(f"calls {name}(), which does not exist; there are {', '.join(sorted(_FUNCTIONS))}")
-    unread = set(references["variables"]) - {node.text for node in tree.walk() if node.kind is Kind.NAME}
+    unread = set(references["variables"]) - {node.text for node in tree.walk() if node.kind is NodeKind.NAME}
     if unread:
         raise RuleError(f"is ambiguous: the engine also reads {', '.join(sorted(unread))}; write it more simply")
     if len(macros) > _MOST_MACROS:
         raise RuleError(f"has more than {_MOST_MACROS} macros over lists; split it into several rules")
 
 
-_CALLS = (Kind.METHOD, Kind.FUNCTION)
+_CALLS = (NodeKind.METHOD, NodeKind.FUNCTION)
 
 
 def _is_literal_match(node: Node) -> bool:
     """Whether a call of `matches` is a method with a literal, so that its cost is known."""
-    return node.kind is Kind.METHOD and len(node.children) == 2 and node.children[1].kind is Kind.STRING
+    return node.kind is NodeKind.METHOD and len(node.children) == 2 and node.children[1].kind is NodeKind.STRING
 
 
 def _is_macro(node: Node) -> bool:
     """Whether a node is a macro over a list: `self.times.all(time, time < 1.0)`."""
-    is_call = node.kind is Kind.METHOD and node.text in _MACROS
-    return is_call and len(node.children) > 2 and node.children[1].kind is Kind.NAME
+    is_call = node.kind is NodeKind.METHOD and node.text in _MACROS
+    return is_call and len(node.children) > 2 and node.children[1].kind is NodeKind.NAME
 
 
 def _paths(tree: Node) -> dict[str, tuple[tuple[str, ...], ...]]:
@@ -256,9 +256,9 @@ def _paths(tree: Node) -> dict[str, tuple[tuple[str, ...], ...]]:
     paths_of: dict[str, dict[tuple[str, ...], None]] = {name: {} for name in SCOPE}
 
     def visit(node: Node, steps: tuple[str, ...]) -> None:
-        if node.kind is Kind.SELECT:
+        if node.kind is NodeKind.SELECT:
             visit(node.children[0], (node.text, *steps))
-        elif node.kind is Kind.NAME and node.text in SCOPE:
+        elif node.kind is NodeKind.NAME and node.text in SCOPE:
             if not steps:
                 raise RuleError(f"uses {node.text} as a whole or by index; write {node.text}.<name>")
             paths_of[node.text][steps] = None

@@ -25,7 +25,7 @@ from harness.contract.builtin import RESOLVED
 from harness.contract.clauses import ITEM, VALUE, Clause, SchemaClause
 from harness.contract.consistency import credentials, largest_shapes
 from harness.contract.cost import Allowance
-from harness.contract.expression import Kind, Node
+from harness.contract.expression import Node, NodeKind
 from harness.contract.imports import imported_files
 from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.references import pointer_of
@@ -214,7 +214,7 @@ def _about_emptiness(contract: Contract) -> Iterator[Finding]:
 def _about_division(contract: Contract) -> Iterator[Finding]:
     for index, rule in enumerate(contract.rules):
         for node in rule.tree.walk():
-            if node.kind is not Kind.OPERATOR or node.text != "/" or _is_nonzero(contract, node.children[1]):
+            if node.kind is not NodeKind.OPERATOR or node.text != "/" or _is_nonzero(contract, node.children[1]):
                 continue
             denominator = rule.text[node.children[1].start : node.children[1].end]
             yield _error(
@@ -227,12 +227,12 @@ def _about_division(contract: Contract) -> Iterator[Finding]:
 
 def _is_nonzero(contract: Contract, denominator: Node) -> bool:
     """Whether the contract excludes 0 for a denominator: a number, a parameter, a measurement or the size of one."""
-    if denominator.kind is Kind.NUMBER:
+    if denominator.kind is NodeKind.NUMBER:
         return literals(denominator) != [0.0]
-    counted = denominator.kind is Kind.FUNCTION and denominator.text == "double"
+    counted = denominator.kind is NodeKind.FUNCTION and denominator.text == "double"
     if counted:
         (denominator,) = denominator.children
-        if denominator.kind is not Kind.FUNCTION or denominator.text != "size" or len(denominator.children) != 1:
+        if denominator.kind is not NodeKind.FUNCTION or denominator.text != "size" or len(denominator.children) != 1:
             return False
         (denominator,) = denominator.children
     variable, *path = _path(denominator)
@@ -257,9 +257,9 @@ def _is_nonzero(contract: Contract, denominator: Node) -> bool:
 def _path(node: Node) -> tuple[str, ...]:
     """The variable and the names of a path, such as ("self", "loss"); ("",) for any other node."""
     steps: tuple[str, ...] = ()
-    while node.kind is Kind.SELECT:
+    while node.kind is NodeKind.SELECT:
         node, steps = node.children[0], (node.text, *steps)
-    return (node.text, *steps) if node.kind is Kind.NAME else ("",)
+    return (node.text, *steps) if node.kind is NodeKind.NAME else ("",)
 
 
 def _about_both_ways(contract: Contract) -> Iterator[Finding]:
@@ -343,9 +343,9 @@ def _about_broken(contract: Contract, rule: Rule, reason: Reason, example: JsonO
 def _integer_in_arithmetic(tree: Node) -> str:
     """The first integer literal in a rule's arithmetic; empty if there is none."""
     for node in tree.walk():
-        if node.kind is Kind.OPERATOR and node.text in _ARITHMETIC:
+        if node.kind is NodeKind.OPERATOR and node.text in _ARITHMETIC:
             for child in node.children:
-                if child.kind is Kind.NUMBER and child.text.isdigit():
+                if child.kind is NodeKind.NUMBER and child.text.isdigit():
                     return child.text
     return ""
 

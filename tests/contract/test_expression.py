@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.contract.cel_engine import engine
-from harness.contract.expression import ExpressionError, Kind, Node, comparisons, parse
+from harness.contract.expression import ExpressionError, Node, NodeKind, comparisons, parse
 
 _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -52,13 +52,13 @@ _RULES = st.recursive(
 def evaluated(node: Node) -> Any:
     """The value of the tree, computed in Python."""
     match node.kind:
-        case Kind.NUMBER:
+        case NodeKind.NUMBER:
             return float(node.text)
-        case Kind.LIST:
+        case NodeKind.LIST:
             return [evaluated(child) for child in node.children]
-        case Kind.INDEX:
+        case NodeKind.INDEX:
             return evaluated(node.children[0])[int(node.children[1].text)]
-        case Kind.CONDITIONAL:
+        case NodeKind.CONDITIONAL:
             return evaluated(node.children[1] if evaluated(node.children[0]) else node.children[2])
     values = [evaluated(child) for child in node.children]
     if len(values) == 1:
@@ -87,24 +87,27 @@ def test_every_part_stands_where_it_says(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("self.a.b", (Kind.SELECT, "b", (Kind.SELECT, "a", (Kind.NAME, "self")))),
-        ("self . a", (Kind.SELECT, "a", (Kind.NAME, "self"))),
-        ("size(a)", (Kind.FUNCTION, "size", (Kind.NAME, "a"))),
+        ("self.a.b", (NodeKind.SELECT, "b", (NodeKind.SELECT, "a", (NodeKind.NAME, "self")))),
+        ("self . a", (NodeKind.SELECT, "a", (NodeKind.NAME, "self"))),
+        ("size(a)", (NodeKind.FUNCTION, "size", (NodeKind.NAME, "a"))),
         ("a.all(x, x in b)", (
-            Kind.METHOD, "all", (Kind.NAME, "a"), (Kind.NAME, "x"),
-            (Kind.OPERATOR, "in", (Kind.NAME, "x"), (Kind.NAME, "b")),
+            NodeKind.METHOD, "all", (NodeKind.NAME, "a"), (NodeKind.NAME, "x"),
+            (NodeKind.OPERATOR, "in", (NodeKind.NAME, "x"), (NodeKind.NAME, "b")),
         )),
         ("{'k': 1, 2.5: true,}[a]", (
-            Kind.INDEX, "[]",
-            (Kind.MAP, "{}", (Kind.STRING, "'k'"), (Kind.NUMBER, "1"), (Kind.NUMBER, "2.5"), (Kind.CONSTANT, "true")),
-            (Kind.NAME, "a"),
+            NodeKind.INDEX, "[]",
+            (
+                NodeKind.MAP, "{}",
+                (NodeKind.STRING, "'k'"), (NodeKind.NUMBER, "1"), (NodeKind.NUMBER, "2.5"), (NodeKind.CONSTANT, "true"),
+            ),
+            (NodeKind.NAME, "a"),
         )),
-        ("[]", (Kind.LIST, "[]")),
-        ("f()", (Kind.FUNCTION, "f")),
-        ("0x1F", (Kind.NUMBER, "0x1F")),
-        (".5e-3", (Kind.NUMBER, ".5e-3")),
-        ("--a", (Kind.OPERATOR, "-", (Kind.OPERATOR, "-", (Kind.NAME, "a")))),
-        ("inner", (Kind.NAME, "inner")),
+        ("[]", (NodeKind.LIST, "[]")),
+        ("f()", (NodeKind.FUNCTION, "f")),
+        ("0x1F", (NodeKind.NUMBER, "0x1F")),
+        (".5e-3", (NodeKind.NUMBER, ".5e-3")),
+        ("--a", (NodeKind.OPERATOR, "-", (NodeKind.OPERATOR, "-", (NodeKind.NAME, "a")))),
+        ("inner", (NodeKind.NAME, "inner")),
 ],
 )  # fmt: skip
 def test_trees(text: str, expected: Any) -> None:
@@ -120,10 +123,10 @@ def test_operators_group_to_the_left(one: str, other: str) -> None:
 
     If the second binds more strongly, it takes the operand between them.
     """
-    a, b, c = ((Kind.NAME, name) for name in "abc")
-    assert shape(parse(f"a {one} b {other} c")) == (Kind.OPERATOR, other, (Kind.OPERATOR, one, a, b), c)
+    a, b, c = ((NodeKind.NAME, name) for name in "abc")
+    assert shape(parse(f"a {one} b {other} c")) == (NodeKind.OPERATOR, other, (NodeKind.OPERATOR, one, a, b), c)
     if (one, other) in (("*", "-"), ("-", "<"), ("<", "&&"), ("&&", "||")):
-        assert shape(parse(f"a {other} b {one} c")) == (Kind.OPERATOR, other, a, (Kind.OPERATOR, one, b, c))
+        assert shape(parse(f"a {other} b {one} c")) == (NodeKind.OPERATOR, other, a, (NodeKind.OPERATOR, one, b, c))
 
 
 _QUOTES = st.sampled_from(["'", '"', "'''", '"""'])
@@ -131,7 +134,7 @@ _QUOTES = st.sampled_from(["'", '"', "'''", '"""'])
 
 def texts(tree: Node) -> list[str]:
     """The sides of a comparison that are texts, and the names that it reads."""
-    return [node.text for node in tree.walk() if node.kind is Kind.NAME]
+    return [node.text for node in tree.walk() if node.kind is NodeKind.NAME]
 
 
 @given(st.text(st.sampled_from("ab'\"\\/ é"), max_size=8), _QUOTES)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NOTHING",
     "Case",
-    "Kind",
+    "CaseKind",
     "Status",
     "bounded",
     "circumstances",
@@ -43,7 +43,7 @@ _MOST_DETAILS = 20
 _LONGEST_SECONDS = 1e9
 
 
-class Kind(StrEnum):
+class CaseKind(StrEnum):
     """What a case describes."""
 
     CLAIM = "claim"
@@ -109,7 +109,7 @@ class Case:
 
     claim: str
     name: str
-    kind: Kind
+    kind: CaseKind
     status: Status
     message: str
     """The reason; for a clause also the measured value and its bound."""
@@ -122,7 +122,9 @@ class Case:
     """Lines. A claim has the clauses that did not pass or are not judged, and how to reproduce it."""
 
 
-NOTHING = Case("harness report", "nothing ran", Kind.BUNDLE, Status.UNSOUND, "there is no bundle: nothing was measured")
+NOTHING = Case(
+    "harness report", "nothing ran", CaseKind.BUNDLE, Status.UNSOUND, "there is no bundle: nothing was measured"
+)
 """The only case of a report without bundles."""
 
 
@@ -183,7 +185,7 @@ def bounded(seconds: float) -> float:
 def _refused(bundle: BundleResult) -> Case:
     status, contract = Status(bundle.verification.standing), bundle.contract
     line = contract.lines.claim()
-    return Case(bundle.name, "bundle", Kind.BUNDLE, status, bundle.problem, file=contract.name, line=line)
+    return Case(bundle.name, "bundle", CaseKind.BUNDLE, status, bundle.problem, file=contract.name, line=line)
 
 
 def _claim(record: Record, contract: ContractFile, refutation: Refutation | None) -> Case:
@@ -195,7 +197,7 @@ def _claim(record: Record, contract: ContractFile, refutation: Refutation | None
     return Case(
         claim=record.id,
         name=record.id,
-        kind=Kind.CLAIM,
+        kind=CaseKind.CLAIM,
         status=_standing(record, refutation),
         message=printable(message),
         seconds=record.trial_seconds,
@@ -228,7 +230,7 @@ def _details(record: Record) -> Iterator[str]:
 def _clause(record: Record, clause: ClauseResult, contract: ContractFile) -> Case:
     status, text = Status(clause.outcome), printable(_measured(clause))
     line = contract.lines.clause(clause.id)
-    return Case(record.id, printable(clause.id), Kind.CLAUSE, status, text, file=contract.name, line=line)
+    return Case(record.id, printable(clause.id), CaseKind.CLAUSE, status, text, file=contract.name, line=line)
 
 
 def _measured(clause: ClauseResult) -> str:
@@ -240,7 +242,7 @@ def _mutant(record: Record, mutant: MutantRecord, contract: ContractFile) -> Cas
     return Case(
         claim=record.id,
         name=printable(f"mutant {mutant.id}"),
-        kind=Kind.MUTANT,
+        kind=CaseKind.MUTANT,
         status=_FATES[mutant.fate],
         message=printable(f"{mutant.fate}: {reason_text.marked(mutant.reason)} ({mutant.defect})"),
         seconds=mutant.seconds or 0.0,

@@ -60,7 +60,7 @@ def render(bundles: Sequence[BundleResult]) -> str:
 def _test(case: Case, bundle: BundleResult | None) -> dict[str, Any]:
     record = bundle.record if bundle is not None else None
     test: dict[str, Any] = {
-        "name": case.name if case.kind is ci_cases.Kind.CLAIM else f"{case.claim} {case.name}",
+        "name": case.name if case.kind is ci_cases.CaseKind.CLAIM else f"{case.claim} {case.name}",
         "status": case.status.formats.ctrf,
         "rawStatus": str(case.status),
         "duration": _duration(case.seconds),

@@ -30,7 +30,7 @@ from harness.contract import Contract
 from harness.judging.record import Record
 from harness.report.atomic_file import write_file
 from harness.report.ci import ci_cases
-from harness.report.ci.ci_cases import Case, Kind, Status
+from harness.report.ci.ci_cases import Case, CaseKind, Status
 from harness.report.escaping import printable
 from harness.report.messages import reason_text
 from harness.running.events import ClaimFinished, ClaimPassedOver, ClaimPlanned, Event, Handler, RunFinished, RunStarted
@@ -113,7 +113,7 @@ def _document(suites: Sequence[_Suite], others: Sequence[Case]) -> str:
 
 def _missing(name: str, why: str, status: Status = Status.UNSOUND) -> Case:
     """Return the case of a claim without a record."""
-    return Case(_HARNESS, printable(name), Kind.CLAIM, status, printable(why))
+    return Case(_HARNESS, printable(name), CaseKind.CLAIM, status, printable(why))
 
 
 def _not_due(claim: ClaimPassedOver) -> Case:

@@ -34,7 +34,7 @@ from harness.evidence.findings import STALE
 from harness.judging.record import Record
 from harness.report.bundle_results import BundleResult
 from harness.report.ci import ci_cases
-from harness.report.ci.ci_cases import Case, Kind, Status
+from harness.report.ci.ci_cases import Case, CaseKind, Status
 from harness.report.escaping import printable
 from harness.report.messages import reason_text
 
@@ -117,10 +117,10 @@ def _rule_id(case: Case) -> str:
 
 def _rule(case: Case) -> dict[str, Any]:
     what = {
-        Kind.CLAUSE: f"{case.claim} holds in the clause {case.name}",
-        Kind.MUTANT: f"The falsifier of {case.claim} kills the {case.name}",
-        Kind.CLAIM: f"{case.claim} holds",
-        Kind.BUNDLE: f"The evidence of {case.claim} is sound, and accepted",
+        CaseKind.CLAUSE: f"{case.claim} holds in the clause {case.name}",
+        CaseKind.MUTANT: f"The falsifier of {case.claim} kills the {case.name}",
+        CaseKind.CLAIM: f"{case.claim} holds",
+        CaseKind.BUNDLE: f"The evidence of {case.claim} is sound, and accepted",
     }[case.kind]
     return {"id": _rule_id(case), "name": case.name, "shortDescription": {"text": what}}
 

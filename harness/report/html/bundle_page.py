@@ -20,7 +20,7 @@ from harness.judging.observation import EndingKind
 from harness.judging.record import Record
 from harness.report.escaping import printable
 from harness.report.html import charts, plot
-from harness.report.html.clause_rows import Clauses, Kind, Row, kills
+from harness.report.html.clause_rows import ClauseGroup, Clauses, Row, kills
 from harness.report.html.contents import Contents
 from harness.report.html.templating import marked, page
 from harness.report.messages import number_text, qualifiers
@@ -103,7 +103,7 @@ def render(
         rows=rows,
         claim=_parted(contents.contract.claim) if contents.contract else None,
         highlights=_highlights(rows, record),
-        groups=[(kind, [row for row in rows if row.kind is kind]) for kind in Kind],
+        groups=[(kind, [row for row in rows if row.kind is kind]) for kind in ClauseGroup],
         unjudged=clauses.unjudged(record.unjudged),
         counts=[(outcome, sum(row.outcome is outcome for row in rows)) for outcome in Outcome],
         kills=table,
@@ -154,7 +154,7 @@ def _circumstances(record: Record, verification: Verification) -> list[str]:
     return [size, where, took, *isolated, signed(verification)]
 
 
-_TELLING: Final = (Kind.BUILT_IN, Kind.RULE, Kind.BOUND, Kind.FORM)
+_TELLING: Final = (ClauseGroup.BUILT_IN, ClauseGroup.RULE, ClauseGroup.BOUND, ClauseGroup.FORM)
 _HOW_MUCH: Final = (".minItems", ".minLength", ".minProperties")
 """Clauses on how much was measured. They are shown only if there is nothing else."""
 
@@ -170,16 +170,16 @@ def _highlights(rows: Sequence[Row], record: Record) -> list[Row]:
     against = [row for row in rows if row.outcome is not Outcome.PASS]
     if against:
         # An exception or a wrong device explains more than the clauses that it broke.
-        against.sort(key=lambda row: (row.kind is not Kind.DECISIVE, _TELLING.index(row.nature)))
+        against.sort(key=lambda row: (row.kind is not ClauseGroup.DECISIVE, _TELLING.index(row.nature)))
         decisive = {row.reason or row.id: row for row in reversed(against)}
         return list(reversed(decisive.values()))[:_HIGHLIGHTS]
     telling = sorted(
-        (row for row in rows if row.comparisons and row.kind in (Kind.RULE, Kind.BOUND)),
+        (row for row in rows if row.comparisons and row.kind in (ClauseGroup.RULE, ClauseGroup.BOUND)),
         key=lambda row: (
             row.id.endswith(_HOW_MUCH),
             -sum(row.id in mutant.violates for mutant in record.mutants),
             row.operator == "=",
-            row.kind is Kind.BOUND,
+            row.kind is ClauseGroup.BOUND,
             len(row.comparisons),
         ),
     )

@@ -9,7 +9,7 @@ from harness.evidence.index import measurements_of
 from harness.judging.record import Record
 from harness.report.html import charts
 from harness.report.html import clause_rows as clauses
-from harness.report.html.index_page import Entry, Matrix, Row
+from harness.report.html.index_page import ListedBundle, Matrix, Row
 from harness.report.html.plot import Figure, Line, drawn
 from harness.report.html.templating import page
 
@@ -20,7 +20,7 @@ _MOST_RUNS: Final = 400
 _HOW_MUCH: Final = (".minItems", ".maxItems", ".minLength", ".maxLength")
 
 
-def render(name: str, row: Row, matrix: Matrix, entries: Sequence[Entry]) -> str:
+def render(name: str, row: Row, matrix: Matrix, entries: Sequence[ListedBundle]) -> str:
     """Return the page of a claim.
 
     Args:
@@ -50,9 +50,9 @@ def numbers(record: Record, rows: Sequence[clauses.Row]) -> dict[str, dict[str, 
         name: {"value": one.value, "unit": one.unit, "bounds": {}} for name, one in measurements_of(record).items()
     }
     for row in rows:
-        if row.nature is clauses.Kind.FORM:
+        if row.nature is clauses.ClauseGroup.FORM:
             found.pop(row.id, None)  # the smallest number of a list is no result if the bound only forbids a sign
-        if row.nature in (clauses.Kind.RULE, clauses.Kind.BOUND) and not row.id.endswith(_HOW_MUCH):
+        if row.nature in (clauses.ClauseGroup.RULE, clauses.ClauseGroup.BOUND) and not row.id.endswith(_HOW_MUCH):
             for count, one in enumerate(row.comparisons):
                 names = (one.of, row.id, f"{row.id}, comparison {count + 1}")
                 name = next((name for name in names if name in found and found[name]["value"] == one.value), None)
@@ -63,16 +63,16 @@ def numbers(record: Record, rows: Sequence[clauses.Row]) -> dict[str, dict[str, 
     return dict(list(found.items())[:_MOST_NUMBERS])
 
 
-def _series(entries: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]]]:
+def _series(entries: Sequence[ListedBundle]) -> Iterator[tuple[str, list[ListedBundle]]]:
     """Yield the runs that can be compared, with what they have in common; in each series the oldest first."""
-    grouped: dict[str, list[Entry]] = {}
+    grouped: dict[str, list[ListedBundle]] = {}
     for entry in entries:
         grouped.setdefault(entry.series, []).append(entry)
     for series, runs in grouped.items():
         yield series, runs[:_MOST_RUNS][::-1]
 
 
-def trends(runs: Sequence[Entry]) -> Iterator[Figure]:
+def trends(runs: Sequence[ListedBundle]) -> Iterator[Figure]:
     """Yield a figure for each number of these runs, those with bounds first. Gaps are runs that lack it."""
     known = {name: one for run in runs for name, one in run.numbers.items()}
     places = range(1, len(runs) + 1)

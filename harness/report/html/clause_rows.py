@@ -23,7 +23,7 @@ from harness.report.html.contents import Contents
 from harness.report.messages import bound_text, number_text, reason_text
 from harness.search.counterexample import Counterexample
 
-__all__ = ["Clauses", "Kill", "Kind", "Quantity", "Row", "kills", "quantity"]
+__all__ = ["ClauseGroup", "Clauses", "Kill", "Quantity", "Row", "kills", "quantity"]
 
 _ORDER: Final = (Outcome.FAIL, Outcome.NOT_MEASURED, Outcome.PASS)
 _KILL_ORDER: Final = (Fate.SURVIVED, Fate.MISATTRIBUTED, Fate.INCONCLUSIVE, Fate.INTERRUPTED, Fate.NOT_RUN, Fate.KILLED)
@@ -31,7 +31,7 @@ _LONGEST: Final = 600
 _MOST_QUANTITIES: Final = 12
 
 
-class Kind(StrEnum):
+class ClauseGroup(StrEnum):
     """The groups of clauses on a page, in order. The values are headings."""
 
     DECISIVE = "Violated"
@@ -58,8 +58,8 @@ class Row:
 
     id: str
     outcome: Outcome
-    kind: Kind
-    nature: Kind
+    kind: ClauseGroup
+    nature: ClauseGroup
     """The kind of the clause if it passes."""
     quantities: tuple[Quantity, ...] = ()
     bound: str = ""
@@ -71,7 +71,7 @@ class Row:
     comparisons: tuple[Comparison, ...] = ()
 
 
-_KINDS: Final = tuple(Kind)
+_KINDS: Final = tuple(ClauseGroup)
 
 
 @dataclass(frozen=True)
@@ -154,21 +154,21 @@ def quantity(value: Any, unit: str = "", name: str = "") -> Quantity:
     return Quantity(written, "", name)
 
 
-def _kind(clause: SchemaClause | None, rule: Rule | None, result: ClauseResult) -> Kind:
+def _kind(clause: SchemaClause | None, rule: Rule | None, result: ClauseResult) -> ClauseGroup:
     if result.outcome is Outcome.FAIL:
-        return Kind.DECISIVE
+        return ClauseGroup.DECISIVE
     if result.outcome is Outcome.NOT_MEASURED:
-        return Kind.UNMEASURED
+        return ClauseGroup.UNMEASURED
     return _nature(clause, rule, result)
 
 
-def _nature(clause: SchemaClause | None, rule: Rule | None, result: ClauseResult) -> Kind:
+def _nature(clause: SchemaClause | None, rule: Rule | None, result: ClauseResult) -> ClauseGroup:
     if rule is not None:
-        return Kind.RULE
+        return ClauseGroup.RULE
     if clause is None:
-        return Kind.FORM if result.id.endswith((".type", ".closed")) else Kind.BUILT_IN
+        return ClauseGroup.FORM if result.id.endswith((".type", ".closed")) else ClauseGroup.BUILT_IN
     floor = clause.keyword == "minimum" and clause.argument == 0
-    return Kind.FORM if floor or clause.keyword in ("type", "closed") else Kind.BOUND
+    return ClauseGroup.FORM if floor or clause.keyword in ("type", "closed") else ClauseGroup.BOUND
 
 
 def _tells(comparisons: Sequence[Comparison], outcome: Outcome) -> bool:
@@ -231,6 +231,6 @@ def _kill(mutant: MutantRecord, clauses: Clauses, trial: MutantTrial | None, jud
         named = tuple(clauses.row(results[name], trial.observation) for name in mutant.violates if name in results)
     else:
         outcome = Outcome.FAIL if mutant.fate is Fate.KILLED else Outcome.NOT_MEASURED
-        named = tuple(Row(name, outcome, Kind.DECISIVE, Kind.BOUND) for name in mutant.violates)
+        named = tuple(Row(name, outcome, ClauseGroup.DECISIVE, ClauseGroup.BOUND) for name in mutant.violates)
     others = tuple(name for name in mutant.failed if name not in mutant.violates)
     return Kill(mutant, named, others, trial.counterexample if trial else None)

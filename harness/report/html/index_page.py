@@ -27,7 +27,7 @@ from harness.report.messages.verdict_text import signed
 from harness.report.running_jobs import RunningJob
 from harness.report.status_table import set_aside
 
-__all__ = ["Entry", "Field", "Matrix", "Row", "matrix_of_project", "matrix_of_verdicts", "render"]
+__all__ = ["Field", "ListedBundle", "Matrix", "Row", "matrix_of_project", "matrix_of_verdicts", "render"]
 
 _SIGNATURE = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
 _ORDER: Final[tuple[str, ...]] = (
@@ -44,7 +44,7 @@ _WITHOUT_CONTRACT: Final = "the verdict of the newest sound bundle, of a claim w
 
 
 @dataclass(frozen=True)
-class Entry(JsonDataclass):
+class ListedBundle(JsonDataclass):
     """One bundle in the list."""
 
     page: str
@@ -142,7 +142,7 @@ class Matrix:
 
 def render(
     name: str,
-    entries: Sequence[Entry],
+    entries: Sequence[ListedBundle],
     matrix: Matrix,
     asked: Sequence[Sequence[str]],
     jobs: Sequence[RunningJob] = (),
@@ -170,7 +170,7 @@ def render(
 
 
 def matrix_of_project(
-    project: Project, contracts: Sequence[Contract], evidence: Sequence[index.Entry], pages: Mapping[Path, Entry]
+    project: Project, contracts: Sequence[Contract], evidence: Sequence[index.Entry], pages: Mapping[Path, ListedBundle]
 ) -> Matrix:
     """Return the status of every claim of a project, by sound bundles.
 
@@ -208,7 +208,7 @@ def matrix_of_project(
 
 
 def matrix_of_verdicts(
-    evidence: Sequence[index.Entry], pages: Mapping[Path, Entry], devices: Sequence[DeviceClass] | None = None
+    evidence: Sequence[index.Entry], pages: Mapping[Path, ListedBundle], devices: Sequence[DeviceClass] | None = None
 ) -> Matrix:
     """Return the verdict of the newest sound bundle of each claim. It needs no project."""
     newest: dict[tuple[str, DeviceClass], index.Entry] = {}
@@ -245,7 +245,7 @@ def _field(
     cell: Cell,
     device: DeviceClass,
     evidence: Sequence[index.Entry],
-    pages: Mapping[Path, Entry],
+    pages: Mapping[Path, ListedBundle],
 ) -> Field | None:
     """Return a cell. Its word is not UNRUN but a verdict if a run speaks for the claim."""
     if cell.newest is None:
@@ -266,7 +266,7 @@ def _field(
     return Field(word, note, _page(about.path, pages), aside)
 
 
-def _page(path: Path | None, pages: Mapping[Path, Entry]) -> str | None:
+def _page(path: Path | None, pages: Mapping[Path, ListedBundle]) -> str | None:
     shown = None if path is None else pages.get(path)
     return None if shown is None else shown.page
 

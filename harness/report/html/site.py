@@ -30,7 +30,7 @@ from harness.report.atomic_file import write_file
 from harness.report.html import bundle_page, claim_page, index_page
 from harness.report.html.clause_rows import Clauses
 from harness.report.html.contents import Contents, ContentsError
-from harness.report.html.index_page import Entry
+from harness.report.html.index_page import ListedBundle
 from harness.report.html.templating import GENERATOR, compiled
 from harness.report.messages import qualifiers
 from harness.report.messages.qualifiers import standing
@@ -73,7 +73,7 @@ def write(
     project: Project | None = None,
     limits: Limits | None = None,
     watch: Callable[[int, int], None] | None = None,
-) -> list[Entry]:
+) -> list[ListedBundle]:
     """Write the pages of these bundles, and then the index. Return the entries of the index, the newest first.
 
     Args:
@@ -93,8 +93,8 @@ def write(
     try:
         earlier = {path for path in folder.glob("*/*.html") if not path.is_symlink() and _is_ours(path)}
         contracts = project.load_all()[0] if project else []
-        entries: list[Entry] = []
-        pages: dict[Path, Entry] = {}
+        entries: list[ListedBundle] = []
+        pages: dict[Path, ListedBundle] = {}
         taken: set[str] = set()
         held = list(asked(against))
         name, stated = _name(project) if project else "", {one.id: one for one in contracts}
@@ -144,7 +144,7 @@ def _shown(
     held: Sequence[Sequence[str]],
     stated: Mapping[str, Contract],
     limits: Limits,
-) -> Iterator[tuple[str, Entry]]:
+) -> Iterator[tuple[str, ListedBundle]]:
     """Yield the page of each bundle and its entry in the index. Several are made at a time, each in its own process."""
     for template in ("base.html.j2", "parts.html.j2", "bundle.html.j2"):
         compiled(template)  # before the forks, which would each compile it anew
@@ -153,10 +153,13 @@ def _shown(
     for verification, outcome in zip(verifications, outcomes, strict=True):
         if not isinstance(outcome, Stopped):
             page, entry = decoded(outcome)
-            yield page, Entry.from_json(entry)
+            yield page, ListedBundle.from_json(entry)
             continue
         reason, folder = str(outcome).removeprefix(f"broke off with {ContentsError.__name__}: "), verification.path.name
-        yield bundle_page.unreadable(folder, reason, verification), Entry("unreadable/bundle", "", folder, verification)
+        yield (
+            bundle_page.unreadable(folder, reason, verification),
+            ListedBundle("unreadable/bundle", "", folder, verification),
+        )
 
 
 def _page(
@@ -171,7 +174,7 @@ def _page(
     return json.dumps([page, _entry(contents, verification, refutation).to_json()]).encode("ascii")
 
 
-def _entry(contents: Contents, verification: Verification, refutation: Refutation | None) -> Entry:
+def _entry(contents: Contents, verification: Verification, refutation: Refutation | None) -> ListedBundle:
     """Return what the index and the claim's page show of a bundle."""
     record, contract = contents.record, contents.contract
     clauses = Clauses.of(contract)
@@ -180,7 +183,7 @@ def _entry(contents: Contents, verification: Verification, refutation: Refutatio
     of += [f"with {qualifiers.changed(record.overrides)}"] if record.overrides else []
     of += [f"of {record.judged}"] if contract and record.subject != contract.subject else []
     names = [name if is_folder_name(name) else "unnamed" for name in (record.id, record.run)]
-    return Entry(
+    return ListedBundle(
         page="/".join(names),
         id=record.id,
         title=record.title,

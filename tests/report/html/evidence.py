@@ -12,7 +12,7 @@ from harness.evidence.staleness import ProjectState
 from harness.evidence.verification import Against, verify_all
 from harness.machine.limited_process import Limits
 from harness.report.html import site
-from harness.report.html.index_page import Entry
+from harness.report.html.index_page import ListedBundle
 from tests.contracts import document, healthy
 from tests.evidence.factory import DEFECTIVE, claim_result, contract_in, sealer
 
@@ -83,7 +83,7 @@ def _long_names(folder: Path) -> ClaimResult:
 
 def write(
     paths: Sequence[Path], folder: Path, project: Project | None = None, limits: Limits | None = None
-) -> list[Entry]:
+) -> list[ListedBundle]:
     """Write a site of these bundles. No key is trusted."""
     against = Against(state=ProjectState(project) if project else None)
     return site.write(list(verify_all(paths, limits, against)), folder, against, project, limits)
