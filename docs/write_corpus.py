@@ -29,8 +29,7 @@ _TEXT: Final = _ROOT / "falsifiers" / "corpus" / "page.md"
 
 def page(cases: Sequence[Case], results: Mapping[str, Any]) -> str:
     """The text of docs/corpus.md."""
-    results = _in_rounds(results)
-    known = [one for one in cases if one.id in results["cases"]]
+    known = [one for one in cases if one.id in results["cases"]]  # a new case has no results before the next run
     fates = _fates(results)
     judged = [one for case in results["cases"].values() for form in case["judged"].values() for one in form]
     return (
@@ -38,7 +37,7 @@ def page(cases: Sequence[Case], results: Mapping[str, Any]) -> str:
             circumstances=_circumstances(results),
             table=_rows(table(known, fates)),
             groups=_rows(table_of_groups(known, _rounds(results))),
-            unable=_unable(judged),
+            unable=_unable(results["cases"].values()),
             missed=_list(_open(known, next(iter(fates.values())))),
             trials=sum(len(one["seeds"]) for one in judged),
             costs=", ".join(COSTS),
@@ -47,24 +46,6 @@ def page(cases: Sequence[Case], results: Mapping[str, Any]) -> str:
         + _rows(_cases(cases, fates, _pages()))
         + "\n"
     )
-
-
-def _in_rounds(results: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Results from before there were rounds, as those of one. The next run makes this needless."""
-    if "rounds" in results:
-        return results
-    cases = {
-        name: {
-            **one,
-            "rounds": [one["fates"]["harness"]],
-            "judged": {
-                form: [{**each, "profile": results["profile"], "seeds": [results["seed"]]} for each in judged]
-                for form, judged in one["judged"].items()
-            },
-        }
-        for name, one in results["cases"].items()
-    }
-    return {**results, "rounds": [[results["profile"], results["seed"]]], "cases": cases}
 
 
 def _fates(results: Mapping[str, Any]) -> dict[str, dict[str, Fate]]:
@@ -93,9 +74,15 @@ def _circumstances(results: Mapping[str, Any]) -> str:
     )
 
 
-def _unable(judged: Sequence[Mapping[str, Any]]) -> str:
-    """Which claims could not run in a profile, with the reason."""
-    found = {(one["claim"], one["profile"], *one["clauses"]) for one in judged if one["verdict"] == "NOT_MEASURED"}
+def _unable(cases: Iterable[Mapping[str, Any]]) -> str:
+    """Which claims could not run on either form of a case in a profile, with the reason."""
+    found: set[tuple[str, ...]] = set()
+    for case in cases:
+        forms = [
+            {(one["claim"], one["profile"], *one["clauses"]) for one in form if one["verdict"] == "NOT_MEASURED"}
+            for form in case["judged"].values()
+        ]
+        found |= set.intersection(*forms) if forms else set()
     lines = [f"`{claim}` in the {profile} profile: {_plain(' '.join(why))}" for claim, profile, *why in sorted(found)]
     return f"Not run here:\n\n{_list(lines)}" if lines else "Every claim that applies was run."
 
@@ -103,7 +90,7 @@ def _unable(judged: Sequence[Mapping[str, Any]]) -> str:
 def _open(cases: Sequence[Case], fates: Mapping[str, Fate]) -> Iterator[str]:
     for case in cases:
         if fates[case.id] is not Fate.CAUGHT:
-            why = _plain(case.missed or case.out_of_scope) or "not measured again with the present claims"
+            why = _plain(case.missed or case.out_of_scope) or "its claims could not run here"
             yield f"`{case.id}`, {fates[case.id]}: {why}"
 
 
