@@ -187,7 +187,9 @@ def test_the_wheel_is_complete(wheel: Path) -> None:
     """The wheel has every schema and template, and none of our claims or tests."""
     names = set(zipfile.ZipFile(wheel).namelist())
     schemas = {f"harness/schema/{path.name}" for path in (ROOT / "contracts" / "schema").iterdir()}
-    templates = {f"harness/cli/templates/{path.name}" for path in (ROOT / "harness" / "cli" / "templates").iterdir()}
+    templates = {
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "harness" / "cli" / "templates").rglob("*.template")
+    }
     assert schemas | templates <= names
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"harness", "falsifier_harness"}
 
