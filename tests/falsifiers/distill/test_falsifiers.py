@@ -119,6 +119,7 @@ def test_every_checkpoint_is_looked_at(tmp_path: Path) -> None:
         "metadata_untrue": [],
         "miscounted": [],
         "misreported": [],
+        "export_wrong": [],
         "matched": 10,
     }
 
