@@ -27,6 +27,8 @@ from harness.machine.cache_folder import NoCacheFolderError, cache_folder
 __all__ = ["FileMemory", "identity", "keep", "recall"]
 
 T = TypeVar("T")
+_LARGEST = 1 << 30
+"""Bytes of a document: an index has some 1,700 for each bundle."""
 
 
 def identity(path: str, *, of_target: bool = False) -> str:
@@ -91,7 +93,7 @@ class FileMemory:
 def recall(kind: str, root: Path, key: str, folder: Path | None = None) -> Any:
     """Return what was kept for a project with this key; None if there is nothing, or something else changed it."""
     with suppress(OSError, ValueError, NoCacheFolderError):
-        digest, _, text = regular_file.read(_file(kind, root, folder)).partition(b"\n")
+        digest, _, text = regular_file.read(_file(kind, root, folder), _LARGEST).partition(b"\n")
         if digest == _digest(key, text):
             return strictjson.loads(text)
     return None

@@ -99,3 +99,9 @@ def test_without_a_cache_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "file").unlink()
     with pytest.raises(FileNotFoundError):
         lengths(tmp_path)
+
+
+def test_a_document_of_many_bundles_is_recalled(tmp_path: Path) -> None:
+    """The index of 10,000 bundles has 17 MB, more than a document that somebody else wrote may have."""
+    keep("kind", tmp_path, "key", ["x" * 1_700] * 10_000)
+    assert recall("kind", tmp_path, "key") == ["x" * 1_700] * 10_000
