@@ -16,13 +16,17 @@ __all__ = ["falsify"]
 def falsify(trial: Trial[Attribution]) -> None:
     """Upload and train a model's blocks at every combination of fixes, and at doses of what may be the cause.
 
-    An attempt fails if not all blocks have run a step. Its severity is the share of the blocks that have not. Each fix
-    takes away all that it could: code that is compiled beforehand leaves no module that the driver compiles, products
-    on cuBLAS leave no kernel in any layer, and a layer whose backward pass WebGPU makes has none on the CUDA device.
+    An attempt fails if not all blocks have run a step. Its severity is the share of the blocks that have not. An
+    attempt that holds must have put all bytes of blocks and modules on the device; one that fails, left no room.
+
+    Each fix takes away all that it could: code that is compiled beforehand leaves no module that the driver compiles,
+    products on cuBLAS leave no kernel in any layer, and a layer whose backward pass WebGPU makes has none on CUDA.
     """
     asked = trial.parameters
     memory: DeviceMemory = Arena(asked["arena_bytes"]) if trial.device == "cpu" else CudaMemory(trial.device)
+    empty = memory.used()
     room_left: list[float] = []
+    bytes_short: list[float] = []
 
     def attempt(levels: Levels) -> Attempt:
         size = levels["module_bytes"] * asked["module_scale"]
@@ -35,9 +39,12 @@ def falsify(trial: Trial[Attribution]) -> None:
         missing = load.blocks - trained_blocks(SHAPES[load.model], watched)
         if missing:
             room_left.append(memory.free() / block_bytes(load))
+        else:
+            asked_for = load.blocks * block_bytes(load) + load.modules * size
+            bytes_short.append(1.0 - (memory.used() - empty) / asked_for)
         return Attempt(missing > 0, missing / load.blocks)
 
     decide(trial, attempt)
-    trial.measure(room_left=room_left)
+    trial.measure(room_left=room_left, bytes_short=bytes_short)
     memory.clear()
     trial.resolve(device=memory.tensor([1]).device.type)

@@ -65,7 +65,7 @@ def falsify(trial: Trial[TokenStream]) -> None:
 
 
 def _refuses(subject: TokenStream, texts: list[str], threads: int, batch: int) -> bool:
-    """Whether texts of which one cannot be encoded raise, instead of a stream without it."""
+    """Whether a text that cannot be encoded raises. A stream must not leave it out."""
     try:
         subject.encode(texts, threads, batch)
     except Exception:  # of whatever class

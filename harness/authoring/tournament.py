@@ -22,7 +22,7 @@ The falsifier makes one attempt at given levels, and says how it went:
 - `baseline_fails`: whether the failure is there without a fix, at its place in the order and once more at the end.
 - `sufficient`: the causes whose fix removes the failure alone.
 - `necessary`: the causes whose fix is in every set of fixes that removes it.
-- `minimal`: the sets of fixes that remove it, and of which no part does.
+- `minimal`: the sets of fixes that remove it, without those that contain a smaller one.
 - `surviving`: the causes in a minimal set whose levels scale the failure: with the other fixes of the set, the severity
   never falls from level to level, and rises from the first to the last. All other causes are refuted.
 

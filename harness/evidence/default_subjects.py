@@ -19,7 +19,7 @@ __all__ = ["default_subjects"]
 
 
 def default_subjects(project: Project, claims: Iterable[Contract]) -> dict[str, str]:
-    """Return the subjects by claim, as `Entry.examined` has them; none for a claim of which the settings name none.
+    """Return the subject of each claim for which the settings name one, in the form of `Entry.examined`.
 
     Raises:
         ProjectError: a subject that they name cannot be read.

@@ -105,7 +105,7 @@ class Recording:
         return found
 
     def _lost(self) -> Iterator[str]:
-        """Kinds of events that a process counted, and of which no line reached the disk."""
+        """Kinds of events that a process counted but wrote no line about."""
         lines = {"ptx": ("module", "link"), "jit": ("jit",), "refused": ("refused",)}
         for last in self._totals():
             for name, kinds in lines.items():

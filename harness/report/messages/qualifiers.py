@@ -63,7 +63,7 @@ def another_subject(name: str) -> str:
 
 KNOWN: Final = "known"
 NEW: Final = "new"
-"""What a report says beside the verdict, of a run of which a contract's refutation speaks."""
+"""What a report says beside the verdict if the contract states a refutation for such a run."""
 
 
 def standing(refutation: Refutation | None, result: Result) -> str:

@@ -62,7 +62,7 @@ class LossesMove(Check):
         self._largest = max(self._largest, abs(loss))
         few = list(self._last)[-_IN_A_ROW:]
         if self._largest < _VANISHED:
-            told = 1 if "grad_norm" in step.values else _IN_A_ROW  # one loss suffices if its gradient is told
+            told = 1 if "grad_norm" in step.values else _IN_A_ROW  # with a gradient norm, one loss is enough
             if len(few) >= told and not self._flow > _FLOWS:
                 said = "student and teacher are the same, or nothing is compared"
                 self.refute(f"the loss is {loss:g}: {said}", step.step)
