@@ -17,6 +17,7 @@ from typing import Any, Final, Self, final
 from harness.machine import nvml
 from harness.machine.host import Gpu, probe
 from harness.machine.process_control import descendants
+from harness.machine.process_tree import stat_fields
 
 __all__ = ["DeviceWatch"]
 
@@ -101,12 +102,14 @@ class DeviceWatch:
                 return
 
     def _sample(self, session: nvml.Session, handle: Any) -> None:
+        before = descendants(os.getpid())
         listed = nvml.processes(session, handle)
         if listed.reason is None:
             new = {process.pid for process in listed.value} - self._there_before - self._users
             if new:
-                others = {pid for pid in new if os.path.exists(f"/proc/{pid}")}
-                self._strangers |= others.difference(descendants(os.getpid()))
+                # An own process may begin or end while this looks; one that has ended is nobody's.
+                others = {pid for pid in new if (stat_fields(pid) or [b"Z"])[0] != b"Z"}
+                self._strangers |= others.difference(before, descendants(os.getpid()))
                 self._users |= new
         answer = session.ask("nvmlDeviceGetMemoryInfo", handle)
         if answer.reason is None:

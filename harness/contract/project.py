@@ -257,7 +257,12 @@ def _subjects(root: Path, settings: object) -> dict[str, str]:
     found = {}
     for claim, text in settings.items():
         kind, _, name = text.partition(":")
-        found[claim] = f"{kind}:{root / name}" if (root / name).exists() else text
+        if kind == "recorded":
+            raise ProjectError(
+                f"{root / 'pyproject.toml'}: tool.harness.subjects.{claim}: a recorded run is one run; name what ran it"
+            )
+        is_file = kind in ("command", "file") and name and (root / name).exists()
+        found[claim] = f"{kind}:{root / name}" if is_file else text
     return found
 
 

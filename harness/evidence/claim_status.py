@@ -19,10 +19,10 @@ Only bundles that speak for the claim and cover the project count. On one class 
 2. The claim is FALSIFIED if the run of the full profile is a FAIL. It is also FALSIFIED if the run of the reduced
    profile is a FAIL, unless a proven PASS of the full profile is newer. So neither an older PASS nor a PASS of the
    reduced profile hides a FAIL.
-3. The claim is DISCHARGED if the run of the full profile is a PASS on hardware that the claim names, and the contract
-   names nothing that the claim stands in for.
-4. The claim is PARTIAL if there is another PASS: of the full profile on other hardware, of the reduced profile, or of a
-   stand-in.
+3. The claim is DISCHARGED if the run of the full profile is a PASS on hardware that the claim names, all clauses were
+   judged, and the contract names nothing that the claim stands in for.
+4. The claim is PARTIAL if there is another PASS: of the full profile on other hardware or without all clauses, of the
+   reduced profile, or of a stand-in.
 5. Otherwise the claim is STALE if a bundle that does not cover the project would have counted, and UNRUN if not. The
    reason says why existing runs do not count.
 
@@ -87,6 +87,8 @@ class Why(Worded):
     NO_HARDWARE = "no hardware", "the claim names no hardware"
     OTHER_PARAMETERS = "other parameters", "only run with other parameters: {}"
     STANDS_IN = "stands in", "stands in for: {}"
+    UNJUDGED = "unjudged", "{} clauses are not visible from outside"
+    """`value` is the number of clauses that a subject outside the trial's process leaves out."""
     UNCOMMITTED = "uncommitted", "measured with uncommitted changes"
     KNOWN = "known", "known since {}"
     """The FAIL is as the contract says: `value` has the day and the explanation."""
@@ -267,7 +269,11 @@ def _cell(
         strength = Strength.NONE if entry is None else _strength(contract, device, entry)
         falsified, holds = status is Status.FALSIFIED, status in (Status.DISCHARGED, Status.PARTIAL)
         known, news = False, falsified
-        refutation = None if subject else entry and refutation_of(contract.refuted, str(device), entry.profile)
+        refutation = (
+            None
+            if subject not in ("", contract.subject)
+            else entry and refutation_of(contract.refuted, str(device), entry.profile)
+        )
         if entry is not None and refutation is not None and (falsified or holds):
             known = falsified and refutation.expects(entry.result)
             news = not known
@@ -286,12 +292,13 @@ def _cell(
     if reduced is not None and reduced.verdict is Verdict.FAIL and is_newest:
         return cell(Status.FALSIFIED, (Note(Why.REDUCED), *_ahead(reduced, now)), reduced, reduced.reason)
     stands_in = (Note(Why.STANDS_IN, contract.stands_in_for),) if contract.stands_in_for else ()
-    if full is not None and device.meets(contract.target):
-        return cell(Status.PARTIAL if stands_in else Status.DISCHARGED, stands_in, full)
     if full is not None:
+        lacks = (*((Note(Why.UNJUDGED, str(len(full.unjudged))),) if full.unjudged else ()), *stands_in)
+        if device.meets(contract.target):
+            return cell(Status.PARTIAL if lacks else Status.DISCHARGED, lacks, full)
         speaks_of = hardware(contract.target)
         note = Note(Why.OTHER_HARDWARE, speaks_of) if speaks_of else Note(Why.NO_HARDWARE)
-        return cell(Status.PARTIAL, (note, *stands_in), full)
+        return cell(Status.PARTIAL, (note, *lacks), full)
     if reduced is not None:
         return cell(Status.PARTIAL, (Note(Why.REDUCED), *stands_in), reduced)
     void = next((entry for entry in current if entry.verdict is Verdict.VOID), None)

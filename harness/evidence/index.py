@@ -59,7 +59,7 @@ _FIELDS = (
 _OBJECTS: Mapping[str, Callable[[Any], Any]] = {
     "overrides": dict, "subject_parameters": dict, "target": dict, "harness": dict, "commit": dict, "killed": tuple,
     "failed": tuple, "device": Device.from_json, "verdict": Verdict,
-    "reason": lambda document: document and Reason.from_json(document),
+    "unjudged": tuple, "reason": lambda document: document and Reason.from_json(document),
 }  # fmt: skip
 """The others. Most bundles have the same as another bundle, so each is parsed once."""
 
@@ -104,6 +104,8 @@ class Entry:
     """Ids of the subject's clauses that failed."""
     lived: bool
     """Whether a mutant was not killed as declared."""
+    unjudged: tuple[str, ...] = ()
+    """Ids of the clauses that the profile, or a subject outside the trial's process, leaves out."""
 
     @property
     def result(self) -> Result:
@@ -159,7 +161,7 @@ class Measurement:
     unit: str
 
 
-_VERSION = repr((9, Entry.__slots__))
+_VERSION = repr((10, Entry.__slots__))
 """The version of the cache's content. Raise the number when a field changes its meaning."""
 _NONE = "no sources"
 _Row = tuple[str, str, str, str]

@@ -378,6 +378,12 @@ def test_a_stand_in_is_partial_at_best(run: dict[str, Any], status: Status) -> N
     assert (Note(Why.STANDS_IN, "a GB300") in cell.notes) is (status is Status.PARTIAL)
 
 
+def test_a_pass_without_all_clauses_is_partial() -> None:
+    """A subject in another process leaves clauses out, whose status nobody knows."""
+    cell = only_cell(entry(unjudged=("one", "two")))
+    assert (cell.status, cell.notes) == (Status.PARTIAL, (Note(Why.UNJUDGED, "2"),))
+
+
 @pytest.mark.parametrize(
     ("run", "known", "news"),
     [

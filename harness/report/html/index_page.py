@@ -18,6 +18,7 @@ from harness.contract.project import Project
 from harness.evidence import index
 from harness.evidence.bundle_layout import is_folder_name
 from harness.evidence.claim_status import Cell, ClaimStatus, Why, statuses
+from harness.evidence.default_subjects import default_subjects
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding, Verification
 from harness.evidence.survey import Staleness
 from harness.report.html.templating import marked, page
@@ -185,7 +186,8 @@ def matrix_of_project(
     for entry in evidence:
         own.setdefault(entry.id, []).append(entry)
     now = datetime.now(UTC)
-    for claim in statuses(contracts, evidence, Staleness(project), now):
+    subjects = default_subjects(project, contracts)
+    for claim in statuses(contracts, evidence, Staleness(project), now, subjects):
         fields = tuple(
             _field(
                 claim.cells[device],

@@ -26,7 +26,16 @@ from harness.report.terminal.printing import tell, tell_all
 from harness.tools.corpus import new_case
 from harness.tools.corpus.campaign import Answer, Campaign, Judged, Round, ask_checker
 from harness.tools.corpus.record import CASES, COSTS, KINDS, Case, RecordError, cases_of, sample
-from harness.tools.corpus.results import Fate, Results, corpus_digest, document, read_back, table, table_of_groups
+from harness.tools.corpus.results import (
+    Fate,
+    Results,
+    code_digest,
+    corpus_digest,
+    document,
+    read_back,
+    table,
+    table_of_groups,
+)
 
 __all__ = ["CHECKERS", "command"]
 
@@ -76,7 +85,7 @@ def list_(kinds: tuple[str, ...], sort: str) -> ExitStatus:
 @click.option(
     "--quick",
     is_flag=True,
-    help="Few cases, with every kind and every claim: less than two minutes on two cores. No other checkers.",
+    help="Few cases, of most kinds and claims: less than two minutes on two cores. No other checkers.",
 )
 @click.option(
     "--profile",
@@ -123,7 +132,7 @@ def run(
 
     A case is caught if a claim is FAIL on its mistake and none is on the mended form. Mutants do not run: the
     contracts' own runs prove the falsifiers. FILE is written after each round. A run that was interrupted goes on after
-    the last complete round, if you call it again on the same commit with the same cases.
+    the last complete round, if you call it again with the same code and the same cases.
 
     Exit status: 0 if no mended form is refuted and exactly the misses that the records name are missed, else 1.
     """
@@ -134,11 +143,12 @@ def run(
     in_scope = [one for one in cases if not one.out_of_scope]
     asked = () if no_checkers else (checkers or CHECKERS)
     about: JsonObject = {
-        "version": VERSION, "revision": git.commit(project.root).revision, "corpus": corpus_digest(project.root)
+        "version": VERSION, "revision": git.commit(project.root).revision, "corpus": corpus_digest(project.root),
+        "code": code_digest(project.root),
     }  # fmt: skip
-    results, about = _begun(json_file, cases, asked, about)
-    started = time.monotonic() - about["seconds"]
     wanted = [Round(profile, seed + number) for number in range(rounds) for profile in profiles]
+    results, about = _begun(json_file, cases, asked, wanted, about)
+    started = time.monotonic() - about["seconds"]
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(len(CHECKERS)))  # they are asked while the claims run
         asking = {one: pool.submit(_answers, project, one, in_scope, seed) for one in asked if not results.rounds}
@@ -159,19 +169,25 @@ def run(
     return _reported(results)
 
 
-def _begun(file: Path | None, cases: list[Case], asked: Sequence[str], about: JsonObject) -> tuple[Results, JsonObject]:
-    """What an interrupted run of the same cases and checkers on the same commit left in the file; else nothing."""
+def _begun(
+    file: Path | None, cases: list[Case], asked: Sequence[str], wanted: Sequence[Round], about: JsonObject
+) -> tuple[Results, JsonObject]:
+    """What an interrupted run of the same cases, checkers and code left in the file; else nothing."""
     fresh = {**about, "started": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "seconds": 0}
     if file is None or not file.exists():
         return Results(cases, [], {}, {}), fresh
     try:
         content: Any = strictjson.loads(regular_file.read(file))
-        if any(content[key] != value for key, value in about.items()):
+        if any(content.get(key) != value for key, value in about.items()):
             return Results(cases, [], {}, {}), fresh
         results = read_back(content, cases)
+        if document(results, {name: content[name] for name in fresh}) != content:
+            raise ValueError("it was changed")
     except (OSError, strictjson.JsonError, LookupError, TypeError, ValueError) as error:
         raise click.ClickException(f"{file} is no record of a run ({error}); name another file") from error
     if [*content["cases"]] != [one.id for one in cases] or {*results.answers} != {*asked}:
+        return Results(cases, [], {}, {}), fresh
+    if not {*results.rounds} <= {*wanted}:
         return Results(cases, [], {}, {}), fresh
     return results, {**about, "started": content["started"], "seconds": content["seconds"]}
 

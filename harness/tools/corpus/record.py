@@ -155,7 +155,7 @@ def cases_of(root: Path) -> list[Case]:
 
 
 def sample(cases: Sequence[Case]) -> list[Case]:
-    """Each case with a kind or a claim that those before it lack: every kind, and every claim, at least once."""
+    """Each case with a kind or a claim that those before it lack, of the cases that are to be caught."""
     found: list[Case] = []
     seen: set[str] = set()
     for one in cases:

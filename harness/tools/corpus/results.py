@@ -13,12 +13,13 @@ from typing import Any, Final
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Verdict
+from harness.machine.provenance import harness_identity
 from harness.tools.corpus.campaign import FORMS, Answer, Judged, Round
 from harness.tools.corpus.record import GROUPS, KINDS, Case, cases_of
 
 __all__ = [
-    "HARNESS", "Fate", "Results", "corpus_digest", "document", "fate_of", "fate_of_answers", "read_back", "table",
-    "table_of_groups",
+    "HARNESS", "Fate", "Results", "code_digest", "corpus_digest", "document", "fate_of", "fate_of_answers",
+    "read_back", "table", "table_of_groups",
 ]  # fmt: skip
 
 HARNESS: Final = "harness"
@@ -165,6 +166,14 @@ def corpus_digest(root: Path) -> str:
     for case in cases_of(root):  # not its texts: they change no outcome
         judged = [case.id, case.surface, case.subject, case.claims, bool(case.out_of_scope)]
         whole.update(strictjson.dumps(judged).encode())
+    return whole.hexdigest()
+
+
+def code_digest(root: Path) -> str:
+    """The SHA-256 over the code that decides the outcomes: the harness, and the project's falsifiers and contracts."""
+    whole = sha256(harness_identity()["sha256"].encode())
+    for file in sorted([*(root / "falsifiers").rglob("*.py"), *(root / "contracts").rglob("*.json")]):
+        whole.update(f"{sha256(file.read_bytes()).hexdigest()}  {file.relative_to(root).as_posix()}\n".encode())
     return whole.hexdigest()
 
 

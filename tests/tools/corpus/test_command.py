@@ -52,6 +52,10 @@ def test_three_cases_end_to_end(tmp_path: Path) -> None:
     assert again.return_value == 0
     assert not (tmp_path / "more").exists()  # the round is there already
     assert json.loads(file.read_text(encoding="utf-8")) == found
+    file.write_text(file.read_text(encoding="utf-8").replace('"caught"', '"missed"'))
+    edited = called("run", *QUICK, "--no-checkers", "--json", str(file))
+    assert edited.exception is not None
+    assert "it was changed" in str(edited.exception)
 
 
 def test_other_checkers_answer_for_both_forms() -> None:
