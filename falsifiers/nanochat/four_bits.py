@@ -92,9 +92,9 @@ def _halves(like: Tensor, generator: torch.Generator) -> Tensor:
     """Return quarters up to 6, times a power of two for each 16: many lie halfway between two numbers of E2M1."""
     quarters = torch.randint(-24, 25, like.shape, generator=generator) / 4.0
     quarters[:, ::16] = 6.0
-    powers = 2.0 ** torch.randint(0, 8, (len(like), like.shape[1] // 16, 1), generator=generator)
+    powers = 2.0 ** torch.randint(0, 7, (len(like), like.shape[1] // 16, 1), generator=generator)
     made = (quarters.unflatten(-1, (-1, 16)) * powers).flatten(-2)
-    made[-1, 0] = 6.0 * 112.0  # the scale of all is then a power of two, also where the last row is four times as large
+    made[-1, -1] = 6.0 * 112.0  # the largest: the scale of all is a power of two, also where the last row is 4 times that
     return made
 
 
