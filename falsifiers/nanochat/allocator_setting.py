@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from falsifiers.nanochat.alternating_steps import steps
+from falsifiers.nanochat.fresh_process import printed
 from falsifiers.nanochat.subject import AllocatorSetting
 from harness import Trial
 
 __all__ = ["falsify"]
 
 _MODULE = "falsifiers.nanochat.alternating_steps"
+_SECONDS = 240.0
+"""Two processes end within the time of a trial."""
 
 
 def falsify(trial: Trial[AllocatorSetting]) -> None:
@@ -41,16 +41,8 @@ def falsify(trial: Trial[AllocatorSetting]) -> None:
 
 def _steps(environment: Mapping[str, str], late: Mapping[str, str], rows: list[int]) -> dict[str, Any]:
     """Return what a process with these variables says of its allocator."""
-    clean = {name: value for name, value in os.environ.items() if not name.endswith("ALLOC_CONF")}
-    command = [sys.executable, "-m", _MODULE, json.dumps(dict(late)), json.dumps(rows)]
-    run = subprocess.run(
-        command,
-        env={**clean, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if run.returncode:
-        raise RuntimeError(f"the steps ended with {run.returncode}: {run.stderr[-600:]}")
-    found: dict[str, Any] = json.loads(run.stdout)
+    found: dict[str, Any] = printed(
+        _MODULE, json.dumps(dict(late)), json.dumps(rows),
+        environment=environment, unset=("ALLOC_CONF",), seconds=_SECONDS,
+    )  # fmt: skip
     return found

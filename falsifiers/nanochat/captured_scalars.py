@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
 
-__all__ = ["breaks"]
+__all__ = ["counted"]
 
 
-def breaks() -> dict[str, int]:
-    """Return the reasons for graph breaks as torch counts them."""
+def counted() -> dict[str, Any]:
+    """Return the reasons for graph breaks, and the number of graphs, as torch counts them."""
     counters.clear()
     torch.compile(_mean_of_positive, backend="eager")(torch.arange(-4.0, 5.0))
-    return dict(counters["graph_break"])
+    return {"breaks": dict(counters["graph_break"]), "graphs": int(counters["stats"]["unique_graphs"])}
 
 
 def _mean_of_positive(values: Tensor) -> Tensor:
@@ -23,4 +24,4 @@ def _mean_of_positive(values: Tensor) -> Tensor:
 
 
 if __name__ == "__main__":
-    print(json.dumps(breaks()))
+    print(json.dumps(counted()))

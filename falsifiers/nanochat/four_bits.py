@@ -94,7 +94,7 @@ def _halves(like: Tensor, generator: torch.Generator) -> Tensor:
     quarters[:, ::16] = 6.0
     powers = 2.0 ** torch.randint(0, 7, (len(like), like.shape[1] // 16, 1), generator=generator)
     made = (quarters.unflatten(-1, (-1, 16)) * powers).flatten(-2)
-    made[-1, -1] = 6.0 * 112.0  # the largest: the scale of all is a power of two, also where the last row is 4 times that
+    made[-1, -1] = 6.0 * 112.0  # the largest, also of a row four times as large: the scale of all is a power of two
     return made
 
 

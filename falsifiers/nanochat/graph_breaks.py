@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch._dynamo.utils import counters
 
+from falsifiers.nanochat.fresh_process import printed
 from falsifiers.nanochat.subject import MaybeCompiled
-from harness import Trial
+from harness import NotMeasured, Trial
 
 __all__ = ["falsify"]
+
+_SECONDS = 50.0
+"""Two processes end within the time of a trial."""
 
 
 def falsify(trial: Trial[MaybeCompiled]) -> None:
     """Count the reasons for breaks in a step of the compiled loss, by default and with captured scalars.
 
     A frame that is compiled again repeats its reasons, so each is counted once.
+
+    Raises:
+        NotMeasured: without the subject's variables `.item()` breaks no graph either.
     """
     breaks, graphs = {}, {}
     for captured in (False, True):
@@ -38,25 +42,20 @@ def falsify(trial: Trial[MaybeCompiled]) -> None:
         graphs_with_scalars=graphs[True],
         reasons="\n".join([*breaks[False], *breaks[True]])[:3000],
     )
+    if not _in_process({})["breaks"]:
+        raise NotMeasured("in a process without variables of torch, `.item()` breaks no graph")
     with trial.subject_fault():
-        told = dict(trial.subject.environment())
-    trial.measure(breaks_with_variable=len(_breaks_in(told)))
+        found = _in_process(dict(trial.subject.environment()))
+    trial.measure(breaks_with_variable=len(found["breaks"]), graphs_with_variable=found["graphs"])
     trial.resolve(device=torch.device(trial.device).type)
 
 
-def _breaks_in(environment: Mapping[str, str]) -> dict[str, int]:
-    """Return the graph breaks of a process with these variables; without them, its `.item()` makes one."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("TORCHDYNAMO_")}
-    run = subprocess.run(
-        [sys.executable, "-m", "falsifiers.nanochat.captured_scalars"],
-        env={**clean, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if run.returncode:
-        raise RuntimeError(f"the process ended with {run.returncode}: {run.stderr[-600:]}")
-    found: dict[str, int] = json.loads(run.stdout)
+def _in_process(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a process with these variables counts. Compiling that is switched off makes no break and no graph."""
+    found: dict[str, Any] = printed(
+        "falsifiers.nanochat.captured_scalars",
+        environment=environment, unset=("TORCHDYNAMO_", "TORCH_COMPILE_"), seconds=_SECONDS,
+    )  # fmt: skip
     return found
 
 
