@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -71,9 +72,10 @@ def falsify(trial: Trial[TwoPaths]) -> None:
 def _state_check(trial: Trial[TwoPaths]) -> StateCheck:
     """The check that a projection's backward on the new path depends on its arguments alone."""
     subject = trial.subject
+    backend = cache(lambda: subject.backend("new", 0))  # made once in a process, so that what it remembers shows
 
     def asked(x: Tensor, weight: Tensor, above: Tensor, *, name: str, bias: bool) -> ProjectionGradients:
-        return subject.backend("new", 0).project_backward(name, x, weight, above, bias=bias)
+        return backend().project_backward(name, x, weight, above, bias=bias)
 
     def formulas(x: Tensor, weight: Tensor, above: Tensor, *, name: str, bias: bool) -> tuple[Tensor | None, ...]:
         return above @ weight, above.T @ x, above.sum(dim=0) if bias else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final
 
 import torch
@@ -27,10 +28,14 @@ class OperationChecks:
     """The checks of a backend's operations in float32."""
 
     def __init__(self, trial: Trial[Any], backend: Callable[[], Backend]) -> None:
-        """Make them. Do so before CUDA is used; the backend is asked for later."""
+        """Make them. Do so before CUDA is used; the backend is asked for once, by the first call in a process.
+
+        All calls there have the same backend, so that what it remembers itself shows.
+        """
+        once = cache(backend)
         more: Any = {"dtypes": ("float32",), "differentiable": False, "slack": _SLACK}
         self._checks = {
-            name: StateCheck(trial, _asking(backend, name), formula, example, _RELATIONS, **more)
+            name: StateCheck(trial, _asking(once, name), formula, example, _RELATIONS, **more)
             for name, formula, example in _OPERATIONS
         }
 
