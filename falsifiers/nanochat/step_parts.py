@@ -21,6 +21,8 @@ __all__ = ["falsify", "forward_share"]
 
 _PATH: Final = "current"
 _WARMUP: Final = 2
+_WAITING_STEPS: Final = 2
+"""Where each wait takes as long as a step."""
 _TEXT: Final = ("falsifiers/nanochat",)
 _LONG_TEXT: Final = ("falsifiers", "harness")
 """For a GPU."""
@@ -42,21 +44,23 @@ def falsify(trial: Trial[Paths]) -> None:
         if trial.device == "cpu":
             with _Operations() as clock, sdpa_kernel(SDPBackend.MATH):
                 said = dict(trial.subject.parts(_PATH, given, steps, clock.synchronize, clock))
-                first, second = (_forward_shares(trial, given, steps, clock.synchronize, clock) for _ in range(2))
-                slow_error = _error_where_waiting_counts(trial, given, steps, clock)
+                first, second = (_laps(trial, given, steps, clock.synchronize, clock) for _ in range(2))
+                clock.wait = _mean_step(first)
+                waiting_error = _error_where_waiting_counts(trial, given, clock.synchronize, clock)
         else:
-            first = _forward_shares(trial, given, steps, torch.cuda.synchronize, time.perf_counter)
+            first = _laps(trial, given, steps, torch.cuda.synchronize, time.perf_counter)
             said = dict(trial.subject.parts(_PATH, given, steps, torch.cuda.synchronize, time.perf_counter))
-            slow_error = 0.0
-            second = _forward_shares(trial, given, steps, torch.cuda.synchronize, time.perf_counter)
+            second = _laps(trial, given, steps, torch.cuda.synchronize, time.perf_counter)
+            slow = _waiting(torch.cuda.synchronize, _mean_step(first))
+            waiting_error = _error_where_waiting_counts(trial, given, slow, time.perf_counter)
     _measure_inputs(trial, given, inputs)
     read_back(trial, trial.subject.model(_PATH))
-    right = forward_share(first, second, trial.seed)
+    right = forward_share(_forward_shares(first), _forward_shares(second), trial.seed)
     forward, backward = (said.get(name, math.nan) for name in ("forward", "backward"))
     trial.measure(
         percent_sum=sum(said.values()),
         data_percent=said.get("data", math.nan),
-        forward_error=max(abs(forward - right.estimate), slow_error),
+        forward_error=_worst(abs(forward - right.estimate), waiting_error),
         backward_error=abs(backward - (100.0 - right.estimate)),
     )
     found = {
@@ -73,15 +77,33 @@ def falsify(trial: Trial[Paths]) -> None:
     trial.measure(**{name: interval.estimate for name, interval in found.items()})
 
 
-def _error_where_waiting_counts(trial: Trial[Paths], given: Batch, steps: int, clock: _Operations) -> float:
-    """Return how far the stated share of the forward pass is off where both passes take about the same time.
+def _error_where_waiting_counts(
+    trial: Trial[Paths], given: Batch, synchronize: Callable[[], object], clock: Callable[[], float]
+) -> float:
+    """Return how far the stated share of the forward pass is off where each wait takes as long as a step.
 
-    Who states what is known of steps, instead of what the clock said, is off by a sixth of both.
+    Who states what is known of steps, instead of what the clock said, is off by 11 points. NaN if a share is missing.
     """
-    clock.wait = (clock() or 1.0) / steps
-    said = dict(trial.subject.parts(_PATH, given, steps, clock.synchronize, clock))
-    shares = _forward_shares(trial, given, steps, clock.synchronize, clock)
-    return abs(100.0 * said["forward"] / (said["forward"] + said["backward"]) - sum(shares) / steps)
+    said = dict(trial.subject.parts(_PATH, given, _WAITING_STEPS, synchronize, clock))
+    shares = _forward_shares(_laps(trial, given, _WAITING_STEPS, synchronize, clock))
+    forward, backward = (said.get(name, math.nan) for name in ("forward", "backward"))
+    both = forward + backward
+    return abs(100.0 * forward / both - sum(shares) / len(shares)) if both else math.nan
+
+
+def _waiting(synchronize: Callable[[], object], seconds: float) -> Callable[[], None]:
+    """Return a function that also waits for some time."""
+
+    def slow() -> None:
+        synchronize()
+        time.sleep(seconds)
+
+    return slow
+
+
+def _worst(*errors: float) -> float:
+    """Return the largest error; NaN if one is NaN, which max() could drop."""
+    return math.nan if any(map(math.isnan, errors)) else max(errors)
 
 
 def forward_share(first: Sequence[float], second: Sequence[float], seed: int) -> Interval:
@@ -119,12 +141,12 @@ def _measure_inputs(trial: Trial[Paths], given: Batch, inputs: StepInputs) -> No
     )
 
 
-def _forward_shares(
+def _laps(
     trial: Trial[Paths], given: Batch, steps: int, synchronize: Callable[[], object], clock: Callable[[], float]
-) -> list[float]:
-    """Return what the forward pass of the subject's model takes of each step, in percent, after warming up."""
+) -> list[tuple[float, float]]:
+    """Return how long the forward pass of the subject's model, and both passes, take in each step after warming up."""
     model = trial.subject.model(_PATH)
-    shares = []
+    laps = []
     for step in range(_WARMUP + steps):
         synchronize()
         started = clock()
@@ -134,9 +156,18 @@ def _forward_shares(
         loss.backward()
         synchronize()
         if step >= _WARMUP:
-            shares.append(100.0 * (between - started) / (clock() - started))
+            laps.append((between - started, clock() - started))
         model.zero_grad()
-    return shares
+    return laps
+
+
+def _forward_shares(laps: Sequence[tuple[float, float]]) -> list[float]:
+    """Return what the forward pass takes of each step, in percent."""
+    return [100.0 * forward / whole for forward, whole in laps]
+
+
+def _mean_step(laps: Sequence[tuple[float, float]]) -> float:
+    return sum(whole for _, whole in laps) / len(laps)
 
 
 @final

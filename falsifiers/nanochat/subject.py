@@ -133,7 +133,8 @@ class Paths(Protocol):
         """Return the shares of the parts of some steps on a path, as the trainer measures them.
 
         Args:
-            synchronize: waits until everything that was launched is done.
+            synchronize: waits until everything that was launched is done. The wait itself may take long. The time of
+                a part includes one wait, at its end.
             clock: tells the time; what is not yet done is not in it.
         """
         ...
