@@ -39,12 +39,16 @@ def falsify(trial: Trial[SmallGpuPatch]) -> None:
                 warnings += len(warned)
         with _gpu_of(small), _importer() as importer:
             before = [bool(inductor.is_big_gpu(0)), bool(importer.is_big_gpu(0))]  # remembered from now on
-            within, after = [], []
+            within, after, came_out = [], [], False
             for raises in (False, True):
-                with trial.subject_fault(), contextlib.suppress(_Ended), trial.subject.applied():
-                    within += [bool(inductor.is_big_gpu(0)), bool(importer.is_big_gpu(0))]
-                    if raises:
-                        raise _Ended
+                with trial.subject_fault():
+                    try:
+                        with trial.subject.applied():
+                            within += [bool(inductor.is_big_gpu(0)), bool(importer.is_big_gpu(0))]
+                            if raises:
+                                raise _Ended
+                    except _Ended:
+                        came_out = True
                 after += [bool(inductor.is_big_gpu(0)), bool(importer.is_big_gpu(0))]
         trial.measure(
             refused=[count for count, answer in zip(counts, answers, strict=True) if not answer],
@@ -52,6 +56,7 @@ def falsify(trial: Trial[SmallGpuPatch]) -> None:
             before=before,
             within=within,
             after=after,
+            exception_came_out=came_out,
         )
         if not trial.parameters["tuned"]:
             trial.resolve(device=torch.device(trial.device).type)  # Inductor was asked, and nothing ran
