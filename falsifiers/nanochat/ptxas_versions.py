@@ -69,7 +69,7 @@ def falsify(trial: Trial[Assembler]) -> None:
         accepted_by_old=accepted_by_old,
         rejected_by_new=rejected_by_new,
         recorded_wrongly=recorded,
-        brought_along=float("{}.{}".format(*min(brought))),
+        brought_along="{}.{}".format(*min(brought)),
     )
     trial.resolve(device="cpu")  # ptxas is a program of the host
 
