@@ -45,16 +45,17 @@ class LossesMove(Check):
     def begin(self) -> None:
         self._last: deque[float] = deque(maxlen=max(self.given.window, _IN_A_ROW))
         self._largest = 0.0
-        self._flow = 0.0
-        """The newest norm of the gradient."""
+        self._flows = False
+        """Whether a norm of the gradient was more than rounding, or no number."""
 
     def on_step(self, step: StepAt) -> None:
         """A loss that fell to what the output rounds to 0 has been learned.
 
-        GRPO's loss is 0 as long as the policy is that of the samples, and its gradient is not.
+        GRPO's loss is 0 as long as the policy is that of the samples. Its gradient is not, unless all rewards of a step
+        are equal. So a single loss of 0 with a gradient of 0 refutes only a job that has a teacher.
         """
-        loss = step.values.get("loss")
-        self._flow = step.values.get("grad_norm", self._flow)
+        loss, norm = step.values.get("loss"), step.values.get("grad_norm")
+        self._flows = self._flows or not (norm or 0.0) <= _FLOWS
         if loss is None or not math.isfinite(loss) or self.found:
             return
         self.judged = True
@@ -62,8 +63,8 @@ class LossesMove(Check):
         self._largest = max(self._largest, abs(loss))
         few = list(self._last)[-_IN_A_ROW:]
         if self._largest < _VANISHED:
-            told = 1 if "grad_norm" in step.values else _IN_A_ROW  # with a gradient norm, one loss is enough
-            if len(few) >= told and not self._flow > _FLOWS:
+            is_taught = "teacher" in self.job.description.get("roles", ())
+            if len(few) >= (1 if is_taught and norm is not None else _IN_A_ROW) and not self._flows:
                 said = "student and teacher are the same, or nothing is compared"
                 self.refute(f"the loss is {loss:g}: {said}", step.step)
         elif abs(loss) > _LEARNED * self._largest and self._last.count(loss) == self._last.maxlen:

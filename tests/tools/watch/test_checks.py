@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -162,11 +163,22 @@ def test_a_job_that_works_does_not_stand_still(after: list[Fact], is_refuted: bo
 
 
 def test_a_first_loss_of_zero() -> None:
-    """It refutes at once if its gradient is 0, too: an optimizer may move the weights by rounding afterwards."""
+    """Of a student it refutes at once if its gradient is 0, too: rounding may move the weights afterwards."""
     steps = [{"loss": 1e-9, "grad_norm": 1e-8}, *({"loss": 1e-4, "grad_norm": 1e-3} for _ in range(30))]
-    assert [(one.check, one.step) for one in job(steps, Given()).refutations][:1] == [("losses_constant", 1)]
-    steps[0] = {"loss": 0.0, "grad_norm": 0.3}
-    assert "losses_constant" not in {one.check for one in job(steps[:5], Given()).refutations}
+    found = job(steps, Given(), roles=["teacher"])
+    assert [(one.check, one.step) for one in found.refutations][:1] == [("losses_constant", 1)]
+    for norm in (0.3, math.nan):
+        steps[0] = {"loss": 0.0, "grad_norm": norm}
+        found = job(steps[:5], Given(), roles=["teacher"])
+        assert "losses_constant" not in refuted(found)
+
+
+def test_equal_rewards_are_no_constant_loss() -> None:
+    """GRPO has neither loss nor gradient in a step in which all rewards are equal, and no loss before it moves on."""
+    norms = [0.0, 0.0, 0.3, 0.2, 0.0, 0.4, 0.0, 0.0, 0.0]
+    assert refuted(job([{"loss": 0.0, "grad_norm": norm} for norm in norms], Given())) == set()
+    found = job([{"loss": 0.0, "grad_norm": 0.0}] * 5, Given())
+    assert [one.step for one in found.refutations if one.check == "losses_constant"] == [5]
 
 
 def test_an_evaluation_is_no_collapse() -> None:
