@@ -21,6 +21,8 @@ _FOLDER: Final = "HARNESS_RECORDER_DIR"
 _INJECTED: Final = "CUDA_INJECTION64_PATH"
 _CHUNK: Final = 1 << 20
 _SHOWN: Final = 3
+_ON_HOST: Final = ("cuMemHostAlloc", "cuMemAllocHost")
+"""Allocations of memory of the host."""
 
 
 def recorder_variables(state: Path) -> dict[str, str]:
@@ -93,13 +95,14 @@ def _counted(events: list[Mapping[str, Any]]) -> dict[str, Any]:
     told = Recording(tuple(events))
     said = Recording(tuple(one for one in events if one["event"] != "totals"))
     compiled = [one for one in told.compilations if one.startswith("compile ")]
+    refused = [one for one in told.out_of_memory if not one.startswith(_ON_HOST)]
     found: dict[str, Any] = {
         "started": sum(one["event"] == "start" for one in events),
         "ready": told.processes,
         "launches": told.launches,
         "images": [*said.ptx[:_SHOWN]],
         "compiled": len(compiled),
-        "refused": [*told.out_of_memory[:_SHOWN]],
+        "refused": refused[:_SHOWN],
         "unseen": [*said.unseen[:_SHOWN]],
     }
     return {name: value for name, value in found.items() if value}

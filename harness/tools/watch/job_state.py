@@ -18,7 +18,7 @@ usage       readings of the machine, by the columns of `harness.machine.telemetr
             `watcher_seconds` and `waiting_percent` of a processor; `suspended`: a signal has stopped a process;
             `gpu_limit_bytes` of its GPUs, `gpu_only_bytes` of the only process on a GPU
 driver      `file`, `offset` of the recorder's file; new in it: processes `started` and `ready`, `images` that must be
-            compiled, how many were `compiled`, allocations `refused`, what is `unseen`; all `launches` so far
+            compiled, how many were `compiled`, allocations on a GPU `refused`, what is `unseen`; all `launches` so far
 sums        `step`, `sums`: of the magnitudes of each parameter in the job's process, by name
 tick        nothing but the time
 ended       `status`, None if it is unknown; `how`
@@ -224,6 +224,11 @@ class JobState:
     def is_recorded(self) -> bool:
         """Whether the recorder of the CUDA driver is followed."""
         return bool(self.description.get("recorder"))
+
+    @property
+    def sees_driver(self) -> bool:
+        """Whether the recorder sees in full what the job's processes ask of the CUDA driver."""
+        return self.is_recorded and self.driver["ready"] > 0 and not self.driver["unseen"]
 
     @property
     def launched(self) -> int:

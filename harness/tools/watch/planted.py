@@ -20,6 +20,7 @@ GIVEN: Final = Given(
     checkpoint_every=20,
     predicted_bytes=float(3 << 30),
     learn_by=60,
+    window=5,
     collapse_seconds=10.0,
     creep_seconds=10.0,
 )

@@ -51,36 +51,43 @@ def test_records_are_followed(tmp_path: Path) -> None:
     assert read(COMPILED + LAUNCHED[:20]) == [{"compiled": 1}]
     assert read(LAUNCHED[20:]) == [{"launches": 8}]
     assert read(REFUSED) == [{"refused": ["cuMemAlloc_v2: 1099511627776 bytes"]}]
+    assert read(REFUSED.replace("cuMemAlloc_v2", "cuMemHostAlloc")) == [{}]
     assert read("") == []
     assert read("garbled}\n")[0]["unseen"][0].startswith("a damaged line")
     assert (job.driver["started"], job.launched, job.failed) == (1, 8, "")
 
 
-def watched(given: Given, *facts: Fact, cpu: float = 90.0, seen: bool | None = None) -> list[str]:
+def watched(given: Given, *facts: Fact, cpu: float = 90.0, seen: bool | None = None, samples: int = 2) -> list[str]:
     """The checks that refute a recorded job of ten steps with these facts of the driver, in words of the last one."""
     found: list[Fact] = [{"fact": "job", "at": 0.0, "recorder": "records", "is_ours": True}]
     for step in range(1, 11):
         values = {"step": str(step), "loss": str(5 - step / 10)}
         found.append({"fact": "output", "at": float(step), "file": "log", "offset": step,
                       "events": [["step", values, ""]]})  # fmt: skip
-    usage = {"fact": "usage", "at": 11.0, "cpu_percent": cpu, "gpu_seen": seen}
+    usage = [{"fact": "usage", "at": at, "cpu_percent": cpu, "gpu_seen": seen} for at in (11.0, 12.0)[:samples]]
     more = [{"fact": "driver", "at": 10.5, "file": "7.jsonl", "offset": 9, **one} for one in facts]
-    return [one.check for one in state_of([*found, *more, usage], given).refutations]
+    return [one.check for one in state_of([*found, *more, *usage], given).refutations]
 
 
 @pytest.mark.parametrize(
     ("facts", "cpu", "seen", "refuted"),
     [
-        ([], 90.0, None, ["gpu_unused"]),
-        ([], 1.0, None, []),
+        ([], 90.0, False, ["gpu_unused"]),
+        ([], 90.0, None, []),
+        ([], 1.0, False, []),
         ([], 90.0, True, []),
         ([{"started": 1, "ready": 1}], 90.0, True, ["gpu_unused"]),
         ([{"started": 1, "unseen": ["no CUPTI"]}], 90.0, None, []),
         ([{"started": 1, "ready": 1, "launches": 4}], 90.0, None, []),
+        ([{"started": 1, "ready": 1, "launches": 4}], 90.0, False, []),
     ],
 )
 def test_a_silent_fallback(facts: list[Fact], cpu: float, seen: bool | None, refuted: list[str]) -> None:
-    """A job that computes and launches no kernel runs on the CPU. A recorder that is blind refutes nothing."""
+    """A job that computes and launches no kernel runs on the CPU. A recorder that is blind refutes nothing.
+
+    Nor does one that was not loaded, as under another tool or in a container, nor a single sample.
+    """
+    assert watched(Given(device="cuda"), *facts, cpu=cpu, seen=seen, samples=1) == []
     assert watched(Given(device="cuda"), *facts, cpu=cpu, seen=seen) == refuted
     assert watched(Given(device="cpu"), *facts, cpu=cpu, seen=seen) == []
 
@@ -92,22 +99,54 @@ def test_no_compilation_was_asked_for() -> None:
     assert watched(Given(), image) == []
 
 
-def test_compilations_that_end_are_no_waste() -> None:
-    """Kernels of a first evaluation, and those of a job that compiles once an hour."""
+@pytest.mark.parametrize("key", ["compiled", "refused"])
+def test_what_ends_or_is_rare_is_no_waste(key: str) -> None:
+    """Kernels of a first evaluation, those of new lengths of batches, and a job that compiles once an hour."""
     given = replace(Given(), window=5, collapse_seconds=10.0)
+    most = {"compiled": 20, "refused": 5}[key]
 
-    def compiling(at: list[float]) -> int:
+    def happening(at: list[int], key: str = key, first: int = 1) -> int:
         job = JobState(given, CHECKS)
-        for step in range(1, 101):
+        job.apply({"fact": "job", "at": 0.0, "recorder": "records"})
+        for step in range(first, first + 300):
             job.apply({"fact": "output", "at": float(step), "file": "log", "offset": step,
                        "events": [["step", {"step": str(step)}, ""]]})  # fmt: skip
             if step in at:
-                job.apply({"fact": "driver", "at": float(step), "file": "1", "offset": step, "compiled": 3})
+                job.apply({"fact": "driver", "at": float(step), "file": "1", "offset": step, key: ["a call"]})
         return len(job.refutations)
 
-    assert compiling([1, 2, 3, 4, 20, 21, 22, 23]) == 0
-    assert compiling([20, 40, 60, 80, 100]) == 0
-    assert compiling([20, 28, 36, 44, 52]) == 1
+    assert happening([1, 2, 3, 4, 20, 21, 22, 23]) == 0
+    assert happening([*range(20, 301, 20)]) == 0
+    assert happening([20 + 8 * one for one in range(most - 1)]) == 0
+    assert happening([20 + 8 * one for one in range(most)]) == 1
+    assert happening([20 + 8 * one for one in range(most)], "images") == 0
+    assert happening([4000 + 8 * one for one in range(most)], first=4000) == 0  # the warm-up of a run that resumed
+
+
+def test_nothing_is_judged_of_a_driver_that_was_not_seen() -> None:
+    """Neither before the recorder saw a process, nor if it does not see all."""
+    steps: list[Fact] = [
+        {
+            "fact": "output",
+            "at": float(step),
+            "file": "log",
+            "offset": step,
+            "events": [["step", {"step": str(step)}, ""]],
+        }
+        for step in range(1, 101)
+    ]
+    told: list[tuple[Fact, bool]] = [
+        ({"unseen": ["a damaged line"]}, False),
+        ({"started": 1}, False),
+        ({"started": 1, "ready": 1, "unseen": ["no CUPTI"]}, False),
+        ({"started": 1, "ready": 1}, True),
+    ]
+    for seen, is_judged in told:
+        facts: list[Fact] = [{"fact": "job", "at": 0.0, "recorder": "records"}]
+        facts.append({"fact": "driver", "at": 0.5, "file": "1", "offset": 9, **seen})
+        judged = {check.name for check in state_of([*facts, *steps], Given()).checks if check.judged}
+        assert ({"kernels_compiled", "allocations_refused"} <= judged) is is_judged
+        assert judged.isdisjoint({"kernels_compiled", "allocations_refused"}) is not is_judged
 
 
 def test_a_process_says_where_its_records_are(tmp_path: Path) -> None:
