@@ -21,6 +21,8 @@ _WORKS: Final = 20.0
 """Percent of a processor from which on a process works."""
 _CLIENT: Final = 5.0
 """Percent of a processor that a process needs at most which only waits for a job elsewhere, as in a container."""
+_ABSENT: Final = 2
+"""Samples in a row without any use of a GPU that refute."""
 _DEADLOCK: Final = 10.0
 """The factor on the time to stall after which also a job that is busy stands still."""
 
@@ -179,26 +181,25 @@ class GpuUsed(Check):
 
     def begin(self) -> None:
         self._idle_since: float | None = None
-        self._launched = 0
+        self._launched, self._absent = 0, 0
 
     def on_usage(self, usage: Fact) -> None:
         """`gpu_seen` is whether the driver lists a process of the job: True, False, or None if unknown.
 
-        The recorder knows it, too, and whether a kernel was launched. A job whose processes do nothing is elsewhere.
+        The recorder knows whether a kernel was launched. A job whose processes do nothing is elsewhere. What is absent
+        in one sample may be about to start.
         """
         job = self.job
         if self.given.device != "cuda" or job.step < _FEWEST or self.found:
             return
         seen, busy = usage.get("gpu_seen"), usage.get("gpu_utilisation_percent")
-        works, knows = usage.get("cpu_percent", 0.0) > _CLIENT, job.is_recorded and not job.driver["unseen"]
-        # Of a job that was started here, it is known that the driver loads the recorder.
-        is_untouched = knows and job.description.get("is_ours") and not job.driver["started"]
-        if works and (seen is False or (is_untouched and not seen)):
+        works = usage.get("cpu_percent", 0.0) > _CLIENT
+        is_absent = works and not job.launched and (seen is False or job.sees_driver)
+        self._absent = self._absent + 1 if is_absent else 0
+        if self._absent == _ABSENT:
             self.judged = True
-            self.refute("the job makes steps, and no process of it is on a GPU: it runs on the CPU")
-        elif works and knows and job.driver["ready"] and not job.launched:
-            self.judged = True
-            self.refute("the job makes steps, has started the CUDA driver and launched no kernel: it runs on the CPU")
+            why = "no process of it is on a GPU" if seen is False else "the CUDA driver was asked to launch no kernel"
+            self.refute(f"the job makes steps, and {why}: it runs on the CPU")
         elif (seen or job.launched) and busy is not None:
             self.judged = True
             if busy > 0 or job.launched > self._launched:
