@@ -81,8 +81,9 @@ class MachineReader:
                 name, memory = "gpu_only_bytes", _of_only_process(gpu)
             if memory is None and seen[-1] is not True:
                 continue
-            found[name] = found.get(name, 0) + (memory or 0)
-            found["gpu_limit_bytes"] = found.get("gpu_limit_bytes", 0) + (gpu.memory_bytes or 0)
+            if seen[-1] is not None or len(self._gpus) == 1:  # of several GPUs, one may be another job's
+                found[name] = found.get(name, 0) + (memory or 0)
+                found["gpu_limit_bytes"] = found.get("gpu_limit_bytes", 0) + (gpu.memory_bytes or 0)
             for column in ("gpu_utilisation_percent", "gpu_power_watts", "gpu_temperature_celsius"):
                 if readings.get(column) is not None:
                     found[column] = max(found.get(column, 0), readings[column])

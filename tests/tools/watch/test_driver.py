@@ -7,11 +7,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness.authoring.faults import NotMeasured
+from harness.tools.watch import machine_reading
 from harness.tools.watch.checks import CHECKS, state_of
 from harness.tools.watch.driver_reading import DriverFollower, recorded_by
 from harness.tools.watch.facts import FACTS, Fact, facts_in
@@ -189,3 +191,17 @@ def test_a_job_is_started_with_the_recorder(tmp_path: Path) -> None:
     assert "the recorder of the CUDA driver is absent: CUDA_INJECTION64_PATH is taken" in done.stderr
     [bundle] = bundles(other / "evidence")
     assert "kernels_compiled" not in bundle.observation.measurements
+
+
+@pytest.mark.parametrize(("gpus", "memory"), [(1, 7), (2, None)])
+def test_memory_of_the_only_process(monkeypatch: pytest.MonkeyPatch, gpus: int, memory: int | None) -> None:
+    """Where ids of processes mean nothing, it is the job's own on a single GPU; of several, one may be another job's."""
+    probe = SimpleNamespace(
+        read=lambda owns: ({"gpu_utilisation_percent": 30}, {}), residency=lambda: SimpleNamespace(seen=None)
+    )
+    monkeypatch.setattr(machine_reading, "GpuProbe", lambda gpu: probe)
+    monkeypatch.setattr(machine_reading, "_of_only_process", lambda gpu: 7)
+    host: Any = SimpleNamespace(gpus=[SimpleNamespace(memory_bytes=80)] * gpus)
+    sample = machine_reading.MachineReader(host, os.getpid(), None, 0).sample(1.0)
+    assert (sample.get("gpu_only_bytes"), sample.get("gpu_limit_bytes")) == (memory, memory and 80)
+    assert sample["gpu_utilisation_percent"] == 30
