@@ -77,7 +77,11 @@ def _cancel(number: str, *, signal_only: bool) -> tuple[bool, str]:
     words = ["scancel", number]
     if signal_only:
         steps = _slurm("squeue", "--steps", "--noheader", "--format=%i", f"--jobs={number}")
-        has_steps = isinstance(steps, str) or any(one.rpartition(".")[2].isdigit() for one in steps.stdout.split())
+        has_steps = (  # also if Slurm does not say
+            isinstance(steps, str)
+            or steps.returncode != 0
+            or any(one.rpartition(".")[2].isdigit() for one in steps.stdout.split())
+        )
         words[1:1] = ["--signal=TERM", *([] if has_steps else ["--full"])]
     done = _slurm(*words)
     if isinstance(done, str):
