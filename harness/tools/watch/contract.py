@@ -100,7 +100,7 @@ _OF_FILES: Final = {*(one.name for one in CHECKPOINT_CHECKS), "disk_short"} - {T
 
 
 def _not_shown(job: Fact, given: Given, trainer: Trainer | None) -> set[str]:
-    is_recorded, is_local = bool(job["recorder"]), job["is_local"]
+    is_recorded, is_local = bool(job.get("recorder")), job["is_local"]
     lacks = {
         "gpu_unused": given.device != "cuda" or not is_local,
         "losses_never_fall": given.learn_by is None,

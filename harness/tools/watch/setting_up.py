@@ -220,7 +220,7 @@ def _watcher(
         CheckpointReader(trainer, values, given) if folder is not None else None,
         MachineReader(host, process.pid if process is not None else None, folder, expected),
         process,
-        DriverFollower(Path(job["recorder"])) if job["recorder"] else None,
+        DriverFollower(Path(recorded)) if (recorded := job.get("recorder", "")) else None,
     )
 
     def draw(now: JobState) -> None:
