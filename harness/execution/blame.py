@@ -12,9 +12,10 @@ from harness.execution import frameworks
 from harness.execution.sources import Sources
 from harness.machine import triton_interpreter
 
-__all__ = ["MachineObstacle", "machine_fault", "placed", "raised_at", "set_place"]
+__all__ = ["DISK_FULL", "MachineObstacle", "machine_fault", "placed", "raised_at", "set_place"]
 
-_DISK = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk that is full, and of a quota that is used up."""
 _GIB = 2**30
 _BROKEN_GPU = {
     "busy or unavailable": "the GPU was busy or unavailable",
@@ -44,7 +45,7 @@ def machine_fault(error: BaseException | None, memory_gib: float) -> str:
         if isinstance(error, MachineObstacle):
             return str(error)
         text = described(error)
-        if (isinstance(error, OSError) and error.errno in _DISK) or "No space left on device" in text:
+        if (isinstance(error, OSError) and error.errno in DISK_FULL) or "No space left on device" in text:
             return "the disk is full"
         for part, obstacle in _BROKEN_GPU.items():
             if "CUDA" in text and part in text:

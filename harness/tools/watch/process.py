@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import os
 import shutil
 import signal
@@ -14,12 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
+from harness.execution.blame import DISK_FULL
 from harness.machine.process_tree import started
 
 if TYPE_CHECKING:
     import psutil
 
-__all__ = ["OUTPUT", "JobProcess", "keep_room", "start"]
+__all__ = ["OUTPUT", "JobProcess", "give_room_back", "keep_room", "start"]
 
 OUTPUT: Final = "output.log"
 """The file of a started job's stdout and stderr, in the folder of the watch."""
@@ -93,11 +93,17 @@ def keep_room(output: Path, read: int, room: int = _ROOM) -> str:
     return f"the disk of {output.parent} is full, and {output.name} may not grow for long{lost}"
 
 
+def give_room_back(output: Path) -> None:
+    """Give what is reserved behind the end of the output back to the disk."""
+    with contextlib.suppress(OSError):
+        os.truncate(output, output.stat().st_size)
+
+
 def _allocated(descriptor: int, mode: int, offset: int, size: int) -> bool:
     """Whether bytes of a file are reserved or given back now, or cannot be on this file system."""
     call = ctypes.CDLL(None, use_errno=True).fallocate64
     call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    return call(descriptor, mode, offset, size) == 0 or ctypes.get_errno() != errno.ENOSPC
+    return call(descriptor, mode, offset, size) == 0 or ctypes.get_errno() not in DISK_FULL
 
 
 @final

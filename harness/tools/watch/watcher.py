@@ -25,7 +25,7 @@ from harness.tools.watch.given import Given
 from harness.tools.watch.job_state import Check, JobState, Refutation
 from harness.tools.watch.log_reading import LogFollower
 from harness.tools.watch.machine_reading import MachineReader
-from harness.tools.watch.process import JobProcess, keep_room
+from harness.tools.watch.process import JobProcess, give_room_back, keep_room
 from harness.tools.watch.sealing import Judge
 
 __all__ = ["Orders", "Readers", "Watcher"]
@@ -167,6 +167,8 @@ class Watcher:
         self._sample(now=over is not None)  # behind the last checkpoint, which the free space is compared with
         if over is not None:
             self.add(self._ended(over))
+            if self.readers.process is not None and self.readers.process.output is not None:
+                give_room_back(self.readers.process.output)
 
     def _keep_room(self) -> None:
         output = self.readers.process.output if self.readers.process is not None else None

@@ -195,7 +195,7 @@ def test_a_job_is_started_with_the_recorder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("gpus", "memory"), [(1, 7), (2, None)])
 def test_memory_of_the_only_process(monkeypatch: pytest.MonkeyPatch, gpus: int, memory: int | None) -> None:
-    """Where ids of processes mean nothing, it is the job's own on a single GPU; of several, one may be another job's."""
+    """Where ids of processes mean nothing, it is the job's own on a single GPU. Of several, one may be another's."""
     probe = SimpleNamespace(
         read=lambda owns: ({"gpu_utilisation_percent": 30}, {}), residency=lambda: SimpleNamespace(seen=None)
     )

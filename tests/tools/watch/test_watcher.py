@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import signal
 import subprocess
@@ -9,6 +11,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -88,6 +91,7 @@ def test_a_fact_that_no_check_takes_kills_no_job(tmp_path: Path, monkeypatch: py
         job = watcher.run()
     assert (job.status, job.step, job.acted) == (0, 30, [])
     assert [fact["why"] for fact in job.broken] == ["RuntimeError: losses_not_finite: ZeroDivisionError"]
+    assert (tmp_path / "state" / "output.log").stat().st_blocks * 512 < 1 << 20  # the reserve is given back
 
 
 def follower(folder: Path) -> LogFollower:
@@ -234,6 +238,22 @@ cp state/facts.jsonl state/output.log .
     assert {one.check for one in job.refutations} == {"losses_not_finite"}
     assert [bundle.record.verdict for bundle in bundles(root / "evidence")] == [Verdict.FAIL]
     assert "is full" in (root / "said").read_text()
+
+
+@pytest.mark.parametrize(
+    ("number", "succeeds"), [(errno.ENOSPC, False), (errno.EDQUOT, False), (errno.EOPNOTSUPP, True)]
+)
+def test_a_quota_is_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, succeeds: bool) -> None:
+    """One that is used up is a full disk; a file system that reserves nothing is not."""
+
+    def fails(*_: int) -> int:
+        ctypes.set_errno(number)
+        return -1
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(fallocate64=fails))
+    output = tmp_path / "output.log"
+    output.write_bytes(b"")
+    assert (keep_room(output, 0) == "") is succeeds
 
 
 def test_room_is_made_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
