@@ -36,9 +36,8 @@ class Tuning(Trainer):
     watch: Watch
 
     def _get_train_sampler(self, *_: Any) -> Any:
-        return torch.utils.data.SequentialSampler(
-            self.train_dataset
-        )  # so that a resumed run takes the rows that follow
+        # In order, so that a resumed run takes the rows that follow.
+        return torch.utils.data.SequentialSampler(self.train_dataset)
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **others: Any) -> Any:
         loss = model(**inputs).loss
