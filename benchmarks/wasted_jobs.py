@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.wasted_gpu import ON_CPU
 from benchmarks.wasted_trainers import RATE
 
 ROOT = Path(__file__).parents[1]
@@ -131,7 +132,7 @@ def job_words(
     """The command line of a job."""
     weights, rate = f"{work}/weights", f"{rate_of(defect)}"
     if kind == "transformers":
-        on_cpu = device == "cpu" or defect in ("silent-cpu-fallback", "gpu-idle")
+        on_cpu = device == "cpu" or defect in ON_CPU
         return [sys.executable, "-m", "benchmarks.wasted_transformers", "--weights", weights, "--output_dir", f"{out}",
                 "--max_steps", f"{steps}", "--logging_steps", "1", "--save_strategy", "steps", "--save_steps",
                 f"{every}", "--report_to", "none", "--disable_tqdm", "True", "--use_cpu", f"{on_cpu}",

@@ -11,7 +11,8 @@
 5. cost: see `benchmarks.wasted_cost`. It runs when nothing else does.
 
 The bounds are smaller than the defaults by the factor by which these runs are shorter than real ones. Each result is a
-line of the file of results as soon as it is there. Called again with the same file, the rest is run.
+line of the file of results, with the commit, as soon as it is there. Called again with the same file and commit, the
+rest is run. Of a tree with changes that are not committed, no result counts again.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ from statistics import median
 from typing import Any
 
 from benchmarks.wasted_cost import compared, pair
+from benchmarks.wasted_gpu import GPU_DEFECTS
 from benchmarks.wasted_jobs import (
     EVERY,
+    ROOT,
     SHORT,
     SHORT_EVERY,
     STEPS,
@@ -48,7 +51,7 @@ from benchmarks.wasted_jobs import (
     prepare,
     resumed,
 )
-from benchmarks.wasted_trainers import AT, DEFECTS, GPU_DEFECTS, PACE
+from benchmarks.wasted_trainers import AT, DEFECTS, PACE
 from harness.machine.host import probe
 
 ALSO = {
@@ -69,6 +72,8 @@ TO_ITS_END = 300
 """Seconds that a run to its end may take."""
 TRIES = 2
 """A check of time says nothing while others have the processors, so a miss is tried again. The try is printed."""
+
+CHANGED = "-changed"
 
 
 @dataclass(frozen=True)
@@ -184,14 +189,11 @@ def cost(work: Path, number: int, seconds: float) -> Result:
 def stages(work: Path, given: argparse.Namespace, until: float) -> Iterator[tuple[int, list[tuple[str, str, Task]]]]:
     """The tasks, in stages that run one after another, with the number of tasks at once. Each has its part and name."""
 
-    def named(part: str, name: str, task: Task) -> tuple[str, str, Task]:
-        return part, name, task
-
     def of_defect(part: str, kind: str, defect: str, device: str) -> tuple[str, str, Task]:
-        return named(part, f"{kind} {defect}", partial(wasted, work, part, kind, defect, device, until))
+        return part, f"{kind} {defect}", partial(wasted, work, part, kind, defect, device, until)
 
     def of_healthy(part: str, kind: str, seed: int, device: str) -> tuple[str, str, Task]:
-        return named(part, f"healthy {kind} seed {seed}", partial(healthy, work, part, kind, seed, device))
+        return part, f"healthy {kind} seed {seed}", partial(healthy, work, part, kind, seed, device)
 
     alone = ("gpu-idle", "gpu-memory-creeping")
     has_gpu = bool(probe().gpus)
@@ -200,21 +202,34 @@ def stages(work: Path, given: argparse.Namespace, until: float) -> Iterator[tupl
     first += [of_healthy("gpu", kind, seed, "cuda") for kind in KINDS for seed in range(2) if has_gpu]
     first += [of_defect("wasted", kind, defect, "cpu") for kind in KINDS for defect in DEFECTS]
     first += [of_healthy("healthy", kind, seed, "cpu") for seed in range(given.repeat) for kind in TRAINERS]
-    first += [named("killed", str(number), partial(killed, work, number)) for number in range(given.kills)]
+    first += [("killed", str(number), partial(killed, work, number)) for number in range(given.kills)]
     yield given.jobs, first
     # How much a GPU works is known of the GPU, not of a process; in a container, so is the memory in use.
     yield given.jobs, [of_defect("gpu", kind, alone[0], "cuda") for kind in KINDS if has_gpu]
     yield 1, [of_defect("gpu", kind, alone[1], "cuda") for kind in KINDS if has_gpu]
-    pairs = [named("cost", f"pair {one}", partial(cost, work, one, given.seconds)) for one in range(given.pairs)]
+    pairs = [("cost", f"pair {one}", partial(cost, work, one, given.seconds)) for one in range(given.pairs)]
     yield given.jobs, pairs
 
 
+def commit_here() -> str:
+    """The commit of this tree, with CHANGED behind it if files that it has differ."""
+    words = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", f"--dirty={CHANGED}"]
+    return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
 def run_stages(work: Path, given: argparse.Namespace) -> tuple[list[Result], int]:
-    """Run what has no result yet, until the budget is used. Returns all results, and the number of tasks not run."""
+    """Run what is asked for and has no result of this commit yet, until the budget is used.
+
+    Returns the results of all that is asked for, and the number of tasks not run.
+    """
+    commit = given.commit or commit_here()
+    earlier: dict[tuple[str, str], Result] = {}
+    for line in given.results.read_text().splitlines() if given.results.exists() else ():
+        told = json.loads(line)
+        one = Result(**{name: value for name, value in told.items() if name != "commit"})
+        if told.get("commit") == commit and not commit.endswith(CHANGED):
+            earlier[one.part, one.name.split()[0] if one.part == "killed" else one.name] = one
     results: list[Result] = []
-    if given.results.exists():
-        results = [Result(**json.loads(line)) for line in given.results.read_text().splitlines()]
-    done = {(one.part, one.name.split()[0] if one.part == "killed" else one.name) for one in results}
     left, until = 0, time.monotonic() + given.budget
 
     def guarded(part: str, name: str, task: Task) -> Result | None:
@@ -226,9 +241,9 @@ def run_stages(work: Path, given: argparse.Namespace) -> tuple[list[Result], int
             return Result(part, name, False, f"{type(error).__name__}: {error}")
 
     for jobs, tasks in stages(work, given, until):
-        chosen = [
-            one for one in tasks if given.only in (None, one[0]) and given.match in one[1] and one[:2] not in done
-        ]
+        asked = [one for one in tasks if given.only in (None, one[0]) and given.match in one[1]]
+        results += [earlier[one[:2]] for one in asked if one[:2] in earlier]
+        chosen = [one for one in asked if one[:2] not in earlier]
         with ThreadPoolExecutor(jobs) as pool, given.results.open("a") as file:
             for future in as_completed([pool.submit(guarded, *one) for one in chosen]):
                 found = future.result()
@@ -236,7 +251,7 @@ def run_stages(work: Path, given: argparse.Namespace) -> tuple[list[Result], int
                     left += 1
                     continue
                 results.append(found)
-                file.write(json.dumps(asdict(found)) + "\n")
+                file.write(json.dumps({"commit": commit, **asdict(found)}) + "\n")
                 file.flush()
                 mark = {True: "ok", False: "BAD", None: "--"}[found.good]
                 print(f"{mark:<4}{found.part:<8} {found.name:<40} {found.told}", flush=True)
@@ -272,7 +287,8 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=30.0, help="About how long a job of a pair takes.")
-    parser.add_argument("--results", type=Path, default=Path("wasted_runs.jsonl"))
+    parser.add_argument("--commit", help="What the results are of, where git does not tell.")
+    parser.add_argument("--results", type=Path, required=True)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="wasted-runs-") as folder:
         work = Path(folder)

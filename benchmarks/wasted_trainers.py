@@ -16,8 +16,6 @@ data, its optimizer, its log or its files.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import ctypes
 import json
 import os
 import sys
@@ -28,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+
+from benchmarks.wasted_gpu import GPU_DEFECTS, ON_CPU, waste_gpu
 
 DEFECTS = {
     "empty-checkpoint": "checkpoints_unreadable",
@@ -61,18 +61,10 @@ DEFECTS = {
     "crash": "ended_badly",
 }
 """The ways to waste a run, and the check that each must violate."""
-GPU_DEFECTS = {
-    "gpu-idle": "gpu_unused",
-    "gpu-memory-creeping": "memory_creeps",
-    "kernels-recompiled": "kernels_compiled",
-    "allocations-refused": "allocations_refused",
-}
-"""Those that need a GPU. The first one holds a GPU, and trains on the CPU."""
 AT = 30
 """The step from which on a defect acts that does not act from the beginning."""
 BATCH, LENGTH, WIDTH = 16, 32, 32
 RATE = 0.003
-PTX = b".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry kernel%d() { ret; }\n"
 PACE = float(os.environ.get("WASTED_PACE", "0.01"))
 """Seconds that a step waits, as for a GPU, so that the two processors of a small machine suffice."""
 
@@ -122,10 +114,10 @@ class Waste:
         if self.defect == "diverging":
             self.acting_rate = 100 * self.rate
         self.has_optimizer = self.defect != "weights-never-move"
-        on_cpu = given.device == "cpu" or self.defect in ("silent-cpu-fallback", "gpu-idle")
+        on_cpu = given.device == "cpu" or self.defect in ON_CPU
         self.place = "cpu" if on_cpu else "cuda"
         """Where it trains."""
-        self.device = None if self.defect in ("silent-cpu-fallback", "gpu-idle") else self.place
+        self.device = None if self.defect in ON_CPU else self.place
         """What it says."""
 
     def is_(self, *names: str) -> bool:
@@ -144,23 +136,9 @@ class Waste:
         if self.defect == "collapsing-throughput" and step > 10 * AT:
             time.sleep(20 * self._calm)
         if self.defect in GPU_DEFECTS:
-            self._waste_gpu(step)
+            waste_gpu(self.defect, step, self._kept)
         if self.defect == "crash" and step == 2 * AT:
             sys.exit("RuntimeError: a kernel failed")
-
-    def _waste_gpu(self, step: int) -> None:
-        import torch
-
-        if self.defect == "gpu-idle" and step == 1:
-            self._kept.append(torch.empty(1 << 20, device="cuda"))
-        elif self.defect == "gpu-memory-creeping":
-            self._kept.append(torch.zeros(1 << 22, device="cuda"))
-        elif self.defect == "kernels-recompiled":
-            module, driver = ctypes.c_void_p(), ctypes.CDLL("libcuda.so.1")
-            driver.cuModuleLoadData(ctypes.byref(module), PTX % step)
-        elif self.defect == "allocations-refused" and step % 5 == 0:
-            with contextlib.suppress(torch.OutOfMemoryError):
-                torch.empty(1 << 44, device="cuda")
 
     def tell_end(self) -> None:
         """Print the steps, their time, and that of the processor."""
