@@ -21,8 +21,6 @@ __all__ = ["falsify", "forward_share"]
 
 _PATH: Final = "current"
 _WARMUP: Final = 2
-_WAITING_STEPS: Final = 2
-"""Where each wait takes as long as a step."""
 _TEXT: Final = ("falsifiers/nanochat",)
 _LONG_TEXT: Final = ("falsifiers", "harness")
 """For a GPU."""
@@ -46,13 +44,13 @@ def falsify(trial: Trial[Paths]) -> None:
                 said = dict(trial.subject.parts(_PATH, given, steps, clock.synchronize, clock))
                 first, second = (_laps(trial, given, steps, clock.synchronize, clock) for _ in range(2))
                 clock.wait = _mean_step(first)
-                waiting_error = _error_where_waiting_counts(trial, given, clock.synchronize, clock)
+                waiting_error = _error_where_waiting_counts(trial, given, steps, clock.synchronize, clock)
         else:
             first = _laps(trial, given, steps, torch.cuda.synchronize, time.perf_counter)
             said = dict(trial.subject.parts(_PATH, given, steps, torch.cuda.synchronize, time.perf_counter))
             second = _laps(trial, given, steps, torch.cuda.synchronize, time.perf_counter)
             slow = _waiting(torch.cuda.synchronize, _mean_step(first))
-            waiting_error = _error_where_waiting_counts(trial, given, slow, time.perf_counter)
+            waiting_error = _error_where_waiting_counts(trial, given, steps, slow, time.perf_counter)
     _measure_inputs(trial, given, inputs)
     read_back(trial, trial.subject.model(_PATH))
     right = forward_share(_forward_shares(first), _forward_shares(second), trial.seed)
@@ -78,14 +76,14 @@ def falsify(trial: Trial[Paths]) -> None:
 
 
 def _error_where_waiting_counts(
-    trial: Trial[Paths], given: Batch, synchronize: Callable[[], object], clock: Callable[[], float]
+    trial: Trial[Paths], given: Batch, steps: int, synchronize: Callable[[], object], clock: Callable[[], float]
 ) -> float:
     """Return how far the stated share of the forward pass is off where each wait takes as long as a step.
 
     Who states what is known of steps, instead of what the clock said, is off by 11 points. NaN if a share is missing.
     """
-    said = dict(trial.subject.parts(_PATH, given, _WAITING_STEPS, synchronize, clock))
-    shares = _forward_shares(_laps(trial, given, _WAITING_STEPS, synchronize, clock))
+    said = dict(trial.subject.parts(_PATH, given, steps, synchronize, clock))
+    shares = _forward_shares(_laps(trial, given, steps, synchronize, clock))
     forward, backward = (said.get(name, math.nan) for name in ("forward", "backward"))
     both = forward + backward
     return abs(100.0 * forward / both - sum(shares) / len(shares)) if both else math.nan
