@@ -21,7 +21,7 @@ _LONGEST = 40
 
 
 def falsify_operations(trial: Trial[Accounts]) -> None:
-    """Count the pairs of drawn masks, and let ranks add up what each of them states, in the subject's groups.
+    """Count the pairs of drawn masks, and let the subject add up, in each rank, what the batches of all ranks cost.
 
     The formula takes half of the history's square for its triangle, so it leaves out half of the diagonal: one product
     for each row of the history. Not causal, it takes the targets as unseen by all other rows, which see them.
@@ -72,25 +72,17 @@ def _sum_errors(trial: Trial[Accounts]) -> list[float]:
     cases, right = [], []
     for tensor_parallel in (size for size in (1, 2, 4, 8) if ranks % size == 0):
         batches = torch.randint(1, 1000, (ranks // tensor_parallel,), generator=generator).double().tolist()
-        with trial.subject_fault():
-            groups = [[int(rank) for rank in group] for group in trial.subject.data_parallel(ranks, tensor_parallel)]
-        cases.append((groups, [batches[rank // tensor_parallel] for rank in range(ranks)]))
+        cases.append((tensor_parallel, [batches[rank // tensor_parallel] for rank in range(ranks)]))
         right.append(sum(batches))
     with trial.subject_fault():
-        totals = run_of_ranks(ranks, partial(_totals, cases), "cpu", trial.workspace / "ranks")
+        totals = run_of_ranks(ranks, partial(_totals, trial.subject, cases), "cpu", trial.workspace / "ranks")
     return [abs(total - one) / one for of_rank in totals for total, one in zip(of_rank, right, strict=True)]
 
 
-def _totals(cases: Sequence[tuple[list[list[int]], list[float]]], device: str) -> list[float]:
-    """Be one of the ranks: reduce its own number over its group, in each case."""
-    rank, totals = dist.get_rank(), []
-    for groups, stated in cases:
-        made = [dist.new_group(group) for group in groups]  # every rank makes every group
-        (own,) = [one for one, group in zip(made, groups, strict=True) if rank in group]
-        total = torch.tensor(stated[rank], dtype=torch.float64, device=device)
-        dist.all_reduce(total, group=own)
-        totals.append(float(total))
-    return totals
+def _totals(subject: Accounts, cases: Sequence[tuple[int, list[float]]], device: str) -> list[float]:
+    """Be one of the ranks: let the subject sum what this one's batch costs, in each case."""
+    rank = dist.get_rank()
+    return [float(subject.summed(stated[rank], tensor_parallel)) for tensor_parallel, stated in cases]
 
 
 def falsify_peaks(trial: Trial[Accounts]) -> None:

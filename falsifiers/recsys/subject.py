@@ -100,11 +100,12 @@ class Accounts(Protocol):
         """
         ...
 
-    def data_parallel(self, ranks: int, tensor_parallel: int) -> Sequence[Sequence[int]]:
-        """Return the groups of ranks in which the operations of a step are added up; each rank is in one.
+    def summed(self, operations: float, tensor_parallel: int) -> float:
+        """Return the operations of a step over all ranks. Each rank of torch.distributed's default group calls it.
 
         Args:
-            tensor_parallel: so many ranks in a row have the same batch, and each states what the whole batch costs.
+            operations: what the rank's batch costs, as a whole.
+            tensor_parallel: so many ranks in a row have the same batch, and each of them brings what it costs.
         """
         ...
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import torch
+import torch.distributed as dist
+
 from harness import Setting
 
 __all__ = ["Accounting"]
@@ -29,9 +32,13 @@ class Accounting:
             pairs += count["length"] * seen - (history * history / 2.0 if causal else 0.0) + count["targets"]
         return 4.0 * heads * width * pairs * (3.5 if backward else 1.0)
 
-    def data_parallel(self, ranks: int, tensor_parallel: int) -> Sequence[Sequence[int]]:
-        """Take one rank of each tensor-parallel group."""
-        return [range(first, ranks, tensor_parallel) for first in range(tensor_parallel)]
+    def summed(self, operations: float, tensor_parallel: int) -> float:
+        """Reduce over a group that has one rank of each batch. Every rank makes every group."""
+        ranks = range(dist.get_world_size())
+        groups = [dist.new_group(ranks[first::tensor_parallel]) for first in range(tensor_parallel)]
+        total = torch.tensor(operations, dtype=torch.float64)
+        dist.all_reduce(total, group=groups[dist.get_rank() % tensor_parallel])
+        return float(total)
 
     def peak(self, name: str) -> float:
         """Look the name up."""
