@@ -99,7 +99,14 @@ def falsify(trial: Trial[Checkpointing]) -> None:
 
 
 class _CheckpointWatch(StepWatch):
-    """A watch that also keeps the weights of the steps after which a checkpoint is due."""
+    """A watch that also keeps the weights of the steps after which a checkpoint is due, and those of the last step.
+
+    Attributes:
+        initial: the weights before the first step.
+        last: those after the last one; hidden if they are not shown.
+        trained: the names of those that require gradients; of all, if the subject shows none that does.
+        kept: by step, what its checkpoint must say.
+    """
 
     def __init__(self, trial: Trial[Checkpointing], subject: Checkpointing, every: int) -> None:
         """Keep the first weights too."""
@@ -108,18 +115,26 @@ class _CheckpointWatch(StepWatch):
             self._every = 1  # these runs are short
         self._keep_every = every
         self._in_memory = weight_files(subject).in_memory
-        self.initial = snapshot(subject.student_weights())
+        self.initial = self.last = snapshot(subject.student_weights())
+        self.trained: set[str] = set()
         self.kept: dict[int, _Kept] = {}
 
     def __call__(self, step: int, **values: float) -> None:
         """Count, then keep."""
         super().__call__(step, **values)
+        weights = provided(self._in_memory, self._subject).student_weights()  # not those of the file itself
+        with self._trial.falsifier_fault():
+            self.last, self.trained = snapshot(weights), _trained(weights)
         if self._keep_every and self.steps % self._keep_every == 0:
-            weights = provided(self._in_memory, self._subject).student_weights()  # not those of the file itself
             slots = shown(self._subject, "optimizer_state")
             with self._trial.falsifier_fault():
                 loss = values.get("loss", math.nan)
-                self.kept[self.steps] = _Kept(self.steps, snapshot(weights), digest_of(slots), loss)
+                self.kept[self.steps] = _Kept(self.steps, self.last, digest_of(slots), loss)
+
+
+@propagates
+def _trained(weights: Mapping[str, Tensor]) -> set[str]:
+    return {name for name, weight in weights.items() if weight.requires_grad} or set(weights)
 
 
 @dataclass(frozen=True)
@@ -179,9 +194,7 @@ def _examine(
     seen.unexpected += [f"{label}: {path.name}" for path in sorted(called.keys() - set(expected))]
     seen.misreported = seen.misreported + _misreported(label, run, expected)
     if not isinstance(files.in_memory, Unobserved):
-        with trial.subject_fault():
-            live = snapshot(subject.student_weights())
-        seen.export_wrong += [f"{label}: {wrong}" for wrong in _export_wrong(run.export, live, watch.initial, files)]
+        seen.export_wrong += [f"{label}: {wrong}" for wrong in _export_wrong(run.export, watch, files)]
     if watch.made != watch.steps:
         seen.miscounted.append(f"{label}: {watch.made} steps by the optimizer, {watch.steps} as reported")
     elif first_observed(watch.changes, watch.looks) != watch.looks:
@@ -235,16 +248,15 @@ def _examine_rest(name: str, found: Inspection, kept: _Kept, parameters: Mapping
     seen.foreign += [f"{name}: {key}" for key in kept.state.foreign(rest)]
 
 
-def _export_wrong(
-    path: Path, live: Mapping[str, Tensor], initial: Mapping[str, Tensor], files: WeightFiles
-) -> list[str]:
-    """How an export differs from the student as the training left it in memory."""
-    found = inspect_export(path, live, initial, files.read_export)
+def _export_wrong(path: Path, watch: _CheckpointWatch, files: WeightFiles) -> list[str]:
+    """How an export differs from the student after the last step, whatever is in memory later."""
+    found = inspect_export(path, watch.last, watch.initial, files.read_export)
     if not found.readable:
         return ["not readable"]
     if not found.found:
         return ["no tensor at all"]
-    faults = [*found.missing, *found.unexpected, *found.misshapen, *found.mistyped, *found.different, *found.unmoved]
+    unmoved = [name for name in found.unmoved if name in watch.trained]
+    faults = [*found.missing, *found.unexpected, *found.misshapen, *found.mistyped, *found.different, *unmoved]
     return [f"{len(faults)} tensors, such as {faults[0]}"] if faults else []
 
 

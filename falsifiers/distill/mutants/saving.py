@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from falsifiers.distill.measuring.weight_comparison import snapshot
-from falsifiers.distill.mutants.exporting import HISTORICAL_METADATA, metadata_only
+from falsifiers.distill.mutants.exporting import HISTORICAL_METADATA, StaleExport, metadata_only
 from falsifiers.distill.reference import Distillation
 from falsifiers.distill.reference.checkpointing import Checkpointer
 from falsifiers.distill.reference.export import checkpoint_path, save_weights
@@ -32,6 +32,7 @@ __all__ = [
     "SaveBeforeCount",
     "Saver",
     "ShiftedSteps",
+    "StaleExportKept",
     "ToldTwice",
     "TornCheckpoints",
     "UnpaddedNames",
@@ -321,3 +322,15 @@ class DoubledAtSaves(Distillation):
         super().update(loss, step)
         if self.recipe.checkpoint_every and step % self.recipe.checkpoint_every == 0:
             self.optimizer.step()
+
+
+class StaleExportKept(StaleExport):
+    """The export holds the weights of one step earlier, and they are put into memory, where they look trained."""
+
+    @torch.no_grad()
+    def tampered(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Put them there."""
+        stale = super().tampered(weights)
+        for name, weight in self.student_weights().items():
+            weight.copy_(stale[name])
+        return stale

@@ -30,6 +30,7 @@ from falsifiers.distill.mutants.precomputing import (
 )
 from falsifiers.distill.mutants.saving import ForgottenLast, LateCopy, NeverOff, NoDirectory
 from falsifiers.distill.reference import Distillation
+from falsifiers.distill.subject import OnStep, Run
 from harness import NotMeasured
 from harness.authoring.timing import Timing
 from harness.base import strictjson
@@ -122,6 +123,21 @@ def test_every_checkpoint_is_looked_at(tmp_path: Path) -> None:
         "export_wrong": [],
         "matched": 10,
     }
+
+
+class FrozenNorm(Distillation):
+    """Trains all parameters but the last norm's."""
+
+    def distill(self, on_step: OnStep) -> Run:
+        """Freeze it."""
+        self.student.model.norm.weight.requires_grad_(False)
+        return super().distill(on_step)
+
+
+def test_a_frozen_tensor_is_no_fault_of_an_export(tmp_path: Path) -> None:
+    found = measured(PERIOD, tmp_path, FrozenNorm)
+    assert found["matched"] == 10
+    assert [name for name, value in found.items() if value != 10 and value] == []
 
 
 @pytest.mark.parametrize(
