@@ -77,7 +77,11 @@ class Table(Protocol):
     """One table, or one rank's part of a table. All keys are [n] int64 on the table's device."""
 
     def train(self, keys: Tensor, score: int | None = None) -> Tensor:
-        """Return rows [n, dim] in float32, whose backward pass updates the table: the sum of each key's gradients."""
+        """Return rows [n, dim] in float32, whose backward pass updates the table: the sum of each key's gradients.
+
+        Raises:
+            ValueError: the recipe's scoring is "custom", and no score is given.
+        """
         ...
 
     def evaluate(self, keys: Tensor) -> Tensor:
@@ -102,7 +106,13 @@ class Table(Protocol):
         ...
 
     def load(self, path: Path) -> None:
-        """Take over the keys of such a file with all that it has of them, and its counts if they are larger."""
+        """Take over the keys of such a file with all that it has of them, and its counts if they are larger.
+
+        A table with fewer buckets than the file's doubles until it has as many, or `most_buckets` if they are fewer.
+
+        Raises:
+            Exception: the file's rows have another `dim`. Nothing of the table has changed.
+        """
         ...
 
 

@@ -193,8 +193,16 @@ class DynamicTable:
         self.take(load_file(path, device=str(self.device)))
 
     def take(self, dumped: Mapping[str, Tensor]) -> None:
-        """Take over keys with values, scores and state; keys that are here get the dump's."""
+        """Take over keys with values, scores and state; keys that are here get the dump's.
+
+        Raises:
+            ValueError, RuntimeError: the dump's rows, or those of its state, are of another size. Nothing has changed.
+        """
         keys, scores = dumped["keys"], dumped["scores"]
+        if dumped["values"].shape[1] != self.recipe.dim:
+            raise ValueError(f"rows of {dumped['values'].shape[1]} numbers do not fit a table of {self.recipe.dim}")
+        state = [dumped[f"state.{name}"].reshape(len(keys), width) for name, width in self._state.items()]
+        whole = torch.cat([dumped["values"], *state], 1).contiguous()
         updates, lookups, buckets = dumped["counts"].tolist()
         self.updates, self.lookups = max(self.updates, updates), max(self.lookups, lookups)
         while self.index.buckets < min(buckets, self.recipe.most_buckets):
@@ -204,8 +212,6 @@ class DynamicTable:
         self.index.scores[slots[slots >= 0]] = scores[slots >= 0]
         if self.recipe.scoring == "timestamp" and len(scores):
             self._time = max(self._time, int(scores.max()))
-        state = [dumped[f"state.{name}"].reshape(len(keys), width) for name, width in self._state.items()]
-        whole = torch.cat([dumped["values"], *state], 1).contiguous()
         self._copy(self.near, self.places(keys), whole, None, self._used, out=False)
 
     def _ask(self, of: KeyGroups, score: int | None) -> Touched:
