@@ -49,7 +49,6 @@ TEXTS = {
         "json.loads",
         "json.loads",
     ],  # the project's own corpus, and what a fork of this process wrote
-    "tools/corpus/results.py": ["read_bytes"],  # the project's own corpus, and what a fork of this process wrote
     "tools/watch/facts.py": [
         "read_bytes",
         "os.open",

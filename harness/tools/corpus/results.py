@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from harness.base import strictjson
+from harness.base import regular_file, strictjson
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Verdict
 from harness.machine.provenance import harness_identity
@@ -161,8 +161,7 @@ def corpus_digest(root: Path) -> str:
     for file in sorted((root / "falsifiers" / "corpus").rglob("*.py")) + sorted(
         (root / "contracts" / "corpus").rglob("*.json")
     ):
-        digest = sha256(file.read_bytes()).hexdigest()
-        whole.update(f"{digest}  {file.relative_to(root).as_posix()}\n".encode())
+        whole.update(f"{regular_file.sha256(file)}  {file.relative_to(root).as_posix()}\n".encode())
     for case in cases_of(root):  # not its texts: they change no outcome
         judged = [case.id, case.surface, case.subject, case.claims, bool(case.out_of_scope)]
         whole.update(strictjson.dumps(judged).encode())
@@ -173,7 +172,7 @@ def code_digest(root: Path) -> str:
     """The SHA-256 over the code that decides the outcomes: the harness, and the project's falsifiers and contracts."""
     whole = sha256(harness_identity()["sha256"].encode())
     for file in sorted([*(root / "falsifiers").rglob("*.py"), *(root / "contracts").rglob("*.json")]):
-        whole.update(f"{sha256(file.read_bytes()).hexdigest()}  {file.relative_to(root).as_posix()}\n".encode())
+        whole.update(f"{regular_file.sha256(file)}  {file.relative_to(root).as_posix()}\n".encode())
     return whole.hexdigest()
 
 
