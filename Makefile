@@ -61,7 +61,7 @@ corpus: $(INSTALLED)
 verdicts: $(INSTALLED)
 	$(VENV)/bin/python -m tests.run.same_verdicts $(ARGS)
 
-# The documents that contracts quote. They are no part of the repository: without them, lint compares nothing with them.
+# The documents that contracts quote. They are no part of the repository: without them, nothing is compared with them.
 HARNESS_SOURCES ?= ../shared/sources
 
 # A gate: the same commit gets the same answer, so the random cases are the same each time. `make test` draws new ones.
@@ -71,7 +71,8 @@ check: docs
 	$(VENV)/bin/mypy --strict harness/ benchmarks/
 	$(VENV)/bin/lint-imports --no-cache
 	@[ -d '$(HARNESS_SOURCES)' ] || echo 'figures and quotes are not compared with documents: HARNESS_SOURCES names no folder'
-	$(VENV)/bin/harness lint $(if $(wildcard $(HARNESS_SOURCES)/.),--sources '$(HARNESS_SOURCES)')
+	$(VENV)/bin/harness lint
+	$(VENV)/bin/harness figures $(if $(wildcard $(HARNESS_SOURCES)/.),--sources '$(HARNESS_SOURCES)')
 	$(VENV)/bin/harness verify evidence/
 	$(MAKE) test PYTEST=--hypothesis-seed=0
 

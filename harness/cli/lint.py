@@ -18,17 +18,15 @@ from harness.base.json_dataclass import JsonDataclass
 from harness.base.plugins import plugins
 from harness.base.vocabulary import ExitStatus
 from harness.contract import Contract
-from harness.contract.claim_folder import contract_of, family_of
+from harness.contract.claim_folder import contract_of
 from harness.contract.project import Project
-from harness.lint.figure_folders import FigureFolders
 from harness.lint.linter import UNDECIDED, Finding, Severity, lint, undecided
 from harness.lint.patches import about_patches
-from harness.lint.source_documents import TextsError
 from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 from harness.report.messages.number_text import counted
 from harness.report.terminal.printing import tell, tell_json
 
-__all__ = ["LIMITS", "Check", "command"]
+__all__ = ["LIMITS", "Check", "Report", "command", "files_at", "tell_report"]
 
 Check = Callable[[Contract, Project], Iterable[Finding]]
 """What an entry point of the group `harness.lint` is: a tool's findings on a contract."""
@@ -38,25 +36,29 @@ LIMITS = Limits(seconds=60.0, answer_bytes=64 << 20)
 
 
 @dataclass(frozen=True)
-class _Report(JsonDataclass):
-    """What lint found about one file."""
+class Report(JsonDataclass):
+    """What is wrong with one file."""
 
     file: str
     state: str
     """refused, unsound, undecided, warnings or sound."""
     findings: tuple[Finding, ...]
 
+    @classmethod
+    def of(cls, file: Path, findings: Iterable[Finding]) -> Report:
+        """Return the report on a file that could be read."""
+        found = tuple(findings)
+        if any(finding.severity is Severity.ERROR for finding in found):
+            return cls(str(file), "unsound", found)
+        if any(finding.rule == UNDECIDED for finding in found):
+            return cls(str(file), "undecided", found)
+        return cls(str(file), "warnings" if found else "sound", found)
+
 
 @click.command("lint")
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
-@click.option(
-    "--sources",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Compare figures and quotes with the documents in this folder.",
-)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(paths: tuple[Path, ...], sources: Path | None, as_json: bool) -> ExitStatus:
+def command(paths: tuple[Path, ...], as_json: bool) -> ExitStatus:
     """Check contracts: files, or folders of them; all of the project's if no PATH is given.
 
     lint makes the checks that every command makes. It also searches for an observation that satisfies the contract and,
@@ -65,41 +67,28 @@ def command(paths: tuple[Path, ...], sources: Path | None, as_json: bool) -> Exi
     needs more time or memory than lint spends on one: it is undecided then.
     """
     project = Project.find()
-    within = (
-        [project.files(path) if path.is_dir() else [contract_of(path)] for path in paths]
-        if paths
-        else [project.files()]
-    )
-    # A file itself can be a link, also one to itself.
-    files = dict.fromkeys(Path(os.path.realpath(file.parent)) / file.name for some in within for file in some)
-    try:
-        folders = FigureFolders([family_of(file) for file in files], sources)
-    except TextsError as error:
-        raise click.UsageError(str(error)) from error
-    reports = list(_reports(project, list(files), folders))
-    families = {family_of(file) for file in files}
-    whole = {family for family in families if all(file in files for file in project.files(family))}
-    figures = [
-        _Report(str(path), _state(findings), findings)
-        for path, findings in folders.findings(whole)
-        if findings or sources
-    ]
+    reports = list(_reports(project, files_at(project, paths)))
     if as_json:
-        shown = {"figures": [report.to_json() for report in figures]} if figures else {}
-        tell_json({"format": 1, "contracts": [report.to_json() for report in reports], **shown})
+        tell_json({"format": 1, "contracts": [report.to_json() for report in reports]})
     else:
-        for report in [*reports, *figures]:
-            _print(report)
+        for report in reports:
+            tell_report(report)
         tell(_summary(reports))
-        if sources is not None:
-            tell(folders.summary())
-    if any(report.state in ("refused", "unsound") for report in [*reports, *figures]):
+    if any(report.state in ("refused", "unsound") for report in reports):
         return ExitStatus.REFUSED
     decided = reports and not any(report.state == "undecided" for report in reports)
     return ExitStatus.PASS if decided else ExitStatus.NOT_MEASURED
 
 
-def _reports(project: Project, files: list[Path], folders: FigureFolders) -> Iterator[_Report]:
+def files_at(project: Project, paths: tuple[Path, ...]) -> list[Path]:
+    """Return the contracts in files and folders; all of the project's if there is no path."""
+    within = [project.files(path) if path.is_dir() else [contract_of(path)] for path in paths]
+    # A file itself can be a link, also one to itself.
+    found = (file for files in (within if paths else [project.files()]) for file in files)
+    return list(dict.fromkeys(Path(os.path.realpath(file.parent)) / file.name for file in found))
+
+
+def _reports(project: Project, files: list[Path]) -> Iterator[Report]:
     """Yield a report on each file. What the loader refuses is a finding too."""
     contracts, refused = project.load_all(files)
     loaded = {contract.path: contract for contract in contracts}
@@ -107,24 +96,22 @@ def _reports(project: Project, files: list[Path], folders: FigureFolders) -> Ite
         error.path: tuple(Finding("refused", Severity.ERROR, *astuple(problem)) for problem in error.problems)
         for error in refused
     }
-    folders.contracts = contracts
-    linted = _linted(project, [loaded[file] for file in files if file not in refusals], folders)
+    linted = _linted(project, [loaded[file] for file in files if file not in refusals])
     for file in files:
         if file in refusals:
-            yield _Report(str(file), "refused", refusals[file])
+            yield Report(str(file), "refused", refusals[file])
         else:
-            findings = next(linted)
-            yield _Report(str(file), _state(findings), findings)
+            yield Report.of(file, next(linted))
 
 
-def _linted(project: Project, contracts: list[Contract], folders: FigureFolders) -> Iterator[tuple[Finding, ...]]:
+def _linted(project: Project, contracts: list[Contract]) -> Iterator[tuple[Finding, ...]]:
     """Yield the findings on each contract, each found in a process of its own within LIMITS."""
     checks: list[Check] = [one.load() for one in plugins("harness.lint").values()]
 
     def work(contract: Contract) -> bytes:
         tempfile.tempdir = folder  # a process that is stopped cannot remove its own files
         added = [finding for check in checks for finding in check(contract, project)]
-        findings = [*added, *lint(contract, project.search), *folders.about(contract)]
+        findings = [*added, *lint(contract, project.search)]
         findings += about_patches(contract, project.search_of(contract.path))
         found = [finding.to_json() for finding in findings]
         return strictjson.dumps(found).encode("utf-8", "backslashreplace")
@@ -139,20 +126,13 @@ def _linted(project: Project, contracts: list[Contract], folders: FigureFolders)
             yield tuple(one for one in found if not _is_ignored(project, contract, one))
 
 
-def _state(findings: tuple[Finding, ...]) -> str:
-    if any(finding.severity is Severity.ERROR for finding in findings):
-        return "unsound"
-    if any(finding.rule == UNDECIDED for finding in findings):
-        return "undecided"
-    return "warnings" if findings else "sound"
-
-
 def _is_ignored(project: Project, contract: Contract, finding: Finding) -> bool:
     claims = project.ignored.get(finding.rule, ())
     return finding.severity is Severity.WARNING and any(fnmatchcase(contract.id, claim) for claim in claims)
 
 
-def _print(report: _Report) -> None:
+def tell_report(report: Report) -> None:
+    """Print the findings of a report."""
     for finding in report.findings:
         tell(f"{report.file}: {finding.severity}: {finding.pointer or '/'}: {finding.message}")
         tell(f"    {finding.remedy} [{finding.rule}]")
@@ -164,7 +144,7 @@ def _shortened(text: str, limit: int = 600) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters; --json prints all)"
 
 
-def _summary(reports: list[_Report]) -> str:
+def _summary(reports: list[Report]) -> str:
     states = Counter(report.state for report in reports)
     sound = states["sound"] + states["warnings"]
     bad = states["refused"] + states["unsound"]

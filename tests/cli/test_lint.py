@@ -14,7 +14,6 @@ from harness.base.vocabulary import ExitStatus
 from harness.cli.lint import command
 from harness.contract.project import Project
 from tests.contracts import IDENTIFIER, document, write_contract
-from tests.figures import TEXT, bound, figures, written
 
 
 @pytest.fixture
@@ -105,87 +104,6 @@ def test_equivalent_defects(inside: Project) -> None:
         ExitStatus.REFUSED,
         [(IDENTIFIER, "unsound", [("error", "equivalents-refused", "/equivalent/0/line")])],
     )
-
-
-@pytest.fixture
-def figured(inside: Project) -> Project:
-    """A project whose contract names every figure of its folder, and a folder of documents."""
-    uses = {
-        "claim": ["liger", "triton", "iterations", "share", "loss", "memory"],
-        "given.const": {"figure": "share", "as": "side", "unit": "%"},
-    }
-    claim = "liger 0.98, triton 1.17, a loss of 1e-5, 20000 steps, a share of 35 %, a memory of 2"
-    write_contract(inside.root, bound({}, uses, claim=claim, title="x"))
-    content = figures(share={"called": ["share", "given"], "relation": "at most"})
-    written(inside.files()[0].parent.parent, content)
-    (inside.root / "sources").mkdir()
-    (inside.root / "sources" / "benchmarks.md").write_text(TEXT)
-    return inside
-
-
-def test_figures(figured: Project, snapshot: SnapshotAssertion) -> None:
-    """A bound that differs from its figure is an error of the contract, at the key of `figures`."""
-    status, lines = lint("--sources", "sources")
-    assert "\n".join(lines).replace(str(figured.root), "PROJECT") == snapshot
-    assert status is ExitStatus.REFUSED
-    assert reports() == (
-        ExitStatus.REFUSED,
-        [(IDENTIFIER, "unsound", [("error", "figure-direction", "/figures/given.const")])],
-    )
-
-
-def test_figures_that_are_at_their_locators(figured: Project) -> None:
-    """The summary says how many figures were compared; a figure that is not there refuses the file."""
-    content = json.loads(figured.files()[0].read_text())
-    del content["figures"]["given.const"]
-    write_contract(figured.root, content)
-    status, lines = lint("--sources", "sources")
-    assert (status, lines[-1]) == (
-        ExitStatus.PASS,
-        "figures: 5 compared with documents, 1 of documents without a text; 0 quotes",
-    )
-    assert lint()[0] is ExitStatus.PASS
-    (figured.root / "sources" / "benchmarks.md").write_text(TEXT.replace("0.98x", "1.17x"))
-    status, lines = lint("--sources", "sources", "--json")
-    assert status is ExitStatus.REFUSED
-    (report,) = json.loads("\n".join(lines))["figures"]
-    assert report["state"] == "unsound"
-    assert [(one["rule"], one["pointer"]) for one in report["findings"]] == [
-        ("document-changed", "/documents/benchmarks"),
-        ("figure-not-there", "/figures/liger"),
-    ]
-
-
-def test_a_figure_is_unused_only_where_all_contracts_are_looked_at(figured: Project) -> None:
-    """One contract of a folder need not name all of its figures."""
-    path = figured.files()[0]
-    content = json.loads(path.read_text())
-    content["figures"] = {"claim": ["liger"]}
-    write_contract(figured.root, content)
-    write_contract(figured.root, document(id="F-DEMO-OTHER-001"))
-    assert lint(str(path))[0] is ExitStatus.PASS
-    status, lines = lint("--json", "contracts/demo")
-    assert status is ExitStatus.REFUSED
-    (report,) = json.loads("\n".join(lines))["figures"]
-    assert {one["rule"] for one in report["findings"]} == {"figure-unused"}
-    assert len(report["findings"]) == 5
-
-
-def test_a_refused_figures_json(figured: Project) -> None:
-    """It is an error of its own, and says nothing of the contracts beside it."""
-    (figured.files()[0].parent.parent / "figures.json").write_text("{")
-    status, lines = lint("--json")
-    assert status is ExitStatus.REFUSED
-    found = json.loads("\n".join(lines))
-    assert [(one["state"], one["findings"][0]["rule"]) for one in found["figures"]] == [("unsound", "figures-refused")]
-    assert [one["state"] for one in found["contracts"]] == ["sound"]
-
-
-def test_a_folder_of_sources_that_cannot_be_read(figured: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is compared, and the command is refused."""
-    monkeypatch.setattr("harness.lint.source_documents._MOST_BYTES", 1)
-    with pytest.raises(click.UsageError):
-        lint("--sources", "sources")
 
 
 def test_paths(inside: Project) -> None:

@@ -13,10 +13,10 @@ from typing import Final
 from harness.base.strictjson import LARGEST, pointer
 from harness.contract import Contract
 from harness.contract.contract_annotations import FIGURES, FigureUse
-from harness.contract.figure_places import Place, Stated, place_of
-from harness.contract.figures import Figure, Figures, Relation, has_words
-from harness.contract.quantity import converted
 from harness.lint.linter import Finding, Severity
+from harness.tools.figures.figures import Figure, Figures, Relation, has_words
+from harness.tools.figures.places import Place, Stated, place_of
+from harness.tools.figures.quantity import converted
 
 __all__ = ["about_figures", "unused_figures"]
 

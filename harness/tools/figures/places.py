@@ -15,10 +15,10 @@ from typing import Any, Final, final
 from harness.base.strictjson import JsonObject
 from harness.contract.clauses import ITEM, VALUE, SchemaClause
 from harness.contract.expression import Node, NodeKind
-from harness.contract.figures import Relation
 from harness.contract.model import Contract
-from harness.contract.quantity import numbers_in
 from harness.contract.rules import Rule, literals
+from harness.tools.figures.figures import Relation
+from harness.tools.figures.quantity import numbers_in
 
 __all__ = ["Place", "Stated", "place_of"]
 

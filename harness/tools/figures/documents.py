@@ -18,8 +18,8 @@ from typing import Final, final
 from harness.base import regular_file
 from harness.base.strictjson import pointer
 from harness.contract import Contract
-from harness.contract.figures import Document, Figure, Figures, is_printed_in
 from harness.lint.linter import Finding, Severity
+from harness.tools.figures.figures import Document, Figure, Figures, is_printed_in
 
 __all__ = ["Texts", "TextsError", "misplaced_figures", "misquotes"]
 

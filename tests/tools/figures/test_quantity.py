@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from harness.contract.quantity import Printed, converted, numbers_in, printed
+from harness.tools.figures.quantity import Printed, converted, numbers_in, printed
 
 
 @pytest.mark.parametrize(

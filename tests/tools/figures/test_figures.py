@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from harness.contract import ContractError
-from harness.contract.figures import Relation, figures_of, has_words, is_printed_in
-from tests.figures import figures, written
+from harness.tools.figures.figures import Relation, figures_of, has_words, is_printed_in
+from tests.tools.figures.rates import figures, written
 
 
 def test_no_file(tmp_path: Path) -> None:

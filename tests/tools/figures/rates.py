@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from harness.contract.figures import Figures, figures_of
+from harness.tools.figures.figures import Figures, figures_of
 from tests.contracts import document
 
 __all__ = ["TEXT", "bound", "figures", "written"]

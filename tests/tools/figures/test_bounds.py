@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from harness.contract.figures import Figures
 from harness.contract.project import Project
-from harness.lint.figure_bounds import about_figures, unused_figures
+from harness.tools.figures.bounds import about_figures, unused_figures
+from harness.tools.figures.figures import Figures
 from tests.contracts import contract_of
-from tests.figures import bound, figures, written
+from tests.tools.figures.rates import bound, figures, written
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 LIGER = {"liger": {"type": "number", "minimum": 0.98, "maximum": 0.98, "x-unit": "x", "x-source": "the benchmarks"}}
 NAMED = {"liger.minimum": "liger", "liger.maximum": "liger"}
 

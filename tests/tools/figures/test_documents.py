@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from harness.lint.linter import Severity
-from harness.lint.source_documents import Texts, TextsError, misplaced_figures, misquotes
+from harness.tools.figures.documents import Texts, TextsError, misplaced_figures, misquotes
 from tests.contracts import contract_of
-from tests.figures import TEXT, bound, figures, written
+from tests.tools.figures.rates import TEXT, bound, figures, written
 
 URI = "https://example.org/benchmarks"
 
@@ -133,9 +133,9 @@ def test_a_folder_with_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     assert {*Texts.in_folder(tmp_path).by_name} == {"a.txt", "a"}
-    monkeypatch.setattr("harness.lint.source_documents._MOST_BYTES", 99)
+    monkeypatch.setattr("harness.tools.figures.documents._MOST_BYTES", 99)
     with pytest.raises(TextsError):
         Texts.in_folder(tmp_path)
-    monkeypatch.setattr("harness.lint.source_documents._MOST_FILES", 0)
+    monkeypatch.setattr("harness.tools.figures.documents._MOST_FILES", 0)
     with pytest.raises(TextsError):
         Texts.in_folder(tmp_path)

@@ -21,7 +21,7 @@ from harness.base.schemas import Problem
 from harness.base.strictjson import JsonObject, pointer
 from harness.contract.contract_annotations import FIGURES
 from harness.contract.model import ContractError
-from harness.contract.quantity import Printed, converted, numbers_in, printed
+from harness.tools.figures.quantity import Printed, converted, numbers_in, printed
 
 __all__ = ["Document", "Figure", "Figures", "Relation", "figures_of", "has_words", "is_printed_in"]
 
