@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from harness.authoring.trial import Trial
     from harness.authoring.unobserved import Unobserved, first_observed, propagates, provided
     from harness.evidence.verified import verify
-    from harness.report.frames import clauses, load, mutants, steps
     from harness.running.in_process import run
+    from harness.tools.frames import clauses, load, mutants, steps
 
 __all__ = [
     "NotMeasured",
@@ -57,7 +57,7 @@ _MODULES = {
     "harness.authoring.setting": ("Setting",),
     "harness.authoring.trial": ("Trial",),
     "harness.evidence.verified": ("verify",),
-    "harness.report.frames": ("clauses", "load", "mutants", "steps"),
+    "harness.tools.frames": ("clauses", "load", "mutants", "steps"),
     "harness.running.in_process": ("run",),
 }
 

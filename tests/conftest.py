@@ -60,7 +60,7 @@ SLOWEST = (
     "falsifiers/blackwell/test_wgpu_fallback.py",
     "tools/inspect/checkpoint/test_bounded.py",
     "falsifiers/blackwell/test_triton.py",
-    "report/html/test_in_a_browser.py",
+    "tools/html/test_in_a_browser.py",
     "external/test_guide.py",
     "falsifiers/blackwell/test_root_cause.py",
     "falsifiers/blackwell/test_cublas.py",

@@ -188,7 +188,9 @@ def test_the_wheel_is_complete(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     schemas = {f"harness/schema/{path.name}" for path in (ROOT / "contracts" / "schema").iterdir()}
     templates = {
-        path.relative_to(ROOT).as_posix() for path in (ROOT / "harness" / "cli" / "templates").rglob("*.template")
+        path.relative_to(ROOT).as_posix()
+        for folder in ("cli", "tools/html")
+        for path in (ROOT / "harness" / folder / "templates").rglob("*.*")
     }
     assert schemas | templates <= names
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"harness", "falsifier_harness"}

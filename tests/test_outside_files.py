@@ -28,7 +28,7 @@ OWN = {
     "cli/scaffold.py": ["read_text"],  # templates of the package
     "machine/provenance.py": ["read_bytes", "read_bytes"],  # the package's own sources
     "tools/probe/present_device.py": ["read_bytes"],  # a source file of the package
-    "report/html/templating.py": ["read_text"],  # templates of the package
+    "tools/html/templating.py": ["read_text"],  # templates of the package
     "tools/suite/contract.py": ["read_bytes"],  # a template of the package
 }
 """The files of the harness's own package."""

@@ -19,8 +19,8 @@ import click
 
 from harness.base.plugins import Plugin, PluginError, plugins
 from harness.base.vocabulary import ExitStatus
-from harness.report.ci.workflow_commands import annotate, escape_outputs
 from harness.report.terminal.printing import tell
+from harness.report.terminal.workflow_commands import annotate, escape_outputs
 
 __all__ = ["main"]
 

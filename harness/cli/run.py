@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from harness.base.exceptions import described
+from harness.base.plugins import plugins
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
 from harness.cli.run_options import (
@@ -148,7 +149,7 @@ def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due
 
 def _handlers_of(given: RunOptions, project: Project) -> list[Handler]:
     """Return what shows or writes the events. A file that cannot be written refuses the run before the work."""
-    from harness.report.ci import annotations
+    from harness.report.formats import GROUP
     from harness.report.terminal.run_lines import Shown
     from harness.report.terminal.run_output import json_handler, terminal_handler
     from harness.running.events import lines_to
@@ -158,17 +159,15 @@ def _handlers_of(given: RunOptions, project: Project) -> list[Handler]:
     junit, json_file = given.junit, given.json_file
     shown = Shown(given.verbose, given.quiet, given.durations)
     handlers = [terminal_handler(sys.stderr if json_file == "-" else sys.stdout, shown, lambda: _earlier(project))]
-    handlers += annotations.handlers()
+    handlers += filter(None, (plugin.load()() for plugin in plugins("harness.handlers").values()))
     if junit is not None:
         if junit == Path("-"):
             raise click.BadParameter(
                 "name a file: it reports an error until the run ends; standard output is for --json -",
                 param_hint="--junit",
             )
-        from harness.report.ci import junit as junit_report
-
         try:
-            handlers.append(junit_report.handler(junit))
+            handlers.append(plugins(GROUP)["junit"].load().handler(junit))
         except OSError as error:
             raise click.BadParameter(f"{junit} cannot be written: {error.strerror}", param_hint="--junit") from error
     if json_file is not None:

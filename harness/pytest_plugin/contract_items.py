@@ -20,12 +20,9 @@ from harness.contract.claim_folder import claim_of
 from harness.contract.project import Project, ProjectError
 from harness.machine.host import Host, probe
 from harness.pytest_plugin.tied_tests import CLAIM
-from harness.report.ci import ci_cases
-from harness.report.ci.ci_cases import Status
-from harness.report.ci.junit import properties_of
 from harness.report.contract_file import ContractFile
 from harness.report.escaping import printable
-from harness.report.messages.qualifiers import refutation_text
+from harness.report.messages.qualifiers import facts, refutation_text
 from harness.report.terminal.printing import lines_of
 from harness.report.terminal.run_lines import Lines
 from harness.report.terminal.run_text import claim_lines, qualities, short_reason
@@ -214,7 +211,6 @@ class _Claim(pytest.Item):
         self.user_properties += _properties(done)
         self.seconds = done.record.seconds
         refutation = done.record.refutation(self._contract)
-        case, *_ = ci_cases.of_record(done.record, self._place, refutation)
         if finished.interrupted:
             pytest.exit(
                 f"interrupted; what {self.name} measured is in {_near(str(done.bundle))}", pytest.ExitCode.INTERRUPTED
@@ -223,13 +219,15 @@ class _Claim(pytest.Item):
         verdict = done.record.verdict
         known = refutation_text(refutation, done.record.result) if refutation is not None else ""
         reason = printable(": ".join(filter(None, (verdict, known, short_reason(done.record)))))
-        if case.status is Status.KNOWN:
+        if refutation is not None and refutation.expects(done.record.result):
             pytest.xfail(reason)
         if verdict is Verdict.NOT_MEASURED and not self._claims.strict:
             pytest.skip(reason)
-        if case.status is not Status.PASS:
+        if verdict is not Verdict.PASS or refutation is not None:
             told = [done.record.claim, "", *shown, *(f"  {line}" for line in tracebacks)]
-            raise (_VoidError if verdict is Verdict.VOID else _FailedError)(reason, case.line, told)
+            raise (_VoidError if verdict is Verdict.VOID else _FailedError)(
+                reason, self._place.line_of(done.record), told
+            )
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The clauses and the evidence of a claim that did not pass; the traceback of anything else."""
@@ -265,7 +263,7 @@ def _device(plan: Plan) -> str:
 
 def _properties(done: ClaimFinished) -> Iterator[tuple[str, str]]:
     """Yield what reports say of a claim. JUnit has them as properties of the test."""
-    found = {CLAIM: done.record.id, **properties_of(done.record), "qualities": qualities(done.record)}
+    found = {CLAIM: done.record.id, **facts(done.record), "qualities": qualities(done.record)}
     found["reason"] = short_reason(done.record)
     if done.bundle is not None:
         found["evidence"] = str(done.bundle)

@@ -10,7 +10,9 @@ from typing import final
 from harness.base import regular_file
 from harness.contract import Contract
 from harness.contract.lines import Lines
+from harness.judging.record import Record
 from harness.report.escaping import printable
+from harness.report.messages.not_finite import wrong
 
 __all__ = ["UNKNOWN", "ContractFile"]
 
@@ -37,6 +39,11 @@ class ContractFile:
         except OSError:
             text = ""
         return cls(_shown(path), Lines(text))
+
+    def line_of(self, record: Record) -> int:
+        """Return the line of the clause that decided a verdict; of the claim if none did."""
+        clauses, _ = wrong(record.clauses)
+        return self.lines.clause(clauses[0].id) if clauses else self.lines.claim()
 
 
 UNKNOWN = ContractFile("", Lines(""))

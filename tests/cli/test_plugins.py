@@ -12,7 +12,9 @@ import pytest
 
 from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import COMMAND, environment
+from tests.cli.toy_claim import CLAIM
 from tests.evidence.factory import sealed
+from tests.execution.projects import write_project
 
 ROOT = Path(__file__).parents[2]
 GREETS = "[harness.commands]\ngreet = greeter:command\n"
@@ -115,8 +117,25 @@ def test_the_example_of_the_documentation(tmp_path: Path) -> None:
     install(tmp_path / "site", "verdicts", entries, verdicts=source)
     bundle = sealed(tmp_path, run="a").relative_to(tmp_path)
     assert harness(tmp_path, "verdicts", "evidence").stdout == f"{bundle} PASS\n"
-    done = harness(tmp_path, "report", "evidence", "--format", "csv=verdicts.csv")
+    done = harness(tmp_path, "report", "evidence", "--csv", "verdicts.csv")
     assert done.returncode == ExitStatus.PASS
     assert (tmp_path / "verdicts.csv").read_text() == "F-DEMO-SORT-001,PASS\n"
-    unknown = harness(tmp_path, "report", "evidence", "--format", "xml=x")
-    assert "there is no report 'xml'; there are markdown, ctrf, junit, sarif, csv" in unknown.stderr
+    told = harness(tmp_path, "report", "--help").stdout
+    assert re.search(r"--csv TARGET +Write the verdict of each bundle\.", told)
+    unknown = harness(tmp_path, "report", "evidence", "--xml", "x")
+    assert (unknown.returncode, "no such option '--xml'" in unknown.stderr.lower()) == (ExitStatus.REFUSED, True)
+
+
+def test_what_listens_to_a_run(tmp_path: Path) -> None:
+    """The handler of another distribution hears each event of a run; one that returns None hears nothing."""
+    source = """
+def handler():
+    return lambda event: print("heard", type(event).__name__, flush=True)
+
+def silent():
+    return None
+"""
+    install(tmp_path / "site", "ears", "[harness.handlers]\near = ears:handler\nsilent = ears:silent\n", ears=source)
+    write_project(tmp_path)
+    heard = [line.split()[1] for line in harness(tmp_path, "run", CLAIM).stdout.splitlines() if "heard " in line]
+    assert (heard[0], heard[-1]) == ("RunStarted", "RunFinished")

@@ -19,8 +19,8 @@ from harness.evidence.verification import verify
 from harness.judging.judge import judge
 from harness.judging.record import Record
 from harness.lint import lint
-from harness.report.ci import ci_cases
 from harness.report.terminal.run_text import qualities, unjudged_text
+from harness.tools.ci_reports import cases
 from tests.cli.harness_command import harness
 from tests.contracts import FALSIFIER, IDENTIFIER, contract_of, document, healthy, observe, write_project
 from tests.evidence.factory import MUTANTS, claim_result, contract_in, rewrite, sealed
@@ -114,7 +114,7 @@ def test_every_view_says_what_was_not_judged(tmp_path: Path, contract: Contract)
     assert (
         unjudged_text(record) == "not judged in the reduced profile, which does not measure it: ordered and 1 on types"
     )
-    claim, *_ = ci_cases.of_record(record)
+    claim, *_ = cases.of_record(record)
     assert "not judged in the reduced profile: ordered and 1 on types" in claim.details
     (remark,) = [one for one in coverage(record, contract.subject) if one.code == "REDUCED_PROFILE"]
     assert (remark.detail, remark.fields["clauses"]) == (Detail.CLAUSES_NOT_JUDGED, "ordered and 1 on types")

@@ -33,9 +33,10 @@ echo "bundles=${#bundles[@]}" >> "$GITHUB_OUTPUT"
 python3 "$here/ending.py" "$state" "$folder" "${#bundles[@]}" > "$folder/comment.md"
 cat "$folder/comment.md" >> "$GITHUB_STEP_SUMMARY"
 if [ "${#bundles[@]}" -gt 0 ]; then
-  "$HARNESS" report "${bundles[@]}" --step-summary --markdown "$folder/report.md" --ctrf "$folder/ctrf.json" \
+  "$HARNESS" report "${bundles[@]}" --markdown "$folder/report.md" --ctrf "$folder/ctrf.json" \
     --junit "$folder/junit.xml" --html "$folder/site"
   cat "$folder/report.md" >> "$folder/comment.md"
+  cat "$folder/report.md" >> "$GITHUB_STEP_SUMMARY"
   rm "$folder/report.md"
   mkdir "$folder/new"
   cp -R --parents "${bundles[@]}" "$folder/new"

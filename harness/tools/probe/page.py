@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from harness.base.strictjson import JsonObject
-from harness.report.html.plot import Figure, Line, drawn
-from harness.report.html.templating import Section, document_page
 from harness.report.terminal.printing import Table
+from harness.tools.html.plot import Figure, Line, drawn
+from harness.tools.html.templating import Section, document_page
 from harness.tools.probe.text import case_table, holders, largest, parameters, unmeasured
 
 __all__ = ["probe_page"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.base.strictjson import JsonObject
-from harness.report.html.plot import Figure, Form, Line, drawn
-from harness.report.html.templating import Section, document_page
+from harness.tools.html.plot import Figure, Form, Line, drawn
+from harness.tools.html.templating import Section, document_page
 from harness.tools.roofline.text import device_line, kernel_table, roof_notes, roof_table, seconds
 
 __all__ = ["roofline_page"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from harness.report.html.plot import Figure, Line, drawn
-from harness.report.html.templating import Section, document_page
 from harness.report.terminal.printing import Table
+from harness.tools.html.plot import Figure, Line, drawn
+from harness.tools.html.templating import Section, document_page
 from harness.tools.watch.job_state import JobState
 from harness.tools.watch.text import cost_text, duration_text, first_refutations, rest_seconds
 

@@ -9,10 +9,9 @@ import pytest
 from harness.base.vocabulary import Fate
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.verification import verify
-from harness.report import markdown
 from harness.report.bundle_results import bundle_results
-from harness.report.ci import ctrf, junit, sarif
 from harness.report.messages import reason_text
+from harness.tools.ci_reports import ctrf, junit, markdown, sarif
 from tests.evidence.factory import claim_result, rewrite, sealer, set_at
 
 DERIVED = frozenset({ReasonCode.VIOLATED, ReasonCode.NOT_JUDGED, ReasonCode.PASSED})

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft7Validator
 
 from harness.report.bundle_results import BundleResult
-from harness.report.ci import ctrf
+from harness.tools.ci_reports import ctrf
 from tests.evidence.factory import claim_result
 from tests.report.bundles import every_verdict, examined, unsound
 from tests.report.texts import nasty, with_texts
@@ -73,7 +73,7 @@ def test_a_time_beyond_any_is_told_as_a_number(tmp_path: Path) -> None:
 def test_no_bundle_is_a_failure() -> None:
     """A report without bundles is a failure, because zero tests would look like success."""
     (test,) = results([])["tests"]
-    nothing = ctrf.ci_cases.NOTHING
+    nothing = ctrf.cases.NOTHING
     assert (test["status"], test["name"]) == ("failed", f"{nothing.claim} {nothing.name}")
 
 

@@ -14,10 +14,10 @@ from markupsafe import Markup, escape
 
 from harness.base.version import VERSION
 from harness.report.escaping import printable
-from harness.report.html.plot import Drawing
 from harness.report.messages import finding_text, number_text, reason_text
 from harness.report.messages.verdict_text import Mono
 from harness.report.terminal.printing import Table
+from harness.tools.html.plot import Drawing
 
 __all__ = ["GENERATOR", "Section", "compiled", "document_page", "marked", "page"]
 
@@ -46,7 +46,7 @@ def marked(parts: Sequence[str]) -> Markup:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("harness.report.html"),
+        loader=PackageLoader("harness.tools.html"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -81,7 +81,7 @@ def _shown(value: Any) -> Any:
 
 
 def _asset(name: str) -> str:
-    return (resources.files("harness.report.html") / "templates" / name).read_text(encoding="utf-8")
+    return (resources.files("harness.tools.html") / "templates" / name).read_text(encoding="utf-8")
 
 
 def _hash(content: str) -> str:

@@ -19,13 +19,13 @@ from harness.evidence.trial_files import SUBJECT
 from harness.judging.observation import EndingKind
 from harness.judging.record import Record
 from harness.report.escaping import printable
-from harness.report.html import charts, plot
-from harness.report.html.clause_rows import ClauseGroup, Clauses, Row, kills
-from harness.report.html.contents import Contents
-from harness.report.html.templating import marked, page
 from harness.report.messages import number_text, qualifiers
 from harness.report.messages.qualifiers import refutation_text, standing
 from harness.report.messages.verdict_text import DOES_NOT_REPEAT, Caveat, caveats, signature, signed, statement, why
+from harness.tools.html import charts, plot
+from harness.tools.html.clause_rows import ClauseGroup, Clauses, Row, kills
+from harness.tools.html.contents import Contents
+from harness.tools.html.templating import marked, page
 
 __all__ = ["Site", "render", "unreadable"]
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from harness.evidence.verification import find_bundles
-from tests.report.html.browser import SCREENS, axe_source, browser, violations
-from tests.report.html.evidence import bundles, write
+from tests.tools.html.browser import SCREENS, axe_source, browser, violations
+from tests.tools.html.evidence import bundles, write
 
 
 @pytest.fixture(scope="module")

@@ -24,21 +24,21 @@ from typing import TYPE_CHECKING
 
 from junitparser import Attr, Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from harness.base import strictjson
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.judging.record import Record
 from harness.report.atomic_file import write_file
-from harness.report.ci import ci_cases
-from harness.report.ci.ci_cases import Case, CaseKind, Status
 from harness.report.escaping import printable
-from harness.report.messages import reason_text
+from harness.report.formats import TextReport
+from harness.report.messages.qualifiers import facts
 from harness.running.events import ClaimFinished, ClaimPassedOver, ClaimPlanned, Event, Handler, RunFinished, RunStarted
+from harness.tools.ci_reports import cases
+from harness.tools.ci_reports.cases import Case, CaseKind, Status
 
 if TYPE_CHECKING:
     from harness.report.bundle_results import BundleResult
 
-__all__ = ["handler", "properties_of", "render"]
+__all__ = ["REPORT", "handler", "render"]
 
 _HARNESS = "harness"
 _RESULTS = {"failure": Failure, "error": Error, "skipped": Skipped}
@@ -47,8 +47,8 @@ _RESULTS = {"failure": Failure, "error": Error, "skipped": Skipped}
 def render(bundles: Sequence[BundleResult]) -> str:
     """Return many bundles as one document. An unsound or refused bundle is an error."""
     refused = [_missing(bundle.name, bundle.problem) for bundle in bundles if bundle.record is None]
-    nothing = [] if bundles else [_missing(ci_cases.NOTHING.name, ci_cases.NOTHING.message)]
-    suites = [_suite(bundle.record, ci_cases.of_bundle(bundle)) for bundle in bundles if bundle.record is not None]
+    nothing = [] if bundles else [_missing(cases.NOTHING.name, cases.NOTHING.message)]
+    suites = [_suite(bundle.record, cases.of_bundle(bundle)) for bundle in bundles if bundle.record is not None]
     return _document(suites, [*refused, *nothing])
 
 
@@ -76,7 +76,7 @@ def handler(path: Path) -> Handler:
             contracts[event.contract.id] = event.contract
         elif isinstance(event, ClaimFinished):
             record = event.record
-            suites[record.id] = _suite(record, ci_cases.of_run(record, contracts.get(record.id)))
+            suites[record.id] = _suite(record, cases.of_run(record, contracts.get(record.id)))
         if isinstance(event, RunFinished):
             save("the run was interrupted before it")
         elif isinstance(event, (RunStarted, ClaimFinished)):
@@ -128,35 +128,14 @@ def _suite(record: Record, cases: Sequence[Case]) -> _Suite:
     if cases[0].file:
         suite.file = cases[0].file
     suite.timestamp = record.started.removesuffix("+00:00").removesuffix("Z")
-    for name, value in properties_of(record).items():
+    for name, value in facts(record).items():
         suite.add_property(name, printable(value))
     suite.add_testcases([*map(_case, cases)])
     return suite
 
 
-def properties_of(record: Record) -> dict[str, str]:
-    """Return what a report says of a run beside its outcome: names and texts."""
-    device = record.device
-    return {
-        "verdict": str(record.verdict),
-        "proven": "yes" if record.proven else "no",
-        "reason": reason_text.marked(record.reason),
-        "profile": record.profile,
-        "subject": record.subject,
-        "device": f"{device.type} {device.name}",
-        "overrides": strictjson.dumps(strictjson.tag_nonfinite(dict(record.overrides))),
-        "run": record.run,
-        "issue": record.issue,
-        "spec": record.spec,
-        "commit": f"{record.commit.get('revision')}{' (dirty)' if record.commit.get('dirty') else ''}",
-        "contract_sha256": record.contract_digest,
-        "command": record.command,
-        "waited_seconds": str(record.waited_seconds),
-    }
-
-
 def _case(case: Case) -> TestCase:
-    seconds = round(ci_cases.bounded(case.seconds), 3)
+    seconds = round(cases.bounded(case.seconds), 3)
     element = TestCase(case.name, printable(case.claim), seconds)
     place = f"{case.file}:{case.line}" if case.file else ""
     text = "\n".join(filter(None, (place, case.message, *case.details)))
@@ -167,3 +146,6 @@ def _case(case: Case) -> TestCase:
     elif case.details:
         element.system_out = text
     return element
+
+
+REPORT = TextReport("a JUnit report", render, handler)

@@ -13,9 +13,9 @@ import pytest
 
 from harness.base.vocabulary import Verdict
 from harness.contract.reasons import Reason, ReasonCode
-from harness.report.ci import annotations, ci_cases, ctrf, junit, sarif
-from harness.report.ci.ci_cases import Status
 from harness.running.events import ClaimFinished, ClaimPassedOver, ClaimPlanned
+from harness.tools.ci_reports import annotations, cases, ctrf, junit, sarif
+from harness.tools.ci_reports.cases import Status
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, claim_result, contract_in
 from tests.report.bundles import every_verdict, examined, refuted, unsound
@@ -38,7 +38,7 @@ from tests.report.bundles import every_verdict, examined, refuted, unsound
 )
 def test_claims_and_mutants_become_cases(tmp_path: Path, changes: Any, name: str, status: str) -> None:
     """Each case has its result, and a reason unless it is a PASS."""
-    found = {case.name: case for case in ci_cases.of_record(claim_result(tmp_path, **changes).record)}
+    found = {case.name: case for case in cases.of_record(claim_result(tmp_path, **changes).record)}
     assert found[name].status == status
     assert found[name].message or status == "PASS"
 
@@ -55,7 +55,7 @@ def test_each_status_is_one_of_each_format(status: Status) -> None:
 def test_what_fails_is_told_before_what_is_missing(tmp_path: Path) -> None:
     """The claim's case has the violated clauses, and sums up those that were not measured."""
     record = claim_result(tmp_path, measurements=healthy(returned=2, smallest=...)).record
-    claim, *_ = ci_cases.of_record(record)
+    claim, *_ = cases.of_record(record)
     *violated, unmeasured, _ = claim.details
     assert [line.split(":")[0] for line in violated] == ["FAIL nothing-lost"]
     assert "smallest" in unmeasured
@@ -67,7 +67,7 @@ def test_findings_are_what_speaks_against_a_claim(tmp_path: Path) -> None:
     A clause that was NOT_MEASURED is none.
     """
     found = {
-        bundle.path.name: [(case.name, str(case.status)) for case in ci_cases.findings(bundle)]
+        bundle.path.name: [(case.name, str(case.status)) for case in cases.findings(bundle)]
         for bundle in every_verdict(tmp_path)
     }
     assert found == {
@@ -84,14 +84,14 @@ def test_findings_are_what_speaks_against_a_claim(tmp_path: Path) -> None:
 def test_a_verdict_that_no_clause_explains_is_a_finding(tmp_path: Path, verdict: Verdict) -> None:
     record = claim_result(tmp_path).record
     unsealed = replace(record, verdict=verdict, reason=Reason(ReasonCode.UNSEALED, text="no space"))
-    (only,) = ci_cases.findings(examined(unsealed))
+    (only,) = cases.findings(examined(unsealed))
     assert (only.name, only.status) == (record.id, str(verdict))
 
 
 def test_no_verdict_but_pass_has_only_green_cases(tmp_path: Path) -> None:
     """Every verdict but PASS has a case that is not green."""
     for bundle in every_verdict(tmp_path):
-        statuses = Counter(case.status for case in ci_cases.of_bundle(bundle))
+        statuses = Counter(case.status for case in cases.of_bundle(bundle))
         if bundle.record is None:
             assert statuses == {Status.UNSOUND: 1}
         elif bundle.record.verdict is Verdict.PASS:
@@ -102,7 +102,7 @@ def test_no_verdict_but_pass_has_only_green_cases(tmp_path: Path) -> None:
 
 def test_an_unsound_bundle_says_what_is_wrong(tmp_path: Path) -> None:
     """The case has the finding, and no texts of the record."""
-    (case,) = ci_cases.of_bundle(unsound("summary.md"))
+    (case,) = cases.of_bundle(unsound("summary.md"))
     assert case.message == "unsound: TAMPERED summary.md: summary.md"
 
 
@@ -110,7 +110,7 @@ def test_known_refutations_are_apart_from_new_ones(tmp_path: Path) -> None:
     """Each report has them: JUnit skips what is known, CTRF calls it other, and SARIF suppresses its findings."""
     told = {}
     for name, bundle in refuted(tmp_path).items():
-        claim, *_ = ci_cases.of_bundle(bundle)
+        claim, *_ = cases.of_bundle(bundle)
         case = ElementTree.fromstring(junit.render([bundle])).find(f".//testcase[@name='{bundle.name}']")
         assert case is not None
         (test,) = [one for one in json.loads(ctrf.render([bundle]))["results"]["tests"] if one["name"] == bundle.name]
@@ -135,7 +135,8 @@ def test_a_known_refutation_is_a_notice_in_a_job(
     stated = {"since": "2026-11-23", "device": "CPU", "profile": "reduced", "explanation": "The source is wrong."}
     contract = contract_in(tmp_path, refuted=[{**stated, "clauses": clauses}])
     record = claim_result(tmp_path, contract=contract, measurements=healthy(returned=2)).record
-    (handle,) = annotations.handlers()
+    handle = annotations.handler()
+    assert handle is not None
     handle(ClaimPlanned(contract, "reduced", "", record.device, ()))
     handle(ClaimFinished(record, None))
     handle(ClaimPassedOver(record.id, Verdict.FAIL, "FALSIFIED", is_news=level == "error"))

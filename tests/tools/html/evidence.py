@@ -11,8 +11,8 @@ from harness.evidence.seal import ClaimResult
 from harness.evidence.staleness import ProjectState
 from harness.evidence.verification import Against, verify_all
 from harness.machine.limited_process import Limits
-from harness.report.html import site
-from harness.report.html.index_page import ListedBundle
+from harness.tools.html import site
+from harness.tools.html.index_page import ListedBundle
 from tests.contracts import document, healthy
 from tests.evidence.factory import DEFECTIVE, claim_result, contract_in, sealer
 
@@ -86,4 +86,4 @@ def write(
 ) -> list[ListedBundle]:
     """Write a site of these bundles. No key is trusted."""
     against = Against(state=ProjectState(project) if project else None)
-    return site.write(list(verify_all(paths, limits, against)), folder, against, project, limits)
+    return site.pages(list(verify_all(paths, limits, against)), folder, against, project, limits)

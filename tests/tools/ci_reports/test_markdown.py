@@ -17,9 +17,8 @@ from harness.contract.contract_annotations import Refutation
 from harness.contract.project import Project
 from harness.evidence.staleness import ProjectState
 from harness.evidence.verification import Against, verify_all
-from harness.report import markdown
 from harness.report.bundle_results import BundleResult, bundle_results
-from harness.report.ci import ctrf, junit
+from harness.tools.ci_reports import ctrf, junit, markdown
 from tests.contracts import healthy, write_project
 from tests.evidence.factory import claim_result, contract_in, rewrite, sealed, set_at
 from tests.report.bundles import every_verdict, examined, unsound
@@ -121,7 +120,7 @@ def test_no_bundle_is_said(snapshot: SnapshotAssertion) -> None:
     assert markdown.render([]) == snapshot
 
 
-@pytest.mark.parametrize("limit", [markdown.LEAST, 5000, 20_000, markdown.COMMENT, markdown.SUMMARY])
+@pytest.mark.parametrize("limit", [markdown.LEAST, 5000, 20_000, markdown.COMMENT])
 def test_any_number_of_bundles_fits(tmp_path: Path, limit: int) -> None:
     """The number of omitted bundles is shown, and the counts include them."""
     record = claim_result(tmp_path, measurements=healthy(returned=2)).record

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.report.html import plot
-from harness.report.html.plot import Axis, Figure, Form, Line
+from harness.tools.html import plot
+from harness.tools.html.plot import Axis, Figure, Form, Line
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 SAMPLES = st.lists(st.none() | st.floats(), min_size=1, max_size=400)

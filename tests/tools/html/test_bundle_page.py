@@ -20,9 +20,9 @@ from harness.evidence.staleness import coverage
 from harness.evidence.trial_files import SUBJECT, Stream
 from harness.evidence.verification import verify
 from harness.judging.observation import Ending, EndingKind
-from harness.report.html import bundle_page
-from harness.report.html.contents import Contents, ContentsError
 from harness.search.counterexample import Counterexample
+from harness.tools.html import bundle_page
+from harness.tools.html.contents import Contents, ContentsError
 from tests.contracts import document, healthy
 from tests.evidence.factory import DEFECTIVE, MUTANTS, claim_result, contract_in, sealed
 from tests.report.texts import nasty, with_texts

@@ -9,9 +9,9 @@ from typing import Any, Final
 from harness.contract import Contract
 from harness.contract.clauses import ITEM
 from harness.evidence.bundle import Series
-from harness.report.html.comparisons import KEYWORDS, SIGNS, plain
-from harness.report.html.contents import Contents
-from harness.report.html.plot import Figure, Form, Line
+from harness.tools.html.comparisons import KEYWORDS, SIGNS, plain
+from harness.tools.html.contents import Contents
+from harness.tools.html.plot import Figure, Form, Line
 
 __all__ = ["bound_line", "figure", "machine", "samples", "training"]
 

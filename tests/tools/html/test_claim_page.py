@@ -11,11 +11,11 @@ import pytest
 from harness.contract import load
 from harness.contract.project import Project
 from harness.evidence.verification import find_bundles
-from harness.report.html import claim_page
-from harness.report.html.plot import Form
+from harness.tools.html import claim_page
+from harness.tools.html.plot import Form
 from tests.contracts import document, healthy, write_project
 from tests.evidence.factory import claim_result, sealed, sealer
-from tests.report.html.evidence import write
+from tests.tools.html.evidence import write
 
 CLAIM = "F-DEMO-SORT-001"
 

@@ -9,19 +9,17 @@ import os
 
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
-from harness.report.ci import ci_cases
-from harness.report.ci.workflow_commands import annotate
+from harness.report.terminal.workflow_commands import annotate
 from harness.running.events import ClaimFinished, ClaimPassedOver, ClaimPlanned, Event, Handler
+from harness.tools.ci_reports import cases
 
-__all__ = ["handlers"]
-
-
-def handlers() -> list[Handler]:
-    """Return the handler, if this process runs in GitHub Actions."""
-    return [_handler()] if os.environ.get("GITHUB_ACTIONS") == "true" else []
+__all__ = ["handler"]
 
 
-def _handler() -> Handler:
+def handler() -> Handler | None:
+    """Return what annotates the job, if this process runs in GitHub Actions."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return None
     contracts: dict[str, Contract] = {}
 
     def handle(event: Event) -> None:
@@ -29,7 +27,7 @@ def _handler() -> Handler:
             contracts[event.contract.id] = event.contract
         elif isinstance(event, ClaimFinished):
             record = event.record
-            claim, *_ = ci_cases.of_run(record, contracts.get(record.id))
+            claim, *_ = cases.of_run(record, contracts.get(record.id))
             if level := claim.status.formats.level:
                 title, lines = f"{record.verdict} {record.id}", [claim.message, *claim.details]
                 annotate(level, title, lines, claim.file, claim.line)

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from harness.evidence.index import measurements_of
 from harness.judging.record import Record
-from harness.report.html import charts
-from harness.report.html import clause_rows as clauses
-from harness.report.html.index_page import ListedBundle, Matrix, Row
-from harness.report.html.plot import Figure, Line, drawn
-from harness.report.html.templating import page
+from harness.tools.html import charts
+from harness.tools.html import clause_rows as clauses
+from harness.tools.html.index_page import ListedBundle, Matrix, Row
+from harness.tools.html.plot import Figure, Line, drawn
+from harness.tools.html.templating import page
 
 __all__ = ["numbers", "render", "trends"]
 

@@ -33,12 +33,13 @@ from harness.contract.contract_annotations import Refutation
 from harness.evidence.findings import STALE
 from harness.judging.record import Record
 from harness.report.bundle_results import BundleResult
-from harness.report.ci import ci_cases
-from harness.report.ci.ci_cases import Case, CaseKind, Status
 from harness.report.escaping import printable
+from harness.report.formats import TextReport
 from harness.report.messages import reason_text
+from harness.tools.ci_reports import cases
+from harness.tools.ci_reports.cases import Case, CaseKind, Status
 
-__all__ = ["render"]
+__all__ = ["REPORT", "render"]
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -46,12 +47,12 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 def render(bundles: Sequence[BundleResult]) -> str:
     """Return the document. The same bundles give the same text."""
     found: list[tuple[Case, BundleResult | None]] = [
-        (case, bundle) for bundle in _open(bundles) for case in ci_cases.findings(bundle)
+        (case, bundle) for bundle in _open(bundles) for case in cases.findings(bundle)
     ]
-    found = found if bundles else [(ci_cases.NOTHING, None)]
+    found = found if bundles else [(cases.NOTHING, None)]
     rules = {_rule_id(case): _rule(case) for case, _ in found}
     positions = {name: position for position, name in enumerate(rules)}
-    counts = Counter(case.status for bundle in bundles for case in ci_cases.of_bundle(bundle))
+    counts = Counter(case.status for bundle in bundles for case in cases.of_bundle(bundle))
     notifications = [{"level": level, "message": {"text": text}} for level, text in _notifications(bundles)]
     run = {
         "tool": {
@@ -152,7 +153,7 @@ def _suppression(known: Refutation) -> dict[str, str]:
 
 
 def _about(record: Record) -> dict[str, Any]:
-    return {**ci_cases.circumstances(record), "reproduce": printable(record.command)}
+    return {**cases.circumstances(record), "reproduce": printable(record.command)}
 
 
 def _uri(case: Case, bundle: BundleResult | None) -> str:
@@ -169,7 +170,7 @@ def _uri(case: Case, bundle: BundleResult | None) -> str:
 def _notifications(bundles: Sequence[BundleResult]) -> Iterator[tuple[str, str]]:
     """Yield the reasons why the run as a whole did not succeed: level and text."""
     if not bundles:
-        yield "error", ci_cases.NOTHING.message
+        yield "error", cases.NOTHING.message
     for bundle in bundles:
         record = bundle.record
         if record is None:
@@ -178,3 +179,6 @@ def _notifications(bundles: Sequence[BundleResult]) -> Iterator[tuple[str, str]]
             yield "warning", printable(f"{record.id} was not measured: {reason_text.marked(record.reason)}")
         elif record.verdict is Verdict.VOID:
             yield "error", printable(f"{record.id} is void: {reason_text.marked(record.reason)}")
+
+
+REPORT = TextReport("the open findings against the claims as SARIF 2.1.0", render)

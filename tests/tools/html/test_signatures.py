@@ -10,15 +10,15 @@ import pytest
 
 from harness.evidence.findings import Code, Severity
 from harness.evidence.verification import Against, verify_all
-from harness.report import markdown
 from harness.report.bundle_results import bundle_results
-from harness.report.html import site
 from harness.report.messages import finding_text
 from harness.report.messages.verdict_text import asked
+from harness.tools.ci_reports import markdown
+from harness.tools.html import site
 from harness.tools.sign.signing import sign
 from tests.evidence.attested import forge, statement_of
 from tests.evidence.factory import sealed
-from tests.report.html.browser import axe_source, browser, violations
+from tests.tools.html.browser import axe_source, browser, violations
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner
@@ -49,7 +49,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory, signers: tuple[CryptoSign
 
 def written(evidence: Path, folder: Path, *trusted: CryptoSigner, refused: frozenset[Code] = frozenset()) -> Path:
     against = Against({one.public_key.keyid: one.public_key for one in trusted}, refused=refused)
-    site.write(list(verify_all(sorted(evidence.iterdir()), against=against)), folder, against)
+    site.pages(list(verify_all(sorted(evidence.iterdir()), against=against)), folder, against)
     return folder
 
 
@@ -85,7 +85,7 @@ def test_what_was_changed_after_it_was_signed_is_signed_by_nobody(
     record.write_bytes(record.read_bytes().replace(b'"seconds"', b' "seconds"', 1))
     against = Against({signers[0].public_key.keyid: signers[0].public_key})
     [verification] = verify_all([bundle], against=against)
-    site.write([verification], tmp_path / "site", against)
+    site.pages([verification], tmp_path / "site", against)
     page = text(next((tmp_path / "site" / "F-DEMO-SORT-001").iterdir()))
     assert (verification.standing, verification.signed_by) == ("UNSOUND", ())
     (wrong,) = [one for one in verification.findings if one.code is Code.TAMPERED]
@@ -131,7 +131,7 @@ def test_a_page_says_all_that_verifying_remarks(tmp_path: Path) -> None:
     )
     against = Against()
     (verification,) = verify_all([bundle], against=against)
-    site.write([verification], tmp_path / "site", against)
+    site.pages([verification], tmp_path / "site", against)
     page = text(next((tmp_path / "site").glob("F-*/*.html")))
     said = page[page.index("Result of harness verify") :]
     assert {one.code for one in verification.remarks} >= {Code.MUTANTS_SKIPPED, Code.OVERRIDDEN, Code.DIRTY_TREE}

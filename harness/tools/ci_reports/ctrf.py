@@ -20,13 +20,14 @@ from typing import Any
 from harness.base.version import VERSION
 from harness.judging.record import Record
 from harness.report.bundle_results import BundleResult
-from harness.report.ci import ci_cases
-from harness.report.ci.ci_cases import Case
 from harness.report.escaping import printable
+from harness.report.formats import TextReport
 from harness.report.messages import reason_text
 from harness.report.messages.verdict_text import narrowed
+from harness.tools.ci_reports import cases
+from harness.tools.ci_reports.cases import Case
 
-__all__ = ["SPEC_VERSION", "render"]
+__all__ = ["REPORT", "SPEC_VERSION", "render"]
 
 SPEC_VERSION = "0.0.0"
 """The version of the published schema, tests/recorded/schemas/ctrf-schema-0.0.json."""
@@ -34,8 +35,8 @@ SPEC_VERSION = "0.0.0"
 
 def render(bundles: Sequence[BundleResult]) -> str:
     """Return the document. The same bundles give the same text."""
-    tests = [_test(case, bundle) for bundle in bundles for case in ci_cases.of_bundle(bundle)]
-    tests = tests or [_test(ci_cases.NOTHING, None)]
+    tests = [_test(case, bundle) for bundle in bundles for case in cases.of_bundle(bundle)]
+    tests = tests or [_test(cases.NOTHING, None)]
     statuses = [test["status"] for test in tests]
     records = [bundle.record for bundle in bundles if bundle.record is not None]
     starts = [_milliseconds(record) for record in records]
@@ -60,7 +61,7 @@ def render(bundles: Sequence[BundleResult]) -> str:
 def _test(case: Case, bundle: BundleResult | None) -> dict[str, Any]:
     record = bundle.record if bundle is not None else None
     test: dict[str, Any] = {
-        "name": case.name if case.kind is ci_cases.CaseKind.CLAIM else f"{case.claim} {case.name}",
+        "name": case.name if case.kind is cases.CaseKind.CLAIM else f"{case.claim} {case.name}",
         "status": case.status.formats.ctrf,
         "rawStatus": str(case.status),
         "duration": _duration(case.seconds),
@@ -78,15 +79,18 @@ def _test(case: Case, bundle: BundleResult | None) -> dict[str, Any]:
         narrowing = narrowed(record, bundle.verification.remarks)
         test["tags"] = [str(record.verdict), *map(printable, narrowing)]  # shown beside green lines
         reason = printable(reason_text.marked(record.reason))
-        test["extra"] |= {**ci_cases.circumstances(record), "reason": reason}
+        test["extra"] |= {**cases.circumstances(record), "reason": reason}
     return test
 
 
 def _duration(seconds: float) -> int:
     """Return milliseconds."""
-    return round(ci_cases.bounded(seconds) * 1000)
+    return round(cases.bounded(seconds) * 1000)
 
 
 def _milliseconds(record: Record) -> int:
     """Return the start of the run in milliseconds since 1970."""
     return round(datetime.fromisoformat(record.started).timestamp() * 1000)
+
+
+REPORT = TextReport("a CTRF report", render)

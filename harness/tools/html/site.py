@@ -1,7 +1,8 @@
 """A static site: an index of claims and devices, and a page for each claim and bundle. It opens from the file system.
 
     against = Against(state=ProjectState(project))
-    site = write([*verify_all(find_bundles([Path("evidence")]), against=against)], Path("site"), against, project)
+    bundles = [*verify_all(find_bundles([Path("evidence")]), against=against)]
+    write(Evidence(bundles, against, project), Path("site"))
 
 The same bundles and the same project give the same bytes, unless a job runs. The page of each bundle is made in its own
 process, with bounded time and memory. If that fails, the page has the reason.
@@ -27,18 +28,21 @@ from harness.evidence.index import read
 from harness.evidence.verification import Against
 from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 from harness.report.atomic_file import write_file
-from harness.report.html import bundle_page, claim_page, index_page
-from harness.report.html.clause_rows import Clauses
-from harness.report.html.contents import Contents, ContentsError
-from harness.report.html.index_page import ListedBundle
-from harness.report.html.templating import GENERATOR, compiled
+from harness.report.formats import Evidence
 from harness.report.messages import qualifiers
 from harness.report.messages.qualifiers import standing
 from harness.report.messages.verdict_text import asked, why
 from harness.report.running_jobs import running_jobs
+from harness.report.terminal.progress_line import progress_line
+from harness.tools.html import bundle_page, claim_page, index_page
+from harness.tools.html.clause_rows import Clauses
+from harness.tools.html.contents import Contents, ContentsError
+from harness.tools.html.index_page import ListedBundle
+from harness.tools.html.templating import GENERATOR, compiled
 
-__all__ = ["INDEX", "SiteError", "prepare", "write"]
+__all__ = ["INDEX", "SiteError", "about", "check", "pages", "write"]
 
+about = "a static site into the folder TARGET"
 INDEX = "index.html"
 _MARK = f'<meta name="generator" content="{GENERATOR} '.encode()
 
@@ -47,7 +51,7 @@ class SiteError(OSError):
     """The folder cannot take the pages. The text says why, and what to do."""
 
 
-def prepare(folder: Path) -> None:
+def check(folder: Path) -> None:
     """Make the folder, and check that it can take the pages. Call it before you verify thousands of bundles.
 
     Raises:
@@ -66,7 +70,18 @@ def prepare(folder: Path) -> None:
         raise _unusable(folder, error) from error
 
 
-def write(
+def write(evidence: Evidence, target: Path) -> Path:
+    """Write the site into a folder, and return its index. On a terminal, a line shows how many pages are done.
+
+    Raises:
+        SiteError: see `pages`.
+    """
+    with progress_line("writing pages") as watch:
+        pages(evidence.verifications, target, evidence.against, evidence.project, watch=watch)
+    return target / INDEX
+
+
+def pages(
     verifications: Sequence[Verification],
     folder: Path,
     against: Against,
@@ -89,12 +104,12 @@ def write(
     Raises:
         SiteError: the folder has an index that another program wrote, or cannot be written.
     """
-    prepare(folder)
+    check(folder)
     try:
         earlier = {path for path in folder.glob("*/*.html") if not path.is_symlink() and _is_ours(path)}
         contracts = project.load_all()[0] if project else []
         entries: list[ListedBundle] = []
-        pages: dict[Path, ListedBundle] = {}
+        shown_at: dict[Path, ListedBundle] = {}
         taken: set[str] = set()
         held = list(asked(against))
         name, stated = _name(project) if project else "", {one.id: one for one in contracts}
@@ -103,15 +118,15 @@ def write(
             write_file(folder / entry.page, page)
             entries.append(entry)
             if entry.verification.accepted:
-                pages[entry.verification.path.absolute()] = entry
+                shown_at[entry.verification.path.absolute()] = entry
             if watch is not None:
                 watch(done, len(verifications))
         entries.sort(key=lambda entry: (entry.started, entry.page), reverse=True)
-        counting = [one for bundle in pages for one in read(bundle).entries]
+        counting = [one for bundle in shown_at for one in read(bundle).entries]
         table = (
-            index_page.matrix_of_project(project, contracts, counting, pages)
+            index_page.matrix_of_project(project, contracts, counting, shown_at)
             if project
-            else index_page.matrix_of_verdicts(counting, pages)
+            else index_page.matrix_of_verdicts(counting, shown_at)
         )
         for row in table.rows:
             if row.page:

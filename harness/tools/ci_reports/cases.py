@@ -189,11 +189,9 @@ def _refused(bundle: BundleResult) -> Case:
 
 
 def _claim(record: Record, contract: ContractFile, refutation: Refutation | None) -> Case:
-    clauses, _ = wrong(record.clauses)
     message = reason_text.marked(decisive(record))
     if refutation is not None:
         message = "; ".join(filter(None, (refutation_text(refutation, record.result), message)))
-    line = contract.lines.clause(clauses[0].id) if clauses else contract.lines.claim()
     return Case(
         claim=record.id,
         name=record.id,
@@ -202,7 +200,7 @@ def _claim(record: Record, contract: ContractFile, refutation: Refutation | None
         message=printable(message),
         seconds=record.trial_seconds,
         file=contract.name,
-        line=line,
+        line=contract.line_of(record),
         details=tuple(map(printable, _details(record))),
     )
 

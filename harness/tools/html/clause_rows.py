@@ -18,10 +18,10 @@ from harness.evidence.trial_files import MutantTrial
 from harness.judging.judge import Judgment
 from harness.judging.observation import Observation
 from harness.judging.record import MutantRecord
-from harness.report.html.comparisons import KEYWORDS, SIGNS, SIZES, Comparison, of_bound, of_rule
-from harness.report.html.contents import Contents
 from harness.report.messages import bound_text, number_text, reason_text
 from harness.search.counterexample import Counterexample
+from harness.tools.html.comparisons import KEYWORDS, SIGNS, SIZES, Comparison, of_bound, of_rule
+from harness.tools.html.contents import Contents
 
 __all__ = ["ClauseGroup", "Clauses", "Kill", "Quantity", "Row", "kills", "quantity"]
 

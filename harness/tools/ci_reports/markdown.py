@@ -20,17 +20,16 @@ from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding
 from harness.judging.record import MutantRecord, Record
 from harness.report.bundle_results import BundleResult
 from harness.report.escaping import code_block, code_span, markdown, printable, table
+from harness.report.formats import TextReport
 from harness.report.messages import bound_text, finding_text, number_text, reason_text
 from harness.report.messages.not_finite import wrong
 from harness.report.messages.qualifiers import mutants, refutation_text
 from harness.report.messages.verdict_text import Caveat, Mono, bundle_totals, caveats, narrowed, signed
 
-__all__ = ["COMMENT", "LEAST", "MARK", "SUMMARY", "render"]
+__all__ = ["COMMENT", "LEAST", "MARK", "REPORT", "render"]
 
 COMMENT: Final = 64_000
 """Bytes of UTF-8. GitHub accepts 65,536 characters in a comment, and a workflow adds some lines."""
-SUMMARY: Final = (1 << 20) - 1
-"""Bytes. GitHub accepts 1 MiB in GITHUB_STEP_SUMMARY for everything that a step appends."""
 LEAST: Final = 2000
 """Bytes that suffice for the counts."""
 MARK: Final = "<!-- falsifier-harness report -->"
@@ -59,7 +58,7 @@ def render(bundles: Sequence[BundleResult], limit: int = COMMENT) -> str:
     blocks = [block for bundle in ordered if not bundle.is_known for block in _against(bundle)]
     known = [f"- {_known(bundle)}" for bundle in ordered if bundle.is_known]
     blocks += ["\n".join(["### Known refutations\n", *known])] if known else []
-    told = [bundle for bundle in ordered if len(ordered) == 1 or limit > COMMENT or not _is_plain_pass(bundle)]
+    told = [bundle for bundle in ordered if len(ordered) == 1 or not _is_plain_pass(bundle)]
     blocks += [block for bundle in told for block in _kills(bundle)]
     blocks += [block for bundle in told if bundle.record for block in _measured(bundle.record)]
     shown, _ = _fitting(blocks, room, room)
@@ -273,3 +272,6 @@ def _why(reason: Reason | None) -> str:
     """Return a reason in words, with the source of words that follow from no measurement."""
     by = reason_text.stated(reason)
     return f"{markdown(cut(reason_text.of(reason), _LONGEST))}{f' _({by})_' if by else ''}"
+
+
+REPORT = TextReport("a comment for a pull request, below 64 KB", render)

@@ -12,11 +12,11 @@ from harness.contract import load
 from harness.contract.project import Project
 from harness.evidence.verification import find_bundles
 from harness.machine.limited_process import Limits
-from harness.report.html import index_page
 from harness.report.messages import finding_text
+from harness.tools.html import index_page
 from tests.contracts import document, healthy, write_project
 from tests.evidence.factory import DEFECTIVE, claim_result, sealed, sealer
-from tests.report.html.evidence import bundles, write
+from tests.tools.html.evidence import bundles, write
 
 
 def pages(folder: Path) -> list[str]:

@@ -21,12 +21,12 @@ from harness.evidence.claim_status import Cell, ClaimStatus, Why, statuses
 from harness.evidence.default_subjects import default_subjects
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding, Verification
 from harness.evidence.survey import Staleness
-from harness.report.html.templating import marked, page
 from harness.report.messages import due_text
 from harness.report.messages.qualifiers import KNOWN, NEW, UNPROVEN
 from harness.report.messages.verdict_text import signed
 from harness.report.running_jobs import RunningJob
 from harness.report.status_table import set_aside
+from harness.tools.html.templating import marked, page
 
 __all__ = ["Field", "ListedBundle", "Matrix", "Row", "matrix_of_project", "matrix_of_verdicts", "render"]
 
@@ -68,7 +68,7 @@ class ListedBundle(JsonDataclass):
     mutants: str = ""
     """How many were killed, in words."""
     numbers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Every number that a clause compares, by name (see `harness.report.html.claim_page.numbers`)."""
+    """Every number that a clause compares, by name (see `harness.tools.html.claim_page.numbers`)."""
 
     @property
     def signed(self) -> str:

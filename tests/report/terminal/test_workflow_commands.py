@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.report.ci.workflow_commands import Escaping, annotate
+from harness.report.terminal.workflow_commands import Escaping, annotate
 from tests.cli.harness_command import environment
 from tests.cli.harness_command import harness as _harness
 from tests.cli.toy_claim import CLAIM
