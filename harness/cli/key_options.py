@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.contract.project import Project
-from harness.evidence import attestation, verified
+from harness.evidence import verified
 from harness.evidence.findings import Code
-from harness.evidence.keys import KeyRefused, exposure, load_private
 from harness.evidence.seal import Attest
+from harness.evidence.signing import KeyRefused, signing
 from harness.evidence.verification import Against
 from harness.report.terminal.printing import tell
 
@@ -43,10 +43,10 @@ def against(trusted_keys: Sequence[Path], project: Project | None, refused: froz
 def signer_of(key: Path) -> CryptoSigner:
     """Return the signer of a private key. Warn if others can read the file; refuse a key that cannot sign."""
     try:
-        signer = load_private(key)
+        signer: CryptoSigner = signing().load_private(key)
     except KeyRefused as error:
         raise click.BadParameter(str(error), param_hint="--key") from error
-    if exposed := exposure(key):
+    if exposed := signing().exposure(key):
         tell(f"harness: {exposed}", err=True)
     return signer
 
@@ -55,4 +55,4 @@ def attest_of(key: Path | None) -> Attest | None:
     """Return what signs a bundle, or None without a key. A bad key refuses the run before the work."""
     if key is None:
         return None
-    return partial(attestation.attest, signer=signer_of(key))
+    return partial(signing().attest, signer=signer_of(key))

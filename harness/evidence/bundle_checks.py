@@ -7,11 +7,12 @@ follow links, but a hostile bundle can still need more memory or time than the m
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from harness.base import schemas
 from harness.base.device import Device
@@ -21,20 +22,18 @@ from harness.base.vocabulary import Outcome
 from harness.contract import Contract
 from harness.contract.builtin import COMPLETES
 from harness.contract.cel_engine import engine
-from harness.evidence import attestation, untrusted
 from harness.evidence import bundle_layout as layout
+from harness.evidence import untrusted
 from harness.evidence.artifacts import Artifact
 from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.findings import Code, Detail, Finding, Severity, Verification, finding
 from harness.evidence.rejudge import rejudge
+from harness.evidence.signing import Key, signing
 from harness.evidence.staleness import Origin, clock_ahead, coverage
 from harness.evidence.trial_files import SUBJECT, MutantTrial, trial_of
 from harness.judging.observation import Observation
 from harness.judging.record import Record
 from harness.search.counterexample import Counterexample, judge_case
-
-if TYPE_CHECKING:
-    from securesystemslib.signer import SSlibKey
 
 __all__ = ["MOST_FINDINGS", "check", "prepare"]
 
@@ -44,14 +43,16 @@ _PER_FILE = 20
 T = TypeVar("T")
 
 
-def prepare() -> None:
-    """Load what the checks need, so that forked processes need not load it."""
+def prepare(bundles: Iterable[Path] = ()) -> None:
+    """Load what the checks of these bundles need, so that forked processes need not load it."""
     engine().compile("true")
     for name in schemas.NAMES:
         schemas.problems(name, {})
+    if any(os.path.lexists(bundle / layout.ATTESTATION) for bundle in bundles):
+        signing()
 
 
-def check(path: Path, trusted: Mapping[str, SSlibKey]) -> tuple[Verification, Origin | None]:
+def check(path: Path, trusted: Mapping[str, Key]) -> tuple[Verification, Origin | None]:
     """Check a bundle without its project. Return the findings, and the origin that its record states.
 
     Args:
@@ -76,7 +77,7 @@ def _obstacle(path: Path) -> Detail | None:
 
 
 class _Checks:
-    def __init__(self, path: Path, trusted: Mapping[str, SSlibKey]) -> None:
+    def __init__(self, path: Path, trusted: Mapping[str, Key]) -> None:
         self.origin: Origin | None = None
         self._path = path
         self._bundle = Bundle(path)
@@ -304,7 +305,7 @@ class _Checks:
         if {layout.ATTESTATION, layout.MANIFEST} & self._noted or layout.MANIFEST not in self._files:
             return
         content, sealed = self._bundle.content(layout.ATTESTATION), self._bundle.content(layout.MANIFEST)
-        checked = attestation.check(content, record, contract.subject, sealed, self._trusted)
+        checked = signing().check(content, record, contract.subject, sealed, self._trusted)
         self._found += checked.findings
         self._known = replace(self._known, signed_by=checked.signed_by)
 

@@ -201,7 +201,7 @@ def _unsound(entries: Sequence[Entry]) -> dict[Path, str]:
 
     if not entries:
         return {}
-    bundle_checks.prepare()
+    bundle_checks.prepare([entry.path for entry in entries])
     refused: dict[Path, str] = {}
     alone: list[Entry] = []
     for few, answer in _checked([entries[first : first + _AT_ONCE] for first in range(0, len(entries), _AT_ONCE)]):

@@ -24,8 +24,7 @@ from harness.evidence.findings import Code, Detail, Verification, finding
 from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 
 if TYPE_CHECKING:
-    from securesystemslib.signer import SSlibKey
-
+    from harness.evidence.signing import Key
     from harness.evidence.staleness import ProjectState
 
 __all__ = ["Against", "Code", "Limits", "Verification", "find_bundles", "no_folder", "verify", "verify_all"]
@@ -38,7 +37,7 @@ _MARKS = frozenset({MANIFEST, RECORD, OBSERVATION})
 class Against:
     """What bundles are compared with, besides themselves."""
 
-    trusted: Mapping[str, SSlibKey] = field(default_factory=dict)
+    trusted: Mapping[str, Key] = field(default_factory=dict)
     """Public keys whose signatures count, by id."""
     state: ProjectState | None = None
     """The project that the bundles should be evidence for; None skips the checks for staleness."""
@@ -65,7 +64,7 @@ def verify_all(
     from harness.evidence import bundle_checks
 
     if paths:
-        bundle_checks.prepare()
+        bundle_checks.prepare(paths)
     against = against or Against()
     works = [partial(_checked, Path(os.path.realpath(path)), against.trusted) for path in paths]
     outcomes = isolated_all(works, limits or Limits(), len(os.sched_getaffinity(0)))
@@ -76,7 +75,7 @@ def verify_all(
             yield _known(path, outcome, against)
 
 
-def _checked(folder: Path, trusted: Mapping[str, SSlibKey]) -> bytes:
+def _checked(folder: Path, trusted: Mapping[str, Key]) -> bytes:
     """Run the checks of a bundle in its process. Return the result as JSON."""
     from harness.evidence import bundle_checks
 

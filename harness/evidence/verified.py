@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.contract.project import Project
 from harness.evidence.findings import Code, Verification
-from harness.evidence.keys import load_public
+from harness.evidence.signing import signing
 from harness.evidence.staleness import ProjectState
 from harness.evidence.verification import Against, find_bundles, no_folder, verify_all
 
@@ -61,5 +61,5 @@ def against(trusted_keys: Iterable[Path], project: Project | None, refused: froz
     Raises:
         KeyRefused: a file is not a public key that can be used.
     """
-    keys = {key.keyid: key for key in map(load_public, trusted_keys)}
+    keys = {key.keyid: key for key in (signing().load_public(path) for path in trusted_keys)}
     return Against(keys, ProjectState(project) if project else None, refused | (_SIGNED if keys else frozenset()))

@@ -16,7 +16,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from harness.evidence import keys
+from harness.tools.sign import keys
 from tests.cli.harness_command import COMMAND, environment
 from tests.evidence.factory import sealed
 from tests.execution.projects import write_project

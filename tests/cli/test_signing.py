@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 def key_id(folder: Path, name: str = "ci.key") -> str:
     """The form in which `verify` names a key."""
-    from harness.evidence.keys import load_public
+    from harness.tools.sign.keys import load_public
 
     return str(load_public(folder / f"{name}.pub").keyid)
 

@@ -11,10 +11,10 @@ from typing import Any
 from securesystemslib.dsse import Envelope
 from securesystemslib.signer import CryptoSigner
 
-from harness.evidence.attestation import PAYLOAD_TYPE
 from harness.evidence.bundle_layout import ATTESTATION
 from harness.evidence.findings import Code, Verification
 from harness.evidence.verification import Against, verify
+from harness.tools.sign.attestation import PAYLOAD_TYPE
 
 
 def known(bundle: Path, *signers: CryptoSigner) -> Verification:

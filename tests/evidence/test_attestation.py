@@ -19,13 +19,14 @@ from securesystemslib.dsse import Envelope
 from securesystemslib.signer import CryptoSigner
 from syrupy.assertion import SnapshotAssertion
 
-from harness.evidence import attestation
-from harness.evidence.attestation import PAYLOAD_TYPE, AlreadySigned
 from harness.evidence.bundle_layout import ATTESTATION, MANIFEST, RECORD
 from harness.evidence.findings import Code, Detail
-from harness.evidence.keys import KeyRefused, load_public
+from harness.evidence.signing import KeyRefused
 from harness.evidence.verification import verify
+from harness.tools.sign import attestation
 from harness.tools.sign import signing as signing_of_bundles
+from harness.tools.sign.attestation import PAYLOAD_TYPE, AlreadySigned
+from harness.tools.sign.keys import load_public
 from harness.tools.sign.signing import sign
 from tests.evidence.attested import envelope_of, forge, known, put, signing, statement_of, told
 from tests.evidence.factory import copy_of, files_of, reseal, rewrite, sealed, set_at

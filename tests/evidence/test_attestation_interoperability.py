@@ -12,8 +12,8 @@ from securesystemslib.signer import CryptoSigner, SSlibKey
 from sigstore import dsse as sigstore_dsse
 
 from harness.evidence.bundle_layout import ATTESTATION
-from harness.evidence.keys import load_public
 from harness.evidence.verification import Against, verify
+from harness.tools.sign.keys import load_public
 from harness.tools.sign.signing import sign
 from tests.evidence.attested import envelope_of, statement_of
 from tests.evidence.factory import sealed

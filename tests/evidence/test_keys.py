@@ -19,8 +19,9 @@ from cryptography.hazmat.primitives.serialization import (
 from syrupy.assertion import SnapshotAssertion
 
 from harness.base.extras import installation
-from harness.evidence import keys
-from harness.evidence.keys import KeyRefused, exposure, generate, load_private, load_public, signed, signers
+from harness.evidence.signing import KeyRefused
+from harness.tools.sign import keys
+from harness.tools.sign.keys import exposure, generate, load_private, load_public, signed, signers
 
 
 def test_a_key_has_two_files(tmp_path: Path) -> None:

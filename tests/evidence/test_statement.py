@@ -17,8 +17,8 @@ from in_toto_attestation.v1.statement import Statement
 from in_toto_attestation.v1.statement_pb2 import Statement as StatementMessage
 
 from harness.base.vocabulary import Outcome, Verdict
-from harness.evidence.attestation import statement
 from harness.judging.record import Record
+from harness.tools.sign.attestation import statement
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, claim_result
 

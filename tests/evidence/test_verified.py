@@ -9,8 +9,8 @@ import pytest
 
 from harness.contract.project import Project
 from harness.evidence.findings import Code
-from harness.evidence.keys import generate
 from harness.evidence.verified import against, verify
+from harness.tools.sign.keys import generate
 from tests.contracts import write_project
 
 

@@ -41,7 +41,7 @@ ELSEWHERE = {
     "harness/evidence/artifacts.py": ["tests/evidence/test_seal.py"],
     "harness/evidence/bundle_checks.py": ["tests/evidence/test_verification.py"],
     "harness/evidence/atomic_dir.py": ["tests/evidence/test_seal_refused.py", "tests/run/test_engine.py"],
-    "harness/evidence/keys.py": ["tests/cli/test_signing.py"],
+    "harness/tools/sign/keys.py": ["tests/cli/test_signing.py"],
     "harness/evidence/survey.py": ["tests/cli/test_list.py", "tests/cli/test_status.py"],
     "harness/evidence/untrusted.py": ["tests/evidence/test_verification.py", "tests/evidence/test_hostile.py"],
 }

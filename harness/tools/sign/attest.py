@@ -8,12 +8,12 @@ import click
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli.key_options import signer_of
-from harness.evidence.attestation import AlreadySigned
-from harness.evidence.keys import KeyRefused
+from harness.evidence.signing import KeyRefused
 from harness.evidence.verification import find_bundles, no_folder
 from harness.report.escaping import printable
 from harness.report.messages.number_text import counted
 from harness.report.terminal.printing import tell
+from harness.tools.sign.attestation import AlreadySigned
 from harness.tools.sign.signing import sign
 
 __all__ = ["command"]

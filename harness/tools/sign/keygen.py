@@ -8,9 +8,10 @@ import click
 
 from harness.base import regular_file
 from harness.base.vocabulary import ExitStatus
-from harness.evidence.keys import KeyRefused, generate
+from harness.evidence.signing import KeyRefused
 from harness.machine.git import is_untracked
 from harness.report.terminal.printing import tell
+from harness.tools.sign.keys import generate
 
 __all__ = ["command"]
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.base.beneath import Beneath
-from harness.evidence import attestation
 from harness.evidence.atomic_dir import locked, sync_folder
 from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.bundle_layout import ATTESTATION, CONTRACT, MANIFEST, RECORD
 from harness.evidence.findings import Severity
-from harness.evidence.keys import KeyRefused
+from harness.evidence.signing import KeyRefused
 from harness.evidence.verification import verify
+from harness.tools.sign import attestation
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner

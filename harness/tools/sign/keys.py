@@ -20,18 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 from harness.base import regular_file
 from harness.base.extras import installation
+from harness.evidence.signing import KeyRefused
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner, SSlibKey
 
-__all__ = ["KeyRefused", "exposure", "generate", "load_private", "load_public", "require", "signed", "signers"]
+__all__ = ["exposure", "generate", "load_private", "load_public", "require", "signed", "signers"]
 
 _LARGEST = 1 << 16
 """Bytes of a key's file. A pipe or a disk image that is named by mistake is refused."""
-
-
-class KeyRefused(ValueError):
-    """A key cannot be made, read or used. The text says why and what to do; it never quotes the file."""
 
 
 def generate(path: Path) -> tuple[SSlibKey, Path]:

@@ -52,11 +52,13 @@ from harness.base import schemas, strictjson
 from harness.base.shortening import cut
 from harness.base.strictjson import JsonObject, pointer
 from harness.base.vocabulary import Fate, Outcome, Verdict
-from harness.evidence import keys
 from harness.evidence.bundle_layout import ATTESTATION, MANIFEST
 from harness.evidence.findings import Code, Detail, Finding, finding
+from harness.evidence.signing import Checked, KeyRefused
 from harness.evidence.staleness import coverage
 from harness.judging.record import Record
+from harness.tools.sign import keys
+from harness.tools.sign.keys import exposure, load_private, load_public
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner, SSlibKey
@@ -66,9 +68,11 @@ __all__ = [
     "PREDICATE_TYPE",
     "STATEMENT_TYPE",
     "AlreadySigned",
-    "Checked",
     "attest",
     "check",
+    "exposure",
+    "load_private",
+    "load_public",
     "statement",
 ]
 
@@ -78,15 +82,6 @@ _MOST_DIFFERENCES = 5
 
 class AlreadySigned(ValueError):
     """The attestation already has a signature by this key."""
-
-
-@dataclass(frozen=True)
-class Checked:
-    """The result of checking an attestation."""
-
-    findings: tuple[Finding, ...]
-    signed_by: tuple[str, ...] = ()
-    """Ids of the trusted keys that signed what the bundle says; empty if there is any finding."""
 
 
 def attest(
@@ -103,7 +98,7 @@ def attest(
 
     Raises:
         AlreadySigned: `earlier` has a signature by this key.
-        keys.KeyRefused: in-toto has no form for something in the record.
+        KeyRefused: in-toto has no form for something in the record.
     """
     if earlier is None:
         document = statement(record, contract_subject, sha256(manifest).hexdigest())
@@ -254,7 +249,7 @@ def _check_form(document: JsonObject) -> None:
         for descriptor in result.configuration:
             ResourceDescriptor.copy_from_pb(descriptor).validate()
     except (json_format.ParseError, ValueError) as error:
-        raise keys.KeyRefused(f"in-toto has no form for what this bundle says: {error}") from error
+        raise KeyRefused(f"in-toto has no form for what this bundle says: {error}") from error
 
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
