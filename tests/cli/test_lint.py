@@ -48,12 +48,6 @@ def test_a_sound_project(inside: Project) -> None:
     assert reports() == (ExitStatus.PASS, [(IDENTIFIER, "sound", [])])
 
 
-def test_a_warning_refuses_nothing(inside: Project) -> None:
-    """A contract with a warning is sound, and is counted as one with a warning."""
-    write_contract(inside.root, document(target=...))
-    assert reports() == (ExitStatus.PASS, [(IDENTIFIER, "warnings", [("warning", "target-absent", "")])])
-
-
 UNSATISFIABLE = [*document()["rules"], {"id": "never", "rule": "self.smallest > self.largest", "message": "never"}]
 
 
@@ -64,13 +58,6 @@ def test_a_contract_that_cannot_be_satisfied(inside: Project) -> None:
     assert (ExitStatus.REFUSED, expected) == reports()
     example = json.loads("".join(lint("--json")[1]))["contracts"][0]["findings"][0]["example"]
     assert {"given", "returned", "smallest", "largest", "values"} == {*example}
-
-
-def test_a_contract_that_does_not_load(inside: Project) -> None:
-    """The loader's findings have the same form, beside the contracts that load."""
-    write_contract(inside.root, document(id="F-DEMO-BROKEN-001", titel="x"))
-    expected = [("F-DEMO-BROKEN-001", "refused", [("error", "refused", "/titel")]), (IDENTIFIER, "sound", [])]
-    assert (ExitStatus.REFUSED, expected) == reports()
 
 
 def test_the_text(inside: Project, snapshot: SnapshotAssertion) -> None:

@@ -80,10 +80,3 @@ def test_a_project_without_claims(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.harness]\n")
     done = harness(tmp_path, "list")
     assert (done.returncode, done.stdout) == (ExitStatus.NOT_MEASURED, f"0 claims under {tmp_path / 'contracts'}\n")
-
-
-def test_outside_a_project(tmp_path: Path) -> None:
-    """The message says how to make a project."""
-    done = harness(tmp_path, "list")
-    assert done.returncode == ExitStatus.REFUSED
-    assert "`harness init` makes one" in done.stderr

@@ -21,17 +21,6 @@ def evidence(tmp_path: Path) -> Path:
     return sealed(tmp_path).parents[2]
 
 
-def test_a_site_is_written_for_the_bundles_below_a_path(tmp_path: Path, evidence: Path) -> None:
-    """The site has an index, and a page for each claim and each bundle."""
-    run = harness(tmp_path, "report", str(evidence), "--html", "site")
-    assert run.returncode == 0, run.stderr
-    assert run.stdout == "1 bundle, 0 unsound: site/index.html\n"
-    page, claim = "F-DEMO-SORT-001/2026-11-20T201503Z-cpu-3f2a9c.html", "F-DEMO-SORT-001/index.html"
-    written = sorted(name for name, content in contents(tmp_path / "site").items() if content)
-    assert written == [page, claim, "index.html"]
-    assert f'href="{page}"' in (tmp_path / "site" / "index.html").read_text()
-
-
 def test_the_same_bundles_give_the_same_bytes(tmp_path: Path, evidence: Path) -> None:
     """Pages that exist already make no difference."""
     for _ in range(2):
@@ -84,13 +73,6 @@ def test_what_others_wrote_is_left_alone(tmp_path: Path, evidence: Path) -> None
     shutil.rmtree(evidence / "DEMO-1")
     assert harness(tmp_path, "report", str(evidence), "--html", "site").returncode == 3
     assert sorted(path.name for path in site.rglob("*.html")) == ["index.html", "mine.html"]
-
-
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, evidence: Path) -> None:
-    """The message has the remedy."""
-    (tmp_path / "site").write_text("a file")
-    run = harness(tmp_path, "report", str(evidence), "--html", "site")
-    assert (run.returncode, "is a file; name a folder" in " ".join(run.stderr.split())) == (2, True)
 
 
 def test_reports_for_machines_are_written_in_one_go(tmp_path: Path, evidence: Path) -> None:

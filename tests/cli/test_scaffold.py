@@ -20,15 +20,6 @@ def test_everything_is_taken_back(tmp_path: Path) -> None:
     assert old.read_bytes() == b"first\r\n"
 
 
-def test_every_file_in_the_way_is_named(tmp_path: Path) -> None:
-    """Every file that is in the way is named, so a user need not repeat the command for each."""
-    for name in ("one", "two"):
-        (tmp_path / name).write_text("mine\n")
-    with pytest.raises(FileExistsError, match=r"already .*one, .*two$"):
-        write_all({tmp_path / name: "new\n" for name in ("one", "two", "three")})
-    assert not (tmp_path / "three").exists()
-
-
 def test_a_template_without_a_value_is_refused() -> None:
     """No file is written with a placeholder in it."""
     with pytest.raises(KeyError, match="id"):

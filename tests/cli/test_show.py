@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import ExitStatus
-from tests.cli.harness_command import environment, harness, imported
+from tests.cli.harness_command import harness, imported
 from tests.cli.toy_claim import CLAIM
 from tests.contracts import IDENTIFIER, document, write_calibrated, write_project
 from tests.evidence.factory import sealed
@@ -48,16 +46,6 @@ def test_how_long_it_took_the_last_time(tmp_path: Path) -> None:
     assert harness(tmp_path, "run", CLAIM).returncode == ExitStatus.PASS
     text = " ".join(harness(tmp_path, "show", CLAIM).stdout.split())
     assert re.search(r" a trial; the subject's took [\d.]+ s, all of them [\d.]+ s, on CPU ", text)
-
-
-def test_what_a_smaller_run_took_says_nothing_of_the_claim(tmp_path: Path) -> None:
-    """A smaller run, or a run without mutants, does not say how long the claim takes."""
-    projects.write_project(tmp_path)
-    harness(tmp_path, "run", CLAIM, "--no-mutants", "-P", "items=2")
-    assert "the subject's took" not in harness(tmp_path, "show", CLAIM).stdout
-    harness(tmp_path, "run", CLAIM, "--no-mutants")
-    text = " ".join(harness(tmp_path, "show", CLAIM).stdout.split())
-    assert re.search(r" a trial; the subject's took [\d.]+ s on CPU ", text)
 
 
 def test_what_a_measurement_means(tmp_path: Path) -> None:
@@ -108,22 +96,6 @@ def test_json_is_the_contract(project: Path) -> None:
     assert shown == json.loads((project / "contracts" / "demo" / IDENTIFIER / "contract.json").read_text())
 
 
-def test_a_claim_that_is_not_there(project: Path) -> None:
-    """The message suggests the nearest id."""
-    done = harness(project, "show", "F-DEMO-SORT-002")
-    assert (done.returncode, done.stdout) == (ExitStatus.REFUSED, "")
-    assert f"did you mean {IDENTIFIER}?" in done.stderr
-
-
-def test_a_contract_that_is_refused(tmp_path: Path) -> None:
-    """The message has the place, the fault and the remedy."""
-    write_project(tmp_path, document(subject="falsifiers.demo.sorting:Missing"))
-    done = harness(tmp_path, "show", IDENTIFIER)
-    assert (done.returncode, done.stdout) == (ExitStatus.REFUSED, "")
-    assert "/subject: " in done.stderr
-    assert "Missing" in done.stderr
-
-
 def test_the_code_of_the_claim_is_not_run(project: Path) -> None:
     """A contract may come from a stranger, so `show` imports neither its falsifier nor a framework."""
     (project / "falsifiers" / "demo" / "sorting.py").write_text(
@@ -131,20 +103,6 @@ def test_the_code_of_the_claim_is_not_run(project: Path) -> None:
     )
     done, modules = imported(project, "show", IDENTIFIER)
     assert (done.returncode, modules & {"torch", "numpy", "pandas", "falsifiers"}) == (ExitStatus.PASS, set())
-
-
-def test_ids_are_not_cut_at_their_hyphens(project: Path) -> None:
-    """A narrow terminal shows whole ids, so that they can be copied."""
-    done = subprocess.run(
-        [sys.executable, "-m", "harness", "show", IDENTIFIER],
-        cwd=project,
-        env={**environment(project), "COLUMNS": "40"},
-        capture_output=True,
-        text=True,
-    )
-    words = done.stdout.split()
-    assert IDENTIFIER in words
-    assert not [word for word in words if word.endswith("-")]
 
 
 def test_the_log_of_the_newest_run_and_of_a_bundle(tmp_path: Path) -> None:

@@ -61,10 +61,3 @@ def test_every_contract_of_this_project_is_laid_out_so(path: Path) -> None:
             assert file.read_text(encoding="utf-8") == laid_out(json.loads(file.read_text(encoding="utf-8"))), (
                 f"run harness fmt {file}"
             )
-
-
-@pytest.mark.parametrize("width", range(1, 13))
-def test_what_stands_beside_a_block_fills_its_lines(width: int) -> None:
-    """The parts beside a block fill their lines up to the last column, in an inner container too."""
-    text = laid_out({"a": {"properties": {"b": 1, "c": 2}, **{f"{index:0{width}}": 0 for index in range(9)}}})
-    assert max(map(len, text.splitlines())) <= WIDTH

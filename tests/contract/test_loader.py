@@ -10,24 +10,10 @@ from typing import Any
 import pytest
 
 from harness.base.schemas import Problem
-from harness.contract import Contract, ContractError
+from harness.contract import ContractError
 from harness.contract.project import Project
-from tests.contracts import IDENTIFIER, contract_of, document
+from tests.contracts import contract_of, document
 from tests.refusals import changed, observed, refused
-
-
-def test_the_valid_contract_loads(project: Project) -> None:
-    """The contract that the other tests break has no problem."""
-    assert project.contract(IDENTIFIER).id == IDENTIFIER
-
-
-def test_fields(contract: Contract) -> None:
-    """A loaded contract has its parts as plain values."""
-    measurements = frozenset({"given", "returned", "smallest", "largest", "values"})
-    expected = (["full", "reduced"], measurements, ["forgets-one"])
-    mutants = [mutant.id for mutant in contract.mutants]
-    assert expected == (list(contract.profiles), contract.measurements, mutants)
-
 
 _REFUSED: list[tuple[dict[str, Any], str]] = [
     (changed("titel", to="x"), "/titel"),

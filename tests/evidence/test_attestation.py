@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import copy
 import json
-import os
-import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,10 +24,9 @@ from harness.evidence.verification import verify
 from harness.tools.sign import attestation
 from harness.tools.sign import signing as signing_of_bundles
 from harness.tools.sign.attestation import PAYLOAD_TYPE, AlreadySigned
-from harness.tools.sign.keys import load_public
 from harness.tools.sign.signing import sign
 from tests.evidence.attested import envelope_of, forge, known, put, signing, statement_of, told
-from tests.evidence.factory import copy_of, files_of, reseal, rewrite, sealed, set_at
+from tests.evidence.factory import files_of, rewrite, sealed, set_at
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -198,17 +195,6 @@ def test_a_statement_that_says_otherwise_is_forged(
     assert told(verification) == snapshot
 
 
-def test_no_key_is_waited_for(tmp_path: Path) -> None:
-    """A pipe that no process writes to is no key, and is not read."""
-    os.mkfifo(tmp_path / "key.pub")
-    signal.alarm(20)  # the default action of the alarm ends a test that waits
-    try:
-        with pytest.raises(KeyRefused):
-            load_public(tmp_path / "key.pub")
-    finally:
-        signal.alarm(0)
-
-
 def test_a_long_name_of_a_forged_statement_is_cut(attested: Path, signer: CryptoSigner) -> None:
     """A long name is cut at 80 characters."""
     forge(attested, {**statement_of(attested), "n" * 200: 0}, signer)
@@ -334,18 +320,6 @@ def test_any_change_of_the_statement_is_forged(attested: Path, signer: CryptoSig
         assert bool(verification.signed_by) == (json.dumps(said) == json.dumps(before))
     finally:
         (attested / ATTESTATION).write_bytes(content)
-
-
-def test_an_attestation_copied_with_its_bundle_stays_good(attested: Path, tmp_path: Path, signer: CryptoSigner) -> None:
-    """A new manifest of the same files is the same, so the attestation stays valid."""
-    twin = copy_of(attested, tmp_path / "twin")
-    names = {path.name for path in twin.iterdir()}
-    content = (twin / ATTESTATION).read_bytes()
-    (twin / ATTESTATION).unlink()
-    reseal(twin)
-    (twin / ATTESTATION).write_bytes(content)
-    assert names == {path.name for path in twin.iterdir()}
-    assert known(twin, signer).signed_by == (signer.public_key.keyid,)
 
 
 def test_a_bundle_that_changes_after_it_was_verified_is_not_signed(

@@ -162,14 +162,6 @@ def test_a_line_that_is_no_json_has_its_number(bundle: Path) -> None:
     assert [problem.pointer for problem in refused.value.problems] == [f"/{count}", f"/{count + 1}"]
 
 
-@pytest.mark.parametrize("text", ["step,seconds,a,a\n0,0,1,2\n", "step,seconds,a\n0,0\n", "step,seconds\n0,0,1\n"])
-def test_a_series_with_a_column_twice_or_a_row_of_another_length(bundle: Path, text: str) -> None:
-    """Such a series is refused, because it is not clear which value belongs to which column."""
-    (bundle / "metrics.csv").write_text(text)
-    with pytest.raises(BundleError):
-        _ = Bundle(bundle).metrics
-
-
 @pytest.mark.parametrize(
     ("format_", "is_newer"), [(1, False), (10**9, True), ("10", False), (None, False), (True, False), ("x" * 50, False)]
 )

@@ -72,21 +72,6 @@ def test_a_processor_is_the_machine_s(tmp_path: Path) -> None:
         assert [one.pointer for one in _machine(record, {"host": host})] == ([] if agrees else ["/device"])
 
 
-@pytest.mark.parametrize("started", ["2026-99-99T99:99:99Z", "0000-01-01T00:00:00Z", "2026-02-30T00:00:00+00:00"])
-def test_a_time_that_is_none(tmp_path: Path, started: str) -> None:
-    """A time can have the schema's form and still be no time. It is a finding."""
-    bundle = sealed(tmp_path)
-    rewrite(bundle, "record.json", set_at("started", started))
-    assert found(verify(bundle)) == {(Code.INVALID, "record.json")}
-
-
-def test_what_killed_a_mutant_is_what_the_record_says(tmp_path: Path) -> None:
-    bundle = sealed(tmp_path)
-    rewrite(bundle, "mutants.jsonl", set_at("forgets-one", "failed", ["ordered"]))
-    findings = [(one.code, one.file, one.pointer) for one in verify(bundle).findings]
-    assert findings == [(Code.REJUDGED_DIFFERENTLY, "mutants.jsonl", "/forgets-one/failed")]
-
-
 @pytest.mark.parametrize("subject", ["a.b:First", "z.y:Last"])
 def test_a_subject_of_another_contract_is_named(tmp_path: Path, subject: str) -> None:
     """A subject other than the contract's is named, wherever its name sorts."""

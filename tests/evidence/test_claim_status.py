@@ -90,16 +90,6 @@ CASES: list[tuple[str, list[dict[str, Any]], Status]] = [
 ]
 
 
-@pytest.mark.parametrize("said", [FAIL, VOID, UNMEASURED])
-def test_a_stale_verdict_that_proves_nothing_is_named(said: dict[str, Any]) -> None:
-    """The cell shows why the claim is not discharged."""
-    cell = only_cell(entry(1, **{**said, "contract_digest": STALE}))
-    if cell.status is Status.UNRUN:
-        assert cell.notes == (Note(Why.VERDICT, said["verdict"]),)
-    else:
-        assert (cell.status, said) == (Status.STALE, FAIL)
-
-
 @pytest.mark.parametrize(("runs", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_one_class_of_device(runs: list[dict[str, Any]], expected: Status) -> None:
     found = [entry(second, **changes) for second, changes in enumerate(runs)]
@@ -107,11 +97,6 @@ def test_one_class_of_device(runs: list[dict[str, Any]], expected: Status) -> No
     assert cell.status is expected
     assert cell.newest is found[-1]
     assert bool(cell.notes or cell.cause) is (expected is not Status.DISCHARGED)
-
-
-def test_runs_of_one_second() -> None:
-    """The run with the worst verdict counts as the newest."""
-    assert only_cell(entry(3, run="a"), entry(3, run="b", **FAIL), entry(3, run="c")).status is Status.FALSIFIED
 
 
 def test_a_pass_of_the_same_second_hides_no_failure_of_less() -> None:
@@ -265,21 +250,6 @@ def test_a_command_that_no_shell_would_read_is_read_all_the_same() -> None:
     old = {"contract_digest": STALE, "subject": "mine:Old"}
     assert speaks_for(claim(), entry(**old, command="harness run 'F-DEMO"))
     assert not speaks_for(claim(), entry(**old, command="harness run --subject mine:Old 'F-DEMO"))
-
-
-def test_the_words_and_their_order_are_those_of_the_documentation() -> None:
-    """Pages and pipelines contain the words. A claim has the status of its strongest evidence."""
-    assert [*Status] == ["DISCHARGED", "PARTIAL", "FALSIFIED", "STALE", "UNRUN"]
-    assert sorted(Strength) == [Strength.NONE, Strength.REDUCED, Strength.FULL, Strength.TARGET]
-
-
-def test_classes_of_device_are_kept_apart() -> None:
-    """A PASS on one class says nothing about another. Every class seen with any claim has a column."""
-    status = status_of(entry(device=GPU), entry(id="F-OTHER-001", device=CPU))
-    assert {str(device): cell.status for device, cell in status.cells.items()} == {
-        "CPU x86_64": Status.UNRUN,
-        "NVIDIA H200 (9.0)": Status.PARTIAL,
-    }
 
 
 OVERALL: list[tuple[str, list[dict[str, Any]], Status]] = [

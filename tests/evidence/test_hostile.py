@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -28,12 +27,6 @@ def test_a_link_is_not_followed(bundle: Path) -> None:
     shutil.move(bundle / "observation.json", outside)
     (bundle / "observation.json").symlink_to(outside)
     assert (Code.TAMPERED, "observation.json") in found(verify(bundle))
-
-
-def test_a_link_to_a_folder_is_not_followed(bundle: Path) -> None:
-    """A link to a folder is not followed, because a cycle would never end."""
-    (bundle / "artifacts" / "again").symlink_to(bundle)
-    assert found(verify(bundle)) == {(Code.TAMPERED, "artifacts/again")}
 
 
 @pytest.mark.parametrize("name", ["observation.json", "MANIFEST.sha256", "artifacts/pipe"])
@@ -72,14 +65,6 @@ def test_deep_json_is_refused(bundle: Path, opening: str) -> None:
     assert (Code.INVALID, "observation.json") in found(verify(bundle))
 
 
-def test_many_files_are_refused(bundle: Path) -> None:
-    """The search stops early."""
-    for number in range(500):
-        (bundle / "artifacts" / str(number)).touch()
-    (finding,) = verify(bundle).findings
-    assert (finding.code, finding.file) == (Code.INVALID, "")
-
-
 def test_deep_folders_are_refused(bundle: Path) -> None:
     """Folders as deep as a path can be are refused."""
     here = os.open(bundle / "artifacts", os.O_RDONLY)
@@ -92,21 +77,6 @@ def test_deep_folders_are_refused(bundle: Path) -> None:
     (finding,) = verify(bundle).findings
     assert finding.code is Code.INVALID
     subprocess.run(["rm", "-rf", bundle / "artifacts"], check=True)
-
-
-def test_a_million_problems_are_counted_not_listed(bundle: Path) -> None:
-    """The reader gets the first findings, and the number of the others."""
-
-    def change(document: Any) -> None:
-        document["clauses"] = [{"id": str(number)} for number in range(2000)]
-
-    rewrite(bundle, "record.json", change)
-    assert 0 < len(verify(bundle).findings) <= 201
-    for number in range(220):
-        (bundle / "artifacts" / f"{number}.bin").touch()
-    findings = verify(bundle).findings
-    assert len(findings) == 201
-    assert findings[-1].detail is Detail.MORE
 
 
 @pytest.mark.parametrize("name", ["\x1b[31mred", "half\udcff", "two\nlines", "right\u202eleft"])
@@ -140,22 +110,6 @@ def test_a_document_that_eats_all_memory_is_stopped(bundle: Path) -> None:
     (bundle / "observation.json").write_text("[" + "[]," * 5_000_000 + "[]]")
     reseal(bundle)
     verification = verify(bundle, Limits(memory_bytes=200 << 20))
-    assert Code.INVALID in {finding.code for finding in verification.findings}
-
-
-def test_references_that_multiply_are_refused(bundle: Path) -> None:
-    """Thirty definitions, each twice as large as the one before, are refused."""
-
-    def change(document: Any) -> None:
-        definitions: dict[str, Any] = {"d0": {"type": "number"}}
-        for number in range(1, 30):
-            inner = {"$ref": f"#/$defs/d{number - 1}"}
-            definitions[f"d{number}"] = {"type": "object", "properties": {"a": inner, "b": inner}}
-        document["observation"]["$defs"] = definitions
-        document["observation"]["properties"]["values"] = {"$ref": "#/$defs/d29"}
-
-    rewrite(bundle, "contract.json", change)
-    verification = verify(bundle, Limits(seconds=20))
     assert Code.INVALID in {finding.code for finding in verification.findings}
 
 

@@ -84,11 +84,3 @@ def test_no_sentence_decides(tmp_path: Path, made: str) -> None:
     assert (after.verdict, after.proven, after.mutants) == (before.verdict, before.proven, before.mutants)
     assert [one.code for one in after.remarks] == [one.code for one in before.remarks]
     assert (after.reason and after.reason.codes) == (before.reason and before.reason.codes)
-
-
-def test_every_reason_of_a_record_is_reworded() -> None:
-    """The test above and the schema of records agree on which texts are prose."""
-    reason = {"code": "violated", "text": "items were lost", "cause": {"code": "missing", "text": "why"}}
-    told = reworded(reason)
-    assert (told["code"], told["cause"]["code"]) == ("violated", "missing")
-    assert (told["text"], told["cause"]["text"]) != (reason["text"], "why")

@@ -22,7 +22,6 @@ from tests.evidence.factory import (
     MUTANTS,
     claim_result,
     contract_in,
-    found,
     reseal,
     rewrite,
     sealed,
@@ -209,20 +208,6 @@ def test_only_what_the_device_lacks_excuses_a_mutant(tmp_path: Path, requires: d
         rewrite(bundle, "mutants.jsonl", set_at(mutant, "observation", "device", device.to_json()))
     rewrite(bundle, "environment.json", set_at("host", "memory_bytes", device.memory_bytes))
     assert verify(bundle).sound is sound
-
-
-def test_a_trial_the_record_does_not_list_is_noticed(bundle: Path) -> None:
-    """A mutants.jsonl with more lines than the record has mutants is a finding."""
-    rewrite(bundle, "mutants.jsonl", lambda lines: {**lines, "ghost": {**lines["forgets-one"], "id": "ghost"}})
-    places = {(one.code, one.file, one.pointer) for one in verify(bundle).findings}
-    assert (Code.REJUDGED_DIFFERENTLY, "mutants.jsonl", "/ghost") in places
-
-
-def test_a_listed_trial_without_its_line_is_noticed(bundle: Path) -> None:
-    """There are more mutants than lines. The output then belongs to no trial."""
-    rewrite(bundle, "mutants.jsonl", lambda lines: {"stops-early": lines["stops-early"]})
-    codes = found(verify(bundle))
-    assert {(Code.INCOMPLETE, "mutants.jsonl"), (Code.REJUDGED_DIFFERENTLY, "trials.log")} <= codes
 
 
 TOLD: dict[str, tuple[dict[str, Any], tuple[Any, ...], str]] = {

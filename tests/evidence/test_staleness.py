@@ -22,7 +22,6 @@ from harness.evidence.findings import STALE, Code, Severity
 from harness.evidence.staleness import ProjectState, coverage, staleness, unplanted
 from harness.judging.record import Record
 from harness.machine import provenance
-from harness.report.messages import finding_text
 from tests.contracts import IDENTIFIER, put
 from tests.evidence.factory import claim_result
 
@@ -212,15 +211,6 @@ def test_every_way_of_covering_less(root: Path, changes: dict[str, Any], expecte
     assert codes(record_of(root, **changes), root) == {expected}
 
 
-@pytest.mark.parametrize("version", ["0.1.0", "not installed"])
-def test_another_harness_is_told_by_its_version(root: Path, version: str, snapshot: SnapshotAssertion) -> None:
-    """The remark names the version, or says that it was a checkout."""
-    record = record_of(root, harness={"version": version, "sha256": "b" * 64})
-    (finding,) = staleness(record, ProjectState(Project.find(root)))
-    assert finding.code is Code.OTHER_HARNESS
-    assert finding_text.message(finding) == snapshot
-
-
 @pytest.mark.parametrize("dirty", [True, None])
 def test_a_tree_that_was_not_clean_for_certain_is_dirty(root: Path, dirty: bool | None) -> None:
     """An unknown state counts as dirty."""
@@ -277,16 +267,6 @@ def test_no_changed_source_goes_unmentioned(root: Path, changed: set[str]) -> No
     finally:
         for name in changed:
             (root / name).write_text(FILES[name])
-
-
-def test_findings_can_be_written_as_json(root: Path) -> None:
-    """The place is a JSON pointer into the record."""
-    record = record_of(root, profile="reduced", overrides={"steps": 5})
-    document = json.loads(json.dumps(record.to_json()))
-    for finding in coverage(record, ENTRY_POINTS["subject"]):
-        value = document
-        for step in finding.pointer.split("/")[1:]:
-            value = value[step]
 
 
 def campaign(root: Path, *left_out: str, obstacle: str | None = None) -> None:

@@ -205,14 +205,6 @@ time.sleep(1000)
 """
 
 
-def test_a_module_that_never_ends_its_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The import is ended at its limit."""
-    (tmp_path / "waiting.py").write_text(ENDLESS)
-    _limited_by(tmp_path / "imported", monkeypatch)
-    with server_of(tmp_path) as server, pytest.raises(ForkServerError, match=r"\b600 s; .* waiting$"):
-        server.import_modules(["json", "waiting"])
-
-
 @pytest.mark.parametrize("line", [ENDLESS, "import os; os._exit(7)"], ids=["never ends", "exits"])
 def test_what_ended_the_imports_is_the_reason_of_every_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str

@@ -113,18 +113,6 @@ def test_a_holder_that_is_killed_frees_its_lease_at_once(held: str, holders: Hol
     assert not record.exists()
 
 
-@pytest.mark.parametrize("held", ["shared", "exclusive"])
-def test_the_name_of_a_killed_holder_stays_until_somebody_looks(held: str, holders: Holders, folder: Path) -> None:
-    """The test reads the holders without a wait, because a waiting lease would read them too."""
-    process = holders.start(held)
-    (record,) = (folder / "GPU-a").glob("*.holder.json")
-    process.kill()
-    process.wait()
-    assert record.exists()
-    assert list_holders(folder / "GPU-a") == ()
-    assert not record.exists()
-
-
 def test_a_stale_name_is_not_blamed(holders: Holders, folder: Path) -> None:
     """A process with the id of a dead holder is not blamed, because its start time differs."""
     process = holders.start("shared")
