@@ -18,8 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness.external.recorder.libraries import recorder, recording
-from harness.external.recorder.records import read
+from harness.tools.recorder.libraries import recorder, recording
+from harness.tools.recorder.records import read
 
 __all__ = ["main"]
 

@@ -61,7 +61,7 @@ SLOWEST = (
     "tools/inspect/checkpoint/test_bounded.py",
     "falsifiers/blackwell/test_triton.py",
     "tools/html/test_in_a_browser.py",
-    "external/test_guide.py",
+    "tools/trainer/test_guide.py",
     "falsifiers/blackwell/test_root_cause.py",
     "falsifiers/blackwell/test_cublas.py",
     "falsifiers/recsys/test_claims.py",

@@ -38,8 +38,8 @@ TEXTS = {
     "authoring/tensor_function/fresh_process.py": ["json.loads"],  # what a fork of this process wrote
     "execution/rpc.py": ["json.loads"],  # a message with a bound, from a subject's process
     "execution/messages.py": ["json.loads"],  # a message with a bound, from a trial; it refuses NaN
-    "external/recorder/control.py": ["open"],  # /proc/self/maps, the libraries of its own process
-    "external/output_events.py": ["json.loads"],  # a line with a bound, of a trainer that may print NaN
+    "tools/recorder/control.py": ["open"],  # /proc/self/maps, the libraries of its own process
+    "tools/trainer/output_events.py": ["json.loads"],  # a line with a bound, of a trainer that may print NaN
     "machine/limited_process.py": ["json.loads", "json.loads", "json.loads"],  # what a fork of this process wrote
     "tools/corpus/campaign.py": [
         "read_bytes",

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness import NotObserved
-from harness.external import directory
-from harness.external.adapter import RecordedRun
+from harness.tools.trainer import directory
+from harness.tools.trainer.adapter import RecordedRun
 
 __all__ = ["Recorded"]
 

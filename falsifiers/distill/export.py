@@ -16,7 +16,7 @@ from falsifiers.distill.oracle.answers import IndependentModel, deepest_differen
 from falsifiers.distill.running.training import StepWatch, Training, train
 from falsifiers.distill.subject import Distillation
 from harness import NotObserved, Trial, Unobserved, first_observed, propagates, provided
-from harness.external.model_folder import weight_paths
+from harness.tools.trainer.model_folder import weight_paths
 
 __all__ = ["falsify"]
 

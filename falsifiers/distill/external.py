@@ -24,11 +24,11 @@ from falsifiers.distill.measuring.weight_files import Unreadable
 from falsifiers.distill.measuring.weight_formats import read_weights
 from falsifiers.distill.subject import OnStep, Run
 from harness import NotMeasured, NotObserved, Unobserved, propagates
-from harness.external import directory
-from harness.external.adapter import CommandRun, Outside, RecordedRun
-from harness.external.model_folder import weight_paths
-from harness.external.output_events import EventKind
-from harness.external.output_summary import Telling
+from harness.tools.trainer import directory
+from harness.tools.trainer.adapter import CommandRun, Outside, RecordedRun
+from harness.tools.trainer.model_folder import weight_paths
+from harness.tools.trainer.output_events import EventKind
+from harness.tools.trainer.output_summary import Telling
 
 __all__ = ["Command", "Recorded"]
 

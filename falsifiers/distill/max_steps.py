@@ -9,7 +9,7 @@ from falsifiers.distill.running.further_subjects import further_subject
 from falsifiers.distill.running.training import Overrun, StepWatch, read_back
 from falsifiers.distill.subject import Distillation
 from harness import NotMeasured, Trial, propagates
-from harness.external.command import RequestRefused
+from harness.tools.trainer.command_line import RequestRefused
 
 __all__ = ["falsify"]
 

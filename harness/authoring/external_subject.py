@@ -11,7 +11,7 @@ __all__ = ["ExternalSubject"]
 
 
 class ExternalSubject(ABC):
-    """A subject that works outside the trial's process. The adapters of `harness.external` are such subjects.
+    """A subject that works outside the trial's process. The adapters of `harness.tools.trainer` are such subjects.
 
     What ran is read from its output, since there is no process to ask: see `Trial.resolve`.
     """

@@ -9,9 +9,9 @@ import click
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import ExitStatus
+from harness.contract.choice import Kind
 from harness.contract.installed import root_of
 from harness.contract.project import Project
-from harness.external.choice import Kind
 from harness.report.messages.number_text import counted
 from harness.report.terminal.printing import tell, tell_json
 

@@ -17,8 +17,8 @@ from harness.base.plugins import plugins
 from harness.cli.options import device_option, profile_option
 from harness.cli.subject import choose, defaults
 from harness.contract import Contract
+from harness.contract.choice import External, Kind
 from harness.contract.project import Project, ProjectError
-from harness.external.choice import External, Kind
 from harness.report.terminal.printing import tell
 from harness.running.request import RunRequest
 

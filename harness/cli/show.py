@@ -12,12 +12,12 @@ from harness.base.device import hardware
 from harness.cli.parameter_options import allowed
 from harness.cli.subject import takes
 from harness.contract import Contract, Profile
+from harness.contract.choice import Kind
 from harness.contract.clauses import SchemaClause
 from harness.contract.project import Project
 from harness.evidence import untrusted
 from harness.evidence.bundle_layout import LOGS, MANIFEST
 from harness.evidence.index import read, whole_runs
-from harness.external.choice import Kind
 from harness.machine.host import Host, probe
 from harness.machine.requirements import Requirements, shortfalls
 from harness.report.messages import bound_text, number_text

@@ -16,12 +16,12 @@ from harness.base import regular_file
 from harness.cli.options import value_of
 from harness.cli.parameter_options import overrides, parameter_texts
 from harness.contract import Contract
+from harness.contract.choice import External, Kind
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.installed import claims_roots, or_installed, root_of
 from harness.contract.project import Project
-from harness.external.choice import External, Kind
-from harness.external.function_parameters import own_parameters
-from harness.external.trainer_file import GIVEN, Trainer, TrainerError, load, unknown
+from harness.tools.trainer.function_parameters import own_parameters
+from harness.tools.trainer.trainer_file import GIVEN, Trainer, TrainerError, load, unknown
 
 __all__ = ["Chosen", "checked_subject", "choose", "defaults", "takes"]
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.contract import Contract
+from harness.contract.choice import Kind
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.installed import claims_roots, or_installed, root_of
 from harness.contract.project import Project, ProjectError
-from harness.external.choice import Kind
-from harness.external.function_parameters import own_parameters
-from harness.external.trainer_file import TrainerError, load
 from harness.judging.record import examined
+from harness.tools.trainer.function_parameters import own_parameters
+from harness.tools.trainer.trainer_file import TrainerError, load
 
 __all__ = ["default_subjects"]
 

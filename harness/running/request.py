@@ -12,7 +12,7 @@ from typing import Any
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract
-from harness.external.choice import External
+from harness.contract.choice import External
 
 __all__ = ["DEVICES", "PROFILES", "RunRequest"]
 

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 import harness.contract
-import harness.external
+import harness.tools.trainer
 from harness.base import regular_file
 
 
@@ -41,7 +41,7 @@ def test_everything_else_is_refused_at_once(tmp_path: Path, name: str, code: int
     assert refused.value.errno == code
 
 
-@pytest.mark.parametrize("package", [harness.contract, harness.external], ids=lambda package: package.__name__)
+@pytest.mark.parametrize("package", [harness.contract, harness.tools.trainer], ids=lambda package: package.__name__)
 def test_some_packages_read_in_no_other_way(package: ModuleType) -> None:
     """No module of these packages reads a file by itself."""
     (folder,) = package.__path__

@@ -9,9 +9,9 @@ import click
 import pytest
 
 from harness.cli.subject import defaults
+from harness.contract.choice import External
 from harness.contract.project import Project, ProjectError
 from harness.evidence.default_subjects import default_subjects
-from harness.external.choice import External
 from harness.judging.record import examined
 
 PROJECT = Project.find(Path(__file__).parent)

@@ -26,7 +26,7 @@ PASSED = Path(__file__).parent / "passed.json"
 FAMILIES = sorted(path.parent.name for path in ROOT.glob("falsifiers/*/__init__.py"))
 _ALWAYS = ("constraints.txt", "contracts/schema", "falsifiers/__init__.py", "harness/__init__.py", "trainers")
 _NAMED = re.compile(
-    r"""(?:^\s*(?:from|import)\s+|["'])(harness(?:\.tools)?|falsifiers|tests\.falsifiers|tests\.external)\.(\w+)""",
+    r"""(?:^\s*(?:from|import)\s+|["'])(harness(?:\.tools)?|falsifiers|tests\.falsifiers|tests\.tools\.trainer|tests\.tools)\.(\w+)""",
     re.MULTILINE,
 )
 """What a file imports, or names in a string."""
@@ -36,7 +36,7 @@ def digest(family: str) -> str:
     """The sha256 over the names and contents of all files that decide the result of a family's tests."""
     above = _above_falsifiers()
     pending = [ROOT / "harness" / "execution", ROOT / "contracts" / family]
-    pending += [path for path in ROOT.glob("tests/external/*.*") if path.is_file() and path.name[:5] != "test_"]
+    pending += [path for path in ROOT.glob("tests/tools/trainer/*.*") if path.is_file() and path.name[:5] != "test_"]
     pending += [ROOT / place / family for place in ("falsifiers", "tests/falsifiers")]
     pending += [ROOT / name for name in _ALWAYS]
     seen: set[Path] = set()

@@ -72,8 +72,8 @@ def test_whether_a_run_used_the_hardware_of_its_claim(tmp_path: Path, target: An
     ("subject", "parameters", "expected"),
     [
         ("a.b:Sorter", {}, "a.b:Sorter"),
-        ("harness.external.adapter:Command", {"trainer": "mine.toml"}, "command:mine.toml"),
-        ("harness.external.adapter:Recorded", {"trainer": "mine.toml", "dir": "run"}, "recorded:mine.toml"),
+        ("harness.tools.trainer.adapter:Command", {"trainer": "mine.toml"}, "command:mine.toml"),
+        ("harness.tools.trainer.adapter:Recorded", {"trainer": "mine.toml", "dir": "run"}, "recorded:mine.toml"),
     ],
 )
 def test_the_subject_as_the_command_line_takes_it(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.contract import Contract, Profile
-from harness.external.choice import External, Kind
+from harness.contract.choice import External, Kind
 from harness.machine import requirements, toolchain
 from harness.machine.toolchain import Tool
 from harness.report.terminal.run_text import limit_text

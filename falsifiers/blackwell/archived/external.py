@@ -17,10 +17,10 @@ from falsifiers.blackwell.archived.outside_engine import OnStep
 from falsifiers.blackwell.watching.compilations import CACHE_VARIABLES, NO_JIT, see_that_ptx_is_refused
 from harness import NotMeasured, NotObserved, propagates
 from harness.authoring.device_watch import DeviceWatch
-from harness.external import directory
-from harness.external.adapter import CommandRun, Outside, RecordedRun
-from harness.external.command import OutOfMemory
 from harness.tools.inspect.device_code import Inspection, inspect
+from harness.tools.trainer import directory
+from harness.tools.trainer.adapter import CommandRun, Outside, RecordedRun
+from harness.tools.trainer.command_line import OutOfMemory
 
 __all__ = ["Command", "Recorded"]
 

@@ -16,8 +16,8 @@ from falsifiers.blackwell.archived.code_census import Census, Look, census, summ
 from falsifiers.blackwell.watching.compilations import forbid_compiling
 from harness import NotMeasured, NotObserved, Trial, Unobserved, propagates
 from harness.authoring.device_watch import DeviceWatch
-from harness.external.kernel_summary import KernelTelling
-from harness.external.output_summary import Telling
+from harness.tools.trainer.kernel_summary import KernelTelling
+from harness.tools.trainer.output_summary import Telling
 
 __all__ = ["OnStep", "OutsideEngine", "look_from_outside"]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from harness import NotMeasured, Setting
 from harness.authoring.device_watch import DeviceWatch
-from harness.external.adapter import CommandRun
-from harness.external.command import OutOfMemory
-from harness.external.recorder.libraries import planted, recorder, recording
-from harness.external.recorder.records import JIT_DISABLED, Recording, control, read
+from harness.tools.recorder.libraries import planted, recorder, recording
+from harness.tools.recorder.records import JIT_DISABLED, Recording, control, read
+from harness.tools.trainer.adapter import CommandRun
+from harness.tools.trainer.command_line import OutOfMemory
 
 __all__ = ["Command", "Reference"]
 

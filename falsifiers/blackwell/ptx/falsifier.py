@@ -1,6 +1,6 @@
 """F-BLACKWELL-PTX-001: an engine hands the CUDA driver machine code only, and the driver compiles nothing.
 
-The witnesses are the driver's own: the recorder that it loads (`harness.external.recorder`), its compute cache, and its
+The witnesses are the driver's own: the recorder that it loads (`harness.tools.recorder`), its compute cache, and its
 refusal of PTX. A control shows first that they work on this machine.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from falsifiers.blackwell.subjects.ptx import WatchedEngine
 from harness import NotMeasured, NotObserved, Trial, propagates
 from harness.authoring.device_watch import DeviceWatch
-from harness.external.recorder.records import Recording
+from harness.tools.recorder.records import Recording
 
 __all__ = ["falsify"]
 

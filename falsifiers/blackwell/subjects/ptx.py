@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.authoring.device_watch import DeviceWatch
-from harness.external.recorder.records import Recording
+from harness.tools.recorder.records import Recording
 
 __all__ = ["WatchedEngine"]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from falsifiers.distill.measuring.weight_files import Unreadable, read_safetensors
 from falsifiers.distill.oracle.shadow import Snapshot
 from harness import NotObserved
-from harness.external.trainer_parts import Dumps
+from harness.tools.trainer.trainer_parts import Dumps
 
 __all__ = ["DumpedStep", "read_dump"]
 

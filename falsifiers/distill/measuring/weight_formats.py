@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from falsifiers.distill.measuring.weight_files import Unreadable
-from harness.external.model_folder import weight_paths
 from harness.tools.inspect.checkpoint import Refused, formats
 from harness.tools.inspect.checkpoint.bounded_file import opened
 from harness.tools.inspect.checkpoint.scan import numbers, refuse_endless_views
+from harness.tools.trainer.model_folder import weight_paths
 
 __all__ = ["read_weights"]
 

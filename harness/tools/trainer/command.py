@@ -12,11 +12,11 @@ from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import ExitStatus
 from harness.cli.options import named_texts
 from harness.contract.installed import or_installed
-from harness.external.trainer_file import load
 from harness.report.terminal.printing import tell_all
 from harness.tools.step_function import document_of, time_limit
 from harness.tools.trainer.file_check import check_log, check_run
 from harness.tools.trainer.text import lines
+from harness.tools.trainer.trainer_file import load
 
 __all__ = ["command"]
 

@@ -10,11 +10,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from harness.external import directory
-from harness.external.linear_regex import PatternRefused, compiled
-from harness.external.output_events import EventKind, LineRule, LogReader
-from harness.external.output_summary import Telling
-from harness.external.trainer_file import Trainer
+from harness.tools.trainer import directory
+from harness.tools.trainer.linear_regex import PatternRefused, compiled
+from harness.tools.trainer.output_events import EventKind, LineRule, LogReader
+from harness.tools.trainer.output_summary import Telling
+from harness.tools.trainer.trainer_file import Trainer
 
 __all__ = ["Matches", "Near", "check_log", "check_run"]
 
@@ -114,9 +114,9 @@ def check_run(trainer: Trainer, folder: Path, values: Mapping[str, Any]) -> Matc
 
 def _tensors(path: Path, prefix: str) -> tuple[int | None, str]:
     """How many tensors a file holds, and what is wrong with it."""
-    from harness.external.model_folder import weight_paths
     from harness.tools.inspect.checkpoint import Refused, formats
     from harness.tools.inspect.checkpoint.bounded_file import opened
+    from harness.tools.trainer.model_folder import weight_paths
 
     if not path.exists():
         return None, f"there is no export {path}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.base.shortening import cut
-from harness.external.output_events import EventKind
 from harness.report.messages.number_text import counted
 from harness.tools.trainer.file_check import Matches, Near
+from harness.tools.trainer.output_events import EventKind
 
 __all__ = ["lines"]
 

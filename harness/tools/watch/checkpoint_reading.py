@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 
-from harness.external import directory
-from harness.external.model_folder import weight_paths
-from harness.external.trainer_file import Trainer
+from harness.tools.trainer import directory
+from harness.tools.trainer.model_folder import weight_paths
+from harness.tools.trainer.trainer_file import Trainer
 from harness.tools.watch.facts import Fact
 from harness.tools.watch.given import Given
 from harness.tools.watch.job_state import INITIAL, JobState

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from harness.base import toml
 from harness.contract import Contract, ContractError
+from harness.contract.choice import External
 from harness.contract.project import Project, ProjectError
-from harness.external.choice import External
 from harness.running.request import RunRequest
 from harness.tools.watch.checks import CHECKS, measured
 from harness.tools.watch.job_state import JobState

@@ -9,8 +9,8 @@ from typing import Any, Final
 from harness.base import strictjson
 from harness.contract import Contract
 from harness.contract.loader import parse
-from harness.external.output_events import EventKind
-from harness.external.trainer_file import Trainer
+from harness.tools.trainer.output_events import EventKind
+from harness.tools.trainer.trainer_file import Trainer
 from harness.tools.watch.checkpoint_checks import CHECKPOINT_CHECKS, TeacherApart
 from harness.tools.watch.checks import CHECKS
 from harness.tools.watch.facts import Fact

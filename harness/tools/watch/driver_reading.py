@@ -1,4 +1,4 @@
-"""Follows what the recorder of the CUDA driver (`harness.external.recorder`) writes about a job's processes."""
+"""Follows what the recorder of the CUDA driver (`harness.tools.recorder`) writes about a job's processes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Final, final
 
 from harness.authoring.faults import NotMeasured
 from harness.base import regular_file, strictjson
-from harness.external.recorder.libraries import recorder, recording
-from harness.external.recorder.records import Recording, control
 from harness.machine.cache_folder import NoCacheFolderError, made_cache_folder
+from harness.tools.recorder.libraries import recorder, recording
+from harness.tools.recorder.records import Recording, control
 from harness.tools.watch.facts import Fact
 from harness.tools.watch.job_state import JobState
 

@@ -37,8 +37,8 @@ from typing import Any, Final
 
 from harness.base.exceptions import described
 from harness.execution.logs import StepSeries
-from harness.external.output_events import Event, EventKind
-from harness.external.output_summary import Telling
+from harness.tools.trainer.output_events import Event, EventKind
+from harness.tools.trainer.output_summary import Telling
 from harness.tools.watch.facts import Fact
 from harness.tools.watch.given import Given
 

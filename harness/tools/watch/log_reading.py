@@ -9,9 +9,9 @@ from typing import Final, final
 from zlib import crc32
 
 from harness.base import regular_file
-from harness.external import tracked_runs
-from harness.external.output_events import LONGEST_LINE, Event, EventKind, LogReader
-from harness.external.trainer_file import Trainer
+from harness.tools.trainer import tracked_runs
+from harness.tools.trainer.output_events import LONGEST_LINE, Event, EventKind, LogReader
+from harness.tools.trainer.trainer_file import Trainer
 from harness.tools.watch.facts import Fact
 from harness.tools.watch.job_state import JobState
 

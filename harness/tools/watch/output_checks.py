@@ -7,7 +7,7 @@ from collections import deque
 from statistics import median
 from typing import Final
 
-from harness.external.output_events import Event, EventKind
+from harness.tools.trainer.output_events import Event, EventKind
 from harness.tools.watch.job_state import Check, StepAt
 
 __all__ = ["OUTPUT_CHECKS"]

@@ -12,14 +12,14 @@ from typing import Any
 
 from harness.authoring.faults import NotMeasured
 from harness.base import regular_file
+from harness.contract.choice import External, Kind
 from harness.contract.project import Project
-from harness.external import directory
-from harness.external.choice import External, Kind
-from harness.external.output_events import EventKind
-from harness.external.trainer_file import Trainer, load
 from harness.machine.host import Host, probe
 from harness.machine.process_tree import started
 from harness.report.atomic_file import write_file
+from harness.tools.trainer import directory
+from harness.tools.trainer.output_events import EventKind
+from harness.tools.trainer.trainer_file import Trainer, load
 from harness.tools.watch.action import Action
 from harness.tools.watch.checkpoint_reading import CheckpointReader, sizes_of, weights_fact, weights_path
 from harness.tools.watch.claims import claims_of, job_claim

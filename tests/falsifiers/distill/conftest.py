@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.external.trainers import make_models
+from tests.tools.trainer.trainers import make_models
 
 
 @pytest.fixture(scope="module", autouse=True)

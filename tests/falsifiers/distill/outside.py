@@ -22,8 +22,8 @@ from harness.judging.judge import judge
 from harness.judging.observation import Ending, EndingKind, Observation
 from tests.cli.harness_command import harness
 from tests.contracts import put
-from tests.external.trainers import BIGRAMS_FILE, ROOT
 from tests.falsifiers.distill.trials import CONTRACTS, Heard
+from tests.tools.trainer.trainers import BIGRAMS_FILE, ROOT
 
 EXPORT = "F-DISTILL-CKPT-EXPORT-001"
 MAX_STEPS = "F-DISTILL-MAXSTEPS-001"
@@ -94,7 +94,7 @@ def failed(found: Mapping[str, Outcome]) -> set[str]:
 def small_project(folder: Path, mutants: Mapping[str, Collection[str]]) -> Path:
     """A copy of this project with only these claims, and only the named mutants, because each takes seconds."""
     copy = folder / "project"
-    for package in ("falsifiers", "tests/external"):
+    for package in ("falsifiers", "tests/tools/trainer"):
         shutil.copytree(ROOT / package, copy / package)
     shutil.copy(ROOT / "pyproject.toml", copy)
     (copy / "contracts" / "distill").mkdir(parents=True)

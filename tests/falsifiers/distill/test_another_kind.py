@@ -8,8 +8,8 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from harness.base.vocabulary import Outcome
-from harness.external.trainer_file import load
 from harness.tools.trainer.file_check import check_run
+from harness.tools.trainer.trainer_file import load
 from tests.falsifiers.distill.outside import EXPORT, PERIOD, failed, outcomes, outside
 
 SCRIPT = """

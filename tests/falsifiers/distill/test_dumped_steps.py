@@ -12,8 +12,8 @@ import pytest
 
 from falsifiers.distill.external import Recorded
 from harness.base.vocabulary import Outcome
-from tests.external.trainers import ROOT
 from tests.falsifiers.distill.outside import failed, outcomes, outside
+from tests.tools.trainer.trainers import ROOT
 from trainers.foreign import common, plain
 
 STEP = "F-DISTILL-STEP-001"

@@ -10,7 +10,6 @@ import psutil
 import pytest
 
 from falsifiers.distill.external import Recorded
-from tests.external.trainers import BIGRAMS_FILE, ROOT, changed_trainer
 from tests.falsifiers.distill.outside import (
     BIGRAMS,
     EXPORT,
@@ -28,6 +27,7 @@ from tests.falsifiers.distill.outside import (
     small_project,
     verified,
 )
+from tests.tools.trainer.trainers import BIGRAMS_FILE, ROOT, changed_trainer
 
 APR = "trainers/apr-distill.toml"
 NO_TRAINED_TOKENIZER = ("-P", "tokenizer=bytes")
@@ -133,7 +133,7 @@ def test_a_foreign_trainer_is_proven_to_count_its_steps(folder: Path) -> None:
     assert [mutant["fate"] for mutant in sealed["mutants"]] == ["killed", "killed"]
     assert sealed["overrides"] == {"checkpoint_every": 1}
     assert sealed["subject"] == "falsifiers.distill.external:Command"
-    assert {BIGRAMS, "tests/external/train_bigrams.py"} <= sealed["sources"].keys()
+    assert {BIGRAMS, "tests/tools/trainer/train_bigrams.py"} <= sealed["sources"].keys()
     assert "sha256" in (bundle(folder) / "trials.log").read_text()
     assert len((bundle(folder) / "metrics.csv").read_text().splitlines()) == 51
     assert verified(folder)
@@ -186,7 +186,7 @@ def test_how_a_trainer_ends_is_its_own_fault_or_not(
 def test_a_full_disk_is_not_its_fault(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk is not the trainer's fault, whatever it prints."""
     full = shutil.disk_usage(folder)._replace(free=4096)
-    monkeypatch.setattr("harness.external.command.shutil.disk_usage", lambda place: full)
+    monkeypatch.setattr("harness.tools.trainer.command_line.shutil.disk_usage", lambda place: full)
     assert outside(folder, EXPORT, fail="crash", steps=5).ending == "NotMeasured"
 
 

@@ -15,12 +15,12 @@ from falsifiers.distill.external import Recorded
 from falsifiers.distill.hugging_face import HF
 from harness import Setting
 from harness.base.vocabulary import Outcome
-from harness.external.trainer_file import load as trainer_file
 from harness.tools.trainer.file_check import check_run
-from tests.external.trainers import ROOT
+from harness.tools.trainer.trainer_file import load as trainer_file
 from tests.falsifiers.distill.outside import EXPORT, MAX_STEPS, PERIOD, SMOKE, clauses, failed, outside, run
 from tests.falsifiers.distill.outside import outcomes as judged_outcomes
 from tests.falsifiers.distill.trials import a_setting
+from tests.tools.trainer.trainers import ROOT
 from trainers.kd_trainer import build
 
 pytest.importorskip("accelerate")

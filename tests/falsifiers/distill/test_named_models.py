@@ -17,9 +17,9 @@ from tokenizers.models import WordLevel
 
 from falsifiers.distill.external import Recorded
 from harness.base.vocabulary import Outcome
-from tests.external.trainers import ROOT
 from tests.falsifiers.distill.outside import EXPORT, SMOKE, Seen, failed, outcomes, outside
 from tests.falsifiers.distill.small_distillation import STEPS, apr_file, model, train
+from tests.tools.trainer.trainers import ROOT
 
 FILE = """
 name = "a finished run"

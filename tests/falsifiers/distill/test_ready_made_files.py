@@ -15,11 +15,11 @@ from safetensors.torch import load_file
 
 from falsifiers.distill.external import Recorded
 from harness.base.vocabulary import Outcome
-from harness.external.trainer_file import load
 from harness.tools.trainer.file_check import check_run
-from tests.external.trainers import ROOT
+from harness.tools.trainer.trainer_file import load
 from tests.falsifiers.distill.outside import EXPORT, SMOKE, failed, outcomes, outside
 from tests.falsifiers.distill.small_distillation import STEPS, apr_file, model, some_text, train
+from tests.tools.trainer.trainers import ROOT
 
 ASKED = {"batch": 4, "sequence": 32, "held_out_batches": 2}
 

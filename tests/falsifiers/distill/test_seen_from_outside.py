@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.external.trainers import BIGRAMS_FILE
 from tests.falsifiers.distill.outside import (
     BIGRAMS,
     PERIOD,
@@ -23,6 +22,7 @@ from tests.falsifiers.distill.outside import (
     record,
     run,
 )
+from tests.tools.trainer.trainers import BIGRAMS_FILE
 
 _HIDDEN = {"export_wrong", "foreign", "metadata_untrue", "miscounted"}
 """Measurements of PERIOD that need the trainer's process."""

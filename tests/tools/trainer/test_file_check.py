@@ -12,13 +12,13 @@ import pytest
 
 from harness import Setting
 from harness.authoring.faults import NotMeasured
-from harness.external import directory
-from harness.external.output_events import EventKind, LogReader
-from harness.external.output_summary import Telling
-from harness.external.trainer_file import Trainer, TrainerError, load
+from harness.tools.trainer import directory
 from harness.tools.trainer.file_check import check_log, check_run
+from harness.tools.trainer.output_events import EventKind, LogReader
+from harness.tools.trainer.output_summary import Telling
+from harness.tools.trainer.trainer_file import Trainer, TrainerError, load
 from tests.cli.harness_command import harness
-from tests.external.trainers import ROOT
+from tests.tools.trainer.trainers import ROOT
 
 if TYPE_CHECKING:
     from falsifiers.distill.external import Recorded

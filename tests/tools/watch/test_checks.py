@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.external.trainer_file import load
+from harness.tools.trainer.trainer_file import load
 from harness.tools.watch.checks import CHECKS, measured, state_of, unseen
 from harness.tools.watch.contract import contract_of
 from harness.tools.watch.facts import Fact

@@ -20,7 +20,7 @@ from harness.tools.watch.facts import FACTS, Fact, facts_in
 from harness.tools.watch.given import Given
 from harness.tools.watch.job_state import JobState
 from tests.cli.harness_command import environment
-from tests.external.recorder.fakes import Fakes
+from tests.tools.recorder.fakes import Fakes
 from tests.tools.watch.jobs import bundles, job_line, project_of, watch_words
 
 ROOT = Path(__file__).parents[3]

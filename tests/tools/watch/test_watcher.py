@@ -17,8 +17,8 @@ import pytest
 
 from harness.base.vocabulary import Verdict
 from harness.contract.project import Project
-from harness.external.trainer_file import load
 from harness.machine.process_tree import ProcessTree
+from harness.tools.trainer.trainer_file import load
 from harness.tools.watch.action import Action
 from harness.tools.watch.checkpoint_reading import CheckpointReader
 from harness.tools.watch.checks import CHECKS, state_of

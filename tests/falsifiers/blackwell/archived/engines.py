@@ -22,7 +22,7 @@ from harness.judging.observation import Ending, EndingKind, Observation
 
 PTX = "F-BLACKWELL-ARCHIVE-001"
 PROJECT = Project.find(Path(__file__).parent)
-ENGINE = "tests/external/ptx-engine.toml"
+ENGINE = "tests/tools/trainer/ptx-engine.toml"
 APR = "trainers/apr-distill.toml"
 TARGETS = [120, 121]
 KERNELS = (add(), silu_gate(), silu_gate_backward())

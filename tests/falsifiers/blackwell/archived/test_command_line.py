@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.harness_command import harness
-from tests.external.trainers import changed_trainer
 from tests.falsifiers.blackwell.archived.engines import (
     APR,
     ENGINE,
@@ -16,6 +15,7 @@ from tests.falsifiers.blackwell.archived.engines import (
     PROJECT,
     PTX,
 )
+from tests.tools.trainer.trainers import changed_trainer
 
 
 def command_line(folder: Path, *options: str) -> tuple[int, str]:
@@ -44,7 +44,7 @@ def test_from_the_command_line_an_engine_is_judged_as_far_as_it_is_seen(tmp_path
     assert status == 3, output
     record = sealed(tmp_path)
     assert (record["verdict"], record["resolved"]) == ("NOT_MEASURED", {"device": "cpu", "contradiction": ""})
-    assert {ENGINE, "tests/external/ptx_engine.py"} <= record["sources"].keys()
+    assert {ENGINE, "tests/tools/trainer/ptx_engine.py"} <= record["sources"].keys()
     (held,) = (tmp_path / "evidence").rglob("device-code.json")
     (inspection,) = json.loads(held.read_text())
     assert len(inspection["device_code"]) == 6

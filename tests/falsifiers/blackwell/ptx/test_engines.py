@@ -19,8 +19,8 @@ from harness.execution.worker_trial import WorkerTrial
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Ending, EndingKind, Observation, Residency
 from harness.judging.verdict import Fate, fate_of
-from tests.external.recorder.fakes import Fakes
 from tests.falsifiers.blackwell.archived.engines import AnyGpu
+from tests.tools.recorder.fakes import Fakes
 
 PROJECT = Project.find(Path(__file__).parent)
 CONTRACT = PROJECT.contract("F-BLACKWELL-PTX-001")
@@ -42,7 +42,7 @@ def _machine(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def judged(folder: Path, **parameters: Any) -> tuple[Judgment, str]:
     """The judgment of a trial of the fake engine, and why it ended if it did not complete."""
-    asked = {"planted": "", "trainer": "tests/external/recorder/engine.toml", **parameters}
+    asked = {"planted": "", "trainer": "tests/tools/recorder/engine.toml", **parameters}
     heard: dict[type, dict[str, Any]] = {Measured: {}, Resolved: {}, Unseen: {}}
 
     def report(said: TrialReport) -> None:

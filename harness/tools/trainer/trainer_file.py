@@ -20,9 +20,9 @@ from harness.authoring.faults import NotMeasured
 from harness.base import schemas, toml
 from harness.base.redaction import Redactor, looks_secret
 from harness.base.strictjson import JsonObject
-from harness.external.linear_regex import PatternRefused, compiled
-from harness.external.output_events import EventKind, LineRule
-from harness.external.trainer_parts import DeviceCodeFiles, Dumps, Files, Models
+from harness.tools.trainer.linear_regex import PatternRefused, compiled
+from harness.tools.trainer.output_events import EventKind, LineRule
+from harness.tools.trainer.trainer_parts import DeviceCodeFiles, Dumps, Files, Models
 
 __all__ = ["GIVEN", "Exit", "Flag", "Trainer", "TrainerError", "load"]
 

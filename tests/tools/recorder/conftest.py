@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.external.recorder.fakes import Fakes
+from tests.tools.recorder.fakes import Fakes
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.external.trainer_file import Exit, TrainerError, load, unknown
-from tests.external.trainers import APR, BIGRAMS, BIGRAMS_FILE
+from harness.tools.trainer.trainer_file import Exit, TrainerError, load, unknown
+from tests.tools.trainer.trainers import APR, BIGRAMS, BIGRAMS_FILE
 
 GIVEN = {"output": "/out", "seed": 3, "device": "cpu", "here": "/here", "python": "python3"}
 CLAIM = {"steps": 50, "batch": 8, "learning_rate": 0.01, "temperature": 4.0, "alpha": 0.3}

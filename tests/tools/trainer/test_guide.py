@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.external.trainer_file import _VALUES, GIVEN
+from harness.tools.trainer.trainer_file import _VALUES, GIVEN
 from tests.cli.harness_command import harness
-from tests.external.trainers import ROOT
+from tests.tools.trainer.trainers import ROOT
 
 GUIDE = (ROOT / "docs" / "trainers.md").read_text()
 

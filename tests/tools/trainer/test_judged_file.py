@@ -12,11 +12,11 @@ from harness import NotMeasured
 from harness.base.vocabulary import Outcome
 from harness.cli.subject import choose
 from harness.contract import Contract
+from harness.contract.choice import Kind
 from harness.contract.project import Project
-from harness.external.choice import Kind
 from harness.judging.judge import Judgment
-from tests.external.trainers import ROOT
 from tests.falsifiers.in_process import judged
+from tests.tools.trainer.trainers import ROOT
 
 RECSYS = ROOT / "contracts" / "recsys"
 JOB = "falsifiers/recsys/reference/train.sbatch"

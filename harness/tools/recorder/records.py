@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from harness.authoring.faults import NotMeasured
 from harness.base import regular_file, strictjson
-from harness.external.recorder.libraries import recording
 from harness.machine.limited_process import Stopped, completed
+from harness.tools.recorder.libraries import recording
 
 __all__ = ["JIT_DISABLED", "Control", "Recording", "control", "read"]
 

@@ -11,9 +11,9 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.authoring.faults import NotMeasured
-from harness.external import command
-from harness.external.output_summary import Telling
-from harness.external.trainer_file import load
+from harness.tools.trainer import command_line
+from harness.tools.trainer.output_summary import Telling
+from harness.tools.trainer.trainer_file import load
 
 TRAINER = """
 name = "mine"
@@ -33,7 +33,7 @@ def run(folder: Path, code: str) -> None:
     script, trainer = folder / "train.py", folder / "mine.toml"
     script.write_text(code)
     trainer.write_text(TRAINER.format(line=json.dumps([sys.executable, "-I", str(script), "--seed", "0"])))
-    command.run(load(trainer), {"output": str(folder)}, Telling(lambda step, values: None))
+    command_line.run(load(trainer), {"output": str(folder)}, Telling(lambda step, values: None))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_failure_is_told_with_the_last_words(
     tmp_path: Path, code: str, named: list[str], snapshot: SnapshotAssertion
 ) -> None:
     """The message has the last line of stderr, else of stdout, without colours."""
-    with pytest.raises(command.CommandFailed) as caught:
+    with pytest.raises(command_line.CommandFailed) as caught:
         run(tmp_path, code)
     text = str(caught.value)
     assert [name for name in named if name not in text] == []

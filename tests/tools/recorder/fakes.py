@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.external.recorder.libraries import compiled, planted, recorder, recording
-from harness.external.recorder.records import Recording, read
+from harness.tools.recorder.libraries import compiled, planted, recorder, recording
+from harness.tools.recorder.records import Recording, read
 
 __all__ = ["Fakes", "Ran"]
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from harness.external.kernel_summary import KernelTelling
-from harness.external.output_events import Event, EventKind
+from harness.tools.trainer.kernel_summary import KernelTelling
+from harness.tools.trainer.output_events import Event, EventKind
 
 __all__ = ["MOST_STEPS", "StepListener", "Telling", "TooManySteps"]
 

@@ -8,10 +8,10 @@ import click
 import pytest
 
 from harness.cli.subject import choose
+from harness.contract.choice import Kind
 from harness.contract.project import Project
-from harness.external.choice import Kind
-from harness.external.function_parameters import own_parameters
-from tests.external.trainers import ROOT
+from harness.tools.trainer.function_parameters import own_parameters
+from tests.tools.trainer.trainers import ROOT
 
 PLANTED = "tests.falsifiers.distill.planted_trainers"
 

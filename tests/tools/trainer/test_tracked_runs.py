@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from harness.external import directory, tracked_runs
-from harness.external.output_events import EventKind, LineRule
-from harness.external.output_summary import Telling
-from harness.external.trainer_file import Trainer
-from tests.external.trainers import BIGRAMS, ROOT
+from harness.tools.trainer import directory, tracked_runs
+from harness.tools.trainer.output_events import EventKind, LineRule
+from harness.tools.trainer.output_summary import Telling
+from harness.tools.trainer.trainer_file import Trainer
+from tests.tools.trainer.trainers import BIGRAMS, ROOT
 
 RECORDED = ROOT / "tests" / "recorded" / "trackers"
 LOSSES = [2.0, 1.5, math.nan, 1.0]

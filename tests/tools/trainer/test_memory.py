@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.external import command
-from harness.external.output_summary import Telling
-from harness.external.trainer_file import load
+from harness.tools.trainer import command_line
+from harness.tools.trainer.output_summary import Telling
+from harness.tools.trainer.trainer_file import load
 
 MIB = 2**20
 LAG = 7 / 8
@@ -29,11 +29,11 @@ export = "{{output}}/model"
 STARTER = """
 import sys
 from pathlib import Path
-from harness.external import command
-from harness.external.output_summary import Telling
-from harness.external.trainer_file import load
+from harness.tools.trainer import command_line
+from harness.tools.trainer.output_summary import Telling
+from harness.tools.trainer.trainer_file import load
 held = b"x" * int(sys.argv[2])
-print("memory", command.run(load(Path(sys.argv[1])), {"output": sys.argv[3]}, Telling(lambda step, values: None)))
+print("memory", command_line.run(load(Path(sys.argv[1])), {"output": sys.argv[3]}, Telling(lambda step, values: None)))
 """
 
 
@@ -78,10 +78,10 @@ def test_what_is_held_for_a_moment_counts_where_it_is_more_than_ours(tmp_path: P
 
 
 def test_a_command_that_cannot_be_read_has_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.external.memory._high_water_mark", lambda pid: None)
+    monkeypatch.setattr("harness.tools.trainer.memory._high_water_mark", lambda pid: None)
     trainer = tmp_path / "true.toml"
     trainer.write_text(TRAINER.format(line='["true"]'))
     telling = Telling(lambda step, values: None)
     before = bytearray(64 * MIB)  # so that the memory that `wait` returns is ours
-    assert command.run(load(trainer), {"output": str(tmp_path)}, telling) is None
+    assert command_line.run(load(trainer), {"output": str(tmp_path)}, telling) is None
     del before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from harness.external.output_events import Event, EventKind
+from harness.tools.trainer.output_events import Event, EventKind
 
 __all__ = ["KernelTelling"]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from harness import NotMeasured
-from harness.external.recorder.libraries import DEFECTS, compiled, planted
-from harness.external.recorder.records import Recording, control, read
-from tests.external.recorder.fakes import Fakes
+from harness.tools.recorder.libraries import DEFECTS, compiled, planted
+from harness.tools.recorder.records import Recording, control, read
+from tests.tools.recorder.fakes import Fakes
 
 TEXT = b"/* of a compiler\n */ // and a line\n.version 8.0\n.target sm_90a, debug\n.address_size 64\n"
 

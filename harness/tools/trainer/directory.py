@@ -11,10 +11,10 @@ from typing import Any
 from harness.authoring.faults import NotMeasured
 from harness.base import regular_file
 from harness.base.strictjson import JsonObject
-from harness.external import tracked_runs
-from harness.external.output_events import Event, LogReader
-from harness.external.output_summary import Telling
-from harness.external.trainer_file import Trainer
+from harness.tools.trainer import tracked_runs
+from harness.tools.trainer.output_events import Event, LogReader
+from harness.tools.trainer.output_summary import Telling
+from harness.tools.trainer.trainer_file import Trainer
 
 __all__ = ["checkpoint_files", "checkpoints", "digest", "dumps", "events_of", "logs", "read_logs"]
 

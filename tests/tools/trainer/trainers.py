@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.external.trainer_file import load
+from harness.tools.trainer.trainer_file import load
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BIGRAMS_FILE = ROOT / "tests" / "external" / "bigrams.toml"
 APR = load(ROOT / "trainers" / "apr-distill.toml")
 BIGRAMS = load(BIGRAMS_FILE)

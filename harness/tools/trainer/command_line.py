@@ -23,11 +23,11 @@ from typing import IO
 from harness.authoring.faults import NotMeasured
 from harness.base.shortening import cut
 from harness.base.strictjson import JsonObject
-from harness.external import directory
-from harness.external.memory import LargestProcess
-from harness.external.output_events import LogReader
-from harness.external.output_summary import Telling
-from harness.external.trainer_file import Exit, Trainer
+from harness.tools.trainer import directory
+from harness.tools.trainer.memory import LargestProcess
+from harness.tools.trainer.output_events import LogReader
+from harness.tools.trainer.output_summary import Telling
+from harness.tools.trainer.trainer_file import Exit, Trainer
 
 __all__ = ["CommandFailed", "OutOfMemory", "RequestRefused", "run"]
 

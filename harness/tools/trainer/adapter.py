@@ -20,10 +20,10 @@ from harness.authoring.external_subject import ExternalSubject
 from harness.authoring.faults import NotMeasured, NotObserved
 from harness.authoring.reports import Working
 from harness.authoring.setting import Setting
-from harness.external import command, directory, tracked_runs
-from harness.external.model_folder import weight_paths
-from harness.external.output_summary import Telling
-from harness.external.trainer_file import Trainer, load
+from harness.tools.trainer import command_line, directory, tracked_runs
+from harness.tools.trainer.model_folder import weight_paths
+from harness.tools.trainer.output_summary import Telling
+from harness.tools.trainer.trainer_file import Trainer, load
 
 __all__ = ["CommandRun", "Outside", "RecordedRun"]
 
@@ -169,7 +169,7 @@ class CommandRun(Outside):
         telling = self._begin(on_step)
         self.setting.workspace.mkdir(parents=True, exist_ok=True)
         number = next(self.runs)
-        self.memory_bytes = command.run(
+        self.memory_bytes = command_line.run(
             self.trainer, self.values, telling, lambda said: self.report(Working(number, said))
         )
         if telling.is_unheard:
@@ -204,7 +204,7 @@ class RecordedRun(Outside):
             print("judging", path, "sha256", directory.digest(path))
         directory.read_logs(self.trainer, files, telling)
         if telling.out_of_memory:
-            raise command.OutOfMemory(f"the log says, after step {telling.newest}: {telling.out_of_memory}")
+            raise command_line.OutOfMemory(f"the log says, after step {telling.newest}: {telling.out_of_memory}")
         return telling
 
     def again(self, setting: Setting) -> NoReturn:

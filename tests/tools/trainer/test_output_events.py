@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from harness.external.kernel_summary import KernelTelling
-from harness.external.linear_regex import PatternRefused, compiled
-from harness.external.output_events import LONGEST_LINE, Event, EventKind, LineRule, LogReader, number
-from harness.external.output_summary import Telling, TooManySteps
-from tests.external.trainers import APR
+from harness.tools.trainer.kernel_summary import KernelTelling
+from harness.tools.trainer.linear_regex import PatternRefused, compiled
+from harness.tools.trainer.output_events import LONGEST_LINE, Event, EventKind, LineRule, LogReader, number
+from harness.tools.trainer.output_summary import Telling, TooManySteps
+from tests.tools.trainer.trainers import APR
 
 RULES = APR.lines
 
@@ -267,7 +267,7 @@ def test_a_value_that_is_no_number_is_told(rule: LineRule, line: bytes, why: str
 
 def test_a_flood_of_steps_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """More steps than the limit are a fault of the subject."""
-    monkeypatch.setattr("harness.external.output_summary.MOST_STEPS", 3)
+    monkeypatch.setattr("harness.tools.trainer.output_summary.MOST_STEPS", 3)
     with pytest.raises(TooManySteps):
         told(*(b"step %d loss=1" % step for step in range(1, 6)))
 

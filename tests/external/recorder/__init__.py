@@ -1,1 +1,0 @@
-"""Tests of harness.external.recorder, on a driver without a GPU."""

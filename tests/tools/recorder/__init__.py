@@ -1,0 +1,1 @@
+"""Tests of harness.tools.recorder, on a driver without a GPU."""
