@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.base import strictjson
-from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import ExitStatus
-from harness.contract.choice import Kind
 from harness.contract.installed import root_of
 from harness.contract.project import Project
 from harness.report.messages.number_text import counted
 from harness.report.terminal.printing import tell, tell_json
+
+if TYPE_CHECKING:
+    from harness.contract.other_subject import NamedSubject
 
 __all__ = ["command"]
 
@@ -25,8 +26,8 @@ _LONGEST = 300
 @click.option(
     "--subject",
     "kind",
-    type=click.Choice([str(kind) for kind in Kind]),
-    help="List only the claims that take such a subject, as `harness run --subject` does.",
+    metavar="KIND",
+    help="List only the claims that take such a subject, as `harness run --subject KIND:…` does.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(kind: str | None, as_json: bool) -> ExitStatus:
@@ -37,6 +38,7 @@ def command(kind: str | None, as_json: bool) -> ExitStatus:
     Contracts are read, not checked: `harness lint` does that. `harness status` says what the evidence gives them.
     """
     project = Project.find()
+    taken = None if kind is None else _kind(kind)
     rows: list[dict[str, str]] = []
     refused: list[str] = []
     for path in project.known():
@@ -44,7 +46,7 @@ def command(kind: str | None, as_json: bool) -> ExitStatus:
         folder = project.contracts if root is None else root / "contracts"
         try:
             document = strictjson.load(path)
-            if kind is not None and not _takes(document, path, kind, project):
+            if taken is not None and not taken.is_taken(str(document["falsifier"]), path, project):
                 continue
             row = {name: str(document[name])[:_LONGEST] for name in ("id", "issue", "spec", "title")}
             rows.append({**row, "from": str(folder)})
@@ -65,10 +67,12 @@ def command(kind: str | None, as_json: bool) -> ExitStatus:
     return ExitStatus.PASS if rows else ExitStatus.NOT_MEASURED
 
 
-def _takes(document: JsonObject, path: Path, kind: str, project: Project) -> bool:
-    from harness.cli.subject import takes  # it reads trainers' files, which a list without the option does not need
+def _kind(name: str) -> type[NamedSubject]:
+    from harness.contract.other_subject import kind, kinds  # it loads plugins, which a list without the option has not
 
-    return takes(str(document["falsifier"]), path, Kind(kind), project)
+    if name not in (known := kinds()):
+        raise click.BadParameter(f"{name!r} is none of {', '.join(known)}", param_hint="--subject")
+    return kind(name)
 
 
 def _show(rows: list[dict[str, str]]) -> None:

@@ -15,9 +15,8 @@ import click
 
 from harness.base.plugins import plugins
 from harness.cli.options import device_option, profile_option
-from harness.cli.subject import choose, defaults
+from harness.cli.subject import choose
 from harness.contract import Contract
-from harness.contract.choice import External, Kind
 from harness.contract.project import Project, ProjectError
 from harness.report.terminal.printing import tell
 from harness.running.request import RunRequest
@@ -169,19 +168,11 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
         raise click.UsageError("the jobs of all claims are submitted at once; leave out --fail-fast")
     contracts = _select(project, given)
     _require_profile(given, contracts)
-    subjects: dict[str, External | str] = {}
-    if given.subject is None:
-        chosen, subjects = defaults(given.parameters, contracts, project)
-    else:
-        chosen = choose(given.subject, given.parameters, contracts, project)
     request = RunRequest(
         contracts=contracts,
         profile=given.profile,
         device=given.device,
-        subject=chosen.subject,
-        external=chosen.external,
-        subjects=subjects,
-        parameters=chosen.parameters,
+        subjects=choose(given.subject, given.parameters, contracts, project),
         mutants=not given.no_mutants,
         all_mutants=given.all_mutants or given.accept is not None,
         isolate=given.isolate,
@@ -291,13 +282,9 @@ def require_isolable(request: RunRequest, project: Project) -> None:
     Raises:
         click.UsageError: one cannot; the text names the method, or what else is in the way.
     """
-    externals = [one for contract in request.contracts if (one := request.of(contract).external)]
-    if any(one.kind is Kind.HF for one in externals):
-        raise click.UsageError("a transformers.Trainer is watched in the trial's process; leave out --isolate")
-    if any(one.kind is Kind.FILE for one in externals):
-        raise click.UsageError("a file has no code that could reach the falsifier; leave out --isolate")
-    if externals:
-        raise click.UsageError("an external trainer runs in a process of its own already; leave out --isolate")
+    for subject in request.subjects.values():
+        if subject.why_not_isolated:
+            raise click.UsageError(f"{subject.why_not_isolated}; leave out --isolate")
     if request.executor != "local":
         return  # the job checks it, on a node that can import the falsifiers
     from harness.execution.isolable import obstacles

@@ -10,10 +10,9 @@ import click
 
 from harness.base.device import hardware
 from harness.cli.parameter_options import allowed
-from harness.cli.subject import takes
 from harness.contract import Contract, Profile
-from harness.contract.choice import Kind
 from harness.contract.clauses import SchemaClause
+from harness.contract.other_subject import NamedSubject, kind, kinds, own_names
 from harness.contract.project import Project
 from harness.evidence import untrusted
 from harness.evidence.bundle_layout import LOGS, MANIFEST
@@ -116,22 +115,21 @@ def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
     for profile in contract.profiles.values():
         yield from _profile(contract, profile, host, last.get(profile.name, ""))
     yield f"  {contract.falsifier} against {contract.subject}"
-    kinds = [kind for kind in Kind if takes(contract.falsifier, contract.path, kind, project)]
-    if kinds:
-        yield f"  {_outside(kinds, project)}"
+    taken = [one for one in map(kind, kinds()) if one.is_taken(contract.falsifier, contract.path, project)]
+    if taken:
+        yield f"  {_outside(taken, project)}"
     alone = [profile.name for profile in contract.profiles.values() if profile.exclusive]
     where = "" if len(alone) == len(contract.profiles) else f" in the profile {alone[0]}" if alone else ""
     yield f"  on a device {f'of its own{where}' if alone else 'that other claims may share'}"
 
 
-def _outside(kinds: list[Kind], project: Project) -> str:
-    """Return how to judge an external trainer, and which trainers the project describes."""
-    if kinds == [Kind.FILE]:
-        return f"or against a file of yours: --subject {Kind.FILE}:{Kind.FILE.value_named}"
-    forms = [f"{kind}:{kind.value_named}{' -P dir=RUN' if kind is Kind.RECORDED else ''}" for kind in kinds]
-    text = f"or against another trainer: --subject {' or --subject '.join(forms)}"
+def _outside(taken: list[type[NamedSubject]], project: Project) -> str:
+    """Return how to judge another subject, and which trainers the project describes."""
+    forms = [f"{one.kind()}:{one.value}{' -P dir=RUN' if one.is_over else ''}" for one in taken]
+    text = f"or against another subject: --subject {' or --subject '.join(forms)}"
     there = sorted(path.relative_to(project.root).as_posix() for path in project.root.glob("trainers/*.toml"))
-    return f"{text}; {', '.join(there)} {'says' if len(there) == 1 else 'say'} how" if there else text
+    named = there if any(one.value.endswith(".toml") for one in taken) else []
+    return f"{text}; {', '.join(named)} {'says' if len(named) == 1 else 'say'} how" if named else text
 
 
 def _last(contract: Contract, project: Project) -> dict[str, str]:
@@ -212,7 +210,7 @@ def _mutants(contract: Contract) -> Iterator[str]:
 
 
 def _parameters(contract: Contract) -> Iterator[str]:
-    names = dict.fromkeys(name for profile in contract.profiles.values() for name in profile.parameters)
+    names = own_names(contract)
     width = max(map(len, names), default=0)
     for name in names:
         yield f"  {name:<{width}}  {allowed(contract, name)}".rstrip()

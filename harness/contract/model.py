@@ -139,10 +139,9 @@ class Contract:
         return frozenset(self.observation["properties"])
 
     def is_outside(self, subject: str) -> bool:
-        """Whether a subject is the adapter of a command or of a finished run beside this contract's falsifier."""
+        """Whether a subject is an adapter, beside this contract's falsifier, of what works in another process."""
         package = self.falsifier.partition(":")[0].rpartition(".")[0]
-        outside = (f"{package}.external:Command", f"{package}.external:Recorded")
-        return subject in outside and subject != self.document["subject"]
+        return subject.partition(":")[0] == f"{package}.external" and subject != self.document["subject"]
 
     def unjudged(self, profile: str, measured: Collection[str] = (), hidden: Collection[str] = ()) -> tuple[str, ...]:
         """The ids of own clauses on measurements that are omitted and that `measured` lacks; rules first.

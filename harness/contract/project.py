@@ -248,22 +248,12 @@ def _settings(path: Path) -> dict[str, Any] | None:
 
 
 def _subjects(root: Path, settings: object) -> dict[str, str]:
-    """The settings, with the files that they name as absolute paths, if they are there."""
     if not isinstance(settings, dict) or not all(isinstance(one, str) and ":" in one for one in settings.values()):
         raise ProjectError(
             f"{root / 'pyproject.toml'}: tool.harness.subjects must name the subject of each claim: "
             '"F-MINE-*" = "command:engine.toml"'
         )
-    found = {}
-    for claim, text in settings.items():
-        kind, _, name = text.partition(":")
-        if kind == "recorded":
-            raise ProjectError(
-                f"{root / 'pyproject.toml'}: tool.harness.subjects.{claim}: a recorded run is one run; name what ran it"
-            )
-        is_file = kind in ("command", "file") and name and (root / name).exists()
-        found[claim] = f"{kind}:{root / name}" if is_file else text
-    return found
+    return settings
 
 
 def _mentions(root: Path, settings: object) -> Mentions:

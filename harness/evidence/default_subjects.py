@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable
 
+from harness.base.plugins import PluginError
 from harness.contract import Contract
-from harness.contract.choice import Kind
-from harness.contract.entry_point import EntryPointError, locate
-from harness.contract.installed import claims_roots, or_installed, root_of
+from harness.contract.other_subject import SubjectRefused, named
 from harness.contract.project import Project, ProjectError
 from harness.judging.record import examined
-from harness.tools.trainer.function_parameters import own_parameters
-from harness.tools.trainer.trainer_file import TrainerError, load
 
 __all__ = ["default_subjects"]
 
@@ -24,24 +19,13 @@ def default_subjects(project: Project, claims: Iterable[Contract]) -> dict[str, 
     Raises:
         ProjectError: a subject that they name cannot be read.
     """
-    named = [(claim, text) for claim in claims if (text := project.subject_of(claim.id))]
+    texts = {claim.id: text for claim in claims if (text := project.subject_of(claim.id))}
     try:
-        return {claim.id: _examined(project, text, claim) for claim, text in named}
-    except (TrainerError, EntryPointError, OSError, SyntaxError, ValueError) as error:
+        found = {text: named(text, project, is_default=True) for text in set(texts.values())}
+    except (SubjectRefused, PluginError) as error:
         raise ProjectError(f"{project.root / 'pyproject.toml'}: tool.harness.subjects: {error}") from error
-
-
-def _examined(project: Project, text: str, claim: Contract) -> str:
-    kind, _, name = text.partition(":")
-    if kind not in set(Kind):
-        return text
-    defaults: Mapping[str, Any] = {}
-    if kind == Kind.HF:
-        defaults = own_parameters(locate(name, (*project.search, *claims_roots())), name.partition(":")[2])
-    else:
-        path = Path(name) if Path(name).exists() else or_installed(Path(name))
-        defaults = {} if kind == Kind.FILE else load(path).parameters
-        name = str(path) if root_of(path) else path.relative_to(project.root).as_posix()
-    claims = {name for profile in claim.profiles.values() for name in profile.parameters}
-    own = {name: value for name, value in defaults.items() if name not in claims}
-    return examined(f":{kind}", {"trainer": name, **own})
+    return {
+        claim.id: text if one is None else examined(one.entry_point(claim.falsifier), one.own(claim))
+        for claim, text in texts
+        for one in [found[text]]
+    }

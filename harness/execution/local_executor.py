@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, final
 
 from harness.base import strictjson
@@ -38,6 +39,9 @@ from harness.machine.telemetry import Sampler
 
 __all__ = ["LocalExecutor", "LocalExecutors"]
 
+_Shared = tuple[tuple[Path, ...], tuple[str, ...]]
+"""Claims share fork servers that import from the same folders, and that get the same variables. Installed claims have
+folders of their own."""
 _PIPE_BYTES = 1 << 20
 _MODULES_AT_ONCE = 500
 """Names in one request to the fork server, whose requests are bounded."""
@@ -256,30 +260,31 @@ class LocalExecutors:
         project: Project,
         contracts: Sequence[Contract],
         cache: Path,
-        admits: Sequence[str] = (),
+        admits: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         remark: Callable[[str, str], None] = lambda claim, text: None,
         isolated: bool = False,
         again: bool = False,
     ) -> None:
         """Args:
         contracts: those of the run, with the subjects that run.
+        admits: by claim, the names of further environment variables that its trials get.
         remark: takes the id of a claim, and a text on each file of its trials that could not be removed.
         again: whether claims run more than once.
         """
         self._project, self._cache, self._remark, self._isolated = project, cache, remark, isolated
-        libraries: dict[tuple[Path, ...], dict[str, frozenset[str]]] = {}
-        paths: dict[tuple[Path, ...], Path] = {}
+        self._admits = admits
+        libraries: dict[_Shared, dict[str, frozenset[str]]] = {}
+        paths: dict[_Shared, Path] = {}
         for contract in contracts:
-            search = project.search_of(contract.path)
+            shared, search = self._shared(contract), project.search_of(contract.path)
             alone = len(contracts) == 1 and not again
             imported = frozenset() if alone else imported_libraries(_entry_points(contract, isolated), search)
-            libraries.setdefault(search, {})[contract.id] = imported
-            paths[search] = contract.path
+            libraries.setdefault(shared, {})[contract.id] = imported
+            paths[shared] = contract.path
         self._servers = {
-            search: ForkServers(partial(_first_server, project, paths[search], admits), claims, again)
-            for search, claims in libraries.items()
+            shared: ForkServers(partial(_first_server, project, paths[shared], shared[1]), claims, again)
+            for shared, claims in libraries.items()
         }
-        """By the folders from which the code of claims is imported. Installed claims have folders of their own."""
         self._adopting = ExitStack()
         self._adopting.enter_context(adopting())
 
@@ -291,8 +296,11 @@ class LocalExecutors:
             self._cache,
             remark=lambda text: self._remark(contract.id, text),
             isolated=self._isolated,
-            start=lambda: self._servers[self._project.search_of(contract.path)].start(contract.id),
+            start=lambda: self._servers[self._shared(contract)].start(contract.id),
         )
+
+    def _shared(self, contract: Contract) -> _Shared:
+        return self._project.search_of(contract.path), self._admits.get(contract.id, ())
 
     def close(self) -> None:
         """End the fork servers that the executors share."""

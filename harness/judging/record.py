@@ -161,8 +161,8 @@ class Record(JsonDataclass):
 
     @property
     def is_outside(self) -> bool:
-        """Whether the subject is a command or a finished run."""
-        return self.judged.startswith(("command:", "recorded:"))
+        """Whether the subject works in another process, such as a command or a finished run."""
+        return "trainer" in self.subject_parameters and self.subject.partition(":")[0].endswith(".external")
 
     @property
     def not_visible(self) -> tuple[str, ...]:

@@ -14,9 +14,11 @@ from typing import Any, Self, final
 
 import pytest
 
+from harness.base.plugins import PluginError
 from harness.base.vocabulary import Verdict
-from harness.contract import Contract, ContractError
+from harness.contract import Contract
 from harness.contract.claim_folder import claim_of
+from harness.contract.other_subject import default_subjects
 from harness.contract.project import Project, ProjectError
 from harness.machine.host import Host, probe
 from harness.pytest_plugin.tied_tests import CLAIM
@@ -157,26 +159,27 @@ class _ContractFile(pytest.File):
         """Yield its claim.
 
         Raises:
-            CollectError: the contract is refused, or its claim has another one.
+            CollectError: the contract or the subject that the settings name is refused, or its claim has another one.
         """
         try:
             contract = self._claims.project.contract(claim_of(self.path))
-        except (ContractError, ProjectError) as error:
+            subjects = default_subjects([contract], self._claims.project)
+        except (ValueError, PluginError) as error:
             raise self.CollectError(str(error)) from error
-        yield _Claim.from_parent(self, name=contract.id, contract=contract, claims=self._claims)
+        request = replace(self._claims.request, contracts=(contract,), subjects=subjects)
+        yield _Claim.from_parent(self, name=contract.id, contract=contract, request=request, claims=self._claims)
 
 
 class _Claim(pytest.Item):
     """One claim. Its test is a run of the claim: trials of the subject and of the mutants, sealed as evidence."""
 
-    def __init__(self, *, contract: Contract, claims: Claims, **rest: Any) -> None:
+    def __init__(self, *, contract: Contract, request: RunRequest, claims: Claims, **rest: Any) -> None:
         super().__init__(**rest)
         self._contract = contract
         self._claims = claims
         self._place = ContractFile.of(contract)
         self.seconds: float | None = None
         """How long the claim took, once it has run."""
-        request = replace(claims.request, contracts=(contract,))
         plan = make_plan(contract, claims.host, request)
         for name in (
             f"issue_{contract.issue}",

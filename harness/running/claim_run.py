@@ -149,8 +149,8 @@ class ClaimRun:
             ids = [mutant.id for mutant, _ in self.plan.mutants]
             trials = {name: attempt.mutants[name][0] for name in ids if name in attempt.mutants}
             outcomes = [self._outcome(mutant, obstacle) for mutant, obstacle in self.plan.mutants]
-            external = self.plan.request.external
-            imported = [self._sources, external.sources if external is not None else {}]
+            subject = self.plan.request.subject
+            imported = [self._sources, subject.sources if subject is not None else {}]
             imported += [trial.sources for trial in (result, *trials.values())]
             sources = {path: digest for digests in imported for path, digest in digests.items()}
             judgments = Trials(result, judgment, trials, outcomes, sources=dict(sorted(sources.items())))
@@ -284,8 +284,8 @@ class ClaimRun:
             result = self._executor.run(request, on_step)
         except Exception as error:  # a defect of the harness in one trial must not lose the others or the evidence
             result = silent(request, Ending(EndingKind.LOST, Phase.START, described(error)))
-        external = self.plan.request.external
-        if external is not None and (names := changed(external.sources, self._shared.root)):
+        subject = self.plan.request.subject
+        if subject is not None and (names := changed(subject.sources, self._shared.root)):
             result = _ended(result, EndingKind.CHANGED, first(names, 3))
         if broken := demand.broken(turn.amounts):
             result = _ended(result, EndingKind.INTERRUPTED, f"the GPU failed: {broken[1]}")

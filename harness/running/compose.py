@@ -84,15 +84,14 @@ def compose(
         if secrets := list(credentials(contract)):
             raise ContractError(contract.path, secrets)
     cache = made_cache_folder()
-    externals = [one for contract in request.contracts if (one := request.of(contract).external)]
-    admits = tuple(dict.fromkeys(name for one in externals for name in one.admits))
+    others = {contract.id: request.of(contract).subject for contract in request.contracts}
 
     def of_this_run() -> LocalExecutors:
         return LocalExecutors(
             project,
             [with_subject(contract, request) for contract in request.contracts],
             cache,
-            admits,
+            {claim: other.admits for claim, other in others.items() if other is not None},
             lambda claim, text: emit(Remarked(claim, text)),
             request.isolate,
         )

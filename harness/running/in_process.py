@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from harness.base.exceptions import described
+from harness.contract.other_subject import default_subjects
 from harness.contract.project import Project
 from harness.evidence.seal import Sealer
 from harness.execution.executor import Executors
@@ -106,8 +107,10 @@ def run(
     chosen = project.matching([ids] if isinstance(ids, str) else ids)
     if not chosen:
         raise ValueError("name at least one claim")
+    contracts = [project.contract(name) for name in chosen]
     request = RunRequest(
-        contracts=[project.contract(name) for name in chosen],
+        contracts=contracts,
+        subjects=default_subjects(contracts, project),
         profile=profile,
         device=device,
         mutants=mutants,

@@ -10,6 +10,7 @@ from harness.base.redaction import redactor
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import SearchEnd
 from harness.contract import Contract, Mutant, Profile
+from harness.contract.other_subject import Subject
 from harness.contract.reasons import Reason, ReasonCode
 from harness.execution.executor import TrialRequest
 from harness.execution.lease import CPU
@@ -63,15 +64,15 @@ class Plan:
 
     def trial(self, threads: int = 1) -> TrialRequest:
         """The trial of the subject."""
-        external = self.request.external
+        subject = self.request.subject
         return TrialRequest(
             contract=self.contract,
             subject=self.contract.subject,
             profile=self.profile.name,
-            parameters={**self.parameters, **(external.parameters if external is not None else {})},
+            parameters={**self.parameters, **(subject.parameters if subject is not None else {})},
             device=self.device,
             seed=self.request.seed,
-            seconds=(external and external.seconds) or self.seconds,
+            seconds=(subject and subject.seconds) or self.seconds,
             threads=threads,
             gpu=self.gpu,
             others=self.others,
@@ -125,11 +126,10 @@ def make_plan(contract: Contract, host: Host, request: RunRequest) -> Plan:
 def with_subject(contract: Contract, request: RunRequest) -> Contract:
     """The contract with the requested subject."""
     request = request.of(contract)
-    if (external := request.external) is not None:
-        subject, own = external.entry_point(contract.falsifier), external.parameters
-    else:
-        subject, own = request.subject or contract.subject, {}
-    return replace(contract, subject=subject, mutants=tuple(mutant.of(subject, own) for mutant in contract.mutants))
+    if (other := request.subject) is None:
+        other = Subject(contract.subject)
+    mutants = tuple(mutant.of(other.entry_point, other.parameters) for mutant in contract.mutants)
+    return replace(contract, subject=other.entry_point, mutants=mutants)
 
 
 def _fit(profile: Profile, host: Host, request: RunRequest) -> Fit:

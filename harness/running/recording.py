@@ -112,7 +112,7 @@ class Recorder:
             limit_seconds=plan.trial().seconds,
             pace=plan.pace,
             overrides=dict(request.parameters),
-            subject_parameters={} if request.external is None else dict(request.external.parameters),
+            subject_parameters={} if request.subject is None else dict(request.subject.parameters),
             mutants_skipped=not request.mutants,
             isolated=request.isolate,
             device=plan.device,

@@ -12,7 +12,7 @@ from typing import Any
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract
-from harness.contract.choice import External
+from harness.contract.other_subject import Subject
 
 __all__ = ["DEVICES", "PROFILES", "RunRequest"]
 
@@ -29,12 +29,10 @@ class RunRequest:
     """One of PROFILES."""
     device: str = "auto"
     """One of DEVICES: "auto", "cpu", "cuda" for any GPU, or "cuda:N"."""
-    subject: str | None = None
-    """The entry point of another subject than the contract's."""
-    external: External | None = None
-    """An external trainer, instead of `subject`."""
-    subjects: Mapping[str, External | str] = field(default_factory=dict)
-    """The subjects of single claims, by id, instead of the one of all."""
+    subject: Subject | None = None
+    """Another subject than the contract's, for every claim."""
+    subjects: Mapping[str, Subject] = field(default_factory=dict)
+    """What single claims run with, by id."""
     parameters: JsonObject = field(default_factory=dict)
     """The parameters that differ from the profile's, by name."""
     mutants: bool = True
@@ -72,30 +70,27 @@ class RunRequest:
             raise ValueError(f"seed is 0 or more and jobs 1 or more, not {self.seed} and {self.jobs}")
 
     def of(self, contract: Contract) -> RunRequest:
-        """The request of one claim, with the subject that is named for it."""
-        subject = self.subjects.get(contract.id)
-        if subject is None:
+        """The request of one claim, with the subject and the parameters that are named for it."""
+        if (subject := self.subjects.get(contract.id)) is None:
             return self
-        external, name = (subject, None) if isinstance(subject, External) else (None, subject)
-        own = replace(self, subjects={}, external=external, subject=name)
+        changed = {**self.parameters, **subject.overrides}
+        own = replace(self, subjects={}, subject=subject if subject.entry_point else None, parameters=changed)
         return replace(own, command=shlex.join(["harness", "run", *own.arguments(), contract.id]))
 
     @property
     def is_reading(self) -> bool:
         """Whether the subject is a finished run, whose files are read."""
-        return self.external is not None and self.external.is_recorded
+        return self.subject is not None and self.subject.is_over
 
     def arguments(self) -> list[str]:
         """The options of `harness run` for the same work, without the number of parallel trials."""
         words: list[str] = []
         for name, value in (("--profile", self.profile), ("--device", self.device)):
             words += [] if value == "auto" else [name, value]
-        if self.subject is not None:
-            words += ["--subject", self.subject]
         changed = dict(self.parameters)
-        if self.external is not None:
-            words += ["--subject", self.external.spelling]
-            changed |= {name: value for name, value in self.external.parameters.items() if name != "trainer"}
+        if self.subject is not None:
+            words += ["--subject", self.subject.spelling]
+            changed |= {name: value for name, value in self.subject.parameters.items() if name != "trainer"}
         for name, value in changed.items():
             words += ["-P", f"{name}={_typed(value)}"]
         if not self.mutants:

@@ -113,7 +113,8 @@ def replay(
         seed=record.seed,
     )
     plan = make_plan(contract, host, requested)
-    subject = request.subject or (mutant.subject if mutant else _accused(sealed, contract, project))
+    own = request.subject.entry_point if request.subject else ""
+    subject = own or (mutant.subject if mutant else _accused(sealed, contract, project))
     patches = mutant.patches if mutant and request.subject is None else ()
     name = f"{subject} with the patches of {mutant.id}" if mutant and patches else subject
     replayed = partial(Replay, name, plan.profile.name, plan.device.type)

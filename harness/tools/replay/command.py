@@ -12,6 +12,7 @@ from harness.base.vocabulary import ExitStatus, Outcome
 from harness.cli.options import device_option
 from harness.cli.subject import checked_subject
 from harness.contract.clauses import ClauseResult
+from harness.contract.other_subject import Subject
 from harness.contract.project import Project
 from harness.execution.lease import Holder, WaitInterrupted, named
 from harness.machine.host import probe
@@ -39,7 +40,9 @@ def command(bundle: Path, mutant: str | None, subject: str | None, device: str, 
     counterexample, or if the claim changed too much; 3 if the case cannot run here; 130 if interrupted.
     """
     project = Project.find()
-    request = RunRequest(device=device, subject=checked_subject(subject, project))
+    request = RunRequest(
+        device=device, subject=None if subject is None else Subject.at(checked_subject(subject, project))
+    )
     try:
         sealed = open_bundle(bundle, mutant)
         found = replay(sealed, project, probe(project.root), request, _waiting)

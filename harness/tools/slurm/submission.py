@@ -42,20 +42,19 @@ class Submission:
         """Submit the job of a claim. Raises OSError if `srun` cannot be started."""
         name, minutes = f"--job-name={contract.id}", f"--time={self.minutes(contract)}"
         arguments = [name, minutes, *self.needs(contract), *self.request.executor_options]
-        return Job(arguments, [*HARNESS, contract.id, *self.options(self.profile(contract).name)], self.root, self.name)
+        return Job(arguments, [*HARNESS, contract.id, *self.options(contract)], self.root, self.name)
 
     def profile(self, contract: Contract) -> Profile:
         """Return the profile whose resources a job asks for: that of the command line, else `full`."""
         wanted = "full" if self.request.profile == "auto" else self.request.profile
         return contract.profiles.get(wanted) or next(iter(contract.profiles.values()))
 
-    def options(self, profile: str) -> list[str]:
+    def options(self, contract: Contract) -> list[str]:
         """Return the options of a job's `harness run`, which prints its events as lines.
 
-        Args:
-            profile: the one whose resources the job asked for. `auto` would fall back if the node's GPU does not work.
+        The profile is that whose resources the job asked for: `auto` falls back if the node's GPU does not work.
         """
-        request = replace(self.request, profile=profile)
+        request = replace(self.request.of(contract), profile=self.profile(contract).name)
         jobs = [] if request.jobs is None else ["--jobs", str(request.jobs)]
         where = ["--evidence", str(self.evidence.absolute()), "--event-lines"]
         key = [] if request.key is None else ["--key", str(request.key.absolute())]

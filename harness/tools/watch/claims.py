@@ -10,13 +10,13 @@ A measurement that is not decided yet is left out, so its clauses are NOT_MEASUR
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.base import toml
 from harness.contract import Contract, ContractError
-from harness.contract.choice import External
+from harness.contract.other_subject import Subject
 from harness.contract.project import Project, ProjectError
 from harness.running.request import RunRequest
 from harness.tools.watch.checks import CHECKS, measured
@@ -61,10 +61,11 @@ def job_claim(contract: Contract, command: str, device: str) -> Claim:
     return Claim(contract, RunRequest([contract], device=device, command=command), None)
 
 
-def claims_of(project: Project, external: External | None, command: str, device: str) -> list[Claim]:
+def claims_of(project: Project, of: Callable[[Contract], Subject] | None, command: str, device: str) -> list[Claim]:
     """Return the project's claims that a watcher can measure; none if there is no trainer's file to name.
 
     Args:
+        of: the trainer as the subject of a claim; None if the project has no file of it.
         device: "cpu" for a job that was asked to run there: the full profile of a claim may speak of a GPU.
 
     Raises:
@@ -76,7 +77,7 @@ def claims_of(project: Project, external: External | None, command: str, device:
         return []
     claims = []
     known = {*_LOSSES, *(check.name for check in CHECKS)}
-    for name, measurements in settings.items() if external is not None else ():
+    for name, measurements in settings.items() if of is not None else ():
         try:
             contract = project.contract(name)
         except (ProjectError, ContractError) as error:
@@ -86,6 +87,6 @@ def claims_of(project: Project, external: External | None, command: str, device:
                 raise ValueError(f"pyproject.toml: [tool.harness.watch] {name}: {one} = {mine!r} is no measurement")
         profile = "reduced" if device == "cpu" and "reduced" in contract.profiles else "full"
         profile = profile if profile in contract.profiles else "auto"
-        request = RunRequest([contract], profile, external=external, mutants=False, command=command)
+        request = RunRequest([contract], profile, subject=of(contract), mutants=False, command=command)
         claims.append(Claim(contract, request, dict(measurements)))
     return claims

@@ -12,13 +12,15 @@ from typing import Any
 
 from harness.authoring.faults import NotMeasured
 from harness.base import regular_file
-from harness.contract.choice import External, Kind
+from harness.contract import Contract
+from harness.contract.other_subject import Subject
 from harness.contract.project import Project
 from harness.machine.host import Host, probe
 from harness.machine.process_tree import started
 from harness.report.atomic_file import write_file
 from harness.tools.trainer import directory
 from harness.tools.trainer.output_events import EventKind
+from harness.tools.trainer.subjects import Recorded
 from harness.tools.trainer.trainer_file import Trainer, load
 from harness.tools.watch.action import Action
 from harness.tools.watch.checkpoint_reading import CheckpointReader, sizes_of, weights_fact, weights_path
@@ -189,9 +191,9 @@ def _judge(job: Fact, trainer: Trainer, given: Given, project: Project, host: Ho
     """Return what judges the claims on a job. Raises ValueError if one of them cannot be judged."""
     contract = contract_of(job, given, trainer, facts, project.root)
     command = f"harness watch --resume {facts.parent}"
-    sources, external = _sources(trainer, project, job["values"], given)
+    sources, of = _sources(trainer, project, job["values"], given)
     device = "cuda" if given.device == "cuda" and host.gpus else "cpu"
-    claims = [job_claim(contract, command, device), *claims_of(project, external, command, given.device or "cpu")]
+    claims = [job_claim(contract, command, device), *claims_of(project, of, command, given.device or "cpu")]
     return Judge(project, host, Path(job["evidence"]) if job["evidence"] else None, claims, sources)
 
 
@@ -231,7 +233,7 @@ def _watcher(
 
 def _sources(
     trainer: Trainer, project: Project, values: Mapping[str, Any], given: Given
-) -> tuple[dict[str, str], External | None]:
+) -> tuple[dict[str, str], Callable[[Contract], Subject] | None]:
     """Return the digests of the trainer's files in the project, and the trainer as the subject of its claims."""
     path = trainer.path.resolve()
     if not path.is_relative_to(project.root):
@@ -241,7 +243,12 @@ def _sources(
     name = path.relative_to(project.root).as_posix()
     kept = {key: value for key, value in values.items() if key not in ("output", "here", "python", "seed")}
     kept = {"trainer": name, **kept, "dir": values["output"], "device": given.device or "cpu"}
-    return sources, External(Kind.RECORDED, name, kept, sources)
+
+    def of(contract: Contract) -> Subject:
+        entry_point = Recorded.entry_point(contract.falsifier)
+        return Subject(entry_point, f"recorded:{name}", kept, sources=sources, is_over=True)
+
+    return sources, of
 
 
 def _began(pid: int) -> float:
