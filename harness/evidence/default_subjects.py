@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from harness.base.plugins import PluginError
 from harness.contract import Contract
-from harness.contract.other_subject import SubjectRefused, named
+from harness.contract.other_subject import NamedSubject, SubjectRefused, named
 from harness.contract.project import Project, ProjectError
 from harness.judging.record import examined
 
@@ -19,13 +19,14 @@ def default_subjects(project: Project, claims: Iterable[Contract]) -> dict[str, 
     Raises:
         ProjectError: a subject that they name cannot be read.
     """
-    texts = {claim.id: text for claim in claims if (text := project.subject_of(claim.id))}
-    try:
-        found = {text: named(text, project, is_default=True) for text in set(texts.values())}
-    except (SubjectRefused, PluginError) as error:
-        raise ProjectError(f"{project.root / 'pyproject.toml'}: tool.harness.subjects: {error}") from error
-    return {
-        claim.id: text if one is None else examined(one.entry_point(claim.falsifier), one.own(claim))
-        for claim, text in texts
-        for one in [found[text]]
-    }
+    found: dict[str, NamedSubject | None] = {}
+    subjects: dict[str, str] = {}
+    for claim in claims:
+        if text := project.subject_of(claim.id):
+            try:
+                one = found[text] if text in found else named(text, project, is_default=True)
+            except (SubjectRefused, PluginError) as error:
+                raise ProjectError(f"{project.root / 'pyproject.toml'}: tool.harness.subjects: {error}") from error
+            found[text] = one
+            subjects[claim.id] = text if one is None else examined(one.entry_point(claim.falsifier), one.own(claim))
+    return subjects

@@ -1,7 +1,8 @@
-"""Commands of other distributions, found as entry points."""
+"""Commands and kinds of subject of other distributions, found as entry points."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -13,6 +14,8 @@ import pytest
 from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import COMMAND, environment
 from tests.cli.toy_claim import CLAIM
+from tests.contracts import IDENTIFIER
+from tests.contracts import write_project as write_demo
 from tests.evidence.factory import sealed
 from tests.execution.projects import write_project
 
@@ -106,6 +109,46 @@ def test_a_checkout_that_is_not_installed(tmp_path: Path) -> None:
     )
     assert "\n  coach " in done.stdout
     assert "\n  trainer " not in done.stdout
+
+
+SCRIPTS = """
+from harness.contract.other_subject import NamedSubject, SubjectRefused
+
+class Script(NamedSubject):
+    value, adapter = "NAME", "scripts:Script"
+    why_not_isolated = "a script has a process of its own"
+    sources = {}
+
+    def __init__(self, value, folder, project):
+        if not value:
+            raise SubjectRefused("name a script: script:NAME")
+        self.name, self.parameters = value, {"drops": 0}
+"""
+ADAPTER = """
+from falsifiers.demo.sorting import Sorter
+
+class Script(Sorter):
+    def sort(self, items):
+        return sorted(items)[self.setting.parameters["drops"]:]
+"""
+
+
+def test_a_kind_of_subject_of_another_distribution(tmp_path: Path) -> None:
+    """It is judged through the adapter beside the falsifier, and named in the evidence with its parameters."""
+    install(tmp_path / "site", "scripting", "[harness.subjects]\nscript = scripting:Script\n", scripting=SCRIPTS)
+    write_demo(tmp_path)
+    (tmp_path / "falsifiers" / "demo" / "scripts.py").write_text(ADAPTER)
+    run = ("run", IDENTIFIER, "--subject", "script:mine", "--no-mutants")
+    assert harness(tmp_path, *run).returncode == ExitStatus.PASS
+    assert harness(tmp_path, *run, "-P", "drops=1").returncode == ExitStatus.FAIL
+    (bundle, *_) = sorted((tmp_path / "evidence").glob("*/*/*"), key=lambda one: one.stat().st_mtime)
+    record = json.loads((bundle / "record.json").read_text())
+    assert record["subject_parameters"] == {"trainer": "mine", "drops": 0}
+    assert "--subject script:mine" in record["command"]
+    assert IDENTIFIER in harness(tmp_path, "list", "--subject", "script").stdout
+    assert "script:NAME" in harness(tmp_path, "show", IDENTIFIER).stdout
+    refused = harness(tmp_path, "run", IDENTIFIER, "--subject", "script:")
+    assert (refused.returncode, "name a script" in refused.stderr) == (ExitStatus.REFUSED, True)
 
 
 def test_the_example_of_the_documentation(tmp_path: Path) -> None:

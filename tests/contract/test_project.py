@@ -48,11 +48,11 @@ def test_where_there_is_no_project(tmp_path: Path) -> None:
         'evidence = "/tmp"',
         'pythonpath = ["."  , ".."]',
         "contracts = 3",
-        'subjects = {"F-A-1" = "recorded:run.toml"}',
+        'subjects = {"F-A-1" = "run.toml"}',
     ],
 )
 def test_settings_that_are_wrong(tmp_path: Path, settings: str, snapshot: SnapshotAssertion) -> None:
-    """Folders outside the project are refused, and one run as the subject of a claim."""
+    """Folders outside the project are refused, and a subject without a kind or a module."""
     (tmp_path / "pyproject.toml").write_text(f"[tool.harness]\n{settings}\n", encoding="utf-8")
     with pytest.raises(ProjectError) as error:
         Project.find(tmp_path)

@@ -10,7 +10,7 @@ from harness.base.vocabulary import ExitStatus
 from tests.hostile.things import DOCUMENTS, THINGS, put
 from tests.hostile.world import Case, World, cases
 
-HEALTHY = (Path(__file__).parents[1] / "external" / "bigrams.toml").read_text()
+HEALTHY = (Path(__file__).parents[1] / "tools" / "trainer" / "bigrams.toml").read_text()
 _LOG = b"it 1/2 kd=3.0 lr=0.1\nit 2/2 kd=2.0 lr=0.1\ndone: 2 its\n"
 Change = Callable[[World], Any]
 

@@ -164,6 +164,17 @@ def test_a_second_contract_of_a_claim_is_an_error(run: Run, folder: Path) -> Non
     run("--claims", "-k", PASSES, "--collect-only").assert_outcomes(errors=2)
 
 
+@pytest.mark.parametrize(
+    ("subject", "outcome"), [("falsifiers.demo.sorting:Forgetful", "failed"), ("command:nowhere.toml", "errors")]
+)
+def test_the_settings_name_the_subject(run: Run, folder: Path, subject: str, outcome: str) -> None:
+    """As for `harness run`. One that is refused is an error of the contract's file."""
+    with (folder / "pyproject.toml").open("a") as settings:
+        settings.write(f'subjects = {{ "{PASSES}" = "{subject}" }}\n')
+    result = run("--claims", PASSES)
+    result.assert_outcomes(**{outcome: 1})
+
+
 def test_an_interrupted_claim_ends_the_session(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """No other claim runs, and the exit status is that of an interruption."""
     over = RunFinished(1, (), 0.1, True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.contract import Contract, Profile
-from harness.contract.choice import External, Kind
+from harness.contract.other_subject import Subject
 from harness.machine import requirements, toolchain
 from harness.machine.toolchain import Tool
 from harness.report.terminal.run_text import limit_text
@@ -172,17 +172,17 @@ def test_which_gpu(requires: dict[str, Any], device: str, expected: int | None) 
 
 def test_a_run_that_is_over_needs_no_gpu() -> None:
     """Only the modules that read the run are needed. An external trainer needs the contract's requirements."""
-    recorded, command = (External(kind, "trainer.toml") for kind in (Kind.RECORDED, Kind.COMMAND))
+    recorded, command = Subject("a.external:Recorded", is_over=True), Subject("a.external:Command")
     for host in (a_host(), a_host(a_gpu())):
-        plan = make_plan(contract(CUDA), host, RunRequest(external=recorded, profile="full"))
+        plan = make_plan(contract(CUDA), host, RunRequest(subject=recorded, profile="full"))
         assert (plan.obstacle, plan.gpu) == ("", None)
         assert plan.reason == "a run that is over needs no machine"
-    unknown = make_plan(contract({**ANY, "memory_gib": 100}), a_host(memory_bytes=None), RunRequest(external=recorded))
+    unknown = make_plan(contract({**ANY, "memory_gib": 100}), a_host(memory_bytes=None), RunRequest(subject=recorded))
     assert unknown.obstacle == ""
     needing = contract({**CUDA, "modules": ["there_is_none"]})
-    assert "there_is_none" in make_plan(needing, a_host(), RunRequest(external=recorded)).obstacle
-    assert make_plan(contract(CUDA), a_host(), RunRequest(external=command)).obstacle == f"full: {NO_GPU}"
-    assert make_plan(contract(CUDA), a_host(a_gpu()), RunRequest(external=command)).gpu is not None
+    assert "there_is_none" in make_plan(needing, a_host(), RunRequest(subject=recorded)).obstacle
+    assert make_plan(contract(CUDA), a_host(), RunRequest(subject=command)).obstacle == f"full: {NO_GPU}"
+    assert make_plan(contract(CUDA), a_host(a_gpu()), RunRequest(subject=command)).gpu is not None
 
 
 def test_overrides_reach_the_trial() -> None:
@@ -211,7 +211,8 @@ def test_arguments_ask_for_the_same_again() -> None:
     assert RunRequest().arguments() == []
     assert RunRequest(isolate=True).arguments() == ["--isolate"]
     parameters = {"model": "qwen2-tiny", "steps": 3, "revision": "7", "corpus": None}
-    options = RunRequest((), "full", "cuda:1", "toy:Sorter", parameters=parameters, mutants=False, jobs=2, seed=5)
+    sorter = Subject.at("toy:Sorter")
+    options = RunRequest((), "full", "cuda:1", sorter, parameters=parameters, mutants=False, jobs=2, seed=5)
     assert options.arguments() == [
         *("--profile", "full", "--device", "cuda:1", "--subject", "toy:Sorter"),
         *("-P", "model=qwen2-tiny", "-P", "steps=3", "-P", 'revision="7"', "-P", "corpus=null"),
@@ -221,8 +222,8 @@ def test_arguments_ask_for_the_same_again() -> None:
 
 def test_arguments_name_another_s_trainer_and_its_parameters() -> None:
     """The trainer's file is the name of the subject. The trainer's own parameter replaces the claim's."""
-    trainer = External(Kind.COMMAND, "apr.toml", {"trainer": "apr.toml", "steps": 7, "student": "s.apr"})
-    options = RunRequest(parameters={"steps": 3, "rate": 0.5}, external=trainer)
+    own = {"trainer": "apr.toml", "steps": 7, "student": "s.apr"}
+    options = RunRequest(parameters={"steps": 3, "rate": 0.5}, subject=Subject("a:Command", "command:apr.toml", own))
     words = ["--subject", "command:apr.toml", "-P", "steps=7", "-P", "rate=0.5", "-P", "student=s.apr"]
     assert options.arguments() == words
 

@@ -10,6 +10,7 @@ import pytest
 
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome, SearchEnd, Verdict
+from harness.contract.other_subject import Subject
 from harness.contract.project import Project
 from harness.evidence.seal import ClaimResult
 from harness.execution.executor import TrialRequest
@@ -95,14 +96,16 @@ def test_exhausted_gpu_memory_is_the_subjects_fault_unless_others_took_it(
     """The profile asks for 1 GiB. The subject had that much if it is free, or if the subject itself holds it."""
     write_project(tmp_path, requires={"device": "any", "memory_gib": 1})
     (tmp_path / "toy" / "greedy.py").write_text(WITHOUT_GPU_MEMORY)
-    result = run("F-TOY-SORT-001", subject="toy.greedy:Greedy", parameters={"free": free, "reserved": reserved})
+    result = run(
+        "F-TOY-SORT-001", subject=Subject.at("toy.greedy:Greedy"), parameters={"free": free, "reserved": reserved}
+    )
     assert (result.subject.observation.ending.kind, result.record.verdict) == (kind, verdict)
 
 
 def test_a_search_counts_the_cases_that_it_tried(run: Run, tmp_path: Path) -> None:
     """Two numbers of 0 or 1 make four cases, not the requested sixty. The claim's rule notices that."""
     write_searching_project(tmp_path)
-    result = run(CLAIM, subject="toy.adding:StillWrong", parameters={"largest": 1})
+    result = run(CLAIM, subject=Subject.at("toy.adding:StillWrong"), parameters={"largest": 1})
     measured = result.subject.observation.measurements
     assert (measured["cases"], measured["errors"]) == (4, [1, 1, 1, 1])
     outcomes = {clause.id: clause.outcome for clause in result.record.clauses}

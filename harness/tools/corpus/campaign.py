@@ -15,6 +15,7 @@ from typing import Final, final
 
 from harness.base.vocabulary import Outcome, Verdict
 from harness.contract import Contract
+from harness.contract.other_subject import Subject
 from harness.contract.project import Project
 from harness.evidence.bundle_layout import MANIFEST
 from harness.execution.executor import Executor
@@ -139,7 +140,7 @@ class Campaign:
             contracts=[contract],
             profile=round_.profile if round_.profile in contract.profiles else "auto",
             device="cpu" if round_.profile == "reduced" else "auto",
-            subject=None if is_written else case.subject,
+            subject=None if is_written else Subject.at(case.subject),
             parameters={
                 **case.claims[claim], "mended": form == "mended", **({"case": case.subject} if is_written else {})
             },

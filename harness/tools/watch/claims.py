@@ -75,9 +75,11 @@ def claims_of(project: Project, of: Callable[[Contract], Subject] | None, comman
         settings = toml.load(project.root / "pyproject.toml")["tool"]["harness"]["watch"]
     except (OSError, LookupError):
         return []
+    if of is None:
+        return []
     claims = []
     known = {*_LOSSES, *(check.name for check in CHECKS)}
-    for name, measurements in settings.items() if of is not None else ():
+    for name, measurements in settings.items():
         try:
             contract = project.contract(name)
         except (ProjectError, ContractError) as error:

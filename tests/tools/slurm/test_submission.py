@@ -115,7 +115,7 @@ def test_what_a_job_runs(contract: Contract, clients: Clients, tmp_path: Path, m
         *HARNESS, contract.id, "--profile", "full", "--device", "cuda", "--seed", "7", "--jobs", "2",
         "--evidence", f"{tmp_path}/kept", "--event-lines", "--key", f"{tmp_path}/ci.key",
     ]  # fmt: skip
-    plain = Submission(tmp_path, tmp_path, ANY).options("reduced")
+    plain = Submission(tmp_path, tmp_path, RunRequest(profile="reduced")).options(claim(contract))
     assert plain == ["--profile", "reduced", "--evidence", str(tmp_path), "--event-lines"]
 
 

@@ -8,7 +8,6 @@ import click
 import pytest
 
 from harness.cli.subject import choose
-from harness.contract.choice import Kind
 from harness.contract.project import Project
 from harness.tools.trainer.function_parameters import own_parameters
 from tests.tools.trainer.trainers import ROOT
@@ -37,12 +36,10 @@ def project() -> Project:
 def test_the_parameters_of_a_function_are_set_like_those_of_a_claim(project: Project) -> None:
     """The record has these parameters, and the digest of the function's file."""
     contract = project.load(ROOT / "contracts" / "distill" / "F-DISTILL-MAXSTEPS-001" / "contract.json")
-    chosen = choose(f"hf:{PLANTED}:of_gpt2", ["rows=4", "batch=2"], [contract], project)
-    assert chosen.external is not None
-    assert (chosen.external.kind, chosen.parameters) == (Kind.HF, {"batch": 2})
-    assert chosen.external.parameters == {"trainer": f"{PLANTED}:of_gpt2", "rows": 4}
-    assert list(chosen.external.sources) == ["tests/falsifiers/distill/planted_trainers.py"]
-    assert chosen.external.spelling == f"hf:{PLANTED}:of_gpt2"
+    chosen = choose(f"hf:{PLANTED}:of_gpt2", ["rows=4", "batch=2"], [contract], project)[contract.id]
+    assert (chosen.spelling, chosen.overrides) == (f"hf:{PLANTED}:of_gpt2", {"batch": 2})
+    assert chosen.parameters == {"trainer": f"{PLANTED}:of_gpt2", "rows": 4}
+    assert list(chosen.sources) == ["tests/falsifiers/distill/planted_trainers.py"]
 
 
 @pytest.mark.parametrize(

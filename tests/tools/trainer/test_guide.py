@@ -35,7 +35,7 @@ def rows(title: str) -> dict[str, list[str]]:
 @pytest.fixture
 def trainer(tmp_path: Path) -> Iterator[Path]:
     """The TOML file in the project, with the trainer beside it."""
-    folder = ROOT / "tests" / "external" / f"guide-{tmp_path.parent.name}"
+    folder = ROOT / "tests" / "tools" / "trainer" / f"guide-{tmp_path.parent.name}"
     folder.mkdir()
     (folder / "train.py").write_text(block("python"))
     place = folder.relative_to(ROOT).as_posix()

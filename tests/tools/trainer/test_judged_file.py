@@ -12,7 +12,6 @@ from harness import NotMeasured
 from harness.base.vocabulary import Outcome
 from harness.cli.subject import choose
 from harness.contract import Contract
-from harness.contract.choice import Kind
 from harness.contract.project import Project
 from harness.judging.judge import Judgment
 from tests.falsifiers.in_process import judged
@@ -36,21 +35,18 @@ def claim(project: Project, name: str) -> Contract:
 def test_a_file_is_named_with_its_digest(project: Project) -> None:
     """The file has its path from the project's root and its digest. The other settings are the claim's parameters."""
     contract = claim(project, "F-SLURM-GPU-TASK-001")
-    chosen = choose(f"file:{ROOT / JOB}", ["gpus_of_a_node=4"], [contract], project)
-    assert chosen.external is not None
-    assert (chosen.external.kind, chosen.parameters) == (Kind.FILE, {"gpus_of_a_node": 4})
-    assert (chosen.external.spelling, chosen.external.parameters) == (f"file:{JOB}", {"trainer": JOB})
-    assert list(chosen.external.sources) == [JOB]
-    assert chosen.external.entry_point(contract.falsifier) == "falsifiers.recsys.gpus_of_tasks:File"
+    chosen = choose(f"file:{ROOT / JOB}", ["gpus_of_a_node=4"], [contract], project)[contract.id]
+    assert (chosen.entry_point, chosen.overrides) == ("falsifiers.recsys.gpus_of_tasks:File", {"gpus_of_a_node": 4})
+    assert (chosen.spelling, chosen.parameters) == (f"file:{JOB}", {"trainer": JOB})
+    assert list(chosen.sources) == [JOB]
 
 
 def test_a_folder_is_named_with_all_its_files(project: Project) -> None:
     """All files are named, except hidden ones and caches."""
     folder = ROOT / "falsifiers" / "recsys" / "oracle"
-    chosen = choose(f"file:{folder}", [], [claim(project, "F-COUNT-001")], project)
-    assert chosen.external is not None
+    chosen = choose(f"file:{folder}", [], [claim(project, "F-COUNT-001")], project)["F-COUNT-001"]
     names = {path.relative_to(ROOT).as_posix() for path in folder.glob("*.py")}
-    assert chosen.external.sources.keys() == names
+    assert chosen.sources.keys() == names
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.tools.trainer.trainer_file import load
 
 ROOT = Path(__file__).parents[3]
-BIGRAMS_FILE = ROOT / "tests" / "external" / "bigrams.toml"
+BIGRAMS_FILE = ROOT / "tests" / "tools" / "trainer" / "bigrams.toml"
 APR = load(ROOT / "trainers" / "apr-distill.toml")
 BIGRAMS = load(BIGRAMS_FILE)
 

@@ -172,7 +172,7 @@ def test_a_job_is_started_with_the_recorder(tmp_path: Path) -> None:
     """On a fake driver, the first PTX refutes the job. Where it cannot be recorded, the watcher says so."""
     root, fakes = project_of(tmp_path / "project"), Fakes(tmp_path)
     (root / "image").write_bytes(b".version 8.0\n.target sm_70\n")
-    engine = [sys.executable, str(ROOT / "tests" / "external" / "recorder" / "fake_engine.py")]
+    engine = [sys.executable, str(ROOT / "tests" / "tools" / "recorder" / "fake_engine.py")]
     line = " ".join(job_line(400, 0, "none", root / "out", 0.05))
     job = ["sh", "-c", f"{' '.join(engine)} --image image; exec {line}"]
     words = watch_words(root, "--record", "--on-refute", "kill", "-P", "jit=none", "-P", "device=null", steps=400)

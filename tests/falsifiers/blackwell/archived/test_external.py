@@ -198,6 +198,6 @@ def test_a_library_that_cannot_be_read_hides_nothing_else(
 
 def test_a_trainers_file_that_sets_the_cache_itself_is_refused(tmp_path: Path, gpu: None) -> None:
     mine = tmp_path / "mine.toml"
-    text = (PROJECT.root / ENGINE).read_text().replace("{here}", str(PROJECT.root / "tests" / "external"))
+    text = (PROJECT.root / ENGINE).read_text().replace("{here}", str(PROJECT.root / "tests" / "tools" / "trainer"))
     mine.write_text(text.replace("[command.environment]", "[command.environment]\nCUDA_CACHE_PATH = '/tmp/mine'"))
     assert "/command/environment/CUDA_CACHE_PATH" in engine(tmp_path, tmp_path, trainer=str(mine)).reason
