@@ -135,7 +135,7 @@ class NamedSubject(ABC):
             SubjectRefused: a parameter is wrong, or the claim takes no such subject.
         """
         if not self.is_taken(contract.falsifier, contract.path, project):
-            raise SubjectRefused(_not_taken(self.kind(), contract, project))
+            raise SubjectRefused(_not_taken(self, contract, project))
         parameters, changed = self.checked(contract, {**self.own(contract), **(own or {})}, overrides or {})
         return Subject(
             self.entry_point(contract.falsifier),
@@ -203,13 +203,13 @@ def own_names(contract: Contract) -> list[str]:
     return list(dict.fromkeys(name for profile in contract.profiles.values() for name in profile.parameters))
 
 
-def _not_taken(refused: str, contract: Contract, project: Project) -> str:
+def _not_taken(refused: NamedSubject, contract: Contract, project: Project) -> str:
     """What the claim takes instead, and which claims take such a subject."""
-    said = [f"{contract.id} takes no {refused} as its subject"]
+    said = [f"{contract.id} takes no {refused.kind()} as its subject"]
     for name in kinds():
-        if kind(name).is_taken(contract.falsifier, contract.path, project):
-            said.append(f"it takes {name}:{kind(name).value}")
+        if (other := kind(name)).is_taken(contract.falsifier, contract.path, project):
+            said.append(f"it takes {name}:{refused.name if other.value == refused.value else other.value}")
     claims, _ = project.load_all(project.known())
-    takers = [claim.id for claim in claims if kind(refused).is_taken(claim.falsifier, claim.path, project)]
+    takers = [claim.id for claim in claims if refused.is_taken(claim.falsifier, claim.path, project)]
     said.append(f"these claims take one: {', '.join(takers)}" if takers else "no claim of this project takes one")
     return "; ".join(said)
