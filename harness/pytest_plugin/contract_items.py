@@ -218,7 +218,10 @@ class _Claim(pytest.Item):
             pytest.exit(
                 f"interrupted; what {self.name} measured is in {_near(str(done.bundle))}", pytest.ExitCode.INTERRUPTED
             )
-        shown = [text for text, _ in lines_of(claim_lines(done, verbose=self.config.get_verbosity() > 0))]
+        shown = [
+            text
+            for text, _ in lines_of(claim_lines(done, contract=self._contract, verbose=self.config.get_verbosity() > 0))
+        ]
         verdict = done.record.verdict
         known = refutation_text(refutation, done.record.result) if refutation is not None else ""
         reason = printable(": ".join(filter(None, (verdict, known, short_reason(done.record)))))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.contract import Contract
 from harness.report.messages import number_text
 from harness.report.messages.number_text import rough
 from harness.report.messages.qualifiers import UNPROVEN
@@ -72,9 +73,12 @@ class Lines:
     _waiting: set[tuple[str, str]] = field(default_factory=set)
     """Claims and their trials that wait."""
     _passed_over: int = 0
+    _contracts: dict[str, Contract] = field(default_factory=dict)
 
     def __call__(self, event: events.Event) -> None:
         """Write the lines of one event."""
+        if isinstance(event, events.ClaimPlanned):
+            self._contracts[event.contract.id] = event.contract
         match event:
             case events.ClaimPassedOver():
                 self._passed_over += 1
@@ -82,6 +86,7 @@ class Lines:
                 self._total, self._began = len(event.claims), self.clock()
             case events.ClaimFinished():
                 self._finish(event)
+                self._contracts.pop(event.record.id, None)
             case events.RunFinished():
                 self._end(event)
             case _ if self.shown.quiet:
@@ -143,7 +148,8 @@ class Lines:
         if self._total > 1:
             # The time of the run, with waits. The claim's own time, without them, is at the end of its line.
             place = f"[{len(self._finished)}/{self._total} after {rough(self.clock() - self._began)}]  "
-        for line in lines_of(claim_lines(event, place, verbose=self.shown.verbose), self.width()):
+        shown = claim_lines(event, place, self._contracts.get(event.record.id), verbose=self.shown.verbose)
+        for line in lines_of(shown, self.width()):
             self.write(line)
 
     def _end(self, event: events.RunFinished) -> None:

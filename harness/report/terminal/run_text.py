@@ -12,15 +12,15 @@ from pathlib import Path
 from harness.base import strictjson
 from harness.base.shortening import cut, first
 from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.contract import Contract
 from harness.contract.bound import RULE
 from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.bundle_layout import COUNTEREXAMPLE
 from harness.judging.record import MutantRecord, Record
-from harness.report.messages import bound_text, number_text, reason_text
-from harness.report.messages import qualifiers as words
+from harness.report.messages import bound_text, number_text, qualifiers, reason_text
 from harness.report.messages.not_finite import decisive, violations
-from harness.report.messages.verdict_text import DOES_NOT_REPEAT, undecided
+from harness.report.messages.verdict_text import DOES_NOT_REPEAT, undecided, words
 from harness.report.terminal.printing import Block, Line, Table
 from harness.running.events import (
     SUBJECT,
@@ -126,11 +126,14 @@ def traceback_lines(event: TrialFinished, verbose: bool) -> list[str]:
     return [f"    {line}" for line in (raised, "(-v shows the traceback, and so does `harness report`)") if line]
 
 
-def claim_lines(event: ClaimFinished, place: str = "", *, verbose: bool = False) -> Iterator[Block]:
+def claim_lines(
+    event: ClaimFinished, place: str = "", contract: Contract | None = None, *, verbose: bool = False
+) -> Iterator[Block]:
     """Yield what a claim came to: the verdict first, then why, then how tight it was, then where the evidence is.
 
     Args:
         place: what stands before the verdict, such as "[7/25] ".
+        contract: the claim's, for its words.
     """
     record = event.record
     yield f"{place}{record.verdict}  {record.id}  {record.title}", f"bold {COLOURS[record.verdict]}"
@@ -141,7 +144,7 @@ def claim_lines(event: ClaimFinished, place: str = "", *, verbose: bool = False)
         for mutant in record.mutants:
             if mutant.fate.has_run and mutant.fate is not Fate.KILLED:
                 yield f"  mutant {mutant.id} {mutant.fate}: {_why_not_killed(mutant, record)}", COLOURS[mutant.fate]
-        yield from _clauses(event, verbose)
+        yield from _clauses(event, contract, verbose)
         for text in (outside_text(record) or unjudged_text(record), idle_text(record)):
             if text:
                 yield f"  {text}", "dim"
@@ -153,17 +156,17 @@ def qualities(record: Record) -> str:
     if nothing_ran(record):
         return "nothing ran"  # the reason names the profiles
     device = record.device
-    parts = [f"{words.profile(record.profile)} on {device.name if device.is_cuda else 'CPU'}"]
+    parts = [f"{qualifiers.profile(record.profile)} on {device.name if device.is_cuda else 'CPU'}"]
     if record.unjudged:
         parts.append(f"{len(record.unjudged)} clauses not judged in it")
-    parts.append(words.mutants(record))
+    parts.append(qualifiers.mutants(record))
     if record.verdict is Verdict.PASS and not record.proven:
-        parts.append(words.UNPROVEN)
+        parts.append(qualifiers.UNPROVEN)
     if record.isolated:
-        parts.append(words.ISOLATED)
+        parts.append(qualifiers.ISOLATED)
     if "--subject" in record.command.split():
-        parts.append(words.another_subject(record.judged))
-    parts += [*words.overridden(record.overrides), number_text.duration(record.seconds)]
+        parts.append(qualifiers.another_subject(record.judged))
+    parts += [*qualifiers.overridden(record.overrides), number_text.duration(record.seconds)]
     return ", ".join(parts)
 
 
@@ -194,11 +197,11 @@ def _why_not_killed(mutant: MutantRecord, record: Record) -> str:
     return f"{reason_text.of(mine)}; its defect: {mutant.defect}"
 
 
-def _clauses(event: ClaimFinished, verbose: bool) -> Iterator[Block]:
+def _clauses(event: ClaimFinished, contract: Contract | None, verbose: bool) -> Iterator[Block]:
     """Yield the clauses that failed, with -v all others, else the rules and the tightest margins of a PASS."""
     record, ratios = event.record, event.ratios
     for place, (clause, others) in enumerate(violations(record.clauses)):
-        told = _sentence(clause)
+        told = words(clause, contract)
         if others:
             told += f", which violates {first(others, len(others) if verbose else 3)} too"
         cells = clause_cells(clause, ratios)
@@ -263,14 +266,6 @@ def clause_cells(clause: ClauseResult, ratios: Mapping[str, float]) -> tuple[str
     ratio = ratios.get(clause.id)
     measured, bound = number_text.value(clause.value, clause.unit), bound_text.of(clause.bound, clause.unit)
     return clause.id, "" if ratio is None else f"{ratio:.3g}", measured, bound
-
-
-def _sentence(clause: ClauseResult) -> str:
-    """Return what a violated clause says besides its value and its bound."""
-    reason = clause.reason
-    if reason is None or (reason.code is ReasonCode.VIOLATED and reason.bound is not None):
-        return ""
-    return reason_text.of(reason)
 
 
 def unjudged_text(record: Record) -> str:

@@ -23,9 +23,9 @@ from harness.report.bundle_results import BundleResult
 from harness.report.escaping import printable
 from harness.report.formats import TextReport
 from harness.report.messages import reason_text
-from harness.report.messages.verdict_text import narrowed
 from harness.tools.ci_reports import cases
 from harness.tools.ci_reports.cases import Case
+from harness.tools.report_text import narrowed
 
 __all__ = ["REPORT", "SPEC_VERSION", "render"]
 

@@ -1,14 +1,12 @@
 """Bundles as one Markdown text, for a comment on a pull request or the summary of a workflow's job.
 
 GitHub cuts or refuses a text that is too long. So the text consists of blocks, the most important first: the counts, a
-table of verdicts, what speaks against each claim, the kill tables, the measurements. What narrows a PASS stands in its
-row in a few words, and is folded with its kill table. A block that does not fit is left out whole, and the last line
-counts the blocks that are missing.
+table of verdicts, what speaks against each claim. What narrows a PASS stands in its row in a few words; the pages have
+the rest. A block that does not fit is left out whole, and the last line counts the blocks that are missing.
 """
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -19,12 +17,13 @@ from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding
 from harness.judging.record import MutantRecord, Record
 from harness.report.bundle_results import BundleResult
-from harness.report.escaping import code_block, code_span, markdown, printable, table
+from harness.report.escaping import code_block, code_span, markdown, table
 from harness.report.formats import TextReport
 from harness.report.messages import bound_text, finding_text, number_text, reason_text
 from harness.report.messages.not_finite import wrong
 from harness.report.messages.qualifiers import mutants, refutation_text
-from harness.report.messages.verdict_text import Caveat, Mono, bundle_totals, caveats, narrowed, signed
+from harness.report.messages.verdict_text import bundle_totals
+from harness.tools.report_text import caveats, narrowed, signed
 
 __all__ = ["COMMENT", "LEAST", "MARK", "REPORT", "render"]
 
@@ -58,9 +57,6 @@ def render(bundles: Sequence[BundleResult], limit: int = COMMENT) -> str:
     blocks = [block for bundle in ordered if not bundle.is_known for block in _against(bundle)]
     known = [f"- {_known(bundle)}" for bundle in ordered if bundle.is_known]
     blocks += ["\n".join(["### Known refutations\n", *known])] if known else []
-    told = [bundle for bundle in ordered if len(ordered) == 1 or not _is_plain_pass(bundle)]
-    blocks += [block for bundle in told for block in _kills(bundle)]
-    blocks += [block for bundle in told if bundle.record for block in _measured(bundle.record)]
     shown, _ = _fitting(blocks, room, room)
     parts = [head]
     if rows:
@@ -76,11 +72,6 @@ def render(bundles: Sequence[BundleResult], limit: int = COMMENT) -> str:
     if missing:
         parts.append(f"_Left out, because the text would be too long: {' and '.join(missing)}. The bundles have them._")
     return "\n\n".join(parts) + "\n"
-
-
-def _is_plain_pass(bundle: BundleResult) -> bool:
-    """Return whether a bundle is a PASS that its row in the table says all of: a comment about many is short."""
-    return bundle.verification.standing is Verdict.PASS and not bundle.is_known
 
 
 def _fitting(blocks: Sequence[str], room: int, most: int) -> tuple[list[str], int]:
@@ -175,36 +166,9 @@ def _caveats(bundle: BundleResult, record: Record) -> str:
     """Return a list of what narrows the verdict; empty if nothing does."""
     remarks = [remark for remark in bundle.verification.remarks if remark.code not in _IN_THE_TABLE]
     stands_in = [f"- **Stand-in** for: {markdown(bundle.stands_in_for)}"] if bundle.stands_in_for else []
-    return "\n".join([*stands_in, *(f"- {_sentence(caveat)}" for caveat in caveats(record, remarks))])
-
-
-def _kills(bundle: BundleResult) -> Iterator[str]:
-    """Yield the kill table; for a PASS also what narrows it and how to reproduce it, as others show that above."""
-    record = bundle.record
-    if record is None:
-        return
-    kills = _mutant_table(record.mutants) or "No mutant is declared."
-    parts = [_caveats(bundle, record), kills, _reproduce(record)] if record.verdict is Verdict.PASS else [kills]
-    tally = ", ".join(f"{count} {fate}" for fate, count in record.fates.items()) or "none"
-    title = f"Mutants of {_which(record)}: {len(record.mutants)} declared, {tally}"
-    yield _folded(title, "\n\n".join(filter(None, parts)))
-
-
-def _measured(record: Record) -> Iterator[str]:
-    """Yield the table of clauses with their measured values and bounds, without clauses on types."""
-    shown = [clause for clause in record.clauses if not _is_trivial(clause)]
-    if shown:
-        yield _folded(f"Clauses of {_which(record)}: {_judged(record.clauses)}", _clause_table(shown))
-
-
-def _which(record: Record) -> str:
-    return f"{record.id} on {cut(record.device.name, _LONGEST)}"
-
-
-def _folded(title: str, content: str) -> str:
-    """Return Markdown that is folded behind its title."""
-    # GitHub does not read Markdown within these tags.
-    return f"<details>\n<summary>{html.escape(printable(title))}</summary>\n\n{content}\n\n</details>"
+    return "\n".join(
+        [*stands_in, *(f"- **{markdown(one.head)}**: {markdown(one.text)}." for one in caveats(record, remarks))]
+    )
 
 
 def _reproduce(record: Record) -> str:
@@ -217,13 +181,6 @@ def _beside(record: Record, remarks: Iterable[Finding]) -> str:
     """Return the qualifications of a verdict in parentheses; empty if there are none."""
     said = markdown(cut(", ".join(narrowed(record, remarks)), _LONGEST))
     return f" ({said})" if said else ""
-
-
-def _sentence(caveat: Caveat) -> str:
-    """Return a caveat with its head in bold, and with the code that `harness verify` prints for it."""
-    parts = (code_span(part) if isinstance(part, Mono) else markdown(part) for part in caveat.text)
-    code = f" ({code_span(caveat.code)})" if caveat.code else ""
-    return f"**{caveat.head}**{code}{''.join(parts)}."
 
 
 def _clause_table(clauses: Sequence[ClauseResult]) -> str:
@@ -239,17 +196,6 @@ def _clause_table(clauses: Sequence[ClauseResult]) -> str:
         for clause in clauses
     ]
     return table(("clause", "outcome", "measured", "bound", "why"), rows)
-
-
-def _is_trivial(clause: ClauseResult) -> bool:
-    """Return whether a clause says only that a value has the right type."""
-    return clause.outcome is Outcome.PASS and clause.id.endswith((".type", ".closed"))
-
-
-def _judged(clauses: Sequence[ClauseResult]) -> str:
-    """Return the number of clauses, by outcome."""
-    counts = ", ".join(f"{sum(clause.outcome is one for clause in clauses)} {one}" for one in Outcome)
-    return f"{len(clauses)} judged: {counts}"
 
 
 def _mutant_table(mutants: Sequence[MutantRecord]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,11 +22,12 @@ from harness.judging.record import Record
 from harness.report.escaping import printable
 from harness.report.messages import number_text, qualifiers
 from harness.report.messages.qualifiers import refutation_text, standing
-from harness.report.messages.verdict_text import DOES_NOT_REPEAT, Caveat, caveats, signature, signed, statement, why
+from harness.report.messages.verdict_text import DOES_NOT_REPEAT
 from harness.tools.html import charts, plot
 from harness.tools.html.clause_rows import ClauseGroup, Clauses, Row, kills
 from harness.tools.html.contents import Contents
-from harness.tools.html.templating import marked, page
+from harness.tools.html.templating import page
+from harness.tools.report_text import caveats, signature, signed, statement, why
 
 __all__ = ["Site", "render", "unreadable"]
 
@@ -68,7 +70,7 @@ def render(
     contents: Contents,
     verification: Verification,
     site: Site | None = None,
-    asked: Sequence[Sequence[str]] = (),
+    asked: Sequence[str] = (),
     notes: str = "",
     refutation: Refutation | None = None,
 ) -> str:
@@ -77,35 +79,36 @@ def render(
     Args:
         verification: the result of verifying the bundle.
         site: where the page stands; None if it stands alone.
-        asked: what the bundle was checked against (see `harness.report.messages.verdict_text.asked`).
+        asked: what the bundle was checked against (see `harness.tools.report_text.asked`).
         notes: the notes next to the contract in the project. They are not part of the bundle.
         refutation: that of the project's contract that speaks of the run. It is not part of the bundle either.
     """
     record = contents.record
     narrowing = list(caveats(record, verification.remarks))
     clauses = Clauses.of(contents.contract)
-    rows = clauses.rows(record.clauses, contents.observation)
+    rows = clauses.rows(record.clauses, contents.observation, record.unjudged)
+    judged = [row for row in rows if row.kind is not ClauseGroup.UNJUDGED]
     table = kills(contents, clauses)
     observation = contents.observation
     return page(
         "bundle.html.j2",
         record=record,
         sources=_sources(contents),
-        statement=statement(record, verification, {one.code for one in narrowing}),
+        statement=statement(record, verification, {one.head for one in narrowing}),
         contents=contents,
         verification=verification,
-        asked=[marked(sentence) for sentence in asked],
-        signature=_shown(signature(verification)),
+        asked=asked,
+        signature=(signed(verification), signature(verification)),
         circumstances=_circumstances(record, verification),
         tally=qualifiers.mutants(record),
-        caveats=[_shown(one) for one in narrowing],
-        chips=[one.head for one in narrowing if one.code not in _QUIET or one.code in verification.refused],
+        caveats=narrowing,
+        chips=[one.head for one in narrowing if one.head not in _QUIET or one.head in verification.refused],
         rows=rows,
+        judged=judged,
         claim=_parted(contents.contract.claim) if contents.contract else None,
-        highlights=_highlights(rows, record),
+        highlights=_highlights(judged, record),
         groups=[(kind, [row for row in rows if row.kind is kind]) for kind in ClauseGroup],
-        unjudged=clauses.unjudged(record.unjudged),
-        counts=[(outcome, sum(row.outcome is outcome for row in rows)) for outcome in Outcome],
+        counts=Counter(row.outcome for row in rows),
         kills=table,
         ending=observation.ending if observation and observation.ending.kind is not EndingKind.COMPLETED else None,
         traceback=_lines(observation.ending.traceback) if observation and observation.ending.traceback else None,
@@ -124,7 +127,7 @@ def render(
         digests=list(record.sources.items())[:_MOST_SOURCES],
         digests_left=max(len(record.sources) - _MOST_SOURCES, 0),
         site=site,
-        why=why(record),
+        why=why(record, contents.contract),
         notes=notes,
         news=standing(refutation, record.result),
         refutation=refutation and refutation_text(refutation, record.result),
@@ -141,10 +144,6 @@ def _sources(contents: Contents) -> list[tuple[str, str | None, str, str]]:
     listed = contents.contract.document.get("sources", ()) if contents.contract else ()
     uris = [(one["uri"], one["uri"] if one["uri"].startswith(_LINKED) else None) for one in listed]
     return [(*uri, one.get("locator", ""), one.get("quote", "")) for uri, one in zip(uris, listed, strict=True)]
-
-
-def _shown(caveat: Caveat) -> tuple[str, Markup, Code | None]:
-    return caveat.head, marked(caveat.text), caveat.code
 
 
 def _circumstances(record: Record, verification: Verification) -> list[str]:
@@ -174,13 +173,12 @@ def _highlights(rows: Sequence[Row], record: Record) -> list[Row]:
         decisive = {row.reason or row.id: row for row in reversed(against)}
         return list(reversed(decisive.values()))[:_HIGHLIGHTS]
     telling = sorted(
-        (row for row in rows if row.comparisons and row.kind in (ClauseGroup.RULE, ClauseGroup.BOUND)),
+        (row for row in rows if row.kind in (ClauseGroup.RULE, ClauseGroup.BOUND)),
         key=lambda row: (
             row.id.endswith(_HOW_MUCH),
             -sum(row.id in mutant.violates for mutant in record.mutants),
-            row.operator == "=",
+            row.ratio is None,
             row.kind is ClauseGroup.BOUND,
-            len(row.comparisons),
         ),
     )
     return telling[:_HIGHLIGHTS]

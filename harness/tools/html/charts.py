@@ -7,13 +7,16 @@ from itertools import pairwise
 from typing import Any, Final
 
 from harness.contract import Contract
-from harness.contract.clauses import ITEM
+from harness.contract.clauses import ITEM, is_finite
+from harness.contract.keywords import is_number
 from harness.evidence.bundle import Series
-from harness.tools.html.comparisons import KEYWORDS, SIGNS, plain
 from harness.tools.html.contents import Contents
 from harness.tools.html.plot import Figure, Form, Line
 
-__all__ = ["bound_line", "figure", "machine", "samples", "training"]
+__all__ = ["SIGNS", "bound_line", "figure", "is_finite_number", "machine", "samples", "training"]
+
+SIGNS: Final = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<", "const": "="}
+"""The sign between value and limit of each keyword that compares numbers."""
 
 _STEP, _SECONDS = "step", "seconds"
 _MOST_COLUMNS, _MOST_SAMPLES = 12, 12
@@ -108,26 +111,27 @@ def figure(title: str, unit: str, x_label: str, lines: Sequence[Line], height: i
     return Figure(title, unit, x_label, tuple(lines), divisor, height)
 
 
-def bound_line(operator: str, x: Sequence[float], y: Sequence[float | None]) -> Line:
-    """Return the line of a bound. `operator` stands between value and bound."""
-    return Line(f"bound {SIGNS[operator]}", x, y, Form.BOUND)
+def bound_line(sign: str, x: Sequence[float], y: Sequence[float | None]) -> Line:
+    """Return the line of a bound. `sign` stands between value and bound."""
+    return Line(f"bound {sign}", x, y, Form.BOUND)
 
 
 def _bounds(contract: Contract | None, names: Sequence[str]) -> Iterator[Line]:
     """Yield the bounds on the items of these lists. One that forbids negative numbers only says what kind they are."""
     places = [(name, ITEM) for name in names]
     for clause in contract.clauses if contract else ():
-        limit, is_sign = plain(clause.argument), clause.keyword == "minimum" and clause.argument == 0
-        if clause.path in places and clause.keyword in KEYWORDS and limit is not None and not is_sign:
-            yield bound_line(KEYWORDS[clause.keyword], [0.0], [limit])
+        is_sign = clause.keyword == "minimum" and clause.argument == 0
+        if clause.path in places and clause.keyword in SIGNS and is_finite_number(clause.argument) and not is_sign:
+            yield bound_line(SIGNS[clause.keyword], [0.0], [float(clause.argument)])
+
+
+def is_finite_number(value: Any) -> bool:
+    """Whether a value is a finite number."""
+    return is_number(value) and is_finite(value)
 
 
 def _is_samples(values: Any) -> bool:
-    return (
-        isinstance(values, list)
-        and len(values) >= _FEWEST_SAMPLES
-        and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
-    )
+    return isinstance(values, list) and len(values) >= _FEWEST_SAMPLES and all(map(is_number, values))
 
 
 def _axis(series: Series, name: str) -> list[float]:

@@ -1,15 +1,18 @@
-"""A claim as a page: its status, its runs, and the trend of every number that its clauses compare, with the bounds."""
+"""A claim as a page: its status, its runs, and the trend of every number that its clauses read, with the bounds."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from harness.evidence.index import measurements_of
 from harness.judging.record import Record
 from harness.tools.html import charts
-from harness.tools.html import clause_rows as clauses
-from harness.tools.html.index_page import ListedBundle, Matrix, Row
+from harness.tools.html.charts import SIGNS, is_finite_number
+from harness.tools.html.clause_rows import ClauseGroup, Row
+from harness.tools.html.index_page import ListedBundle, Matrix
+from harness.tools.html.index_page import Row as ClaimRow
 from harness.tools.html.plot import Figure, Line, drawn
 from harness.tools.html.templating import page
 
@@ -17,10 +20,9 @@ __all__ = ["numbers", "render", "trends"]
 
 _MOST_NUMBERS: Final = 80
 _MOST_RUNS: Final = 400
-_HOW_MUCH: Final = (".minItems", ".maxItems", ".minLength", ".maxLength")
 
 
-def render(name: str, row: Row, matrix: Matrix, entries: Sequence[ListedBundle]) -> str:
+def render(name: str, row: ClaimRow, matrix: Matrix, entries: Sequence[ListedBundle]) -> str:
     """Return the page of a claim.
 
     Args:
@@ -34,32 +36,38 @@ def render(name: str, row: Row, matrix: Matrix, entries: Sequence[ListedBundle])
         name=name,
         row=row,
         claim=row.claim or next((one.claim for one in accepted), ""),
-        fields=[(device, field) for device, field in zip(matrix.devices, row.fields, strict=True) if field],
+        fields=[
+            (device, one.subject, field)
+            for one in matrix.rows
+            if one.id == row.id
+            for device, field in zip(matrix.devices, one.fields, strict=True)
+            if field
+        ],
         meaning=dict(matrix.legend).get(row.word, ""),
         entries=newest,
         trends=[(series, len(runs), drawn(trends(runs))) for series, runs in _series(accepted)],
     )
 
 
-def numbers(record: Record, rows: Sequence[clauses.Row]) -> dict[str, dict[str, Any]]:
-    """Return every number that a clause compares, with its unit and its bounds, as JSON values.
+def numbers(record: Record, rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    """Return every number that a clause reads, with its unit and its bounds by sign, as JSON values.
 
-    A measurement has its name in the contract. What a rule computes from several has the name of the rule.
+    A measurement has its name in the contract. A rule that compares has its own name, its ratio, and the bound 1.
     """
     found: dict[str, dict[str, Any]] = {
         name: {"value": one.value, "unit": one.unit, "bounds": {}} for name, one in measurements_of(record).items()
     }
+    for clause in record.clauses:
+        sign = "" if clause.bound is None else SIGNS.get(clause.bound.keyword, "")
+        for name in {clause.id, clause.id.rpartition(".")[0]} & found.keys():
+            if sign and clause.bound and is_finite_number(clause.bound.limit):
+                found[name]["bounds"][sign] = float(clause.bound.limit)
     for row in rows:
-        if row.nature is clauses.ClauseGroup.FORM:
-            found.pop(row.id, None)  # the smallest number of a list is no result if the bound only forbids a sign
-        if row.nature in (clauses.ClauseGroup.RULE, clauses.ClauseGroup.BOUND) and not row.id.endswith(_HOW_MUCH):
-            for count, one in enumerate(row.comparisons):
-                names = (one.of, row.id, f"{row.id}, comparison {count + 1}")
-                name = next((name for name in names if name in found and found[name]["value"] == one.value), None)
-                if name is None:
-                    name = row.id if row.id not in found else names[2]
-                    found[name] = {"value": one.value, "unit": "", "bounds": {}}
-                found[name]["bounds"][one.operator] = one.bound
+        if row.nature is ClauseGroup.FORM:  # a bound that only forbids a sign is no result
+            found.pop(row.id, None)
+            found.get(row.id.rpartition(".")[0], {"bounds": {}})["bounds"].pop("≥", None)
+        if row.nature is ClauseGroup.RULE and row.ratio is not None and math.isfinite(row.ratio):
+            found[row.id] = {"value": row.ratio, "unit": "", "bounds": {"≤": 1.0}}
     return dict(list(found.items())[:_MOST_NUMBERS])
 
 
@@ -79,6 +87,6 @@ def trends(runs: Sequence[ListedBundle]) -> Iterator[Figure]:
     for name in sorted(known, key=lambda name: not known[name]["bounds"]):
         found = [run.numbers.get(name, {"value": None, "bounds": {}}) for run in runs]
         lines = [Line(name, places, [one["value"] for one in found])]
-        for operator in dict.fromkeys(operator for one in found for operator in one["bounds"]):
-            lines.append(charts.bound_line(operator, places, [one["bounds"].get(operator) for one in found]))
+        for sign in dict.fromkeys(sign for one in found for sign in one["bounds"]):
+            lines.append(charts.bound_line(sign, places, [one["bounds"].get(sign) for one in found]))
         yield charts.figure(name, known[name]["unit"], "run, the oldest first", lines, height=140)

@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from markupsafe import Markup
-
 from harness.base.device import DeviceClass
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.vocabulary import Status, Verdict
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.evidence import index
+from harness.evidence.bundle import Bundle
 from harness.evidence.bundle_layout import is_folder_name
 from harness.evidence.claim_status import Cell, ClaimStatus, Why, statuses
 from harness.evidence.default_subjects import default_subjects
@@ -23,12 +22,12 @@ from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding, Veri
 from harness.evidence.survey import Staleness
 from harness.report.messages import due_text
 from harness.report.messages.qualifiers import KNOWN, NEW, UNPROVEN
-from harness.report.messages.verdict_text import signed
 from harness.report.running_jobs import RunningJob
 from harness.report.status_table import set_aside
-from harness.tools.html.templating import marked, page
+from harness.tools.html.templating import page
+from harness.tools.report_text import signed
 
-__all__ = ["Field", "ListedBundle", "Matrix", "Row", "matrix_of_project", "matrix_of_verdicts", "render"]
+__all__ = ["Field", "ListedBundle", "Matrix", "Row", "matrix", "render"]
 
 _SIGNATURE = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
 _ORDER: Final[tuple[str, ...]] = (
@@ -41,7 +40,6 @@ _MEANINGS: Final[Mapping[str, str]] = {
     Verdict.NOT_MEASURED: "something prevented the measurement",
     UNPROVEN: "a PASS, but no mutant shows that the falsifier can fail",
 }
-_WITHOUT_CONTRACT: Final = "the verdict of the newest sound bundle, of a claim without a contract here"
 
 
 @dataclass(frozen=True)
@@ -110,6 +108,8 @@ class Row:
     """What the project's contract claims; empty if it has none."""
     news: str = ""
     """`known` or `new` if a refutation of the contract speaks of the claim, or it is FALSIFIED without one."""
+    subject: str = ""
+    """The subject whose row it is; empty for the claim's own."""
 
     @property
     def page(self) -> str | None:
@@ -128,24 +128,29 @@ class Matrix:
 
     def counts(self) -> list[tuple[str, int]]:
         """Return the number of claims with each word, the gravest first."""
-        return _counted([row.word for row in self.rows])
+        return _counted([row.word for row in self.claims])
+
+    @property
+    def claims(self) -> list[Row]:
+        """The rows of the claims' own subjects."""
+        return [row for row in self.rows if not row.subject]
 
     def refutations(self) -> list[tuple[str, int]]:
         """Return the number of claims with a refutation that the contract knows, and with a new one."""
-        news = [row.news for row in self.rows]
+        news = [row.news for row in self.claims]
         return [(word, news.count(word)) for word in (KNOWN, NEW)] if any(news) else []
 
     def fleet(self) -> list[list[tuple[str, int]]]:
         """Return the same for each class of device, of the claims that have a bundle there."""
-        columns = zip(*(row.fields for row in self.rows), strict=True)
+        columns = zip(*(row.fields for row in self.claims), strict=True)
         return [_counted([field.word for field in column if field]) for column in columns]
 
 
 def render(
     name: str,
     entries: Sequence[ListedBundle],
-    matrix: Matrix,
-    asked: Sequence[Sequence[str]],
+    table: Matrix,
+    asked: Sequence[str],
     jobs: Sequence[RunningJob] = (),
 ) -> str:
     """Return the index page.
@@ -153,7 +158,7 @@ def render(
     Args:
         name: of the project; empty without one.
         entries: the bundles. The list shows the gravest first, and of equals the newest.
-        asked: what the bundles were checked against (see `harness.report.messages.verdict_text.asked`).
+        asked: what the bundles were checked against (see `harness.tools.report_text.asked`).
         jobs: those that run now.
     """
     signatures = [entry.signed for entry in entries]
@@ -161,71 +166,71 @@ def render(
         "index.html.j2",
         name=name,
         entries=sorted(entries, key=lambda one: (one.news != NEW, _ORDER.index(one.verification.standing))),
-        matrix=matrix,
-        pages={row.id: row.page for row in matrix.rows},
+        matrix=table,
+        pages={row.id: row.page for row in table.rows},
         counts=_counted([entry.verification.standing for entry in entries]),
         signatures=[(word, signatures.count(word)) for word in sorted(set(signatures))],
-        asked=list[Markup](map(marked, asked)),
+        asked=asked,
         jobs=jobs,
     )
 
 
-def matrix_of_project(
-    project: Project, contracts: Sequence[Contract], evidence: Sequence[index.Entry], pages: Mapping[Path, ListedBundle]
+def matrix(
+    project: Project | None,
+    contracts: Sequence[Contract],
+    evidence: Sequence[index.Entry],
+    pages: Mapping[Path, ListedBundle],
 ) -> Matrix:
-    """Return the status of every claim of a project, by sound bundles.
+    """Return the status of every claim, by accepted bundles, as `harness status` computes it.
+
+    A claim that the project lacks is held against the contract in its newest bundle.
 
     Args:
         contracts: the project's contracts.
         pages: the accepted bundles in the list, by their folders.
     """
-    devices = sorted({entry.device_class for entry in evidence})
+    now, own = datetime.now(UTC), {contract.id for contract in contracts}
+    claims: list[ClaimStatus] = []
+    if project is not None:
+        claims += statuses(contracts, evidence, Staleness(project), now, default_subjects(project, contracts))
+    newest = {entry.id: entry for entry in sorted(evidence, key=_age) if entry.id not in own}
+    sealed = [
+        contract
+        for entry in newest.values()
+        if (contract := Bundle(entry.path).attempt(lambda one: one.contract, None))
+    ]
+    claims += map(_unchecked, statuses(sealed, evidence, lambda _: (), now))
     texts = {contract.id: contract.claim for contract in contracts}
-    rows = []
-    own: dict[str, list[index.Entry]] = {}
-    for entry in evidence:
-        own.setdefault(entry.id, []).append(entry)
-    now = datetime.now(UTC)
-    subjects = default_subjects(project, contracts)
-    for claim in statuses(contracts, evidence, Staleness(project), now, subjects):
-        fields = tuple(
-            _field(
-                claim.cells[device],
-                device,
-                own.get(claim.id, ()),
-                pages,
-            )
-            for device in devices
-        )
-        word = _word(claim, fields)
-        news = NEW if claim.is_news else KNOWN if claim.is_known else ""
-        rows.append(Row(claim.id, claim.title, claim.issue, claim.target, word, fields, texts[claim.id], news))
-    other_processes = matrix_of_verdicts([entry for entry in evidence if entry.id not in texts], pages, devices)
+    rows = [_row(one, texts.get(one.id, ""), evidence, pages) for claim in claims for one in (claim, *claim.others)]
     words = {one.word for row in rows for one in (row, *row.fields) if one}
     legend = [(str(word), _MEANINGS[word]) for word in _ORDER if word in words & _MEANINGS.keys()]
-    legend += [one for one in other_processes.legend if one[0] not in dict(legend)]
     if any(one.aside for row in rows for one in row.fields if one):
         legend.append(("set aside", "a FAIL with other parameters or of another subject, which refutes another claim"))
-    return Matrix(tuple(map(str, devices)), _sorted([*rows, *other_processes.rows]), tuple(legend))
+    return Matrix(tuple(map(str, sorted({one.device_class for one in evidence}))), _sorted(rows), tuple(legend))
 
 
-def matrix_of_verdicts(
-    evidence: Sequence[index.Entry], pages: Mapping[Path, ListedBundle], devices: Sequence[DeviceClass] | None = None
-) -> Matrix:
-    """Return the verdict of the newest sound bundle of each claim. It needs no project."""
-    newest: dict[tuple[str, DeviceClass], index.Entry] = {}
-    for entry in sorted(evidence, key=_age, reverse=True):
-        newest.setdefault((entry.id, entry.device_class), entry)
-    columns = devices if devices is not None else sorted({device for _, device in newest})
-    rows = []
-    for claim in sorted({claim for claim, _ in newest}):
-        found = [newest.get((claim, device)) for device in columns]
-        fields = tuple(one and Field(_verdict(one), _about(one), _page(one.path, pages)) for one in found)
-        first = max(filter(None, found), key=_age)
-        rows.append(Row(claim, first.title, first.issue, "", _verdict(first), fields))
-    words = {field.word for row in rows for field in row.fields if field}
-    legend = tuple((str(word), _WITHOUT_CONTRACT) for word in _ORDER if word in words)
-    return Matrix(tuple(map(str, columns)), _sorted(rows), legend)
+def _unchecked(claim: ClaimStatus) -> ClaimStatus:
+    """Return the status of a claim that the project lacks: PARTIAL at best, as its code may have changed since."""
+    if claim.status is not Status.DISCHARGED and not claim.others:
+        return claim
+    least = {Status.DISCHARGED: Status.PARTIAL}
+    cells = {device: replace(cell, status=least.get(cell.status, cell.status)) for device, cell in claim.cells.items()}
+    others = tuple(map(_unchecked, claim.others))
+    return replace(claim, status=least.get(claim.status, claim.status), cells=cells, others=others)
+
+
+def _row(claim: ClaimStatus, text: str, evidence: Sequence[index.Entry], pages: Mapping[Path, ListedBundle]) -> Row:
+    """Return the row of a claim, or of another subject of it.
+
+    Args:
+        text: what is claimed.
+    """
+    own = [entry for entry in evidence if entry.id == claim.id and claim.subject in ("", entry.examined)]
+    fields = tuple(_field(cell, device, own, pages) for device, cell in claim.cells.items())
+    words = [one.word for one in fields if one]
+    word = str(claim.status) if claim.status is not Status.UNRUN or not words else min(words, key=_ORDER.index)
+    news = "" if claim.subject else NEW if claim.is_news else KNOWN if claim.is_known else ""
+    return Row(claim.id, claim.title, claim.issue, claim.target, word, fields, text, news, claim.subject)
 
 
 def _counted(words: Sequence[str]) -> list[tuple[str, int]]:
@@ -234,13 +239,15 @@ def _counted(words: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def _sorted(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return the gravest rows first, of refutations the new ones, and claims without a bundle last."""
-    return tuple(sorted(rows, key=lambda row: (not any(row.fields), row.news != NEW, _ORDER.index(row.word))))
+    """Return the gravest claims first, of refutations the new ones, and claims without a bundle last.
 
-
-def _word(claim: ClaimStatus, fields: Sequence[Field | None]) -> str:
-    words = [one.word for one in fields if one]
-    return str(claim.status) if claim.status is not Status.UNRUN or not words else min(words, key=_ORDER.index)
+    The other subjects of a claim are below it.
+    """
+    claims = [row for row in rows if not row.subject]
+    claims.sort(key=lambda row: (not any(row.fields), row.news != NEW, _ORDER.index(row.word)))
+    return tuple(
+        one for claim in claims for one in (claim, *(row for row in rows if row.subject and row.id == claim.id))
+    )
 
 
 def _field(

@@ -31,7 +31,6 @@ from harness.report.atomic_file import write_file
 from harness.report.formats import Evidence
 from harness.report.messages import qualifiers
 from harness.report.messages.qualifiers import standing
-from harness.report.messages.verdict_text import asked, why
 from harness.report.running_jobs import running_jobs
 from harness.report.terminal.progress_line import progress_line
 from harness.tools.html import bundle_page, claim_page, index_page
@@ -39,6 +38,7 @@ from harness.tools.html.clause_rows import Clauses
 from harness.tools.html.contents import Contents, ContentsError
 from harness.tools.html.index_page import ListedBundle
 from harness.tools.html.templating import GENERATOR, compiled
+from harness.tools.report_text import asked, why
 
 __all__ = ["INDEX", "SiteError", "about", "check", "pages", "write"]
 
@@ -123,12 +123,8 @@ def pages(
                 watch(done, len(verifications))
         entries.sort(key=lambda entry: (entry.started, entry.page), reverse=True)
         counting = [one for bundle in shown_at for one in read(bundle).entries]
-        table = (
-            index_page.matrix_of_project(project, contracts, counting, shown_at)
-            if project
-            else index_page.matrix_of_verdicts(counting, shown_at)
-        )
-        for row in table.rows:
+        table = index_page.matrix(project, contracts, counting, shown_at)
+        for row in table.claims:
             if row.page:
                 own = [entry for entry in entries if entry.id == row.id]
                 write_file(folder / row.page, claim_page.render(name, row, table, own))
@@ -156,7 +152,7 @@ def _unusable(folder: Path, error: OSError) -> SiteError:
 def _shown(
     verifications: Sequence[Verification],
     name: str,
-    held: Sequence[Sequence[str]],
+    held: Sequence[str],
     stated: Mapping[str, Contract],
     limits: Limits,
 ) -> Iterator[tuple[str, ListedBundle]]:
@@ -177,9 +173,7 @@ def _shown(
         )
 
 
-def _page(
-    verification: Verification, name: str, held: Sequence[Sequence[str]], stated: Mapping[str, Contract]
-) -> bytes:
+def _page(verification: Verification, name: str, held: Sequence[str], stated: Mapping[str, Contract]) -> bytes:
     """Return the page of one bundle and its entry in the index as JSON."""
     contents = Contents.read(Path(os.path.realpath(verification.path)))
     own = stated.get(contents.record.id)
@@ -203,7 +197,7 @@ def _entry(contents: Contents, verification: Verification, refutation: Refutatio
         id=record.id,
         title=record.title,
         verification=verification,
-        reason=why(record),
+        reason="; ".join(why(record, contract)),
         claim=contract.claim if contract else "",
         proven=record.proven,
         news=standing(refutation, record.result),

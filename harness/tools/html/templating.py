@@ -10,16 +10,15 @@ from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from harness.base.version import VERSION
 from harness.report.escaping import printable
 from harness.report.messages import finding_text, number_text, reason_text
-from harness.report.messages.verdict_text import Mono
 from harness.report.terminal.printing import Table
 from harness.tools.html.plot import Drawing
 
-__all__ = ["GENERATOR", "Section", "compiled", "document_page", "marked", "page"]
+__all__ = ["GENERATOR", "Section", "compiled", "document_page", "page"]
 
 GENERATOR = "falsifier-harness"
 """The name by which the harness recognizes its own pages."""
@@ -33,14 +32,6 @@ def page(template: str, **values: Any) -> str:
 def compiled(template: str) -> Template:
     """Return a template, compiled once."""
     return _environment().get_template(template)
-
-
-def marked(parts: Sequence[str]) -> Markup:
-    """Return text with names and digests in a monospaced font."""
-    return Markup("").join(
-        Markup("<code>{}</code>").format(printable(part)) if isinstance(part, Mono) else escape(printable(part))
-        for part in parts
-    )
 
 
 @cache
@@ -69,6 +60,7 @@ def _environment() -> Environment:
         duration=number_text.duration,
         shown=number_text.value,
         binary=number_text.binary,
+        ratio="{:.3g}".format,
     )
     return environment
 

@@ -15,7 +15,7 @@ from harness.contract.clauses import ClauseResult, clauses_of, is_finite, judge_
 from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.rules import Scope, compile_rule
 from harness.report.messages.not_finite import decisive, violations, wrong
-from harness.report.messages.verdict_text import why
+from harness.tools.report_text import why
 from tests.evidence.factory import claim_result
 
 ERRORS = {"type": "array", "minItems": 1, "items": {"type": "number", "maximum": 1}}
@@ -74,7 +74,7 @@ def test_the_reason_of_the_verdict_names_the_place(tmp_path: Path) -> None:
     shown = decisive(record)
     assert shown is not None
     assert (shown.clauses, shown.root.place) == (("errors[].type",), "errors[1]")
-    assert "errors[1]" in why(record)
+    assert "errors[1]" in why(record)[0]
     violated = ClauseResult("loss.minimum", Outcome.FAIL, -1.0, Bound("minimum", 0))
     other = Reason(ReasonCode.CLAUSE, clauses=("loss.minimum",), cause=Reason(ReasonCode.VIOLATED, "loss"))
     assert decisive(replace(record, clauses=(violated,), reason=other)) == other

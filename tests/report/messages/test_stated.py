@@ -11,7 +11,8 @@ from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.verification import verify
 from harness.report.bundle_results import bundle_results
 from harness.report.messages import reason_text
-from harness.tools.ci_reports import ctrf, junit, markdown, sarif
+from harness.tools.ci_reports import ctrf, junit, sarif
+from harness.tools.report_text import caveats
 from tests.evidence.factory import claim_result, rewrite, sealer, set_at
 
 DERIVED = frozenset({ReasonCode.VIOLATED, ReasonCode.NOT_JUDGED, ReasonCode.PASSED})
@@ -36,14 +37,15 @@ def test_the_innermost_cause_decides() -> None:
     assert reason_text.stated(None) == reason_text.marked(None) == ""
 
 
-def test_a_forged_reason_is_marked_in_the_comment(tmp_path: Path) -> None:
-    """Verify cannot find this edit, so the comment names the author of the words."""
+def test_a_forged_reason_is_marked_among_the_caveats(tmp_path: Path) -> None:
+    """Verify cannot find this edit, so the caveat names the author of the words."""
     bundle = sealer(tmp_path).seal(claim_result(tmp_path))
     rewrite(bundle, "record.json", set_at("mutants", 2, "reason", "text", "FORGED"))
     (result,) = bundle_results([verify(bundle)])
     assert result.verification.sound
-    line = next(line for line in markdown.render([result]).splitlines() if "FORGED" in line)
-    assert "FORGED; stated by the run" in line
+    assert result.record is not None
+    (told,) = [one.text for one in caveats(result.record, ()) if "FORGED" in one.text]
+    assert told.endswith("FORGED [stated by the run]")
 
 
 def test_a_forged_reason_is_marked_for_ci(tmp_path: Path) -> None:

@@ -21,12 +21,12 @@ from harness.judging.observation import Ending, EndingKind
 from harness.judging.record import Record
 from harness.judging.verdict import MutantOutcome
 from harness.report.messages import reason_text
-from harness.report.messages.verdict_text import why
 from harness.report.terminal.run_lines import Lines, Shown, interrupted_text
 from harness.report.terminal.run_output import json_handler, terminal_handler
 from harness.report.terminal.run_text import idle_text, qualities, shown_reason
 from harness.running import events
 from harness.running.events import SUBJECT, Event, Relay
+from harness.tools.report_text import why
 from tests.contracts import contract_of, document, healthy, observe
 from tests.evidence.factory import DEFECTIVE, claim_result
 from tests.report.texts import with_texts
@@ -326,8 +326,8 @@ def test_each_reason_of_a_subject_that_did_not_end_is_told(tmp_path: Path) -> No
 def test_a_reason_names_the_bounds_that_were_not_decided(tmp_path: Path) -> None:
     """If a measurement is missing, the reason has its bounds, but not its type."""
     (record,) = [one.record for one in finished(tmp_path) if one.record.verdict is Verdict.NOT_MEASURED]
-    assert why(record).endswith("given.const (3)")
-    assert "given.type (" not in why(record)
+    assert why(record)[0].endswith("given.const (3)")
+    assert "given.type (" not in why(record)[0]
 
 
 def test_json_has_the_violated_clauses_first(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def inner(page: str, begin: str, end: str) -> str:
 def test_the_reason_states_value_and_bound(tmp_path: Path, changes: Any, expected: tuple[str, str]) -> None:
     """The reason has value and bound of the clauses that decided a FAIL, or that a surviving mutant had to violate."""
     value, bound = expected
-    reason = inner(page_of(Contents.read(sealed(tmp_path, **changes))), '<p class="reason', "</p>")
+    reason = inner(page_of(Contents.read(sealed(tmp_path, **changes))), '<div class="reason', "</div>")
     assert f"{value}; the bound is {bound}" in reason
 
 
@@ -175,7 +175,7 @@ def test_a_page_has_the_claim_its_sources_and_how_to_run_it_again(tmp_path: Path
         "The sorter returns every item it was given, the smallest first. https://example.org/sorting section 1",
         f"git checkout {'c' * 40} harness run F-DEMO-SORT-001",
         "harness verify evidence/DEMO-1/F-DEMO-SORT-001/2026-11-20T201503Z-cpu-3f2a9c",
-        "forgets-one drops the first item killed nothing-lost returned 2 given 3 33 % below 1.25 s",
+        "forgets-one drops the first item killed nothing-lost returned 2 given 3 1.25 s",
         "a" * 64,
     ):
         assert expected in text
@@ -204,10 +204,7 @@ def test_a_subject_that_is_not_the_contracts_is_named(tmp_path: Path) -> None:
     """A FAIL of a mutant is not a FAIL of the claim."""
     contents = Contents.read(sealed(tmp_path))
     other = replace(contents, record=replace(contents.record, subject="falsifiers.demo.sorting:Forgetful"))
-    assert (
-        "Another subject OTHER_SUBJECT: measured was falsifiers.demo.sorting:Forgetful, not falsifiers.demo"
-        in shown(other)
-    )
+    assert "OTHER_SUBJECT: measured was falsifiers.demo.sorting:Forgetful, not falsifiers.demo" in shown(other)
 
 
 def test_counterexamples_are_shown(tmp_path: Path) -> None:

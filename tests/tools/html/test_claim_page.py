@@ -25,17 +25,18 @@ def run(folder: Path, number: int, **changes: Any) -> None:
 
 
 def test_every_number_has_a_trend_with_its_bounds(tmp_path: Path) -> None:
-    """A number that a run lacks is a gap. The other side of a rule is the bound, as it was in each run."""
+    """A number that a run lacks is a gap. A rule that orders numbers has its ratio, with the bound 1."""
     run(tmp_path, 1, measurements=healthy(returned=2))
     run(tmp_path, 2, measurements=healthy(largest=9))
     run(tmp_path, 3, measurements=healthy(smallest=...))
     entries = write(find_bundles([tmp_path / "evidence"]), tmp_path / "site")
     figures = {one.title: one for one in claim_page.trends(entries[::-1])}
-    returned, [bound] = figures["returned"].lines[0], figures["returned"].lines[1:]
-    assert (list(returned.x), returned.y) == ([1, 2, 3], [2, 3, 3])
-    assert (bound.form, bound.label, bound.y) == (Form.BOUND, "bound =", [3, 3, 3])
-    smallest, [bound] = figures["smallest"].lines[0], figures["smallest"].lines[1:]
-    assert (smallest.y, bound.y) == ([1, 1, None], [3, 9, None])
+    returned, given = figures["returned"].lines, figures["given"].lines
+    assert [(list(line.x), line.y) for line in returned] == [([1, 2, 3], [2, 3, 3])]
+    assert (given[1].form, given[1].label, given[1].y) == (Form.BOUND, "bound =", [3, 3, 3])
+    ordered, bound = figures["ordered"].lines
+    assert (ordered.y, bound.y) == ([pytest.approx(1 / 3), pytest.approx(1 / 9), None], [1, 1, None])
+    assert figures["smallest"].lines[0].y == [1, 1, None]
     page = (tmp_path / "site" / CLAIM / "index.html").read_text()
     assert page.count('class="plot"') == len(figures)
     assert "reduced profile on CPU a CPU: 3 runs" in page
@@ -61,7 +62,7 @@ def test_what_a_rule_computes_has_the_name_of_the_rule(tmp_path: Path) -> None:
     contract = load(next((root / "contracts").rglob("contract.json")), (root,))
     sealer(tmp_path).seal(claim_result(tmp_path / "contracts", contract=contract))
     [entry] = write(find_bundles([tmp_path / "evidence"]), tmp_path / "site")
-    assert entry.numbers["balanced"] == {"value": pytest.approx(1 / 3), "unit": "", "bounds": {">": 0.1}}
+    assert entry.numbers["balanced"] == {"value": pytest.approx(0.3), "unit": "", "bounds": {"≤": 1.0}}
 
 
 def test_a_claim_that_never_ran_has_a_page(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_every_page_fits_every_screen(pages: dict[str, str], show: Any) -> None:
     ("name", "word"),
     [
         ("PASS", "PASS"), ("FAIL", "FAIL"), ("VOID", "VOID"), ("NOT_MEASURED", "NOT_MEASURED"), ("UNPROVEN", "PASS"),
-        ("TAMPERED", "UNSOUND"), ("UNREADABLE", "UNSOUND"), ("claim", "FAIL"),
+        ("TAMPERED", "UNSOUND"), ("UNREADABLE", "UNSOUND"), ("claim", "FALSIFIED"),
     ],
 )  # fmt: skip
 def test_the_verdict_is_the_first_word(pages: dict[str, str], show: Any, name: str, word: str) -> None:

@@ -12,9 +12,9 @@ from harness.evidence.findings import Code, Severity
 from harness.evidence.verification import Against, verify_all
 from harness.report.bundle_results import bundle_results
 from harness.report.messages import finding_text
-from harness.report.messages.verdict_text import asked
 from harness.tools.ci_reports import markdown
 from harness.tools.html import site
+from harness.tools.report_text import asked
 from harness.tools.sign.signing import sign
 from tests.evidence.attested import forge, statement_of
 from tests.evidence.factory import sealed
@@ -72,7 +72,7 @@ def test_without_a_key_pages_say_who_claims_to_have_signed(
     assert 'class="alarm"' not in unsigned
     assert '<a class="chip" href="#caveats">Unsigned' not in unsigned
     *_, on_keys = asked(Against())
-    assert " ".join(part.strip() for part in on_keys) in named
+    assert on_keys in named
 
 
 def test_what_was_changed_after_it_was_signed_is_signed_by_nobody(
@@ -90,7 +90,7 @@ def test_what_was_changed_after_it_was_signed_is_signed_by_nobody(
     assert (verification.standing, verification.signed_by) == ("UNSOUND", ())
     (wrong,) = [one for one in verification.findings if one.code is Code.TAMPERED]
     assert wrong.file == "record.json"
-    assert re.search(r"these differ: record\.json", page)
+    assert "TAMPERED record.json" in page
     for said in (page, markdown.render(bundle_results([verification]))):
         assert "igned by a trusted key" not in said
         assert f"igned by {signers[0].public_key.keyid[:12]}" not in said
@@ -105,14 +105,14 @@ def test_with_a_key_only_what_it_signed_is_accepted(
     titles = {
         page.stem: re.findall("<title>([A-Z_]+) F-DEMO", page.read_text())[0] for page in folder.glob("F-*/*.html")
     }
-    assert titles.pop("index") == "PASS"
+    assert titles.pop("index") == "PARTIAL"
     assert titles == {"ours": "PASS", "theirs": "NOT_ACCEPTED", "nobodys": "NOT_ACCEPTED", "forged": "UNSOUND"}
     pages = {name: text(folder / "F-DEMO-SORT-001" / f"{name}.html") for name in titles}
-    assert f"Signed by a trusted key Key {ours}: the signature verifies, over every file." in pages["ours"]
+    assert f"The signatures of trusted keys verify, over every file: {ours}." in pages["ours"]
     assert f"It is not accepted: signed in the name of {theirs}; none of them was named as trusted." in pages["theirs"]
     assert "Sound, with the verdict PASS. These remarks are not accepted: UNSIGNED." in pages["nobodys"]
     assert "FORGED attestation.intoto.jsonl/payload/predicateType: its statement: says" in pages["forged"]
-    assert "The attestation is forged" in pages["forged"]
+    assert "Forged attestation" in pages["forged"]
     index = text(folder / "index.html")
     assert "4 bundles: 1 UNSOUND, 2 NOT_ACCEPTED, 1 PASS." in index
     (told,) = re.findall(r"Signatures: ([^.]*)\.", index)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness.base.vocabulary import Verdict
 from harness.contract import load
 from harness.contract.project import Project
+from harness.evidence.index import read
 from harness.evidence.verification import find_bundles
 from harness.machine.limited_process import Limits
 from harness.report.messages import finding_text
@@ -166,15 +169,30 @@ def test_the_title_names_the_project(tmp_path: Path) -> None:
     assert "<title>sorters: 1 claim, 1 UNRUN</title>" in (tmp_path / "site" / "index.html").read_text()
 
 
-def test_without_a_project_the_index_shows_the_newest_sound_verdict(tmp_path: Path) -> None:
-    """The page says that it shows the newest sound verdict."""
+def test_without_a_project_the_index_judges_by_the_contracts_in_the_bundles(tmp_path: Path) -> None:
+    """No claim is DISCHARGED, because nothing says whether its code has changed since."""
     named = bundles(tmp_path)
     sound = [path for name, path in named.items() if name in ("PASS", "VOID")]
     write(sound, tmp_path / "site")
     index = (tmp_path / "site" / "index.html").read_text()
-    assert "without a contract here" in index
+    assert "Staleness was not checked" in index
     assert badges(index)[0] == "VOID"
     assert "2 bundles: 1 VOID, 1 PASS." in index
+    (entry,) = read(named["PASS"]).entries
+    assert entry.proven
+    full = index_page.matrix(None, [], [replace(entry, profile="full")], {})
+    assert [field.word for row in full.rows for field in row.fields if field] == ["PARTIAL"]
+
+
+def test_each_subject_of_a_claim_has_a_row(tmp_path: Path) -> None:
+    """As `harness status` shows it: a FAIL of another subject refutes no claim, and stands below it."""
+    (ours,) = read(sealed(tmp_path)).entries
+    theirs = replace(ours, subject="demo:Other", verdict=Verdict.FAIL, run="theirs")
+    rows = index_page.matrix(None, [], [ours, theirs], {}).rows
+    assert [(row.id, row.subject, row.word) for row in rows] == [
+        ("F-DEMO-SORT-001", "", "PARTIAL"),
+        ("F-DEMO-SORT-001", "demo:Other", "FALSIFIED"),
+    ]
 
 
 def test_the_notes_of_the_project_stand_on_the_page(tmp_path: Path) -> None:

@@ -1,0 +1,150 @@
+"""What a verdict is worth, in words that pages, comments and CI reports share: what narrows it, and who signed it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from harness.base.shortening import first
+from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.contract import Contract
+from harness.contract.reasons import ReasonCode
+from harness.evidence.findings import NOT_ACCEPTED, STALE, UNSOUND, Code, Finding, Verification
+from harness.evidence.verification import Against
+from harness.judging.record import Record
+from harness.report.messages import finding_text, number_text, qualifiers, reason_text
+from harness.report.messages.not_finite import decisive, violations
+from harness.report.messages.verdict_text import IMPORTANCE, KEY_LETTERS, undecided, violation
+
+__all__ = ["Caveat", "asked", "caveats", "narrowed", "signature", "signed", "statement", "why"]
+
+
+class Caveat(NamedTuple):
+    """Something that narrows a verdict."""
+
+    head: str
+    """The code of a remark, or a few words."""
+    text: str
+    """A sentence without the full stop."""
+
+
+def caveats(record: Record, remarks: Iterable[Finding]) -> Iterator[Caveat]:
+    """Yield everything that narrows a verdict, the most important first.
+
+    Args:
+        remarks: those of verifying the bundle.
+    """
+    if not record.proven and not record.mutants_skipped:
+        why = "not every mutant that ran was killed, or none ran"
+        if any(mutant.fate is Fate.INTERRUPTED for mutant in record.mutants):
+            why = "the run was interrupted before all mutants had run"
+        yield Caveat("unproven", f"nothing shows that this falsifier can fail ({why})")
+    idle = [mutant for mutant in record.mutants if not mutant.fate.has_run]
+    if idle and not record.mutants_skipped:
+        reasons: dict[str, list[str]] = {}
+        for mutant in idle:
+            reasons.setdefault(reason_text.marked(mutant.reason), []).append(mutant.id)
+        names = "; ".join(f"{', '.join(alike)}: {reason}" for reason, alike in reasons.items())
+        yield Caveat(f"{len(idle)} of {len(record.mutants)} mutants not run", names)
+    for remark in sorted(remarks, key=lambda one: IMPORTANCE.index(one.code)):
+        yield Caveat(remark.code, finding_text.message(remark))
+
+
+def narrowed(record: Record, remarks: Iterable[Finding]) -> list[str]:
+    """Return the qualifications of a verdict, a few words each: what is not the contract's, and what weakens a PASS."""
+    codes = {remark.code for remark in remarks}
+    of_another = {
+        "another subject": Code.OTHER_SUBJECT in codes,
+        **dict.fromkeys(qualifiers.overridden(record.overrides), True),
+    }
+    less = {
+        qualifiers.UNPROVEN: not record.proven,
+        qualifiers.profile(record.profile): record.profile != "full",
+        "stale": not codes.isdisjoint(STALE),
+        "not the claim's hardware": Code.WRONG_TARGET in codes,
+    }
+    said = {**of_another, **less} if record.verdict is Verdict.PASS else of_another
+    return [text for text, applies in said.items() if applies]
+
+
+def statement(record: Record, verification: Verification, remarked: Collection[str]) -> str:
+    """Return the verdict as a sentence. It names the subject and parameters if they are not the contract's."""
+    if verification.standing == UNSOUND:
+        found = number_text.counted(len(verification.findings), "finding")
+        return f"This bundle is not sound: {found}. It says {record.verdict}; do not rely on anything that it says."
+    if verification.standing == NOT_ACCEPTED:
+        why = "; ".join(finding_text.message(one) for one in verification.objections)
+        return f"This bundle is sound and says {record.verdict}. It is not accepted: {why}."
+    other = [f"of the subject {record.judged}"] if Code.OTHER_SUBJECT in remarked else []
+    other += [f"with {qualifiers.changed(record.overrides)}"] if record.overrides else []
+    failed = sum(clause.outcome is Outcome.FAIL for clause in record.clauses)
+    proof = "every mutant that ran was killed" if record.proven else "no mutant shows that the falsifier can fail"
+    meaning = {
+        Verdict.PASS: f"no clause that was judged was violated, {'and' if record.proven else 'but'} {proof}",
+        Verdict.FAIL: f"{'' if other else 'the claim is '}refuted: {failed} of {len(record.clauses)} clauses violated",
+        Verdict.VOID: "the subject passed, but a mutant survived, so the PASS means nothing",
+        Verdict.NOT_MEASURED: "neither confirmed nor refuted, because something prevented the measurement",
+    }[record.verdict]
+    sentence = f"{', '.join(other)} (not the contract's): {meaning}" if other else meaning
+    unjudged = number_text.counted(len(record.unjudged), "clause")
+    left = f" {unjudged} not judged: {record.left_out}." if record.unjudged else ""
+    return f"{sentence[0].upper()}{sentence[1:]}.{left}"
+
+
+def why(record: Record, contract: Contract | None = None) -> list[str]:
+    """Return why a verdict is no proven PASS: of a FAIL each violation, else the reason; empty without one.
+
+    Args:
+        contract: its words for what the clauses read.
+    """
+    if record.verdict is Verdict.FAIL and (found := violations(record.clauses)):
+        return [
+            violation(clause, contract) + (f", which violates {first(others, 3)} too" if others else "")
+            for clause, others in found
+        ]
+    reason = decisive(record)
+    named = reason.clauses[:1] if reason and reason.code is ReasonCode.CLAUSE else ()
+    place = named[0].rpartition(".")[0] if named else ""
+    bounds = {clause.id: undecided(clause) for clause in record.clauses if place == clause.id.rpartition(".")[0] != ""}
+    listed = ", ".join(f"{name} ({bound})" for name, bound in bounds.items() if bound)
+    told = "; not decided: ".join(filter(None, (reason_text.marked(reason), listed)))
+    return [told] if told else []
+
+
+def signed(one: Verification) -> str:
+    """Return who signed a bundle, in a few words."""
+    codes = {finding.code for finding in (*one.findings, *one.remarks)}
+    words = {
+        Code.FORGED: "forged attestation",
+        Code.UNSIGNED: "unsigned",
+        Code.UNKNOWN_KEY: "signed by an unknown key",
+    }
+    keys = ", ".join(key[:KEY_LETTERS] for key in one.signed_by)
+    known = f"signed by {keys}" if keys else "no valid signature"
+    return next((word for code, word in words.items() if code in codes), known)
+
+
+def signature(one: Verification) -> str:
+    """Return what the signature of a bundle proves, as a sentence without the full stop."""
+    found = {finding.code: finding for finding in reversed((*one.findings, *one.remarks))}
+    for code in (Code.FORGED, Code.UNSIGNED, Code.UNKNOWN_KEY):
+        if code in found:
+            message = finding_text.message(found[code])
+            return message[:1].upper() + message[1:]
+    if one.signed_by:
+        return f"The signatures of trusted keys verify, over every file: {', '.join(one.signed_by)}"
+    return "A signature covers the files that the manifest lists, and the findings above contradict it"
+
+
+def asked(against: Against) -> Iterator[str]:
+    """Yield what the bundles were checked against, as sentences without the full stop."""
+    if against.state is None:
+        yield "Staleness was not checked, because this needs a project"
+    else:
+        revision = against.state.commit.revision
+        where = f"at commit {revision[:KEY_LETTERS]}" if revision else "without a commit"
+        yield f"Staleness was checked against the project {where}"
+    if against.trusted:
+        yield f"Trusted keys: {', '.join(against.trusted)}; a bundle that none of them signed is not accepted"
+    else:
+        yield "No trusted key was given (--trusted-key), so no signature was checked"
