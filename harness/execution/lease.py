@@ -3,9 +3,12 @@
     with lease(gpu, mode="exclusive", holder="F-BLACKWELL-CUBLAS-001", wait_seconds=600):
         …
 
-Leases work between processes and users of one machine. A lease ends when its process ends. The lock is filelock's
-ReadWriteLock. It has no priorities, so a stream of shared leases could block an exclusive one for ever. Therefore every
-lease passes through a gate, and an exclusive lease holds the gate while it waits.
+Leases work between processes and users of one machine. Each is a small JSON file in the folder of its device. Its
+process locks the file (flock) as long as it waits for the device or holds it, so a lease ends when its process ends.
+Files that nobody locks are removed. Whoever reads or changes the leases of a device locks the folder meanwhile.
+
+The leases are a queue: one waits for those that hold the device, and for those that came before, as far as one of the
+two is exclusive. So no stream of shared leases keeps an exclusive one waiting for ever.
 """
 
 from __future__ import annotations
@@ -13,22 +16,25 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import getpass
+import json
 import os
 import re
-import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, final
+from typing import IO, TYPE_CHECKING, Literal, final
 
-from harness.execution.holders import Holder, list_holders, recorded
+from harness.base import strictjson
+from harness.base.beneath import Beneath
+from harness.base.json_dataclass import JsonDataclass
+from harness.base.shortening import cut, printable
 from harness.machine import nvml
 
 if TYPE_CHECKING:
-    from filelock import ReadWriteLock
-
     from harness.machine.host import Gpu
 
 __all__ = [
@@ -40,6 +46,7 @@ __all__ = [
     "WaitInterrupted",
     "default_directory",
     "lease",
+    "list_holders",
     "named",
     "other_processes",
 ]
@@ -48,10 +55,55 @@ CPU = "cpu"
 """The key of the CPU, for claims that measure time and need no GPU."""
 
 Mode = Literal["shared", "exclusive"]
-_SLICE_SECONDS = 0.5
-"""Seconds of one attempt, before the holders are listed again."""
+_SLICE_SECONDS = 0.2
+"""Seconds between two looks at the leases."""
 _LINGER_SECONDS = 0.4
 """Seconds that NVML may still list a process that has ended. On an H200 (driver 580) it was 0.13 s."""
+_SUFFIX = ".holder.json"
+_LARGEST = 4096
+"""Bytes of the file of a lease that are read, because every user can write one."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Holder(JsonDataclass):
+    """A process that holds a device, or waits for it."""
+
+    text: str
+    """The claim, or the command of a process that has no lease."""
+    mode: str
+    """"shared", "exclusive", or "without a lease"."""
+    pid: int
+    user: str
+    since: float | None
+    """Seconds since the epoch."""
+    memory_gib: float = 0.0
+    """The most memory of the device that it uses."""
+    waits: bool = False
+
+    def __str__(self) -> str:
+        since = "" if self.since is None else time.strftime(", since %Y-%m-%d %H:%M:%S", time.localtime(self.since))
+        waits = ", waiting" if self.waits else ""
+        text, user, mode = (printable(cut(name, 200)) for name in (self.text, self.user, self.mode))
+        return f"{text} (pid {self.pid}, {user}, {mode}{waits}{since})"
+
+    @property
+    def turn(self) -> tuple[float, int]:
+        """Its place in the queue."""
+        return self.since or 0.0, self.pid
+
+    @classmethod
+    def of_process(cls, pid: int, memory_gib: float) -> Holder:
+        """Describe a process that uses a device without a lease. One in another PID namespace cannot be described."""
+        import psutil
+
+        try:
+            process = psutil.Process(pid)
+            with process.oneshot():
+                name, user, since = process.name(), process.username(), process.create_time()
+            return cls(name, "without a lease", pid, user, since, memory_gib)
+        except psutil.Error:
+            return cls("a process that cannot be seen from here", "without a lease", pid, "unknown user", None)
 
 
 class LeaseUnavailable(TimeoutError):
@@ -79,8 +131,7 @@ class Memory:
     room_gib: float
 
 
-NO_MEMORY = Memory(0.0, 0.0)
-"""The memory of a holder that does not state any."""
+_UNSTATED = Memory(0.0, 0.0)
 
 
 @final
@@ -109,8 +160,8 @@ def lease(
     holder: str,
     wait_seconds: float,
     directory: Path | None = None,
-    memory: Memory = NO_MEMORY,
-    on_wait: Callable[[tuple[Holder, ...]], None] | None = None,
+    memory: Memory = _UNSTATED,
+    on_wait: Callable[[tuple[Holder, ...]], None] = lambda holders: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Iterator[Lease]:
     """Hold a device during a `with` block.
@@ -124,103 +175,146 @@ def lease(
         holder: the name that waiting processes see, such as the claim's id; process id and user are added.
         wait_seconds: how long to wait; 0 tries once.
         directory: the folder of leases; by default, the shared one.
-        memory: the memory that the holder will use. The lease also waits until the other holders leave that much.
+        memory: the memory that the holder will use. The lease also waits until the other holders leave that much. The
+            first holder always gets its memory.
         on_wait: called when a wait begins, and whenever the holders change.
-        interrupted: called twice a second during the wait; true ends it. A signal handler should set a flag for it: an
-            exception in a handler could interrupt SQLite or filelock in the middle of their work.
+        interrupted: called five times a second during the wait; true ends it.
 
     Raises:
         LeaseUnavailable: the time is over, or the directory cannot hold leases.
         WaitInterrupted: `interrupted` returned true.
     """
     key = _key(device)
-    gpu = None if isinstance(device, str) else device
     folder = _folder(directory or default_directory(), key)
-    wait = _Wait(key, folder, wait_seconds, on_wait, interrupted)
-    with contextlib.ExitStack() as held, contextlib.ExitStack() as passing:
-        gate, door = _lock(folder, "gate"), _lock(folder, "lock")
-        held.callback(gate.close)
-        held.callback(door.close)
-        wait.acquire(gate, mode)
-        passing.callback(gate.release)
-        wait.acquire(door, mode)
-        held.callback(door.release)
-        wait.record(held, holder, mode, memory)
-        if mode == "exclusive" and gpu is not None:
-            wait.until_alone(gpu)
-        passing.close()
+    wait = _Wait(key, wait_seconds, on_wait, interrupted)
+    with _Entry(folder, holder, mode, memory) as entry:
+        while in_the_way := entry.hold():
+            time.sleep(wait.pause(in_the_way))
+        if mode == "exclusive" and not isinstance(device, str):
+            if other_processes(device, folder.parent):
+                time.sleep(_LINGER_SECONDS)
+            while others := other_processes(device, folder.parent):
+                time.sleep(wait.pause(others))
         yield Lease(key, mode, round(wait.waited, 3))
 
 
 @dataclass
 class _Wait:
-    """One wait for one device, over several locks, with one deadline."""
+    """One wait for one device, with its deadline."""
 
-    _key: str
-    _folder: Path
-    _seconds: float
-    _on_wait: Callable[[tuple[Holder, ...]], None] | None
-    _interrupted: Callable[[], bool]
-    _start: float = field(default_factory=time.monotonic)
-    _told: tuple[Holder, ...] | None = None
+    key: str
+    seconds: float
+    on_wait: Callable[[tuple[Holder, ...]], None]
+    interrupted: Callable[[], bool]
+    start: float = field(default_factory=time.monotonic)
+    told: tuple[Holder, ...] = ()
 
     @property
     def waited(self) -> float:
-        return time.monotonic() - self._start
+        return time.monotonic() - self.start
 
-    def acquire(self, lock: ReadWriteLock, mode: Mode) -> None:
-        import sqlite3
-
-        from filelock import Timeout
-
-        acquire = lock.acquire_write if mode == "exclusive" else lock.acquire_read
-        patience = 0.0
-        while True:
-            try:
-                acquire(timeout=patience)
-                return
-            except Timeout:
-                patience = self._pause(list_holders(self._folder))
-            except (OSError, ValueError, sqlite3.Error) as error:  # a full disk, or a file there that is not a lock
-                raise _unusable(self._folder, error) from error
-
-    def record(self, held: contextlib.ExitStack, holder: str, mode: Mode, memory: Memory) -> None:
-        """Register the holder once the others leave enough memory. The first holder always gets its memory."""
-        while True:
-            with _ledger(self._folder):
-                others = (
-                    [holder for holder in list_holders(self._folder) if holder.memory_gib > 0] if memory.gib > 0 else []
-                )
-                used = sum(holder.memory_gib for holder in others)
-                if not others or used + memory.gib <= memory.room_gib:
-                    held.enter_context(recorded(self._folder, holder, mode, memory.gib))
-                    return
-            time.sleep(self._pause(tuple(others)))
-
-    def until_alone(self, gpu: Gpu) -> None:
-        """Wait for processes that use the GPU without a lease. There is no wait if NVML cannot list them."""
-        if other_processes(gpu, self._folder.parent):
-            time.sleep(_LINGER_SECONDS)
-        while others := other_processes(gpu, self._folder.parent):
-            time.sleep(self._pause(others))
-
-    def _pause(self, holders: tuple[Holder, ...]) -> float:
+    def pause(self, holders: tuple[Holder, ...]) -> float:
         """Report the wait, and return the seconds until the next attempt."""
-        left = self._seconds - self.waited
+        left = self.seconds - self.waited
         if left <= 0:
             who = "; ".join(named(holders))
-            raise LeaseUnavailable(f"{self._key} was not free within {self._seconds:g} s; held by {who}", holders)
-        if self._interrupted():
+            raise LeaseUnavailable(f"{self.key} was not free within {self.seconds:g} s; held by {who}", holders)
+        if self.interrupted():
             raise WaitInterrupted("; ".join(named(holders)))
-        if self._on_wait is not None and holders != self._told:
-            self._told = holders
-            self._on_wait(holders)
+        if holders != self.told:
+            self.told = holders
+            self.on_wait(holders)
         return min(_SLICE_SECONDS, left)
 
 
+class _Entry:
+    """A lease in the queue of a device, for the duration of a `with` block."""
+
+    def __init__(self, folder: Path, text: str, mode: Mode, memory: Memory) -> None:
+        self._folder, self._room_gib = folder, memory.room_gib
+        pid = os.getpid()
+        self._path = folder / f"{pid}-{threading.get_ident()}-{time.monotonic_ns()}{_SUFFIX}"
+        self._holder = Holder(text, mode, pid, _user(), time.time(), memory.gib, waits=True)
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> _Entry:
+        try:
+            with _locked(self._folder):
+                self._write()
+        except OSError as error:  # such as a full disk
+            raise _unusable(self._folder, error) from error
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+        if self._file is not None:
+            self._file.close()
+
+    def hold(self) -> tuple[Holder, ...]:
+        """Hold the device, unless other leases are in the way. Returns those."""
+        try:
+            with _locked(self._folder):
+                others = [holder for path, holder in _living(self._folder) if path != self._path]
+                if in_the_way := self._in_the_way(others):
+                    return in_the_way
+                self._holder = replace(self._holder, waits=False)
+                self._write()
+                return ()
+        except OSError as error:
+            raise _unusable(self._folder, error) from error
+
+    def _in_the_way(self, others: list[Holder]) -> tuple[Holder, ...]:
+        mine = self._holder
+        before = [other for other in others if not other.waits or other.turn < mine.turn]
+        if rivals := tuple(other for other in before if "exclusive" in (mine.mode, other.mode)):
+            return rivals
+        using = tuple(other for other in before if not other.waits and other.memory_gib > 0)
+        used = sum(other.memory_gib for other in using)
+        return using if mine.memory_gib > 0 and used + mine.memory_gib > self._room_gib else ()
+
+    def _write(self) -> None:
+        """Put the file at its place, with its lock. It is renamed there, so it is never visible without one."""
+        beside = self._path.with_suffix(".part")
+        file = beside.open("xb")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.write(json.dumps(self._holder.to_json()).encode())
+            file.flush()
+            beside.chmod(0o644)
+            beside.rename(self._path)
+        except BaseException:
+            file.close()
+            beside.unlink(missing_ok=True)
+            raise
+        if self._file is not None:
+            self._file.close()
+        self._file = file
+
+
+def list_holders(folder: Path) -> tuple[Holder, ...]:
+    """The leases in the folder of a device, the oldest first."""
+    with _locked(folder):
+        return tuple(sorted((holder for _, holder in _living(folder)), key=lambda holder: holder.turn))
+
+
+def _living(folder: Path) -> Iterator[tuple[Path, Holder]]:
+    """Yield the leases with their files, which their processes lock. Files of ended processes are removed."""
+    for path in folder.glob(f"*{_SUFFIX}"):
+        # Every user can put a pipe, a link or another text here.
+        with contextlib.suppress(OSError, ValueError), Beneath(folder, path.name).opened() as file:
+            holder = Holder.from_json(strictjson.loads(file.read(_LARGEST)))
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield path, holder
+            else:
+                path.unlink()  # a sticky folder refuses if it is another user's; this is harmless
+
+
 def named(holders: tuple[Holder, ...]) -> tuple[str, ...]:
-    """The holders in words. A holder without a file, such as one that still waits at the gate, has no name."""
-    return tuple(map(str, holders)) or ("a holder that left no name",)
+    """The holders in words."""
+    return tuple(map(str, holders))
 
 
 def other_processes(gpu: Gpu, directory: Path | None = None) -> tuple[Holder, ...]:
@@ -252,13 +346,9 @@ def _key(device: Gpu | str) -> str:
 
 
 @contextlib.contextmanager
-def _ledger(folder: Path) -> Iterator[None]:
-    """Lock the folder, so that one process at a time reads the holders and adds itself."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:  # it was removed: then there are no names either
-        yield
-        return
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock the folder, so that one process at a time reads and changes its leases."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -266,36 +356,20 @@ def _ledger(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _lock(folder: Path, name: str) -> ReadWriteLock:
-    # Imported late: SQLite and filelock would take a tenth of the time of `harness list`.
-    import sqlite3
-
-    from filelock import ReadWriteLock
-
-    try:
-        return ReadWriteLock(folder / f"{name}.db", is_singleton=False)
-    except (OSError, ValueError, sqlite3.Error) as error:
-        raise _unusable(folder, error) from error
-
-
 def _folder(directory: Path, key: str) -> Path:
-    """The folder of one device's locks. Every user can open the locks, and none can remove another's.
-
-    The locks must belong to the folder's owner. With fs.protected_regular, Linux refuses to open a file in a sticky
-    folder for writing if it belongs neither to the user nor to the folder's owner.
-    """
+    """The folder of one device's leases. Every user can add a lease, and none can remove another's."""
     folder = directory / (re.sub(r"[^A-Za-z0-9._-]", "_", key).lstrip(".") or "_")
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        _appear(directory, ())
-        _appear(folder, ("gate.db", "lock.db"))
+        for place in (directory, folder):
+            _appear(place)
     except OSError as error:
         raise _unusable(directory, error) from error
     return folder
 
 
-def _appear(place: Path, files: tuple[str, ...]) -> None:
-    """Make a sticky folder that all users can write, with empty files for all. Does nothing if it exists.
+def _appear(place: Path) -> None:
+    """Make a sticky folder that all users can write. Does nothing if it exists.
 
     It is made beside its place and renamed, so it is never visible half made. If two processes do this, the first wins.
     """
@@ -304,20 +378,24 @@ def _appear(place: Path, files: tuple[str, ...]) -> None:
     if place.is_dir():
         return
     new = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
-    for name in files:
-        (new / name).touch()
-        (new / name).chmod(0o666)
     new.chmod(0o1777)
     try:
         new.rename(place)
     except OSError:
-        shutil.rmtree(new, ignore_errors=True)
+        new.rmdir()
         if not place.is_dir():
             raise
 
 
-def _unusable(folder: Path, error: Exception) -> LeaseUnavailable:
+def _unusable(folder: Path, error: OSError) -> LeaseUnavailable:
     return LeaseUnavailable(
-        f"leases cannot be kept in {folder}: {getattr(error, 'strerror', None) or error}; "
+        f"leases cannot be kept in {folder}: {error.strerror or error}; "
         "set HARNESS_LEASE_DIR to a local folder that every user of this machine can write"
     )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user may have no name
+        return f"uid {os.getuid()}"

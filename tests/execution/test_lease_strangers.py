@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from harness.execution.holders import Holder
 from harness.execution.lease import (
+    Holder,
     LeaseUnavailable,
     lease,
     other_processes,
