@@ -29,12 +29,10 @@ _COMMANDS = {
     "list": "list the claims of the project",
     "show": "show what a claim says, what runs here, what would refute it",
     "lint": "check that contracts can be satisfied, and violated",
-    "fmt": "lay contracts out, compact and readable",
     "status": "show what the evidence says of every claim",
     "verify": "check bundles and judge them again",
     "report": "write bundles as pages, a comment, or files for CI",
     "new": "scaffold a claim: contract, falsifier, mutant, test",
-    "init": "set up the harness in another repository",
 }
 """What each command of the core does, short enough for a line of 80 columns. Its `--help` says more."""
 _COLUMNS = 80

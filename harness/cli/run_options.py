@@ -287,9 +287,9 @@ def require_isolable(request: RunRequest, project: Project) -> None:
             raise click.UsageError(f"{subject.why_not_isolated}; leave out --isolate")
     if request.executor != "local":
         return  # the job checks it, on a node that can import the falsifiers
-    from harness.execution.isolable import obstacles
+    from harness.execution.isolation import isolation
 
-    found = obstacles(project, request.contracts)
+    found = isolation().obstacles(project, request.contracts)
     able = [contract.id for contract in request.contracts if not found[contract.id]]
     lines = [f"{name}: {why}" for name, why in found.items() if why]
     if lines:

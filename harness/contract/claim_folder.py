@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +20,6 @@ __all__ = [
     "claim_of",
     "contract_of",
     "family_of",
-    "moved",
-    "moves",
     "same_schema",
 ]
 
@@ -32,9 +29,6 @@ CALIBRATION: Final = "calibration.json"
 EQUIVALENT: Final = "equivalent.json"
 
 _SCHEMA = re.compile(rb'("\$schema"\s*:\s*")(?:\.\./)+(?=schema/)')
-_CLAIM = re.compile(r"F-[A-Z0-9-]+")
-_SIDE_FILES: Final = {".md": NOTES, ".calibration.json": CALIBRATION, ".equivalent.json": EQUIVALENT}
-"""What was written beside ID.json before claims had folders, and what it is called now."""
 
 
 def claim_of(contract: Path) -> str:
@@ -44,7 +38,7 @@ def claim_of(contract: Path) -> str:
 
 def contract_of(file: Path) -> Path:
     """The contract that a file of a claim's folder belongs to; any other file is returned as it is."""
-    return file.with_name(CONTRACT) if file.name in _SIDE_FILES.values() else file
+    return file.with_name(CONTRACT) if file.name in (NOTES, CALIBRATION, EQUIVALENT) else file
 
 
 def family_of(contract: Path) -> Path:
@@ -58,19 +52,3 @@ def same_schema(content: bytes) -> bytes:
     `$schema` is for editors. It is part of digests that evidence has, so a digest reads it as if no file had moved.
     """
     return _SCHEMA.sub(rb"\1../", content, count=1)
-
-
-def moved(content: bytes) -> bytes:
-    """A file's bytes with the path to contracts/schema/ as it is from the folder of a claim."""
-    return _SCHEMA.sub(rb"\1../../", content, count=1)
-
-
-def moves(folder: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield each file of a family that has the old layout, ID.json and what is beside it, and its new place."""
-    for contract in sorted(folder.glob("F-*.json")):
-        if not _CLAIM.fullmatch(contract.stem):
-            continue
-        yield contract, contract.with_suffix("") / CONTRACT
-        for suffix, name in _SIDE_FILES.items():
-            if (file := contract.with_suffix(suffix)).exists():
-                yield file, contract.with_suffix("") / name

@@ -56,8 +56,9 @@ class TrialRequest:
     """The trial's cache folder; None for the executor's."""
     patches: tuple[Patch, ...] = ()
     """What makes the subject a mutant."""
-    reached: Path | None = None
-    """The file to which the trial writes the lines that it ran: see `harness.execution.reached`."""
+    around: Mapping[str, str] = field(default_factory=dict)
+    """Entry points of context managers, each with its argument. The trial calls them with its `Start` and the argument,
+    and runs within them."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from harness.contract.project import Project
 from harness.execution.executor import StepListener, TrialRequest, TrialResult
 from harness.execution.fork_server import ForkServer, ForkServerError
 from harness.execution.fork_servers import ForkServers
+from harness.execution.isolation import isolation
 from harness.execution.messages import Imports, Start
 from harness.execution.progress import Progress
 from harness.execution.sources import changed
@@ -245,9 +246,9 @@ class LocalExecutor:
             search=tuple(str(root / place.relative_to(self._project.root)) for place in self._project.search)
             if request.root is not None
             else (),
-            isolated=self._isolated,
+            isolated=isolation().process if self._isolated else "",
             is_timed=request.contract.profiles[request.profile].exclusive,
-            reached=None if request.reached is None else str(request.reached),
+            around=request.around,
         )
 
 

@@ -13,7 +13,7 @@ import json
 import re
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
 from typing import Any, final, get_args
@@ -122,10 +122,10 @@ class Start(JsonDataclass):
     """Environment variables of the trial."""
     search: tuple[str, ...] = ()
     """The folders of `root` from which the trial imports the project's code; none if the server has imported it."""
-    reached: str | None = None
-    """The file to which the trial writes the lines that it ran: see `harness.execution.reached`."""
-    isolated: bool = False
-    """Whether the subject runs in a process of its own."""
+    around: Mapping[str, str] = field(default_factory=dict)
+    """Entry points of context managers that a tool puts around the trial, each with its argument."""
+    isolated: str = ""
+    """The entry point of an `IsolatedSubject`, if the subject runs in a process of its own."""
     is_timed: bool = False
     """Whether the claim measures time, so that no other thread may run beside the subject."""
     patches: tuple[Patch, ...] = ()

@@ -24,11 +24,10 @@ from harness.contract.project_importer import install, plant
 from harness.execution import frameworks
 from harness.execution.authentication import OVERHEAD, signer
 from harness.execution.blame import machine_fault, placed
+from harness.execution.isolation import IsolatedSubject
 from harness.execution.messages import LARGEST_MESSAGE, Ended, Message, Read, Start, encode
 from harness.execution.news import News
-from harness.execution.reached import Reached
 from harness.execution.sources import Sources
-from harness.execution.subject_process import SubjectProcess
 from harness.execution.worker_trial import WorkerTrial
 from harness.judging.observation import EndingKind
 
@@ -60,16 +59,15 @@ def run_trial(start: Start, sources: Sources, messages: int, key: int, may_exit:
     if start.patches:
         plant(start.patches)
     # The subject's process does not get the key.
-    process = SubjectProcess(start, setting, sources, (messages, key, may_exit)) if start.isolated else None
+    process: IsolatedSubject | None = None
+    if start.isolated:
+        process = resolve_own(start.isolated)(start, setting, sources, (messages, key, may_exit))
     tell = _reporter(messages, key)  # while no code of the trial has run
     os.environ.update(start.environment)
     if start.search:
         os.chdir(start.root)
         packages = install([*map(Path, start.search)])
         packages.update(entry.partition(".")[0] for entry in (start.falsifier, start.subject))
-    reached = Reached(start.root, start.search, Path(start.reached)) if start.reached is not None else None
-    if reached is not None:
-        reached.watch()
     news = News(start, sources)
     report = _with_news(tell, sources, news, process, start)
     log_to(report)
@@ -80,9 +78,10 @@ def run_trial(start: Start, sources: Sources, messages: int, key: int, may_exit:
         report,
         lambda attempt: _search(start.claim, setting, attempt, start.artifacts),
     )
-    ended = _ended(lambda: _falsify(trial, start, process, news, sources), start.memory_gib, sources)
-    if reached is not None:
-        reached.finish()
+    with contextlib.ExitStack() as around:
+        for tool, argument in start.around.items():
+            around.enter_context(resolve_own(tool)(start, argument))
+        ended = _ended(lambda: _falsify(trial, start, process, news, sources), start.memory_gib, sources)
     peak = process.end() if process is not None else _allocator_peak(trial)
     report(replace(ended, allocator_peak_bytes=peak))
     for stream in (sys.stdout, sys.stderr):
@@ -104,7 +103,7 @@ def _allocator_peak(trial: WorkerTrial) -> int | None:
     return frameworks.allocator_peak_bytes() if trial.is_in_process else None
 
 
-def _falsify(trial: WorkerTrial, start: Start, process: SubjectProcess | None, news: News, sources: Sources) -> None:
+def _falsify(trial: WorkerTrial, start: Start, process: IsolatedSubject | None, news: News, sources: Sources) -> None:
     falsify = resolve_own(start.falsifier)
     subject = _loaded(start.subject, sources) if process is None else process.loaded(falsify)
     if start.device != "cpu" and frameworks.cuda_is_spoilt():
@@ -147,7 +146,7 @@ def _told(kind: EndingKind, reason: str, stack: str | None = None) -> Ended:
 
 
 def _with_news(
-    report: Callable[[Message], None], sources: Sources, news: News, process: SubjectProcess | None, start: Start
+    report: Callable[[Message], None], sources: Sources, news: News, process: IsolatedSubject | None, start: Start
 ) -> Callable[[Message], None]:
     """A `report` that first reports the sources, models and data files that are new since the last message.
 

@@ -35,7 +35,7 @@ from harness.judging.observation import EndingKind
 HERE = Path("/here")
 START = Start(
     HERE, "toy:falsify", "toy:Toy", {"steps": 3}, "cpu", 0, 1, HERE, HERE, HERE, 0.5, ("loss",), HERE, {"A": "b"},
-    ("/here",), "/here/reached.json", True, False, (Patch("toy", "Toy.step", "a", "b"),),
+    ("/here",), {"tool:around": "/here"}, "tool:process", False, (Patch("toy", "Toy.step", "a", "b"),),
 )  # fmt: skip
 EVERY: list[Received] = [
     Logged("the steps to check: 1, 5", "steps"),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.contract.project import Project
-from harness.execution.isolable import obstacles
+from harness.tools.isolate.isolable import obstacles
 
 SERIAL, SCHEDULED, ISOLATED = ("-j", "1"), (), ("--isolate",)
 UNREACHED = {"F-GB10-PTXAS-ORDER-001": ["mutant kept-for-good", "verdict"]}

@@ -28,7 +28,6 @@ from harness.contract.imports import imported_files
 from harness.contract.project import Project
 from harness.execution.executor import TrialResult
 from harness.execution.local_executor import LocalExecutor
-from harness.execution.reached import read_reached
 from harness.judging.judge import judge
 from harness.judging.observation import EndingKind
 from harness.machine import provenance
@@ -36,6 +35,7 @@ from harness.running.plan import Plan
 from harness.tools.planting.defects import Defect, Subjects
 from harness.tools.planting.kernels import is_kernel
 from harness.tools.planting.reach import used_lines
+from harness.tools.planting.reached import AROUND, read_reached
 from harness.tools.planting.results import Attempt, DefectFate, Reach
 
 __all__ = ["ClaimTrials", "project_copy"]
@@ -203,7 +203,7 @@ class ClaimTrials:
             seconds=self._seconds,
             root=root,
             cache=cache,
-            reached=reached,
+            around={} if reached is None else {AROUND: str(reached)},
             search_end=SearchEnd.REFUTED,
         )
         return self.executor.run(request, lambda step, values, memory: None)

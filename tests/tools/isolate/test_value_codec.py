@@ -16,7 +16,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.execution.value_codec import Blobs, NotCarried, codec_of
+from harness.tools.isolate.value_codec import Blobs, NotCarried, codec_of
 
 
 class Colour(Enum):

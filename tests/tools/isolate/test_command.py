@@ -9,7 +9,7 @@ import pytest
 
 from harness.base.vocabulary import ExitStatus
 from harness.contract.project import Project
-from harness.execution.isolable import obstacles
+from harness.tools.isolate.isolable import obstacles
 from tests.cli.harness_command import complaint, harness
 from tests.cli.toy_claim import CLAIM, record
 from tests.execution.projects import write_project

@@ -7,19 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.execution.reached import read_reached
+from harness.tools.planting.reached import read_reached
 
 PROGRAM = """\
 import os, sys
 from pathlib import Path
-from harness.execution.reached import Reached
+from harness.tools.planting.reached import Reached
 
 root = Path(sys.argv[1])
-reached = Reached(root, [str(root)], root / "reached.json")
-reached.watch()
-import ours
-ours.work()
-reached.finish()
+with Reached(root, [str(root)], root / "reached.json"):
+    import ours
+    ours.work()
 os._exit(0)
 """
 OURS = """\

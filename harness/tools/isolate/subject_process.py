@@ -30,10 +30,10 @@ from harness.execution import frameworks
 from harness.execution.blame import MachineObstacle, machine_fault, placed, raised_at, set_place
 from harness.execution.messages import Start
 from harness.execution.news import News
-from harness.execution.rpc import ChannelClosed, RpcChannel, RpcMethod, RpcProtocol, rpc_protocol
 from harness.execution.sources import Sources
-from harness.execution.value_codec import Blobs
 from harness.machine.process_control import die_with_parent
+from harness.tools.isolate.rpc import ChannelClosed, RpcChannel, RpcMethod, RpcProtocol, rpc_protocol
+from harness.tools.isolate.value_codec import Blobs
 
 __all__ = ["SubjectEnded", "SubjectProcess"]
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import click
 
 from harness.base import regular_file, strictjson
 from harness.base.vocabulary import ExitStatus
-from harness.contract.claim_folder import moved, moves
+from harness.contract.claim_folder import CALIBRATION, CONTRACT, EQUIVALENT, NOTES
 from harness.contract.layout import laid_out
 from harness.contract.planting import PLANTING
 from harness.contract.project import Project
 from harness.report.terminal.printing import tell
 
 __all__ = ["command"]
+
+_SCHEMA = re.compile(rb'("\$schema"\s*:\s*")(?:\.\./)+(?=schema/)')
+_CLAIM = re.compile(r"F-[A-Z0-9-]+")
+_SIDE_FILES: Final = {".json": CONTRACT, ".md": NOTES, ".calibration.json": CALIBRATION, ".equivalent.json": EQUIVALENT}
+"""The ends of the names of a claim's files before claims had folders, and what they are called now."""
 
 
 @click.command("fmt")
@@ -55,7 +62,11 @@ def command(paths: tuple[Path, ...], check: bool) -> ExitStatus:
 def _moves(project: Project, folder: Path) -> Iterator[tuple[Path, Path]]:
     """Yield each file below a folder that has the old layout, and its new place."""
     for family in (folder, *sorted(path for path in folder.rglob("*") if path.is_dir())):
-        yield from moves(family)
+        claims = [file.stem for file in sorted(family.glob("F-*.json")) if _CLAIM.fullmatch(file.stem)]
+        files = (
+            (family / f"{claim}{end}", family / claim / name) for claim in claims for end, name in _SIDE_FILES.items()
+        )
+        yield from ((old, new) for old, new in files if old.exists())
         for result in sorted(family.glob("*planting.json")):
             name = result.name.removesuffix("planting.json").rstrip(".-") or "all"
             yield result, project.evidence / PLANTING / f"{family.name}-{name}.json"
@@ -65,5 +76,6 @@ def _move(old: Path, new: Path) -> None:
     if new.exists():
         raise click.ClickException(f"{new} exists; remove it or {old}")
     new.parent.mkdir(parents=True, exist_ok=True)
-    new.write_bytes(moved(regular_file.read(old)))
+    # From the folder of a claim, contracts/schema/ is one folder further away.
+    new.write_bytes(_SCHEMA.sub(rb"\1../../", regular_file.read(old), count=1))
     old.unlink()

@@ -11,9 +11,10 @@ from harness.base import strictjson
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.execution.fork_server import IMPORT_SECONDS, PYTHON, server_environment
+from harness.execution.isolation import Isolation
 from harness.machine.limited_process import Stopped, completed
 
-__all__ = ["obstacles"]
+__all__ = ["ISOLATION", "obstacles"]
 
 
 def obstacles(project: Project, contracts: Sequence[Contract]) -> dict[str, str]:
@@ -40,7 +41,7 @@ def _obstacles(project: Project, contracts: Sequence[Contract], search: Sequence
         [contract.falsifier, sorted({entry.partition(":")[0] for entry in contract.entry_points[1:]})]
         for contract in contracts
     ]
-    command = [*PYTHON, "harness.execution.rpc", json.dumps(requests), *map(str, search)]
+    command = [*PYTHON, "harness.tools.isolate.rpc", json.dumps(requests), *map(str, search)]
     environment = server_environment(project.root)
     try:
         done = completed(command, IMPORT_SECONDS, cwd=project.root, environment=environment)
@@ -50,3 +51,7 @@ def _obstacles(project: Project, contracts: Sequence[Contract], search: Sequence
     if isinstance(answer, list) and len(answer) == len(contracts):  # the code of the project may print, too
         return [str(reason) for reason in answer]
     return ["the falsifier cannot be imported"] * len(contracts)
+
+
+ISOLATION = Isolation("harness.tools.isolate.subject_process:SubjectProcess", obstacles)
+"""The entry point of the group `harness.isolation`."""

@@ -14,14 +14,14 @@ from harness.base.device import Device
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract.project import Project
 from harness.execution.executor import TrialRequest, TrialResult
-from harness.execution.isolable import obstacles
 from harness.execution.local_executor import LocalExecutor
-from harness.execution.subject_process import _lines_of
 from harness.judging.judge import judge
 from harness.judging.observation import EndingKind
+from harness.tools.isolate.isolable import obstacles
+from harness.tools.isolate.subject_process import _lines_of
 from tests.contracts import put
-from tests.execution.isolated import CONTRACT, FALSIFIER, PROTOCOL, SUBJECTS
 from tests.execution.projects import run_to_limit
+from tests.tools.isolate.isolated import CONTRACT, FALSIFIER, PROTOCOL, SUBJECTS
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,7 @@
 """Which lines of a project's modules a trial runs: sys.monitoring from Python 3.12 on, sys.settrace before.
 
-    reached = Reached(root, search, path)
-    reached.watch()
-    …
-    reached.finish()
+    with Reached(root, search, path):
+        …
     lines, modules = read_reached(path)
 
 Forked children send each line through a pipe when it runs for the first time, so a child that is killed counts too. The
@@ -26,8 +24,12 @@ from types import CodeType, FrameType
 from typing import Any, Final, final
 
 from harness.base import strictjson
+from harness.execution.messages import Start
 
-__all__ = ["Reached", "read_reached"]
+__all__ = ["AROUND", "Reached", "around_trial", "read_reached"]
+
+AROUND: Final = f"{__name__}:around_trial"
+"""The entry point with which a trial records its lines, into the file that is its argument."""
 
 _PIPE_BYTES: Final = 1 << 20
 _HARNESS: Final = f"{Path(__file__).parents[1]}{os.sep}"
@@ -57,7 +59,7 @@ class Reached:
         self._lines: dict[str, set[int]] = defaultdict(set)
         self._ours: dict[str, bool] = {}
 
-    def watch(self) -> None:
+    def __enter__(self) -> None:
         """Record from now on, in every thread."""
         if sys.version_info >= (3, 12):
             monitoring = sys.monitoring
@@ -74,7 +76,7 @@ class Reached:
             threading.settrace(self._call)
             sys.settrace(self._call)
 
-    def finish(self) -> None:
+    def __exit__(self, *exception: object) -> None:
         """Write the lines, and the modules that were imported from elsewhere, in order. The trial goes on unwatched."""
         if sys.version_info >= (3, 12):
             sys.monitoring.set_events(sys.monitoring.COVERAGE_ID, 0)
@@ -124,6 +126,11 @@ class Reached:
         """Whether a module stands in a file that is not the project's."""
         name = getattr(module, "__file__", None)
         return isinstance(name, str) and not self._is_ours(name)
+
+
+def around_trial(start: Start, path: str) -> Reached:
+    """What records the lines of a trial (see `TrialRequest.around`)."""
+    return Reached(start.root, start.search, Path(path))
 
 
 def read_reached(path: Path) -> tuple[dict[str, frozenset[int]], tuple[str, ...]]:

@@ -5,7 +5,7 @@
 
 As a program it says which falsifiers have a Protocol that can be carried, without importing a subject:
 
-    python -m harness.execution.rpc '[["module:falsify", ["subject.module"]]]' FOLDER…
+    python -m harness.tools.isolate.rpc '[["module:falsify", ["subject.module"]]]' FOLDER…
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from harness.base import strictjson
 from harness.base.exceptions import described
 from harness.contract.entry_point import resolve_own
 from harness.contract.project_importer import install
-from harness.execution.value_codec import Blobs, Codec, NotCarried, codec_of
+from harness.tools.isolate.value_codec import Blobs, Codec, NotCarried, codec_of
 
 __all__ = ["ChannelClosed", "RpcChannel", "RpcMethod", "RpcProtocol", "obstacle", "rpc_protocol"]
 

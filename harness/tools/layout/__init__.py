@@ -1,0 +1,1 @@
+"""The files of a project: `harness init` makes them, `harness fmt` lays contracts out."""
