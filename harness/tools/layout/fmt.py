@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -62,11 +63,10 @@ def command(paths: tuple[Path, ...], check: bool) -> ExitStatus:
 def _moves(project: Project, folder: Path) -> Iterator[tuple[Path, Path]]:
     """Yield each file below a folder that has the old layout, and its new place."""
     for family in (folder, *sorted(path for path in folder.rglob("*") if path.is_dir())):
-        claims = [file.stem for file in sorted(family.glob("F-*.json")) if _CLAIM.fullmatch(file.stem)]
-        files = (
-            (family / f"{claim}{end}", family / claim / name) for claim in claims for end, name in _SIDE_FILES.items()
-        )
-        yield from ((old, new) for old, new in files if old.exists())
+        claims = [file.with_suffix("") for file in sorted(family.glob("F-*.json")) if _CLAIM.fullmatch(file.stem)]
+        for claim, (end, name) in product(claims, _SIDE_FILES.items()):
+            if (old := claim.with_name(claim.name + end)).exists():
+                yield old, claim / name
         for result in sorted(family.glob("*planting.json")):
             name = result.name.removesuffix("planting.json").rstrip(".-") or "all"
             yield result, project.evidence / PLANTING / f"{family.name}-{name}.json"

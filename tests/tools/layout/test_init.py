@@ -13,7 +13,7 @@ from harness.base.vocabulary import ExitStatus
 from tests.cli.folders import contents
 from tests.cli.harness_command import harness
 
-SCHEMAS = sorted(path.name for path in (Path(__file__).parents[2] / "contracts" / "schema").glob("*.schema.json"))
+SCHEMAS = sorted(path.name for path in (Path(__file__).parents[3] / "contracts" / "schema").glob("*.schema.json"))
 THEIRS = b'# ours\r\n[project]\r\nname = "theirs"\r\n\r\n[tool.black]\r\nline-length = 99'
 
 
