@@ -16,7 +16,6 @@ killed.
 from __future__ import annotations
 
 import contextlib
-import errno
 import faulthandler
 import gc
 import json
@@ -38,7 +37,7 @@ from harness.base import regular_file
 from harness.base.exceptions import described
 from harness.machine.process_control import adopt_orphans, die_with_parent, end_descendants
 
-__all__ = ["Limits", "Stopped", "completed", "decoded", "isolated", "isolated_all", "parsed"]
+__all__ = ["Limits", "Stopped", "completed", "decoded", "isolated", "isolated_all"]
 
 _GRACE_SECONDS = 1.0
 """How long a process may take to end after it closed its pipe. The other processes wait meanwhile."""
@@ -68,9 +67,6 @@ class Limits:
     """Whether the work may start processes. All of them end with the work, or with this process."""
     speaks: bool = False
     """Whether the work's stdout and stderr go to this process's stderr; otherwise nowhere."""
-
-
-_PARSING = Limits(seconds=5, memory_bytes=256 << 20, answer_bytes=4 << 20)
 
 
 class Stopped(Exception):
@@ -128,32 +124,6 @@ def completed(
 def decoded(answer: bytes) -> Any:
     """Return the JSON document that the work of a process wrote: code of the harness, so its form is not checked."""
     return json.loads(answer)
-
-
-def parsed(path: Path, content: bytes, parse: Callable[[bytes], Any]) -> Any:
-    """Parse the content of a file that others wrote, in a fork: few bytes of text can make many objects.
-
-    Args:
-        parse: returns what the caller needs of the content, as a small JSON document.
-
-    Raises:
-        ValueError: `parse` raised it; the text is the same.
-        OSError: parsing needs more memory or time than a file of ours, or a document of more than 4 MiB.
-    """
-
-    def work() -> bytes:
-        try:
-            return json.dumps([parse(content), ""]).encode("ascii")
-        except ValueError as error:
-            return json.dumps([None, str(error) or type(error).__name__]).encode("ascii")
-
-    try:
-        document, refusal = json.loads(isolated(work, _PARSING))
-    except Stopped as error:
-        raise OSError(errno.EFBIG, f"is too costly to parse: the process {error}", str(path)) from error
-    if refusal:
-        raise ValueError(refusal)
-    return document
 
 
 def isolated_all(

@@ -1,6 +1,6 @@
-"""Finds the tools around a GPU: torch, Triton, ptxas, Vulkan, Slurm. None is loaded into this process.
+"""Finds the tools around a GPU: torch, ptxas, Vulkan. None is loaded into this process.
 
-    for tool in survey().ptxas:
+    for tool in ptxas():
         print(tool.path, tool.version, tool.details["targets"])
 
 Every check has a time limit. Every missing tool has a reason.
@@ -14,20 +14,18 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import final
 
 from harness.base import regular_file, strictjson
-from harness.base.exceptions import described
 from harness.base.strictjson import JsonObject
 from harness.machine import timebox
 
-__all__ = ["Tool", "Toolchain", "ptxas", "survey", "torch", "vulkan", "vulkan_gpu"]
+__all__ = ["SECONDS", "Tool", "of_python", "ptxas", "torch", "vulkan", "vulkan_gpu"]
 
-_SECONDS = 10.0
+SECONDS = 10.0
 """How long one command may take."""
 
 _WGPU = """
@@ -50,44 +48,6 @@ class Tool:
     """Why the tool, or its version, is missing."""
 
 
-@final
-@dataclass(frozen=True)
-class Toolchain:
-    """All tools. Each tuple has at least one entry. If no tool was found, the entry states why."""
-
-    torch: Tool
-    """details: "cuda", the CUDA version it was built for, or None for a build without CUDA."""
-    triton: Tool
-    ptxas: tuple[Tool, ...]
-    """details: "targets", the sm_ names it compiles for, and "found_by", the variable or package that led to it."""
-    vulkan: tuple[Tool, ...]
-    """One entry for each adapter; details: "adapter", "driver" and "type"."""
-    slurm: Tool
-    """details: "partitions", each a line of sinfo."""
-
-
-def survey() -> Toolchain:
-    """Find all tools, side by side."""
-    with ThreadPoolExecutor(max_workers=5, thread_name_prefix="harness-toolchain") as pool:
-        assemblers = pool.submit(ptxas)
-        adapters = pool.submit(vulkan)
-        slurm = pool.submit(_slurm)
-        return Toolchain(
-            torch=torch(),
-            triton=_triton(),
-            ptxas=_never_fails("ptxas", assemblers.result),
-            vulkan=_never_fails("vulkan", adapters.result),
-            slurm=_never_fails("slurm", lambda: (slurm.result(),))[0],
-        )
-
-
-def _never_fails(name: str, ask: Callable[[], tuple[Tool, ...]]) -> tuple[Tool, ...]:
-    try:
-        return ask()
-    except Exception as error:  # a tool may print an unknown format
-        return (Tool(name, reason=f"its answer was not understood: {described(error)}"),)
-
-
 def _folder_of(package: str) -> Path | None:
     # find_spec of a name without dots runs none of the package's code.
     try:
@@ -103,33 +63,28 @@ def _assigned(source: str, name: str) -> str | None:
     return match[1] if match else None
 
 
-def _read(path: Path) -> str:
+def of_python(package: str, file: str) -> tuple[Tool, str]:
+    """Return a package of this Python, and the text of its file that assigns `__version__`. Nothing is imported."""
+    folder = _folder_of(package)
+    if folder is None:
+        return Tool(package, reason="not installed for this Python"), ""
     try:
-        return regular_file.read(path).decode("utf-8", "replace")
+        source = regular_file.read(folder / file).decode("utf-8", "replace")
     except OSError:
-        return ""
+        source = ""
+    version = _assigned(source, "__version__")
+    return Tool(package, version, str(folder), reason=None if version else f"no version in {folder / file}"), source
 
 
 def torch() -> Tool:
-    """Return the torch of this Python, read from its files."""
-    folder = _folder_of("torch")
-    if folder is None:
-        return Tool("torch", reason="not installed for this Python")
-    source = _read(folder / "version.py")
-    version = _assigned(source, "__version__")
+    """Return the torch of this Python, read from its files. details: "cuda", the CUDA it was built for, and "hip"."""
+    tool, source = of_python("torch", "version.py")
+    if tool.path is None:
+        return tool
     cuda = _assigned(source, "cuda")
     if cuda is None and not re.search(r"^cuda\s*(?::[^=\n]*)?=\s*None\b", source, re.MULTILINE):
         cuda = "of an unknown version"  # a build from source may write another file
-    details = {"cuda": cuda, "hip": _assigned(source, "hip")}
-    return Tool("torch", version, str(folder), details, None if version else f"no version in {folder / 'version.py'}")
-
-
-def _triton() -> Tool:
-    folder = _folder_of("triton")
-    if folder is None:
-        return Tool("triton", reason="not installed for this Python")
-    version = _assigned(_read(folder / "__init__.py"), "__version__")
-    return Tool("triton", version, str(folder), reason=None if version else f"no version in {folder / '__init__.py'}")
+    return replace(tool, details={"cuda": cuda, "hip": _assigned(source, "hip")})
 
 
 def ptxas() -> tuple[Tool, ...]:
@@ -162,11 +117,11 @@ def _ptxas_places() -> Iterator[tuple[Path, str]]:
 
 
 def _one_ptxas(path: Path, found_by: str) -> Tool:
-    answer = timebox.run([str(path), "--version"], _SECONDS)
+    answer = timebox.run([str(path), "--version"], SECONDS)
     if answer.value is None:
         return Tool("ptxas", path=str(path), details={"found_by": found_by, "targets": []}, reason=answer.reason)
     version = re.search(r"\bV(\d+(?:\.\d+)+)", answer.value)
-    helped = timebox.run([str(path), "--help"], _SECONDS)
+    helped = timebox.run([str(path), "--help"], SECONDS)
     # The help lists 'sm_90a' and the like, in quotes, as the allowed values of --gpu-name.
     targets = sorted(set(re.findall(r"'(sm_\d+[a-z]?)'", helped.value or "")), key=_target_order)
     reason = helped.reason or (None if targets else "its help names no sm_ target")
@@ -183,7 +138,7 @@ def vulkan() -> tuple[Tool, ...]:
     """Return the Vulkan adapters that wgpu or else vulkaninfo lists, or one entry that states why there is none."""
     reasons = []
     if _folder_of("wgpu") is not None:
-        answer = timebox.run([sys.executable, "-c", _WGPU], _SECONDS)
+        answer = timebox.run([sys.executable, "-c", _WGPU], SECONDS)
         if answer.value is not None:
             adapters = [
                 adapter for adapter in strictjson.loads(answer.value) if adapter.get("backend_type") == "Vulkan"
@@ -196,7 +151,7 @@ def vulkan() -> tuple[Tool, ...]:
     if shutil.which("vulkaninfo") is None:
         reasons.append("vulkaninfo is not on PATH")
     else:
-        answer = timebox.run(["vulkaninfo", "--summary"], _SECONDS)
+        answer = timebox.run(["vulkaninfo", "--summary"], SECONDS)
         if answer.value is not None:
             return tuple(_summary_adapters(answer.value)) or (Tool("vulkan", reason="vulkaninfo lists no adapter"),)
         reasons.append(str(answer.reason))
@@ -205,7 +160,7 @@ def vulkan() -> tuple[Tool, ...]:
 
 def vulkan_gpu() -> str | None:
     """Return the uuid of the GPU that Vulkan lists first, as NVML writes it; None if vulkaninfo does not tell it."""
-    answer = timebox.run(["vulkaninfo", "--summary"], _SECONDS) if shutil.which("vulkaninfo") else None
+    answer = timebox.run(["vulkaninfo", "--summary"], SECONDS) if shutil.which("vulkaninfo") else None
     adapters = _summary_adapters(answer.value or "") if answer else ()
     uuids = [
         str(adapter.details["uuid"])
@@ -235,14 +190,3 @@ def _summary_adapters(summary: str) -> Iterator[Tool]:
         if "deviceUUID" in values:
             details["uuid"] = values["deviceUUID"]
         yield Tool("vulkan", values.get("apiVersion"), "vulkaninfo", details)
-
-
-def _slurm() -> Tool:
-    path = shutil.which("sinfo")
-    if path is None:
-        return Tool("slurm", reason="sinfo is not on PATH")
-    version = timebox.run([path, "--version"], _SECONDS)
-    listed = timebox.run([path, "--noheader", "--format=%P %a, %D nodes, gres %G"], _SECONDS)
-    number = version.value.split()[-1] if version.value and version.value.split() else None
-    partitions = [line.strip() for line in (listed.value or "").splitlines() if line.strip()]
-    return Tool("slurm", number, path, {"partitions": partitions}, version.reason or listed.reason)

@@ -13,9 +13,11 @@ import click
 import pytest
 
 from harness.cli import _group
-from harness.machine import host, toolchain
-from harness.machine.toolchain import Tool, Toolchain
+from harness.machine import host
+from harness.machine.toolchain import Tool
 from harness.report.terminal.run_lines import Lines, Shown
+from harness.tools.doctor import survey
+from harness.tools.doctor.survey import Toolchain
 from tests.cli.outputs import assert_follows_schema
 from tests.contracts import document, healthy, write_project
 from tests.evidence.factory import DEFECTIVE, sealed, tamper
@@ -57,7 +59,7 @@ def inside(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     absent = Tool("tool", reason="is not installed on this machine, so nothing is known about it")
-    monkeypatch.setattr(toolchain, "survey", lambda: Toolchain(absent, absent, (absent,), (absent,), absent))
+    monkeypatch.setattr(survey, "survey", lambda: Toolchain(absent, absent, (absent,), (absent,), absent))
     machine = host.probe(project)
     monkeypatch.setattr(host, "probe", lambda *_: machine)
     return project

@@ -22,7 +22,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.machine import limited_process
-from harness.machine.limited_process import Limits, Stopped, completed, isolated, isolated_all, parsed
+from harness.machine.limited_process import Limits, Stopped, completed, isolated, isolated_all
 
 LIMITS = Limits(seconds=0.5, elapsed=60.0, memory_bytes=256 << 20, answer_bytes=1 << 20)
 
@@ -421,14 +421,3 @@ def test_a_command_ends_when_the_caller_is_killed(tmp_path: Path) -> None:
     os.kill(caller, signal.SIGKILL)
     os.waitpid(caller, 0)
     assert all(map(gone, map(int, (tmp_path / "pids").read_text().split())))
-
-
-def test_a_file_is_parsed_in_a_fork() -> None:
-    """A refusal of the parser stays one. What is too costly, or too large to hand back, cannot be read."""
-    path = Path("file")
-    assert parsed(path, b"[1]", json.loads) == [1]
-    with pytest.raises(ValueError, match="Expecting value"):
-        parsed(path, b"?", json.loads)
-    for costly in (lambda content: "x" * (5 << 20), lambda content: bytearray(4 << 30)):
-        with pytest.raises(OSError, match="too costly to parse"):
-            parsed(path, b"", costly)

@@ -20,13 +20,15 @@ from harness.base.device import DeviceClass, hardware
 from harness.contract import Contract
 from harness.contract.claim_folder import claim_of
 from harness.contract.project import Project
-from harness.machine import host, timebox, toolchain
+from harness.machine import host, timebox
 from harness.machine.host import Host
 from harness.machine.requirements import out_of_reach
-from harness.machine.toolchain import Tool, Toolchain
+from harness.machine.toolchain import Tool
 from harness.report.terminal.printing import tell, tell_json, terminal_width
 from harness.running.plan import make_plan, option_for_target
 from harness.running.request import RunRequest
+from harness.tools.doctor import survey
+from harness.tools.doctor.survey import Toolchain
 
 __all__ = ["command"]
 
@@ -41,7 +43,7 @@ def command(as_json: bool) -> None:
 
     Neither torch nor CUDA is loaded. Each check takes at most 20 s. The exit status is 0 even if something is missing.
     """
-    tools = toolchain.survey()
+    tools = survey.survey()
     machine = host.probe()
     claims = _claims(machine)
     disks = _disks(machine)

@@ -26,7 +26,7 @@ _SIDE_FILES: Final = {".json": CONTRACT, ".md": NOTES, ".calibration.json": CALI
 """The ends of the names of a claim's files before claims had folders, and what they are called now."""
 
 
-@click.command("fmt")
+@click.command("fmt", short_help="lay contracts out, compact and readable")
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file would change.")
 def command(paths: tuple[Path, ...], check: bool) -> ExitStatus:

@@ -20,7 +20,7 @@ _BUNDLES = "evidence/**"
 """The pattern of the line in .gitattributes; see gitattributes.template."""
 
 
-@click.command("init")
+@click.command("init", short_help="set up the harness in another repository")
 @click.argument("folder", metavar="[DIR]", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def command(folder: Path) -> ExitStatus:
     """Make a repository a project: [tool.harness] in its pyproject.toml, contracts/, falsifiers/ and evidence/.

@@ -11,7 +11,9 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.machine import toolchain
-from harness.machine.toolchain import Tool, Toolchain, survey, vulkan_gpu
+from harness.machine.toolchain import Tool, vulkan_gpu
+from harness.tools.doctor import survey as surveying
+from harness.tools.doctor.survey import Toolchain, survey
 
 PTXAS = """#!/bin/sh
 case $1 in
@@ -127,7 +129,7 @@ def test_torch_is_read_and_not_imported(folder: Path) -> None:
     source = "__version__ = '2.13.0+cu130'\ncuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n"
     put(folder / "torch" / "__init__.py", "raise SystemExit('imported')")
     put(folder / "torch" / "version.py", source)
-    script = "from harness.machine.toolchain import survey; t = survey().torch; print(t.version, t.details)"
+    script = "from harness.tools.doctor.survey import survey; t = survey().torch; print(t.version, t.details)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "2.13.0+cu130 {'cuda': '13.0', 'hip': None}"
 
@@ -198,7 +200,8 @@ def test_tools_that_hang_or_fail_are_given_up(
     put(folder / "bin" / "sinfo", "#!/bin/sh\nsleep 1000\n")
     put(folder / "bin" / "vulkaninfo", "#!/bin/sh\necho 'ERROR: no driver' >&2; exit 1\n")
     put(folder / "wgpu" / "__init__.py", "print('[[[')\nimport os; os._exit(0)\n")
-    monkeypatch.setattr(toolchain, "_SECONDS", 0.5)
+    for module in (toolchain, surveying):
+        monkeypatch.setattr(module, "SECONDS", 0.5)
     tools = survey()
     assert tools.slurm.reason == "sinfo gave no answer within 0.5 s"
     assert str(tools.vulkan[0].reason).split(": ")[:2] == snapshot
