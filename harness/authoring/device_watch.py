@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from types import TracebackType
-from typing import Any, Final, Self, final
+from typing import Final, Self, final
 
 from harness.machine import nvml
 from harness.machine.host import Gpu, probe
@@ -43,12 +43,11 @@ class DeviceWatch:
         self._there_before: frozenset[int] = frozenset()
         self._users: set[int] = set()
         self._strangers: set[int] = set()
-        self._device: tuple[nvml.Session, Any] | None = None
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
         if not isinstance(leased, str):
             self.capability = _number(leased.compute_capability)
-            self._connect(leased)
+        self._device = None if isinstance(leased, str) else nvml.Device(leased.uuid)
 
     @property
     def users(self) -> int:
@@ -65,15 +64,13 @@ class DeviceWatch:
 
     def __enter__(self) -> Self:
         if self._device is not None:
-            session, handle = self._device
-            memory = session.ask("nvmlDeviceGetMemoryInfo", handle)
+            memory = self._device.ask("nvmlDeviceGetMemoryInfo")
             self.free_bytes = None if memory.reason is not None else int(memory.value.free)
-            listed = nvml.processes(session, handle)
+            listed = self._device.processes()
             self._there_before = frozenset(process.pid for process in listed.value or ())
-            sampling = threading.Thread(
-                target=self._sample_until_the_end, args=(session, handle), name="device-watch", daemon=True
+            self._thread = threading.Thread(
+                target=self._sample_until_the_end, args=(self._device,), name="device-watch", daemon=True
             )
-            self._thread = sampling
             self._thread.start()
         return self
 
@@ -84,26 +81,15 @@ class DeviceWatch:
         if self._thread is not None:
             self._thread.join(timeout=10.0)
 
-    def _connect(self, gpu: Gpu) -> None:
-        session = nvml.connect()
-        if isinstance(session, str):
-            self.reason = session
-            return
-        handle = nvml.handle_of(session, gpu.uuid)
-        if handle.reason is not None:
-            self.reason = handle.reason
-            return
-        self._device = session, handle.value
-
-    def _sample_until_the_end(self, session: nvml.Session, handle: Any) -> None:
+    def _sample_until_the_end(self, device: nvml.Device) -> None:
         while True:
-            self._sample(session, handle)
+            self._sample(device)
             if self._end.wait(_PERIOD_SECONDS):
                 return
 
-    def _sample(self, session: nvml.Session, handle: Any) -> None:
+    def _sample(self, device: nvml.Device) -> None:
         before = descendants(os.getpid())
-        listed = nvml.processes(session, handle)
+        listed = device.processes()
         if listed.reason is None:
             new = {process.pid for process in listed.value} - self._there_before - self._users
             if new:
@@ -111,7 +97,7 @@ class DeviceWatch:
                 others = {pid for pid in new if (stat_fields(pid) or [b"Z"])[0] != b"Z"}
                 self._strangers |= others.difference(before, descendants(os.getpid()))
                 self._users |= new
-        answer = session.ask("nvmlDeviceGetMemoryInfo", handle)
+        answer = device.ask("nvmlDeviceGetMemoryInfo")
         if answer.reason is None:
             self._note(int(answer.value.used))
         elif listed.reason is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -22,7 +23,7 @@ from harness.base.vocabulary import Phase
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-__all__ = ["Case", "NewSearch", "Search", "SearchResult", "Trial"]
+__all__ = ["Case", "CaseResult", "NewSearch", "Search", "Trial"]
 
 S = TypeVar("S")
 
@@ -31,51 +32,41 @@ Case = JsonObject
 """A case of a search: a map of JSON values from which a falsifier's `check` makes its inputs."""
 
 
-class SearchResult(Protocol):
+@dataclass(frozen=True)
+class CaseResult:
     """The result of one case."""
 
-    @property
-    def case(self) -> Case:
-        """The case."""
-        ...
-
-    @property
-    def measured(self) -> JsonObject:
-        """What `check` measured, by name; empty if the subject raised."""
-        ...
-
-    @property
-    def fault(self) -> SubjectFault | None:
-        """What the subject raised."""
-        ...
-
-    @property
-    def repeats(self) -> bool | None:
-        """Whether it violated the same clauses when it ran again; None if it did not run again."""
-        ...
+    case: Case
+    measured: JsonObject = field(default_factory=dict)
+    """What `check` measured, by name; empty if the subject raised."""
+    fault: SubjectFault | None = None
+    """What the subject raised. None if it raised nothing."""
+    violated: frozenset[str] = frozenset()
+    """The clauses that the case violates."""
+    nearness: Mapping[str, float] = field(default_factory=dict)
+    """For each clause with a threshold, the case's ratio to it; above 1 is a violation."""
+    repeats: bool | None = None
+    """Whether it violated these clauses again when it was run once more; None if it was not."""
 
 
-R = TypeVar("R", bound=SearchResult)
-
-
-class Search(Protocol[R]):
+class Search(Protocol):
     """A search for a case that refutes the claim; `harness.search.explorer` is the one that trials get."""
 
     @property
-    def results(self) -> tuple[R, ...]:
+    def results(self) -> tuple[CaseResult, ...]:
         """Every case that was tried, in order."""
         ...
 
-    def explore(self, cases: SearchStrategy[Any], first: Iterable[Case], examples: int) -> R | None:
+    def explore(self, cases: SearchStrategy[Any], first: Iterable[Case], examples: int) -> CaseResult | None:
         """Try cases. Returns the one that violates most clauses; None if none does."""
         ...
 
-    def shrink(self, cases: SearchStrategy[Any], counterexample: R, examples: int) -> R:
+    def shrink(self, cases: SearchStrategy[Any], found: CaseResult, examples: int) -> CaseResult:
         """A simpler case that violates at least the same clauses."""
         ...
 
 
-NewSearch = Callable[[Callable[[Case], JsonObject | SubjectFault]], Search[Any]]
+NewSearch = Callable[[Callable[[Case], JsonObject | SubjectFault]], Search]
 """Starts a search, given what runs one case."""
 
 
@@ -201,11 +192,11 @@ class Trial(Generic[S]):
         Raises:
             TypeError: this is no text.
         """
+        if type(text) is not str:
+            raise TypeError(f"a line of the log must be a str, not {type(text).__name__}")
         self._write(text)
 
     def _write(self, text: str, topic: str = "") -> None:
-        if type(text) is not str:
-            raise TypeError(f"a line of the log must be a str, not {type(text).__name__}")
         self._recorder.report(Logged(text[:LONGEST], topic))
 
     def used(self, names: Iterable[str]) -> None:

@@ -325,12 +325,8 @@ def other_processes(gpu: Gpu, directory: Path | None = None) -> tuple[Holder, ..
     """
     import psutil
 
-    session = nvml.connect()
-    if isinstance(session, str):
-        return ()
-    handle = nvml.handle_of(session, gpu.uuid)
-    listed = nvml.processes(session, handle.value) if handle.reason is None else handle
-    used = {process.pid: (process.memory_bytes or 0) / 2**30 for process in listed.value or ()}
+    listed = nvml.Device(gpu.uuid).processes().value or ()
+    used = {process.pid: (process.memory_bytes or 0) / 2**30 for process in listed}
     if not used:
         return ()
     ours: set[int] = set()

@@ -51,39 +51,28 @@ class Health:
     """Watches one GPU. Without NVML, nothing is known against the GPU."""
 
     def __init__(self, gpu: Gpu) -> None:
-        self._gpu, self._reason = gpu, ""
-        board = gpu.parent or gpu.uuid  # a slice has no errors and no temperature of its own
+        self._gpu, self._board = nvml.Device(gpu.uuid), nvml.Device(gpu.parent or gpu.uuid)
+        self._reason = ""
         self._events: Any = None
         session = nvml.connect()
         self._session = session if isinstance(session, nvml.Session) else None
-        if self._session is None or (handle := nvml.handle_of(self._session, board)).reason is not None:
-            self._session = None
-        elif (events := self._session.ask("nvmlEventSetCreate")).reason is None:
-            registered = self._session.ask("nvmlDeviceRegisterEvents", handle.value, _XID_EVENT, events.value)
+        if self._session is not None and (events := self._session.ask("nvmlEventSetCreate")).reason is None:
+            # A slice has no errors and no temperature of its own.
+            registered = self._board.ask("nvmlDeviceRegisterEvents", _XID_EVENT, events.value)
             self._events = events.value if registered.reason is None else None
 
     def broken(self) -> str:
         """Why the GPU must not be used any more; empty if nothing is known against it."""
-        if self._session is None:
-            return ""
-        while self._events is not None and not self._reason:
+        while self._session is not None and self._events is not None and not self._reason:
             event = self._session.ask("nvmlEventSetWait_v2", self._events, 0)
             if event.reason is not None:  # none is left
                 break
             if (xid := int(event.value.eventData)) in _XIDS:
                 self._reason = f"Xid {xid}: {_XIDS[xid]}"
-        board = self._gpu.parent or self._gpu.uuid
-        self._reason = self._reason or _LOST.get(self._ask(board, "nvmlDeviceGetTemperature", 0).code or 0, "")
+        self._reason = self._reason or _LOST.get(self._board.ask("nvmlDeviceGetTemperature", 0).code or 0, "")
         return self._reason
 
     def memory_gib(self) -> MemoryGib | None:
         """The GPU's memory; None if NVML does not tell it, as of a GPU without memory of its own."""
-        if self._session is None or (answer := self._ask(self._gpu.uuid, "nvmlDeviceGetMemoryInfo")).reason is not None:
-            return None
-        memory = answer.value
-        return MemoryGib(memory.total / 2**30, memory.free / 2**30) if memory.total else None
-
-    def _ask(self, uuid: str, function: str, *arguments: int) -> nvml.Reading:
-        assert self._session is not None
-        handle = nvml.handle_of(self._session, uuid)
-        return handle if handle.reason is not None else self._session.ask(function, handle.value, *arguments)
+        memory = self._gpu.ask("nvmlDeviceGetMemoryInfo").value
+        return MemoryGib(memory.total / 2**30, memory.free / 2**30) if memory is not None and memory.total else None

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, final
 
-__all__ = ["NOT_SUPPORTED", "Process", "Reading", "Session", "connect", "cuda_version", "handle_of", "processes"]
+__all__ = ["NOT_SUPPORTED", "Device", "Process", "Reading", "Session", "connect", "cuda_version"]
 
 NOT_SUPPORTED = 3
 """NVML_ERROR_NOT_SUPPORTED: the device lacks this property. A device with unified memory has no device memory."""
@@ -62,10 +62,6 @@ class Session:
             code = getattr(error, "value", None)
             return Reading(None, f"NVML: {error}", code if isinstance(code, int) else None)
 
-    def constant(self, name: str) -> Any:
-        """Return a constant of the binding. Raises AttributeError if this version lacks it."""
-        return getattr(self._module, name)
-
 
 _lock = threading.Lock()
 _session: tuple[ModuleType, int, Session] | None = None
@@ -98,22 +94,32 @@ def cuda_version(number: int | None) -> str | None:
     return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
 
 
-def handle_of(session: Session, uuid: str) -> Reading:
-    """Return the handle of the GPU (or MIG device) with this uuid."""
-    return session.ask("nvmlDeviceGetHandleByUUID", uuid)
+@final
+class Device:
+    """A GPU or a MIG slice, by its uuid. Every question finds it anew, so a lost device says so."""
 
+    def __init__(self, uuid: str) -> None:
+        self._uuid = uuid
 
-def processes(session: Session, handle: Any) -> Reading:
-    """Return the processes with a compute context on a GPU; the value is a `tuple[Process, ...]`.
+    def ask(self, function: str, *arguments: Any) -> Reading:
+        """Call one NVML function with the device and further arguments; never raises."""
+        session = connect()
+        if isinstance(session, str):
+            return Reading(None, session)
+        handle = session.ask("nvmlDeviceGetHandleByUUID", self._uuid)
+        return handle if handle.reason is not None else session.ask(function, handle.value, *arguments)
 
-    Some drivers translate process ids into the caller's PID namespace, others do not. So in a container an id may mean
-    nothing, or be 0 for a process that the caller cannot see.
-    """
-    answer = session.ask("nvmlDeviceGetComputeRunningProcesses", handle)
-    if answer.reason is not None:
-        return answer
-    listed = (Process(int(process.pid), _bytes(process.usedGpuMemory)) for process in answer.value)
-    return Reading(tuple(listed))
+    def processes(self) -> Reading:
+        """Return the processes with a compute context on the device; the value is a `tuple[Process, ...]`.
+
+        Some drivers translate process ids into the caller's PID namespace, others do not. So in a container an id may
+        mean nothing, or be 0 for a process that the caller cannot see.
+        """
+        answer = self.ask("nvmlDeviceGetComputeRunningProcesses")
+        if answer.reason is not None:
+            return answer
+        listed = (Process(int(process.pid), _bytes(process.usedGpuMemory)) for process in answer.value)
+        return Reading(tuple(listed))
 
 
 def _bytes(value: Any) -> int | None:

@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 __all__ = ["DriverResidency", "GpuProbe"]
 
 _PROCESS_MEMORY = "gpu_process_memory_bytes"
-_COLUMNS: dict[str, tuple[str, str | None, Callable[[Any], float | int]]] = {
-    "gpu_utilisation_percent": ("nvmlDeviceGetUtilizationRates", None, lambda answer: int(answer.gpu)),
-    "gpu_memory_used_bytes": ("nvmlDeviceGetMemoryInfo", None, lambda answer: int(answer.used)),
-    "gpu_power_watts": ("nvmlDeviceGetPowerUsage", None, lambda milliwatts: round(milliwatts / 1000, 1)),
-    "gpu_temperature_celsius": ("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU", int),
-    "gpu_sm_clock_mhz": ("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM", int),
+_NVML_TEMPERATURE_GPU, _NVML_CLOCK_SM = 0, 1
+_COLUMNS: dict[str, tuple[Callable[[Any], float | int], str, *tuple[int, ...]]] = {
+    "gpu_utilisation_percent": (lambda answer: int(answer.gpu), "nvmlDeviceGetUtilizationRates"),
+    "gpu_memory_used_bytes": (lambda answer: int(answer.used), "nvmlDeviceGetMemoryInfo"),
+    "gpu_power_watts": (lambda milliwatts: round(milliwatts / 1000, 1), "nvmlDeviceGetPowerUsage"),
+    "gpu_temperature_celsius": (int, "nvmlDeviceGetTemperature", _NVML_TEMPERATURE_GPU),
+    "gpu_sm_clock_mhz": (int, "nvmlDeviceGetClockInfo", _NVML_CLOCK_SM),
 }
-"""For each column: NVML's function, its constant argument after the device, and a function that reads the answer."""
+"""For each column: a function that reads the answer, NVML's function, and its arguments after the device."""
 
 
 @final
@@ -45,8 +46,7 @@ class GpuProbe:
     """Samples one GPU through NVML."""
 
     def __init__(self, gpu: Gpu | None) -> None:
-        self._gpu = gpu
-        self._device: tuple[nvml.Session, Any] | None = None
+        self._device = None if gpu is None else nvml.Device(gpu.uuid)
         self._answers = 0
         self._seen = False
         self._peak: int | None = None
@@ -57,27 +57,24 @@ class GpuProbe:
 
     def read(self, owns: Callable[[int], bool]) -> Readings:
         """Take one sample. `owns` tells whether a process id belongs to the trial."""
-        device = self._connect()
-        if isinstance(device, str):
-            self._failure = device
-            columns = (*_COLUMNS, _PROCESS_MEMORY)
-            return dict.fromkeys(columns), dict.fromkeys(columns, device)
-        session, handle = device
-        cells: dict[str, float | int | None] = {}
+        cells: dict[str, float | int | None] = dict.fromkeys((*_COLUMNS, _PROCESS_MEMORY))
+        if self._device is None:
+            return cells, dict.fromkeys(cells, "no GPU was leased")
         reasons: dict[str, str] = {}
-        for column, (function, constant, read) in _COLUMNS.items():
-            answer = session.ask(function, handle, *([] if constant is None else [session.constant(constant)]))
-            cells[column] = None if answer.reason is not None else read(answer.value)
+        for column, (read, function, *arguments) in _COLUMNS.items():
+            answer = self._device.ask(function, *arguments)
             if answer.reason is not None:
                 reasons[column] = answer.reason
-        cells[_PROCESS_MEMORY] = self._read_processes(session, handle, owns)
+            else:
+                cells[column] = read(answer.value)
+        cells[_PROCESS_MEMORY] = self._read_processes(self._device, owns)
         if self._memory_reason is not None and cells[_PROCESS_MEMORY] is None:
             reasons[_PROCESS_MEMORY] = self._memory_reason
         return cells, reasons
 
     def residency(self) -> DriverResidency:
         """Return the result of all samples."""
-        if self._gpu is None:
+        if self._device is None:
             return DriverResidency(None, None, "no GPU was leased")
         if self._seen:
             reason = None if self._peak is not None else self._memory_reason
@@ -94,21 +91,8 @@ class GpuProbe:
             return DriverResidency(None, None, reason)
         return DriverResidency(False, None, None)
 
-    def _connect(self) -> tuple[nvml.Session, Any] | str:
-        if self._gpu is None:
-            return "no GPU was leased"
-        if self._device is None:
-            session = nvml.connect()
-            if isinstance(session, str):
-                return session
-            handle = nvml.handle_of(session, self._gpu.uuid)
-            if handle.reason is not None:
-                return handle.reason
-            self._device = session, handle.value
-        return self._device
-
-    def _read_processes(self, session: nvml.Session, handle: Any, owns: Callable[[int], bool]) -> int | None:
-        answer = nvml.processes(session, handle)
+    def _read_processes(self, device: nvml.Device, owns: Callable[[int], bool]) -> int | None:
+        answer = device.processes()
         if answer.reason is not None:
             self._failure = self._memory_reason = answer.reason
             return None

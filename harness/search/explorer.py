@@ -16,9 +16,9 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from hypothesis.strategies import SearchStrategy
 from harness.authoring.faults import SubjectFault
 from harness.authoring.setting import Setting
 from harness.authoring.toolkit_log import HYPOTHESIS
-from harness.authoring.trial import Case
+from harness.authoring.trial import Case, CaseResult
 from harness.base import strictjson
 from harness.base.device import Device
 from harness.base.redaction import Redactor
@@ -40,29 +40,12 @@ from harness.contract.builtin import COMPLETES
 from harness.contract.clauses import ITEM
 from harness.search.counterexample import COUNTEREXAMPLE, Counterexample, judge_case, nearness
 
-__all__ = ["CaseSearch", "Result"]
+__all__ = ["CaseSearch"]
 
 _MOST_ROUNDS = 5
 """The most rounds of drawing from a strategy that gives too few different cases in one round."""
 _FEWEST_SHRINKS = 50
 _LEAST = 1e-30
-
-
-@dataclass(frozen=True)
-class Result:
-    """The result of one case."""
-
-    case: Case
-    measured: JsonObject = field(default_factory=dict)
-    """The measurements by name; empty if the subject raised."""
-    fault: SubjectFault | None = None
-    """What the subject raised. None if it raised nothing."""
-    violated: frozenset[str] = frozenset()
-    """The clauses that the case violates."""
-    nearness: Mapping[str, float] = field(default_factory=dict)
-    """For each clause with a threshold, the case's ratio to it; above 1 is a violation."""
-    repeats: bool | None = None
-    """Whether it violated these clauses again when it was run once more; None if it was not."""
 
 
 class _Stop(BaseException):
@@ -76,7 +59,7 @@ class _Stop(BaseException):
 class _Wanted(Exception):
     """Tells hypothesis that this is a case to shrink."""
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: CaseResult) -> None:
         super().__init__(str(result.case))
         self.result = result
 
@@ -105,15 +88,15 @@ class CaseSearch:
         self._end, self._until = SearchEnd(claim["end"]), float(claim["until"])
         self._sought: frozenset[str] = frozenset(claim["sought"])
         self._violated: frozenset[str] = frozenset()
-        self._known: dict[str, Result] = {}
+        self._known: dict[str, CaseResult] = {}
         self._left = math.inf
 
     @property
-    def results(self) -> tuple[Result, ...]:
+    def results(self) -> tuple[CaseResult, ...]:
         """The result of every case that was tried, in order."""
         return tuple(self._known.values())
 
-    def explore(self, cases: SearchStrategy[Any], first: Iterable[Case], examples: int) -> Result | None:
+    def explore(self, cases: SearchStrategy[Any], first: Iterable[Case], examples: int) -> CaseResult | None:
         """Try the cases of `first`, then draw others until `examples` were tried or the subject raised.
 
         If the claim names one `case`, only that case is tried. A search may end at a refutation.
@@ -140,7 +123,7 @@ class CaseSearch:
             raise ValueError(f"the strategy draws {len(self._known)} different cases of the {examples} asked for")
         return max(refuting, key=lambda result: len(result.violated), default=None)
 
-    def shrink(self, cases: SearchStrategy[Any], found: Result, examples: int) -> Result:
+    def shrink(self, cases: SearchStrategy[Any], found: CaseResult, examples: int) -> CaseResult:
         """Keep a case that refutes the claim, or a simpler one that violates at least the same clauses.
 
         The search for a simpler one tries at most `examples` further cases, or fifty if that is more. It ends after
@@ -153,7 +136,7 @@ class CaseSearch:
             return found
         shrunk, tried = self._end is SearchEnd.SIMPLEST, len(self._known)
 
-        def keep(result: Result) -> Result:
+        def keep(result: CaseResult) -> CaseResult:
             error = "" if result.fault is None else Redactor().mask(str(result.fault))
             clauses = tuple(sorted(result.violated))
             self._keep(Counterexample(result.case, clauses, result.measured, error, tried, shrunk, result.repeats))
@@ -166,8 +149,8 @@ class CaseSearch:
         return keep(replace(best, repeats=best.violated <= self._run(best.case).violated))
 
     def _simpler(
-        self, cases: SearchStrategy[Any], found: Result, examples: int, keep: Callable[[Result], Result]
-    ) -> Result:
+        self, cases: SearchStrategy[Any], found: CaseResult, examples: int, keep: Callable[[CaseResult], CaseResult]
+    ) -> CaseResult:
         """The given case if hypothesis finds no simpler one.
 
         Args:
@@ -217,14 +200,14 @@ class CaseSearch:
         finally:
             hypothesis.configuration.set_hypothesis_home_dir(None)
 
-    def _steered(self, case: Case) -> Result:
+    def _steered(self, case: Case) -> CaseResult:
         """Try a case, and pass its ratios to the thresholds to hypothesis as targets."""
         result = self._try(case)
         for clause, near in result.nearness.items():
             hypothesis.target(math.log(min(max(near, _LEAST), 1 / _LEAST)), label=clause)
         return result
 
-    def _try(self, case: Case) -> Result:
+    def _try(self, case: Case) -> CaseResult:
         """The result of a case, from memory if it was tried before."""
         try:
             key = json.dumps(case, sort_keys=True, allow_nan=False)
@@ -234,7 +217,7 @@ class CaseSearch:
         if key in self._known:
             return self._known[key]
         if self._left <= 0:
-            return Result(case)  # no tries are left
+            return CaseResult(case)  # no tries are left
         self._left -= 1
         is_shrinking = self._left != math.inf
         if not is_shrinking:
@@ -252,16 +235,16 @@ class CaseSearch:
             raise _Stop
         return result
 
-    def _is_enough(self, result: Result) -> bool:
+    def _is_enough(self, result: CaseResult) -> bool:
         """Whether no further case is tried after this one."""
         if self._sought and self._sought <= self._violated:
             return True
         return result.fault is not None or (self._end is SearchEnd.REFUTED and bool(result.violated))
 
-    def _run(self, case: Case) -> Result:
+    def _run(self, case: Case) -> CaseResult:
         measured = self._attempt(case)
         if isinstance(measured, SubjectFault):
-            return Result(case, fault=measured, violated=frozenset({COMPLETES}))
+            return CaseResult(case, fault=measured, violated=frozenset({COMPLETES}))
         listed = {clause.path[0] for clause in self._contract.clauses if clause.path[1:2] == (ITEM,)}
         for name in measured:
             if name not in listed:
@@ -269,7 +252,7 @@ class CaseSearch:
                 raise ValueError(f"{name!r} is measured on every case; the contract bounds the items of {known} only")
         given = (self._contract, measured, self._setting.parameters, self._device)
         violated = frozenset(one.id for one in judge_case(*given) if one.outcome is Outcome.FAIL)
-        return Result(case, measured, None, violated, nearness(*given))
+        return CaseResult(case, measured, None, violated, nearness(*given))
 
     @staticmethod
     @contextmanager
@@ -287,7 +270,7 @@ class CaseSearch:
             strictjson.dump(counterexample.to_json(), self._place)
 
 
-def _size(result: Result) -> tuple[int, str]:
+def _size(result: CaseResult) -> tuple[int, str]:
     """Order results by the length of their cases. Hypothesis has an order of its own, which it does not show."""
     text = json.dumps(result.case, sort_keys=True)
     return len(text), text

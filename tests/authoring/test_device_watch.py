@@ -19,7 +19,9 @@ from tests.recorded import replay
 def listed(monkeypatch: pytest.MonkeyPatch, *answers: list[nvml.Process]) -> None:
     """NVML's answers in order; the last one repeats."""
     left = [*answers]
-    monkeypatch.setattr(nvml, "processes", lambda *_: nvml.Reading(tuple(left.pop(0) if len(left) > 1 else left[0])))
+    monkeypatch.setattr(
+        nvml.Device, "processes", lambda _: nvml.Reading(tuple(left.pop(0) if len(left) > 1 else left[0]))
+    )
 
 
 def test_an_h200_tells_its_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

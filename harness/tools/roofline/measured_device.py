@@ -14,10 +14,11 @@ from harness.machine import nvml
 
 __all__ = ["clocks", "identity"]
 
+_NVML_CLOCK_SM, _NVML_CLOCK_MEM = 1, 2
 _READINGS = {
-    "sm_mhz": ("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
-    "memory_mhz": ("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
-    "largest_sm_mhz": ("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM"),
+    "sm_mhz": ("nvmlDeviceGetClockInfo", _NVML_CLOCK_SM),
+    "memory_mhz": ("nvmlDeviceGetClockInfo", _NVML_CLOCK_MEM),
+    "largest_sm_mhz": ("nvmlDeviceGetMaxClockInfo", _NVML_CLOCK_SM),
 }
 
 
@@ -42,12 +43,9 @@ def clocks(kind: str) -> dict[str, float]:
     if kind != "cuda":
         frequency = psutil.cpu_freq()
         return {"mhz": frequency.current} if frequency else {}
-    session = nvml.connect()
-    if not isinstance(session, nvml.Session):
-        return {}
-    handle = nvml.handle_of(session, f"GPU-{identity(kind)['uuid'].removeprefix('GPU-')}").value
-    found = {name: session.ask(call, handle, session.constant(of)).value for name, (call, of) in _READINGS.items()}
-    milliwatts = session.ask("nvmlDeviceGetPowerUsage", handle).value
+    device = nvml.Device(f"GPU-{identity(kind)['uuid'].removeprefix('GPU-')}")
+    found = {name: device.ask(call, clock).value for name, (call, clock) in _READINGS.items()}
+    milliwatts = device.ask("nvmlDeviceGetPowerUsage").value
     found["watts"] = None if milliwatts is None else milliwatts / 1000
     return {name: float(value) for name, value in found.items() if value is not None}
 

@@ -97,8 +97,5 @@ def _of_only_process(gpu: Gpu) -> int | None:
 
     In a container, ids of processes may mean nothing. If the job is known to use the GPU, the only process is its own.
     """
-    session = nvml.connect()
-    if isinstance(session, str) or (handle := nvml.handle_of(session, gpu.uuid)).reason is not None:
-        return None
-    listed = nvml.processes(session, handle.value)
+    listed = nvml.Device(gpu.uuid).processes()
     return listed.value[0].memory_bytes if listed.reason is None and len(listed.value) == 1 else None
