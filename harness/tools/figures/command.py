@@ -23,7 +23,7 @@ from harness.tools.figures.figures import Figures, figures_of
 __all__ = ["command"]
 
 
-@click.command("figures", short_help="compare figures and quotes with the documents that they are from")
+@click.command("figures", short_help="compare figures and quotes with the documents they come from")
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--sources",
