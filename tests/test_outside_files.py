@@ -40,7 +40,7 @@ TEXTS = {
     "execution/messages.py": ["json.loads"],  # a message with a bound, from a trial; it refuses NaN
     "tools/recorder/control.py": ["open"],  # /proc/self/maps, the libraries of its own process
     "tools/trainer/output_events.py": ["json.loads"],  # a line with a bound, of a trainer that may print NaN
-    "machine/limited_process.py": ["json.loads", "json.loads", "json.loads"],  # what a fork of this process wrote
+    "machine/limited_process.py": ["json.loads", "json.loads"],  # what a fork of this process wrote
     "tools/corpus/campaign.py": [
         "read_bytes",
         "json.loads",
