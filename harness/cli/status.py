@@ -39,7 +39,6 @@ def _words(text: str) -> frozenset[str]:
 @click.option("--device", metavar="TEXT", help="Only evidence from devices with this in their name, such as H200.")
 @evidence_option
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print a page of Markdown.")
 @click.option(
     "--only", type=_words, default="", metavar="WORDS", help="Show only claims with these, such as falsified,stale."
 )
@@ -54,7 +53,6 @@ def command(
     device: str | None,
     evidence: Path | None,
     as_json: bool,
-    as_markdown: bool,
     only: frozenset[str],
     fail_on: frozenset[str],
     verbose: bool,
@@ -80,8 +78,6 @@ def command(
     that --fail-on names is found; 2 if a contract cannot be read or a bundle is not believed; 3 if there is no claim;
     else 0.
     """
-    if as_json and as_markdown:
-        raise click.UsageError("choose one of --json and --markdown")
     project = Project.find()
     ids = tuple(project.matching(ids))
     for name in ids:
@@ -105,8 +101,6 @@ def command(
     jobs = [] if ids or issue or spec or device or only else [*running_jobs(project)]
     if as_json:
         tell_json(report.document(shown, told, survey.contents.unreadable, project.root, jobs))
-    elif as_markdown:
-        click.echo(report.page(shown, told, project.root, jobs), nl=False)
     else:
         _show(shown, told, verbose or bool(ids))
         tell_all(report.job_blocks(jobs))

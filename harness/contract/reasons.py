@@ -12,6 +12,9 @@ from harness.contract.bound import Bound
 
 __all__ = ["Reason", "ReasonCode", "Worded"]
 
+_ENDED = "{code} {where}: {text}"
+"""Of a trial that ended in the code of its subject or its falsifier, or at its start."""
+
 
 class Worded(StrEnum):
     """Codes, each with the template of its sentence. A template uses the fields that go with its code."""
@@ -62,14 +65,14 @@ class ReasonCode(Worded):
     """The clause failed for the reason `cause`, but the trial was interrupted, or ended as `place` says."""
     # how a trial ended (`harness.judging.observation.EndingKind`): in the code of `place`, for the reason `text`
     NOT_MEASURED = "not measured", "not measured: {text}", "trial"
-    SUBJECT_FAULT = "subject fault", "{code} in the {place}'s code: {text}", "subject"
-    FALSIFIER_FAULT = "falsifier fault", "{code} in the {place}'s code: {text}", "trial"
-    TIMED_OUT = "timed out", "{code} in the {place}'s code: {text}", "run"
+    SUBJECT_FAULT = "subject fault", _ENDED, "subject"
+    FALSIFIER_FAULT = "falsifier fault", _ENDED, "trial"
+    TIMED_OUT = "timed out", _ENDED, "run"
     SLOW = "slow", "slow, and not refuted: {text}", "run"
-    DIED = "died", "{code} in the {place}'s code: {text}", "run"
-    KILLED = "killed", "{code} in the {place}'s code: {text}", "run"
+    DIED = "died", _ENDED, "run"
+    KILLED = "killed", _ENDED, "run"
     INTERRUPTED = "interrupted", "the run was interrupted", "run"
-    LOST = "lost", "{code} in the {place}'s code: {text}", "run"
+    LOST = "lost", _ENDED, "run"
     GARBLED = "garbled", "a message of the trial cannot be read: {text}", "trial"
     CHANGED = "changed", "{text} changed while the trial ran; run it again", "run"
     # of a mutant, or of a claim

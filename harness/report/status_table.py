@@ -1,4 +1,4 @@
-"""The status of claims as text, as Markdown, and as JSON."""
+"""The status of claims as text and as JSON."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from harness.base.vocabulary import Status
 from harness.evidence.claim_status import Cell, ClaimStatus
 from harness.evidence.index import Entry, Unreadable
 from harness.evidence.survey import Gaps
-from harness.report.escaping import code_span, markdown, printable, table
+from harness.report.escaping import printable
 from harness.report.messages import due_text, number_text
 from harness.report.running_jobs import RunningJob
 from harness.report.terminal.printing import Table
 
-__all__ = ["document", "job_blocks", "lines", "page", "set_aside", "totals", "unreadable_line"]
+__all__ = ["document", "job_blocks", "lines", "set_aside", "totals", "unreadable_line"]
 
 _ORDER = (Status.FALSIFIED, Status.STALE, Status.UNRUN, Status.PARTIAL, Status.DISCHARGED)
 """The order of the statuses. Those that need attention come first."""
@@ -117,42 +117,6 @@ def job_blocks(jobs: Sequence[RunningJob]) -> Iterator[str | Table]:
         yield Table([(job.name, job.state, job.told) for job in jobs])
 
 
-def page(claims: Sequence[ClaimStatus], gaps: Gaps, root: Path, jobs: Sequence[RunningJob]) -> str:
-    """Return a page of Markdown with a newline at its end. Links to bundles are relative to the project's root."""
-    devices = sorted({device for claim in claims for device in claim.cells})
-    head = ["claim", "status", *(markdown(str(device)) for device in devices)]
-    rows = [
-        [
-            code_span(claim.id) + " " + (code_span(row.subject) if row.subject else markdown(claim.title)),
-            f"**{row.status}**",
-            *(_linked(row.cells[device], root) for device in devices),
-        ]
-        for claim in claims
-        for row in (claim, *claim.others)
-    ]
-    parts = ["# Status of the claims", totals(claims) + ".", table(head, rows)]
-    reasons = [
-        f"- {code_span(claim.id)} on {markdown(str(device))}: {cell.status}, {markdown(why)}"
-        for claim in claims
-        for device, cell in claim.cells.items()
-        if (why := due_text.of_cell(cell))
-    ]
-    parts += ["## Why", "\n".join(reasons)] if reasons else []
-    aside = [
-        f"- {code_span(claim.id)} on {markdown(str(device))}: "
-        + (markdown(text) if bundle is None else f"[{markdown(text)}](<{_target(bundle, root)}>)")
-        for claim in claims
-        for device, cell in claim.cells.items()
-        for text, bundle in set_aside(cell)
-    ]
-    parts += ["## Set aside", "\n".join(aside)] if aside else []
-    for title, items in _gap_lists(gaps):
-        parts += [f"## {title[0].upper()}{title[1:]}", "\n".join(f"- {markdown(item)}" for item in items)]
-    running = [f"- {markdown(job.name)}: {markdown(job.state)}; {markdown(job.told)}" for job in jobs]
-    parts += ["## Running jobs", "\n".join(running)] if running else []
-    return "\n\n".join(parts) + "\n"
-
-
 def document(
     claims: Sequence[ClaimStatus],
     gaps: Gaps,
@@ -241,12 +205,6 @@ def _told(entry: Entry | None, root: Path) -> dict[str, Any] | None:
     }
 
 
-def _linked(cell: Cell, root: Path) -> str:
-    if cell.bundle is None:
-        return str(cell.status)
-    return f"[{cell.status}](<{_target(cell.bundle, root)}>)"
-
-
 def set_aside(cell: Cell) -> Iterator[tuple[str, Path | None]]:
     """Yield the FAILs that do not count, each with its bundle, the newest first. A last item counts those not shown."""
     for entry in cell.set_aside[:_MOST_ASIDE]:
@@ -255,11 +213,6 @@ def set_aside(cell: Cell) -> Iterator[tuple[str, Path | None]]:
         yield f"a FAIL {of}", entry.path
     if (more := len(cell.set_aside) - _MOST_ASIDE) > 0:
         yield f"{more} more", None
-
-
-def _target(path: Path, root: Path) -> str:
-    """Return a path as the target of a Markdown link."""
-    return _relative(path, root).replace(">", "%3E")
 
 
 def _relative(path: Path, root: Path) -> str:

@@ -76,7 +76,7 @@ def test_from_unrun_to_discharged_to_stale(project: Path) -> None:
 
 
 def test_the_text(project: Path, snapshot: SnapshotAssertion) -> None:
-    """A claim is UNRUN, then DISCHARGED with a FAIL set aside, then STALE, with gaps. Markdown has the same."""
+    """A claim is UNRUN, then DISCHARGED with a FAIL set aside, then STALE, with gaps."""
     texts = {"unrun": told(harness(project, "status"))}
     assert harness(project, "run", CLAIM).returncode == 0
     edit(project, "return sorted(items)", "return sorted(items)[1:]")
@@ -85,7 +85,6 @@ def test_the_text(project: Path, snapshot: SnapshotAssertion) -> None:
     write_contract(project, document(id="F-DEMO-OTHER-001"))
     (project / "SPEC.md").write_text("F-DEMO-LOST-002 holds.\n")
     texts["discharged"] = told(harness(project, "status"))
-    texts["markdown"] = told(harness(project, "status", "--markdown"))
     edit(project, "return sorted(items)", "return list(sorted(items))")
     texts["stale"] = told(harness(project, "status", "--only", "stale"))
     assert texts == snapshot

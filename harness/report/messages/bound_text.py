@@ -2,82 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from harness.base import strictjson
 from harness.contract.bound import CLOSED, RULE, Bound
 from harness.report.messages import number_text
 
-__all__ = ["limit", "of"]
+__all__ = ["of"]
+
+_LIMITS: Final = {
+    "minimum": "at least",
+    "maximum": "at most",
+    "exclusiveMinimum": "above",
+    "exclusiveMaximum": "below",
+    "multipleOf": "a multiple of",
+}
+_SIZES: Final = {"Items": ("item", "items"), "Length": ("character", "characters"), "Properties": ("entry", "entries")}
 
 
 def of(bound: Bound | None, unit: str = "") -> str:
     """Return a bound in words. A rule stays as it is in the contract; without a bound the text is empty."""
     if bound is None:
         return ""
-    write = _WORDS.get(bound.keyword)
-    return str(bound) if write is None else write(bound.limit, unit)
+    keyword, argument = bound.keyword, bound.limit
+    match keyword:
+        case "type":
+            return "null" if argument == "null" else f"{'an' if argument[0] in 'aeiou' else 'a'} {argument}"
+        case "const":
+            return _exact(argument, unit)
+        case "enum":
+            *others, last = [_exact(item) for item in argument]
+            return f"{', '.join(others)} or {last}" if others else last
+        case "pattern":
+            return f"of the form {argument}"
+        case "uniqueItems":
+            return "no item twice"
+        case _ if keyword in _LIMITS:
+            return f"{_LIMITS[keyword]} {_limit(argument, unit)}"
+        case _ if keyword[:3] in ("min", "max"):
+            thing, things = _SIZES[keyword[3:]]
+            if keyword.startswith("max") and not argument:
+                return f"no {things}"
+            least = "least" if keyword.startswith("min") else "most"
+            return f"at {least} {number_text.counted(argument, thing, things)}"
+    return {CLOSED: "no undeclared properties", RULE: str(argument)}.get(keyword, str(bound))
 
 
-def limit(argument: Any, unit: str = "") -> str:
+def _limit(argument: Any, unit: str) -> str:
     """Return the limit of a bound. A float keeps all its digits: 1.000001 is not 1."""
     if isinstance(argument, float) and unit != "B" and float(f"{argument:.6g}") != argument:
         return f"{argument!r} {unit}".rstrip()
     return number_text.value(argument, unit)
 
 
-def _number(words: str) -> Callable[[Any, str], str]:
-    return lambda argument, unit: f"{words} {limit(argument, unit)}"
-
-
-def _count(thing: str, things: str) -> tuple[Callable[[Any, str], str], Callable[[Any, str], str]]:
-    def most(number: int, _: str) -> str:
-        return f"at most {number_text.counted(number, thing, things)}" if number else f"no {things}"
-
-    return (lambda number, _: f"at least {number_text.counted(number, thing, things)}"), most
-
-
-def _typed(argument: Any, _: str) -> str:
-    return f"{'an' if argument[0] in 'aeiou' else 'a'} {argument}" if argument != "null" else "null"
-
-
-def _one_of(argument: Any, unit: str) -> str:
-    *others, last = [_quoted(item, "") for item in argument]
-    return f"{', '.join(others)} or {last}" if others else last
-
-
-def _quoted(argument: Any, unit: str) -> str:
-    return argument if isinstance(argument, str) and argument else _exact(argument, unit)
-
-
-def _exact(argument: Any, unit: str) -> str:
+def _exact(argument: Any, unit: str = "") -> str:
+    """Return a value that is asked for: a number with its unit, a text as it is, anything else as JSON."""
+    if isinstance(argument, str) and argument:
+        return argument
     if isinstance(argument, (int, float)) and not isinstance(argument, bool):
         return number_text.value(argument, unit)
     return strictjson.dumps(argument)
-
-
-_LEAST_ITEMS, _MOST_ITEMS = _count("item", "items")
-_LEAST_LETTERS, _MOST_LETTERS = _count("character", "characters")
-_LEAST_ENTRIES, _MOST_ENTRIES = _count("entry", "entries")
-
-_WORDS: dict[str, Callable[[Any, str], str]] = {
-    "type": _typed,
-    "const": _quoted,
-    "enum": _one_of,
-    "minimum": _number("at least"),
-    "maximum": _number("at most"),
-    "exclusiveMinimum": _number("above"),
-    "exclusiveMaximum": _number("below"),
-    "multipleOf": _number("a multiple of"),
-    "minLength": _LEAST_LETTERS,
-    "maxLength": _MOST_LETTERS,
-    "pattern": lambda argument, _: f"of the form {argument}",
-    "minItems": _LEAST_ITEMS,
-    "maxItems": _MOST_ITEMS,
-    "uniqueItems": lambda *_: "no item twice",
-    "minProperties": _LEAST_ENTRIES,
-    "maxProperties": _MOST_ENTRIES,
-    CLOSED: lambda *_: "no undeclared properties",
-    RULE: lambda argument, _: str(argument),
-}

@@ -31,7 +31,7 @@ def lines(found: Due) -> Iterator[str]:
     for contract, because in found.due:
         yield f"due: {contract.id}: {_because(because)}"
     for contract, cell in found.falsified:
-        yield f"not due: {contract.id} is FALSIFIED by {_place(cell)}: {of_cell(cell)}"
+        yield f"not due: {contract.id} is {_falsified(cell)}"
     yield from elsewhere_lines(found.elsewhere)
     total = len(found.due) + len(found.covered) + len(found.falsified) + len(found.elsewhere)
     counts = f"{len(found.covered) + len(found.falsified)} covered, {len(found.elsewhere)} not for this machine"
@@ -49,7 +49,7 @@ def elsewhere_lines(elsewhere: Iterable[tuple[Contract, str]]) -> Iterator[str]:
 def passed_over(found: Due) -> Iterator[ClaimPassedOver]:
     """Yield the claims that are not due, as events for reports."""
     for contract, cell in found.falsified:
-        yield ClaimPassedOver(contract.id, Verdict.FAIL, f"FALSIFIED by {_place(cell)}: {of_cell(cell)}", cell.is_news)
+        yield ClaimPassedOver(contract.id, Verdict.FAIL, _falsified(cell), cell.is_news)
     for contract, cell in found.covered:
         why = f": {of_cell(cell)}" if cell.is_news else ""
         yield ClaimPassedOver(contract.id, Verdict.PASS, f"not due: {cell.status} by {_place(cell)}{why}", cell.is_news)
@@ -60,6 +60,10 @@ def not_here(elsewhere: Iterable[tuple[Contract, str]]) -> Iterator[ClaimPassedO
     """Yield the claims that this machine cannot run, each with the reason, as events for reports."""
     for contract, why in elsewhere:
         yield ClaimPassedOver(contract.id, Verdict.NOT_MEASURED, f"not for this machine: {why}")
+
+
+def _falsified(cell: Cell) -> str:
+    return f"FALSIFIED by {_place(cell)}: {of_cell(cell)}"
 
 
 def _because(because: Because) -> str:

@@ -17,6 +17,7 @@ def of(reason: Reason | None) -> str:
     return _template(reason).format(
         code=reason.code,
         place=place,
+        where="at its start" if place == "start" else f"in the {place}'s code",
         text=text,
         bound=reason.bound,
         value=reason.value,
@@ -60,14 +61,6 @@ def _template(reason: Reason) -> str:
 
 
 _FATES = {Fate.INCONCLUSIVE: "is inconclusive", Fate.INTERRUPTED: "was not run"}
-_ENDED = (
-    ReasonCode.SUBJECT_FAULT,
-    ReasonCode.FALSIFIER_FAULT,
-    ReasonCode.TIMED_OUT,
-    ReasonCode.DIED,
-    ReasonCode.KILLED,
-    ReasonCode.LOST,
-)
 _AT_A_PLACE = {
     (ReasonCode.CONTRADICTION, ""): "the output contradicts itself: {text}",
     (ReasonCode.NOT_ASKED, "allocator"): "the allocator was not read",
@@ -77,5 +70,4 @@ _AT_A_PLACE = {
     (ReasonCode.PROVISIONAL, ""): "interrupted; until then: {cause}",
     (ReasonCode.PROVISIONAL, str(ReasonCode.CHANGED)): "a source changed; until then: {cause}",
     (ReasonCode.PROVISIONAL, str(ReasonCode.SLOW)): "it was too slow; until then: {cause}",
-    **{(code, "start"): "{code} at its start: {text}" for code in _ENDED},
 }

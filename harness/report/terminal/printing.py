@@ -25,7 +25,6 @@ __all__ = [
     "Block",
     "Line",
     "Table",
-    "filled",
     "lines_of",
     "styled",
     "tell",
@@ -132,12 +131,6 @@ def lines_of(blocks: Iterable[Block], width: int | None = None) -> Iterator[Line
             yield from block.lines(width)
         else:
             yield (block, "") if isinstance(block, str) else block
-
-
-def filled(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return a table without the columns that have nothing below the head. The head is the first row."""
-    columns = [column for column in zip(*rows, strict=True) if any(column[1:]) or not column[0]]
-    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _fits(text: str, width: int, start: int) -> bool:
