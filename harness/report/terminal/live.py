@@ -11,8 +11,6 @@ from typing import IO
 from rich.console import Console, Group
 from rich.constrain import Constrain
 from rich.live import Live as RichLive
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from harness.base.device import DeviceClass
@@ -20,15 +18,13 @@ from harness.base.vocabulary import Outcome
 from harness.evidence.index import Entry, past_runs
 from harness.report.escaping import printable
 from harness.report.messages.number_text import rough
-from harness.report.terminal.printing import Line, wrapped
+from harness.report.terminal.printing import Line, Table, wrapped
 from harness.report.terminal.run_lines import Lines, Shown
 from harness.report.terminal.run_text import step_text, waiting_text
 from harness.running import events
 
 __all__ = ["Live"]
 
-_BAR = 12
-"""Columns of a progress bar."""
 _STARTING = "starting"
 _NO_ROOM = "waits for processors or memory"
 """The mutants of a claim wait, while the run uses the machine for other trials."""
@@ -40,12 +36,12 @@ _BELOW = 2
 
 @dataclass
 class _Trial:
-    """A trial that runs."""
+    """A trial that runs or waits."""
 
     began: float
     steps: int | None
     doing: str = _STARTING
-    step: events.TrialStep | None = None
+    step: str = ""
 
 
 @dataclass
@@ -60,22 +56,48 @@ class _Claim:
     waited: float = 0.0
     """Seconds of the waits that are over."""
     waits_since: float | None = None
-    waits_for: str = ""
     trials: dict[str, _Trial] = field(default_factory=dict)
     ended: int = 0
     """How many mutants have ended."""
 
-    def seconds(self, now: float) -> float:
-        """Return the time of the claim so far, without waits."""
-        return now - self.began - self.waited - self.waiting(now)
+    def take(self, event: events.Event, now: float) -> None:
+        """Change as an event about the claim says."""
+        if isinstance(event, (events.TrialStarted, events.TrialPhase)) and self.waits_since is not None:
+            self.waited, self.waits_since = self.waited + now - self.waits_since, None
+        match event:
+            case events.ClaimWaiting() if self.trials:
+                began = self.trials[event.trial].began if event.trial in self.trials else now
+                self.trials[event.trial] = _Trial(began, None, waiting_text(event.holders))
+            case events.ClaimWaiting():
+                self.waits_since = now if self.waits_since is None else self.waits_since
+                self.doing = waiting_text(event.holders)
+            case events.TrialStarted():
+                self.trials[event.trial] = _Trial(now, event.steps)
+            case events.TrialPhase():
+                (self.trials.get(event.trial) or self).doing = event.doing
+            case events.TrialStep() if trial := self.trials.get(event.trial):
+                trial.step = step_text(event, trial.steps)
+                trial.doing = "" if trial.doing == _STARTING else trial.doing
+            case events.TrialFinished():
+                self.trials.pop(event.trial, None)
+                self.ended += event.trial != events.SUBJECT
+                needless = event.trial == events.SUBJECT and event.judgment.outcome is not Outcome.PASS
+                self.doing = "sealing" if needless or self.ended == len(self.mutants) else _NO_ROOM
 
-    def waiting(self, now: float) -> float:
-        """Return how long the present wait has lasted."""
-        return 0.0 if self.waits_since is None else now - self.waits_since
+    def state(self, now: float) -> str:
+        """Return how far the claim is. Its time includes no wait."""
+        if self.waits_since is not None:
+            return f"{self.doing}, {rough(now - self.waits_since)}"
+        last = "" if self.last is None else f" of about {rough(self.last)}"
+        ended = f"{self.ended} of {len(self.mutants)} mutants done" if self.trials and self.mutants else self.doing
+        return f"{rough(now - self.began - self.waited)}{last}  {ended}"
 
-    def works(self, now: float) -> None:
-        """End the present wait."""
-        self.waited, self.waits_since = self.waited + self.waiting(now), None
+    def rows(self, now: float) -> Iterator[tuple[str, str, str, str]]:
+        """Yield a row for each trial."""
+        for name, trial in self.trials.items():
+            number = f" ({self.mutants.index(name) + 1} of {len(self.mutants)})" if name in self.mutants else ""
+            doing = "  ".join(filter(None, (trial.doing, trial.step)))
+            yield "", f"{'mutant ' if number else ''}{name}{number}", rough(now - trial.began), doing
 
 
 class Live:
@@ -121,37 +143,8 @@ class Live:
             case events.RunFinished():
                 self._stop()
             case _ if (claim := self._claims.get(event.id)) is not None:
-                self._change(claim, event, now)
+                claim.take(event, now)
         self._lines(event)
-
-    def _change(self, claim: _Claim, event: events.Event, now: float) -> None:
-        match event:
-            case events.ClaimWaiting() if claim.trials:
-                known = claim.trials.get(event.trial)
-                claim.trials[event.trial] = _Trial(known.began if known else now, None, waiting_text(event.holders))
-            case events.ClaimWaiting():
-                claim.waits_since = now if claim.waits_since is None else claim.waits_since
-                claim.waits_for = waiting_text(event.holders)
-            case events.TrialStarted():
-                claim.works(now)
-                claim.trials[event.trial] = _Trial(now, event.steps)
-            case events.TrialPhase():
-                claim.works(now)
-                if event.trial in claim.trials:
-                    claim.trials[event.trial].doing = event.doing
-                else:
-                    claim.doing = event.doing
-            case events.TrialStep():
-                if event.trial in claim.trials:
-                    trial = claim.trials[event.trial]
-                    trial.step, trial.doing = event, "" if trial.doing == _STARTING else trial.doing
-            case events.TrialFinished():
-                claim.trials.pop(event.trial, None)
-                claim.ended += event.trial != events.SUBJECT
-                needless = event.trial == events.SUBJECT and event.judgment.outcome is not Outcome.PASS
-                claim.doing = "sealing" if needless or claim.ended == len(claim.mutants) else _NO_ROOM
-            case _:
-                pass
 
     def _write(self, line: Line) -> None:
         text, style = line
@@ -180,50 +173,22 @@ class Live:
 
     def _view(self) -> Constrain:
         """Return what runs now. Trials are left out if the terminal has too few lines."""
-        now, claims = self._clock(), list(self._claims.items())
-        room = self._console.height - _BELOW - (self._total > 1)
-        rows: list[Table | Text] = []
-        if self._total > 1:
-            rows.append(self._line(self._head(now), "bold"))
-        shown = claims[: max(1, room)]
-        room -= len(shown)
-        for name, claim in shown:
-            rows.append(self._line(f"{name}  {self._state(claim, now)}", ""))
-            trials = list(claim.trials.items())[: max(0, room)]
-            room -= len(trials)
-            if trials:
-                rows.append(self._trials(claim, trials, now))
-        return Constrain(Group(*rows), self._console.width - len(_ECHO))
+        now, head = self._clock(), [self._head()] if self._total > 1 else []
+        room = self._console.height - _BELOW - len(head)
+        claims = list(self._claims.items())[: max(1, room)]
+        room -= len(claims)
+        shown = [Text(line, "bold") for line in head]
+        for name, claim in claims:
+            rows = list(claim.rows(now))[: max(0, room)]
+            room -= len(rows)
+            trials = [text for text, _ in Table(rows, indent=1).lines(None)] if rows else []
+            shown += [Text(printable(line)) for line in (f"{name}  {claim.state(now)}", *trials)]
+        for line in shown:
+            line.no_wrap, line.overflow = True, "ellipsis"
+        return Constrain(Group(*shown), self._console.width - len(_ECHO))
 
-    def _line(self, text: str, style: str) -> Text:
-        return Text(printable(text), style, overflow="ellipsis", no_wrap=True)
-
-    def _head(self, now: float) -> str:
+    def _head(self) -> str:
         running = sum(claim.waits_since is None for claim in self._claims.values())
         counts = {"waiting": len(self._claims) - running, "to come": self._total - self._done - len(self._claims)}
         rest = "".join(f", {count} {word}" for word, count in counts.items() if count > 0)
-        return f"[{self._done}/{self._total}] {rough(now - self._began)}, {running} running{rest}"
-
-    def _state(self, claim: _Claim, now: float) -> str:
-        if claim.waits_since is not None:
-            return f"{claim.waits_for}, {rough(claim.waiting(now))}"
-        last = "" if claim.last is None else f" of about {rough(claim.last)}"
-        ended = f"  {claim.ended} of {len(claim.mutants)} mutants done" if claim.trials and claim.mutants else ""
-        return f"{rough(claim.seconds(now))}{last}{ended or f'  {claim.doing}'}"
-
-    def _trials(self, claim: _Claim, trials: list[tuple[str, _Trial]], now: float) -> Table:
-        table = Table.grid(padding=(0, 1, 0, 0), expand=True)
-        for column in range(5):
-            table.add_column(ratio=1 if column == 4 else None, no_wrap=True, overflow="ellipsis")
-        for name, trial in trials:
-            table.add_row("  ", *self._cells(claim, name, trial, now))
-        return table
-
-    def _cells(self, claim: _Claim, name: str, trial: _Trial, now: float) -> Iterator[Text | ProgressBar]:
-        number = f" ({claim.mutants.index(name) + 1} of {len(claim.mutants)})" if name in claim.mutants else ""
-        yield Text(f"{'mutant ' if number else ''}{name}{number}")
-        yield Text(rough(now - trial.began), justify="right")
-        bar = trial.steps and trial.step
-        yield ProgressBar(total=trial.steps, completed=trial.step.step, width=_BAR) if bar and trial.step else Text("")
-        step = "" if trial.step is None else step_text(trial.step, trial.steps)
-        yield Text(printable("  ".join(filter(None, (trial.doing, step)))))
+        return f"[{self._done}/{self._total}] {rough(self._clock() - self._began)}, {running} running{rest}"

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
 __all__ = ["progress_line"]
 
@@ -30,41 +30,29 @@ def progress_line(what: str) -> Iterator[Callable[[int, int], None]]:
     Args:
         what: the work, such as "indexing bundles".
     """
-    if not sys.stderr.isatty():
-        yield lambda done, total: None
-        return
-    line = _Line(what)
-    try:
-        yield line
-    finally:
-        line.clear()
+    due, progress = time.monotonic() + _PATIENCE, None
 
-
-class _Line:
-    """The line on standard error. The caller draws it, so that no thread exists when verifying forks processes."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._next = time.monotonic() + _PATIENCE
-        self._drawn: tuple[Progress, TaskID] | None = None
-
-    def __call__(self, done: int, total: int) -> None:
+    def watch(done: int, total: int) -> None:
+        nonlocal due, progress
         now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + _BETWEEN
-        progress, task = self._drawn = self._drawn or self._begun(total)
-        progress.update(task, completed=done, total=total, refresh=True)
+        if sys.stderr.isatty() and now >= due:
+            due, progress = now + _BETWEEN, progress or _begun(what, total)
+            progress.update(progress.task_ids[0], completed=done, total=total, refresh=True)
 
-    def clear(self) -> None:
-        if self._drawn is not None:
-            self._drawn[0].stop()
+    try:
+        yield watch
+    finally:
+        if progress is not None:
+            progress.stop()
 
-    def _begun(self, total: int) -> tuple[Progress, TaskID]:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        progress = Progress(*columns, console=Console(file=sys.stderr), transient=True, auto_refresh=False)
-        progress.start()
-        return progress, progress.add_task(self._what, total=total)
+def _begun(what: str, total: int) -> Progress:
+    """Return a line that the caller draws, so that no thread exists when verifying forks processes."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    progress = Progress(*columns, console=Console(file=sys.stderr), transient=True, auto_refresh=False)
+    progress.start()
+    progress.add_task(what, total=total)
+    return progress

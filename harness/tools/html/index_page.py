@@ -89,6 +89,8 @@ class Field:
     note: str
     page: str | None
     """The page of the bundle that the word is about; None if there is none."""
+    date: str = ""
+    """The day on which that bundle was measured."""
     aside: tuple[tuple[str, str | None], ...] = ()
     """The FAILs that do not count for the claim, in words, each with its page."""
 
@@ -270,9 +272,9 @@ def _field(
     notes = [note for note in cell.notes if isinstance(note, Finding) or note.why not in (Why.REDUCED, Why.VERDICT)]
     why = due_text.of_cell(replace(cell, notes=tuple(notes), cause=None))
     reason = pages[about.path].reason if cell.cause and about.path in pages else ""
-    note = " · ".join(filter(None, (why, reason, _about(about))))
+    note = " · ".join(filter(None, (why, reason, f"{about.profile} profile")))
     aside = tuple((text, _page(path, pages)) for text, path in set_aside(cell))
-    return Field(word, note, _page(about.path, pages), aside)
+    return Field(word, note, _page(about.path, pages), about.started[:10], aside)
 
 
 def _page(path: Path | None, pages: Mapping[Path, ListedBundle]) -> str | None:
@@ -287,7 +289,3 @@ def _age(entry: index.Entry) -> tuple[datetime, int, str]:
 
 def _verdict(entry: index.Entry) -> str:
     return UNPROVEN if entry.verdict is Verdict.PASS and not entry.proven else str(entry.verdict)
-
-
-def _about(entry: index.Entry) -> str:
-    return f"{entry.profile} profile, {entry.started[:10]}"

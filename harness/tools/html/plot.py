@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median_low
 from sys import float_info
@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from harness.report.escaping import printable
 from harness.report.messages import number_text
 
-__all__ = ["Axis", "Drawing", "Figure", "Form", "Line", "coordinate", "draw", "drawn", "summary"]
+__all__ = ["Axis", "Drawing", "Figure", "Form", "Line", "draw", "drawn", "summary"]
 
 _WIDTH = 360
 _LEFT, _RIGHT, _TOP = 50, 350, 10
@@ -32,6 +32,8 @@ _SQUEEZED: Final = 30
 """If the maximum is this many times the median, a linear axis would squeeze half of the values into one place."""
 _NOISE: Final = 1e-6
 """Relative differences below this are rounding errors of time stamps. They are drawn as a flat line."""
+_ROOM: Final = 0.06
+"""Room at each end of an axis, as a share of its range."""
 _WIDEST: Final = 1e300
 """A range beyond this gets no room, which could overflow."""
 
@@ -53,31 +55,29 @@ class Axis:
     """Whether only whole numbers get ticks."""
 
     @classmethod
-    def of(cls, values: Sequence[float], start: float, end: float, room: float = 0.06) -> Axis:
-        """Return an axis for these finite values. Room is added at both ends, as a share of their range."""
+    def of(cls, values: Sequence[float], start: float, end: float) -> Axis:
+        """Return an axis for these finite values, logarithmic if a linear one would squeeze half of them."""
         values = values or (0.0,)
-        whole = all(float(value).is_integer() for value in values)
         positive = [value for value in values if value > 0]
         if min(values) >= 0 and positive and max(positive) / median_low(positive) > _SQUEEZED:
-            low, high = math.log10(min(positive)), math.log10(max(positive))
-            below = 3 * room if len(positive) < len(values) else room
-            return cls(low - below * (high - low), high + room * (high - low), start, end, True, whole)
-        low, high = _range(min(values), max(values), room)
-        return cls(low, high, start, end, False, whole)
+            return replace(cls.powers(values, start, end), whole=_are_whole(values))
+        return cls(*_range(min(values), max(values)), start, end, False, _are_whole(values))
 
     @classmethod
     def exactly(cls, values: Sequence[float], start: float, end: float) -> Axis:
         """Return a linear axis from the least to the largest value. A single value lies in the middle."""
         low, high = min(values, default=0.0), max(values, default=0.0)
         low, high = (low, high) if high > low else (low - 0.5, high + 0.5)
-        return cls(low, high, start, end, False, all(float(value).is_integer() for value in values))
+        return cls(low, high, start, end, False, _are_whole(values))
 
     @classmethod
-    def powers(cls, values: Sequence[float], start: float, end: float, room: float = 0.04) -> Axis:
-        """Return a logarithmic axis for the positive ones of these values."""
+    def powers(cls, values: Sequence[float], start: float, end: float) -> Axis:
+        """Return a logarithmic axis for the positive ones of these values. Zero has some room of its own."""
         logarithms = [math.log10(value) for value in values if value > 0] or [0.0]
-        margin = room * max(max(logarithms) - min(logarithms), 1.0)
-        return cls(min(logarithms) - margin, max(logarithms) + margin, start, end, True)
+        low, high = min(logarithms), max(logarithms)
+        room = _ROOM * max(high - low, 1.0)
+        below = 3 * room if len(logarithms) < len(values) else room
+        return cls(low - below, high + room, start, end, True)
 
     def place(self, value: float) -> float:
         """Return the coordinate of a number; of one outside the range, the nearer end."""
@@ -202,11 +202,11 @@ def draw(figure: Figure) -> Markup:
     has_zero = up.logarithmic and any(y == 0 for line in figure.lines for _, y in line.finite())
     for tick in [*up.ticks(4), *([0.0] if has_zero else [])]:
         y = up.place(tick)
-        grid += f"M{_LEFT} {coordinate(y)}H{_RIGHT}"
+        grid += f"M{_LEFT} {_at(y)}H{_RIGHT}"
         parts.append(_text(_short(tick), _LEFT - 6, y + 3.5, "tick end"))
     for tick in across.ticks(5):
         x = across.place(tick)
-        axis += f"M{coordinate(x)} {bottom}v4"
+        axis += f"M{_at(x)} {bottom}v4"
         parts.append(_text(_short(tick), x, bottom + 15, "tick middle"))
     parts += [_path(grid, "grid"), _path(axis, "axis")]
     parts.append(_text(figure.x_label, (_LEFT + _RIGHT) / 2, figure.height - 4, "tick middle"))
@@ -228,7 +228,7 @@ def draw(figure: Figure) -> Markup:
 
 
 def _text(content: str, x: float, y: float, style: str) -> str:
-    return f'<text x="{coordinate(x)}" y="{coordinate(y)}" class="{style}">{escape(printable(content))}</text>'
+    return f'<text x="{_at(x)}" y="{_at(y)}" class="{style}">{escape(printable(content))}</text>'
 
 
 def _path(path: str, style: str) -> str:
@@ -245,19 +245,19 @@ def _short(tick: float) -> str:
 def _strokes(places: Sequence[_Point], form: Form, index: int) -> Iterator[str]:
     """Yield the path through the places, and the marks on them."""
     if form is Form.BOUND:
-        flat = len({coordinate(y) for _, y in places}) == 1
+        flat = len({_at(y) for _, y in places}) == 1
         ends = [(_LEFT, places[0][1]), (_RIGHT, places[0][1])]
         yield _path(_through(ends if flat else places), "limit")
         return
     if form is Form.LINE and len(places) > 1:
         yield _path(_through(places), f"line s{index % 4}")
     if form is Form.POINTS or len(places) <= _FEW_POINTS:
-        dots = dict.fromkeys(f"M{coordinate(x)} {coordinate(y)}h0" for x, y in places)
+        dots = dict.fromkeys(f"M{_at(x)} {_at(y)}h0" for x, y in places)
         yield _path("".join(dots), f"dots s{index % 4}")
 
 
 def _through(places: Sequence[_Point]) -> str:
-    return "M" + "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in places)
+    return "M" + "L".join(f"{_at(x)} {_at(y)}" for x, y in places)
 
 
 def _stretches(line: Line) -> Iterator[list[_Point]]:
@@ -290,12 +290,16 @@ def _is_drawable(y: float) -> bool:
     return abs(y) < _LARGEST
 
 
-def coordinate(value: float) -> str:
+def _at(value: float) -> str:
     """Return a coordinate with at most one decimal. Smaller differences are invisible."""
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _range(low: float, high: float, room: float) -> tuple[float, float]:
+def _are_whole(values: Sequence[float]) -> bool:
+    return all(float(value).is_integer() for value in values)
+
+
+def _range(low: float, high: float) -> tuple[float, float]:
     """Return the range of a linear axis. It begins at zero if that uses less than half of it."""
     if high - low > _WIDEST:
         return low, high
@@ -305,5 +309,5 @@ def _range(low: float, high: float, room: float) -> tuple[float, float]:
         low = 0.0
     if 0 > high > (low - high):
         high = 0.0
-    margin = (high - low) * room
+    margin = (high - low) * _ROOM
     return (low if low == 0 else low - margin), (high if high == 0 else high + margin)
