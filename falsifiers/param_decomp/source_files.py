@@ -1,0 +1,155 @@
+"""F-PD-SOURCE-FILES-001: the source's own configuration files have what the pull request says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Protocol
+
+from falsifiers.param_decomp.configuration import Configuration, configuration_of
+from falsifiers.param_decomp.oracle.model import site_names
+from harness import Trial
+
+__all__ = ["ConfigurationFiles", "falsify"]
+
+_MODEL = ("layers", "hidden", "intermediate", "heads", "kv_heads", "vocabulary", "dtype", "compute_dtype", "storage")
+"""Fields of our configuration that follow from the model or are ours: the files do not have them."""
+
+
+class ConfigurationFiles(Protocol):
+    """The files of a checkout of the source; built as `Subject(setting)`."""
+
+    def text(self, number: int) -> str:
+        """0 is the older run's file, 1 that of the pull request's first commit, 2 the merged one."""
+        ...
+
+
+def falsify(trial: Trial[ConfigurationFiles]) -> None:
+    """Read sites, terms and schedules of the files, and compare the files with each other and with our own."""
+    import yaml
+
+    with trial.subject_fault():
+        base, *new = (yaml.safe_load(trial.subject.text(number)) for number in range(3))
+        found = {key: [value(one) for one in new] for key, value in _VALUES.items()}
+        flat = [dict(_flat(one)) for one in (base, *new)]
+        own = _fields(new[1])
+        layers = {str(one["module_pattern"]).split(".")[2] for one in base["pd"]["decomposition_targets"]}
+        names = [[one["module_pattern"] for one in document["pd"]["decomposition_targets"]] for document in new]
+    ours = configuration_of({"configuration": "nine-layers"})
+    due = [f"model.{name}" for name in site_names(ours)]
+    rates = [given for document in new for given in _rates(document)]
+    trial.measure(
+        **found,
+        base_batch=base["pd"]["batch_size"],
+        base_layers=sorted(layers),
+        base_coefficient=_term(base, "StochasticReconSubsetLoss")["coeff"],
+        sites=[len(one) for one in names],
+        out_of_place=[
+            f"{one} for {other}" for list_ in names for one, other in zip(list_, due, strict=False) if one != other
+        ],
+        rates_off=[abs(one / stated - 1) for one, stated in zip(rates, trial.parameters["rates"], strict=True)],
+        changed_otherwise=_changed(flat[1], flat[2], trial.parameters["changed"]),
+        base_changed_otherwise=_changed(flat[0], flat[1], trial.parameters["base_changed"]),
+        own_differs=[
+            f"{one.name}: {getattr(ours, one.name)}, {own[one.name]}"
+            for one in fields(Configuration)
+            if one.name not in _MODEL and getattr(ours, one.name) != own[one.name]
+        ],
+    )
+    trial.resolve(device="cpu")
+
+
+def _term(document: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    (found,) = (one for one in document["pd"]["loss_metrics"] if one["type"] == kind)
+    return dict(found)
+
+
+def _rates(document: Mapping[str, Any]) -> list[float]:
+    """Of components and importance model."""
+    parts = (document["pd"][f"{name}_optimizer"] for name in ("components", "ci_fn"))
+    return [float(one["lr_schedule"]["start_val"]) for one in parts]
+
+
+def _attention(document: Mapping[str, Any]) -> Any:
+    return document["pd"]["ci_config"]["simple_transformer_ci_cfg"]["attn_config"]
+
+
+_VALUES = {
+    "batches": lambda one: one["pd"]["batch_size"],
+    "tokens": lambda one: one["data"]["max_seq_len"],
+    "tokens_of_importances": lambda one: _attention(one)["max_len"],
+    "steps": lambda one: one["pd"]["steps"],
+    "sizes": lambda one: min({site["C"] for site in one["pd"]["decomposition_targets"]}),
+    "frozen": lambda one: one["target"]["weights_dtype"],
+    "models": lambda one: one["target"]["spec"]["model_name"],
+    "chunk_sites": lambda one: _term(one, "ChunkwiseSubsetReconLoss")["sites_per_chunk"],
+    "chunk_coefficients": lambda one: _term(one, "ChunkwiseSubsetReconLoss")["coeff"],
+    "adversarial": lambda one: _term(one, "PersistentPGDReconLoss")["coeff"],
+    "scopes": lambda one: _term(one, "PersistentPGDReconLoss")["scope"]["type"],
+    "faithfulness": lambda one: _term(one, "FaithfulnessLoss")["coeff"],
+    "minimality": lambda one: _term(one, "ImportanceMinimalityLoss")["coeff"],
+    "betas": lambda one: _term(one, "ImportanceMinimalityLoss")["beta"],
+    "first_powers": lambda one: _term(one, "ImportanceMinimalityLoss")["pnorm"],
+    "last_powers": lambda one: _term(one, "ImportanceMinimalityLoss")["p_anneal_final_p"],
+    "eps": lambda one: _term(one, "ImportanceMinimalityLoss")["eps"],
+}
+"""By measurement, the value of one of the two new files."""
+
+
+def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says of the fields of our configuration."""
+    given, importances = document["pd"], document["pd"]["ci_config"]["simple_transformer_ci_cfg"]
+    sites = [str(one["module_pattern"]).split(".") for one in given["decomposition_targets"]]
+    small, persistent = _term(document, "ImportanceMinimalityLoss"), _term(document, "PersistentPGDReconLoss")
+    chunks, source = _term(document, "ChunkwiseSubsetReconLoss"), persistent["optimizer"]["lr_schedule"]
+    components, importance = _rates(document)
+    return {
+        "first_layer": int(sites[0][2]),
+        "last_layer": int(sites[-1][2]),
+        "kinds": tuple(dict.fromkeys(one[-1].removesuffix("_proj") for one in sites)),
+        "components": given["decomposition_targets"][0]["C"],
+        "importance_width": importances["d_model"],
+        "importance_blocks": importances["n_blocks"],
+        "importance_heads": _attention(document)["n_heads"],
+        "importance_hidden": importances["mlp_hidden_dim"][0],
+        "batch": given["batch_size"],
+        "sequence": document["data"]["max_seq_len"],
+        "steps": given["steps"],
+        "faithfulness": _term(document, "FaithfulnessLoss")["coeff"],
+        "minimality": small["coeff"],
+        "frequency": round(small["coeff"] * small["beta"], 12),
+        "stochastic": chunks["coeff"],
+        "adversarial": persistent["coeff"],
+        "p_start": small["pnorm"],
+        "p_end": small["p_anneal_final_p"],
+        "eps": small["eps"],
+        "sites_per_chunk": chunks["sites_per_chunk"],
+        "samples": chunks["n_samples"],
+        "ascents": persistent["n_warmup_steps"],
+        "source_rate": source["start_val"],
+        "source_warmup": source["warmup_pct"],
+        "component_rate": components,
+        "importance_rate": importance,
+        "final_rate": given["components_optimizer"]["lr_schedule"]["final_val_frac"],
+        "gradient_norm": given["components_optimizer"]["grad_clip_norm"],
+        "reference_batch": given["batch_size"],
+        "remat": document["runtime"]["remat_recon_forwards"],
+    }
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any], known: Sequence[str]) -> list[str]:
+    """Keys whose values differ, but for those that begin as one of `known` does."""
+    keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    return [key for key in keys if not key.startswith(tuple(known))]
+
+
+def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Each scalar with its path. A term of the loss is named by its type."""
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _flat(one, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list):
+        for place, one in enumerate(value):
+            yield from _flat(one, f"{key}.{one['type'] if isinstance(one, Mapping) and 'type' in one else place}")
+    else:
+        yield key, value
