@@ -215,12 +215,11 @@ def _exists(dotted: str) -> bool:
     first, *rest = dotted.split(".")
     try:
         spec = importlib.util.find_spec(first)
-        name = first
         for part in rest:
             if spec is None or spec.submodule_search_locations is None:
                 return False
-            name = f"{name}.{part}"
-            spec = importlib.machinery.PathFinder.find_spec(name, list(spec.submodule_search_locations))
+            # Without its parents' names: a folder without __init__.py would look for them in sys.modules.
+            spec = importlib.machinery.PathFinder.find_spec(part, list(spec.submodule_search_locations))
     except (ImportError, ValueError, AttributeError):
         return False
     return spec is not None

@@ -28,5 +28,4 @@ class SourceFiles:
 
     def text(self, number: int) -> str:
         """See `ConfigurationFiles`."""
-        text = regular_file.read(self._folder / self._files[number], _LARGEST).decode()
-        return text
+        return regular_file.read(self._folder / self._files[number], _LARGEST).decode()

@@ -19,9 +19,12 @@ PROJECT = Project.find(CONTRACTS)
 CLAIMS = {
     path.parent.name: PROJECT.contract(path.parent.name)
     for path in sorted(CONTRACTS.glob("*/contract.json"))
-    if not path.parent.name.startswith("F-PD-JAX-")
+    if not path.parent.name.startswith(("F-PD-JAX-", "F-PD-SOURCE-"))
 }
-"""Those of JAX run in processes of their own (`test_jax.py`): it starts once in a process, with its devices."""
+"""Those of JAX run in processes of their own (`test_jax.py`): it starts once in a process, with its devices.
+
+Those on the source's files need a checkout (`test_checkouts.py`).
+"""
 FALSE = {
     "F-PD-SHARD-FLOOR-001": {"per_device_gib.minimum"},
     "F-PD-DOC-DRIFT-001": {"batch_ratio.maximum", "sequence_ratio.minimum", "steps_ratio.minimum", "eps_ratio.maximum"},

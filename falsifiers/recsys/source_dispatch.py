@@ -1,0 +1,121 @@
+"""F-HSTU-SOURCE-001: the source's fused function runs the operator of each compute capability, and refuses the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from falsifiers.recsys.attention_cases import question
+from falsifiers.recsys.oracle.hstu import truth
+from falsifiers.recsys.subject import Answer, Question
+from harness import Trial
+
+__all__ = ["FusedFunction", "falsify"]
+
+_PARTS = ("out", "dq", "dk", "dv")
+
+
+class FusedFunction(Protocol):
+    """A fused HSTU function on a pretended compute capability; built as `Subject(setting)`.
+
+    Attributes:
+        calls: the names of the operators that ran so far, in order.
+    """
+
+    calls: list[str]
+
+    def forward(self, question: Question, capability: int) -> Callable[[Tensor, int], Answer]:
+        """Run the forward pass; what is returned runs the backward pass on a gradient and a capability.
+
+        Raises whatever the function raises.
+        """
+        ...
+
+
+def falsify(trial: Trial[FusedFunction]) -> None:
+    """Run every width on every capability, both ways, and then what 10 does not support and what no GPU has."""
+    given = trial.parameters
+    table = dict(zip(given["capabilities"], zip(given["forward"], given["backward"], strict=True), strict=True))
+    narrow = given["head_dim"]
+    wrong, errors, asked = list[str](), list[float](), 0
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for capability, (forward, backward) in table.items():
+            for width in (narrow, *given["widths_on_10"]):
+                if capability == given["guarded"] and width == narrow:
+                    continue
+                for dtype in ("bfloat16", "float16"):
+                    one = _question({"width": width, "dtype": dtype}, trial)
+                    ran, answer = _both(trial, one, capability, capability)
+                    asked += 1
+                    if ran != [forward, backward]:
+                        wrong.append(f"{capability}, {width}, {dtype}: {ran}")
+                    if answer is not None:
+                        errors += _errors(answer, one)
+        recomputed, answer = _both(trial, _question({"width": narrow}, trial), 9, given["guarded"])
+    trial.measure(
+        asked=asked,
+        wrong_operators=wrong,
+        errors=errors,
+        printed=printed.getvalue(),
+        recomputed_with=recomputed[1:],
+        recomputed_errors=[] if answer is None else _errors(answer, _question({"width": narrow}, trial)),
+        elsewhere=[
+            f"{capability}: {error}"
+            for capability in given["others"]
+            if (error := _refusal(trial, {}, capability)) != "ValueError"
+        ],
+        narrow_heads=_refusal(trial, {"width": narrow}, given["guarded"]),
+        float32=_refusal(trial, {"dtype": "float32"}, given["guarded"]),
+        contextuals=_refusal(trial, {"contextuals": 2}, given["guarded"]),
+        no_contextuals=_refusal(trial, {"contextuals": 0}, given["guarded"]),
+        contextuals_elsewhere=[
+            f"{capability}: {error}"
+            for capability in table
+            if capability != given["guarded"] and (error := _refusal(trial, {"contextuals": 2}, capability))
+        ],
+    )
+    trial.resolve(device="cpu")
+
+
+def _question(case: Mapping[str, Any], trial: Trial[Any]) -> Question:
+    """Three short sequences with targets. The scaling length is the longest sequence, which one operator divides by."""
+    rest = {
+        "dtype": "bfloat16", "lengths": [9, 4, 6], "heads": 2, "width": 64, "targets": 2, "group": 1,
+        "contextuals": None, "window": 0, "full": 0, "causal": True, "scaling": 1.0, "alpha": 0.6,
+        "layout": "contiguous", "seed": trial.seed,
+    }  # fmt: skip
+    whole = {**rest, **case}
+    return question({**whole, "value_width": whole["width"]}, "cpu")
+
+
+def _both(trial: Trial[FusedFunction], one: Question, forward: int, backward: int) -> tuple[list[str], Answer | None]:
+    """The operators that ran, and the answer. Where the function raises, its error ends the list."""
+    trial.subject.calls.clear()
+    answer = None
+    with trial.subject_fault():
+        try:
+            answer = trial.subject.forward(one, forward)(one.grad_output, backward)
+        except (ValueError, AssertionError) as error:
+            return [*trial.subject.calls, type(error).__name__], None
+        return list(trial.subject.calls), answer
+
+
+def _refusal(trial: Trial[FusedFunction], case: Mapping[str, Any], capability: int) -> str:
+    """The name of the error that the forward pass raises; empty if it raises none."""
+    with trial.subject_fault():
+        try:
+            trial.subject.forward(_question(case, trial), capability)
+        except (ValueError, AssertionError) as error:
+            return type(error).__name__
+    return ""
+
+
+def _errors(answer: Answer, one: Question) -> list[float]:
+    right = truth(one)
+    pairs = ((getattr(answer, part).double(), getattr(right, part).value) for part in _PARTS)
+    return [float((found - value).norm() / value.norm()) for found, value in pairs]
