@@ -196,3 +196,13 @@ def test_what_no_installation_changes() -> None:
     assert len(out_of_reach({"device": "cuda", "gpus": 2}, gb10)) == 1
     assert out_of_reach({"device": "cuda", "memory_gib": 120, "modules": ["no_such_module"]}, gb10) == []
     assert out_of_reach(big, replace(gb10, gpus=())) == []
+
+
+def test_folders_without_code_are_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkout on PYTHONPATH has folders within folders, none with an __init__.py."""
+    inner = tmp_path / "outer_folder" / "inner_folder"
+    inner.mkdir(parents=True)
+    (inner / "found.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names = ["outer_folder.inner_folder", "outer_folder.inner_folder.found"]
+    assert shortfalls({"device": "any", "modules": names}, a_host()) == []
