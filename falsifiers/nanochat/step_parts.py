@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Final, final
 
 import torch
@@ -13,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from falsifiers.nanochat.oracle.text_rows import right_rows, tokens_of_sources
 from falsifiers.nanochat.step_inputs import StepInputs
-from falsifiers.nanochat.subject import Batch, Paths, read_back
+from falsifiers.nanochat.subject import Batch, Parts, Paths, read_back
 from harness import NotMeasured, Trial
 from harness.authoring.timing import Interval, Timing
 
@@ -21,6 +23,8 @@ __all__ = ["falsify", "forward_share"]
 
 _PATH: Final = "current"
 _WARMUP: Final = 2
+_ROUNDS: Final = 3
+"""On a GPU."""
 _TEXT: Final = ("falsifiers/nanochat",)
 _LONG_TEXT: Final = ("falsifiers", "harness")
 """For a GPU."""
@@ -34,34 +38,33 @@ def falsify(trial: Trial[Paths]) -> None:
     Raises:
         NotMeasured: a limit lies within what the shares differ by.
     """
-    steps = trial.parameters["laps"]
+    is_counted = trial.device == "cpu"
     with trial.subject_fault():
         given = trial.subject.batch()
         with StepInputs() as inputs:  # not while time is measured: to look takes time
             trial.subject.parts(_PATH, given, _WARMUP, lambda: None, time.perf_counter)
-        if trial.device == "cpu":
-            with _Operations() as clock, sdpa_kernel(SDPBackend.MATH):
-                said = dict(trial.subject.parts(_PATH, given, steps, clock.synchronize, clock))
-                first, second = (_laps(trial, given, steps, clock.synchronize, clock) for _ in range(2))
-                clock.wait = _mean_step(first)
-                waiting_error = _error_where_waiting_counts(trial, given, steps, clock.synchronize, clock)
-        else:
-            first = _laps(trial, given, steps, torch.cuda.synchronize, time.perf_counter)
-            said = dict(trial.subject.parts(_PATH, given, steps, torch.cuda.synchronize, time.perf_counter))
-            second = _laps(trial, given, steps, torch.cuda.synchronize, time.perf_counter)
-            slow = _waiting(torch.cuda.synchronize, _mean_step(first))
-            waiting_error = _error_where_waiting_counts(trial, given, steps, slow, time.perf_counter)
+        with sdpa_kernel(SDPBackend.MATH) if is_counted else nullcontext():
+            if is_counted:
+                with _Operations() as clock:
+                    measured = [_measured(trial, given, clock.synchronize, clock)]
+            else:
+                measured = [_measured(trial, given, torch.cuda.synchronize, time.perf_counter) for _ in range(_ROUNDS)]
+            waiting_error = _error_where_waiting_counts(trial, given)
+    first = [share for before, _, _ in measured for share in _forward_shares(before)]
+    second = [share for _, _, after in measured for share in _forward_shares(after)]
     _measure_inputs(trial, given, inputs)
     read_back(trial, trial.subject.model(_PATH))
-    right = forward_share(_forward_shares(first), _forward_shares(second), trial.seed)
-    forward, backward = (said.get(name, math.nan) for name in ("forward", "backward"))
-    trial.measure(
-        percent_sum=sum(said.values()),
-        data_percent=said.get("data", math.nan),
-        forward_error=_worst(abs(forward - right.estimate), waiting_error),
-        backward_error=abs(backward - (100.0 - right.estimate)),
+    right = forward_share(first, second, trial.seed)
+    data, forward, backward = (
+        _middle([said.get(name, math.nan) for _, said, _ in measured]) for name in ("data", "forward", "backward")
     )
-    found = {
+    trial.measure(
+        percent_sum=_middle([sum(said.values()) for _, said, _ in measured]),
+        data_percent=data,
+        waiting_error=waiting_error,
+    )
+    errors = {"forward_error": forward - right.estimate, "backward_error": backward - (100.0 - right.estimate)}
+    found = {name: _about(abs(error), right) for name, error in errors.items()} | {
         "forward_percent": _about(forward, right),
         "backward_percent": _about(backward, right),
         "backward_over_forward": Interval(*(100.0 / one - 1.0 for one in (right.estimate, right.high, right.low))),
@@ -75,33 +78,33 @@ def falsify(trial: Trial[Paths]) -> None:
     trial.measure(**{name: interval.estimate for name, interval in found.items()})
 
 
-def _error_where_waiting_counts(
-    trial: Trial[Paths], given: Batch, steps: int, synchronize: Callable[[], object], clock: Callable[[], float]
-) -> float:
+def _measured(
+    trial: Trial[Paths], given: Batch, synchronize: Callable[[], object], clock: Callable[[], float]
+) -> tuple[list[tuple[float, float]], Parts, list[tuple[float, float]]]:
+    """Return laps before the subject's own measurement, what it states, and laps after it."""
+    before = _laps(trial, given, synchronize, clock)
+    said = dict(trial.subject.parts(_PATH, given, trial.parameters["laps"], synchronize, clock))
+    return before, said, _laps(trial, given, synchronize, clock)
+
+
+def _error_where_waiting_counts(trial: Trial[Paths], given: Batch) -> float:
     """Return how far the stated share of the forward pass is off where each wait takes as long as a step.
 
-    Who states what is known of steps, instead of what the clock said, is off by 11 points. NaN if a share is missing.
+    Operations are counted, also on a GPU, so load shows nowhere. Who states what is known of steps, instead of what the
+    clock said, is off by 11 points. NaN if a share is missing.
     """
-    said = dict(trial.subject.parts(_PATH, given, steps, synchronize, clock))
-    shares = _forward_shares(_laps(trial, given, steps, synchronize, clock))
+    with _Operations() as clock:
+        clock.wait = _mean_step(_laps(trial, given, clock.synchronize, clock))
+        _, said, laps = _measured(trial, given, clock.synchronize, clock)
+    shares = _forward_shares(laps)
     forward, backward = (said.get(name, math.nan) for name in ("forward", "backward"))
     both = forward + backward
     return abs(100.0 * forward / both - sum(shares) / len(shares)) if both else math.nan
 
 
-def _waiting(synchronize: Callable[[], object], seconds: float) -> Callable[[], None]:
-    """Return a function that also waits for some time."""
-
-    def slow() -> None:
-        synchronize()
-        time.sleep(seconds)
-
-    return slow
-
-
-def _worst(*errors: float) -> float:
-    """Return the largest error; NaN if one is NaN, which max() could drop."""
-    return math.nan if any(map(math.isnan, errors)) else max(errors)
+def _middle(stated: Sequence[float]) -> float:
+    """Return the median, which no single disturbed round moves; NaN if one is NaN."""
+    return math.nan if any(map(math.isnan, stated)) else statistics.median(stated)
 
 
 def forward_share(first: Sequence[float], second: Sequence[float], seed: int) -> Interval:
@@ -140,12 +143,12 @@ def _measure_inputs(trial: Trial[Paths], given: Batch, inputs: StepInputs) -> No
 
 
 def _laps(
-    trial: Trial[Paths], given: Batch, steps: int, synchronize: Callable[[], object], clock: Callable[[], float]
+    trial: Trial[Paths], given: Batch, synchronize: Callable[[], object], clock: Callable[[], float]
 ) -> list[tuple[float, float]]:
     """Return how long the forward pass of the subject's model, and both passes, take in each step after warming up."""
     model = trial.subject.model(_PATH)
     laps = []
-    for step in range(_WARMUP + steps):
+    for step in range(_WARMUP + trial.parameters["laps"]):
         synchronize()
         started = clock()
         loss = trial.subject.forward(model, given)

@@ -41,17 +41,26 @@ def test_a_limit_within_what_the_shares_differ_by(
     monkeypatch.setattr(step_parts, "_forward_shares", lambda *given: next(measured))
     monkeypatch.setattr(step_parts, "_error_where_waiting_counts", lambda *given: 0.0)
     if not is_decided:
-        with pytest.raises(NotMeasured, match="forward_percent"):
+        with pytest.raises(NotMeasured, match="is in that interval"):
             judged(SPLIT, SPLIT.subject, tmp_path)
         return
     assert judged(SPLIT, SPLIT.subject, tmp_path).outcome is Outcome.PASS
 
 
-@pytest.mark.parametrize("name", ["forward_percent", "backward_percent", "backward_over_forward"])
-def test_the_falsifier_knows_the_limits_that_clauses_have(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "ends"),
+    [
+        ("forward_percent", ["minimum", "maximum"]),
+        ("backward_percent", ["minimum", "maximum"]),
+        ("backward_over_forward", ["minimum", "maximum"]),
+        ("forward_error", ["maximum"]),
+        ("backward_error", ["maximum"]),
+    ],
+)
+def test_the_falsifier_knows_the_limits_that_clauses_have(name: str, ends: list[str]) -> None:
     clauses = {clause.id: clause.bound.limit for clause in SPLIT.clauses if clause.id.startswith(f"{name}.m")}
     for profile in SPLIT.profiles.values():
-        assert list(profile.parameters[name]) == [clauses[f"{name}.minimum"], clauses[f"{name}.maximum"]]
+        assert list(profile.parameters[name]) == [clauses[f"{name}.{end}"] for end in ends]
 
 
 def timed(**arms: float) -> Callable[..., Timing]:

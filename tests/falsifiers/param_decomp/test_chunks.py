@@ -29,14 +29,14 @@ class Whole(Decomposition):
 
 
 def chunks(subject: type[Decomposition], folder: Path, **changes: Any) -> dict[str, Any]:
-    parameters = {"configuration": "nine-layers-toy", "samples": 2, **changes}
+    parameters = {"configuration": "nine-layers-toy", "samples": 2, "adversarial": 0.0, **changes}
     return chunks_of_first_step(subject(Setting(parameters, "cpu", 0, folder, folder)), parameters)
 
 
 @pytest.mark.parametrize("storage", ["real", "meta"])
 @pytest.mark.parametrize("remat", [False, True])
-def test_stochastic_forwards_are_told_from_adversarial_ones(storage: str, remat: bool, tmp_path: Path) -> None:
-    """The step has adversarial forwards too, and a backward pass that computes layers again."""
+def test_stochastic_forwards_are_seen(storage: str, remat: bool, tmp_path: Path) -> None:
+    """The step has a clean forward too, and a backward pass that computes layers again."""
     found = chunks(Decomposition, tmp_path, storage=storage, remat=remat)
     assert found == {"components_at_size": [4], "sites_at_size": [9] * 6, "wrong_chunks_at_size": []}
 
