@@ -10,10 +10,9 @@ import torch
 from hypothesis import strategies as st
 
 from falsifiers.blackwell.reference.block import Block
-from falsifiers.blackwell.reference.kernel_cache import KernelCache
 from falsifiers.blackwell.reference.kernels.catalogue import block_kernels
 from falsifiers.blackwell.reference.shapes import SHAPES, BlockShape
-from falsifiers.blackwell.subjects.prewarm_keys import Prewarmed
+from falsifiers.blackwell.subjects.prewarm_keys import Cache, Prewarmed
 from falsifiers.blackwell.watching.compilations import watching
 from falsifiers.blackwell.watching.kernel_cache import CacheWatch, LogLines
 from harness import Trial
@@ -125,9 +124,7 @@ def _known() -> list[dict[str, Any]]:
     ]
 
 
-def _counted(
-    trial: Trial[Prewarmed], cache: KernelCache, models: list[_Model], device: str
-) -> tuple[dict[str, int], str]:
+def _counted(trial: Trial[Prewarmed], cache: Cache, models: list[_Model], device: str) -> tuple[dict[str, int], str]:
     """Counts over all models of a cache, and the device types that the steps ran on.
 
     Every count but `asked` should be 0. The second step has half the sequence, as the last batch of a run may have.

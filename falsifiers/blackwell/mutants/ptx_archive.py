@@ -1,49 +1,30 @@
-"""Mutants of F-BLACKWELL-ARCHIVE-001: archives with missing or forged images, and engines that compile kernels."""
+"""Mutants of F-BLACKWELL-ARCHIVE-001: archives with missing or forged images."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
-from falsifiers.blackwell.reference.block import Block
 from falsifiers.blackwell.reference.engine import Engine
-from falsifiers.blackwell.reference.kernel_archive import Archive, ArchiveEntry, build, write_index
-from falsifiers.blackwell.reference.kernel_cache import CompilerSource, Source
+from falsifiers.blackwell.reference.kernel_archive import Archive, ArchiveEntry, write_index
 from falsifiers.blackwell.reference.kernels.catalogue import add, block_kernels
-from falsifiers.blackwell.reference.kernels.nvrtc import Form, Image, compile_kernel
+from falsifiers.blackwell.reference.kernels.nvrtc import Form, compile_kernel
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
-from falsifiers.blackwell.reference.model import LanguageModel
-from falsifiers.blackwell.reference.ptx_backend import PtxBackend
-from falsifiers.blackwell.reference.torch_backend import TorchBackend
 
 __all__ = [
     "AlteredBytes",
     "AnotherKernel",
-    "ClaimsLaunches",
-    "CompilesInAChild",
-    "CompilesLate",
-    "CompilesUncounted",
     "ForgedForOneTarget",
     "ForgedSource",
     "ForgedTarget",
-    "JitFromPtx",
     "MissingKernel",
     "MissingTarget",
-    "OldAssembler",
     "OtherTarget",
     "PtxInDisguise",
-    "RunsOutAtUpload",
     "StaleSource",
-    "TakesTooMuchMemory",
-    "TorchInstead",
 ]
 
 _KERNEL = add().key
@@ -194,132 +175,3 @@ class _Older(KernelSpec):
     def key(self) -> str:
         """The key for an eps of 1e-6."""
         return KernelSpec(self.name, self.source, (self.constants[0], ("EPS", 1e-6))).key
-
-
-class OldAssembler(Engine):
-    """The compiler does not know the newest target, as no compiler before CUDA 12.9 knew sm_121."""
-
-    def archive(self) -> Path:
-        """Build with a target number that the compiler really does not know."""
-
-        def compiled(spec: KernelSpec, sm: int) -> Image:
-            return compile_kernel(spec, sm + 800 if sm == max(self.targets) else sm)
-
-        folder = self.setting.workspace / "archive"
-        build(folder, [add()], self.targets, compiled=compiled)
-        return folder
-
-
-class _Fallback:
-    """Takes images from the archive, and compiles one kernel."""
-
-    def __init__(self, source: Source, kernel: str, form: Form) -> None:
-        self.source, self.kernel, self.compiler = source, kernel, CompilerSource(form)
-
-    def image(self, spec: KernelSpec, sm: int) -> tuple[Image, str | None]:
-        """See `Source`."""
-        return (self.compiler if spec.key == self.kernel else self.source).image(spec, sm)
-
-
-class CompilesLate(Engine):
-    """The warm-up omits one kernel, which is compiled during a step."""
-
-    def source(self) -> Source:
-        """See `Engine`."""
-        return _Fallback(super().source(), _KERNEL, Form.CUBIN)
-
-    def prewarm(self, backend: PtxBackend) -> None:
-        """Load all kernels but one."""
-        backend.cache.prewarm(spec for spec in block_kernels(self.shape) if spec.key != _KERNEL)
-
-
-class CompilesUncounted(CompilesLate):
-    """As CompilesLate, and its own counter omits the compilation."""
-
-    def compilations(self) -> int:
-        """Always 0."""
-        return 0
-
-
-class CompilesInAChild(Engine):
-    """A child process compiles a kernel that the warm-up omitted, as Triton calls ptxas. It is not counted."""
-
-    def source(self) -> Source:
-        """See `Engine`."""
-        return _ChildCompiler(super().source())
-
-    def prewarm(self, backend: PtxBackend) -> None:
-        """Load all kernels but one."""
-        backend.cache.prewarm(spec for spec in block_kernels(self.shape) if spec.key != _KERNEL)
-
-
-class _ChildCompiler:
-    """Takes images from the archive, and lets a child process compile one kernel."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-
-    def image(self, spec: KernelSpec, sm: int) -> tuple[Image, str | None]:
-        """See `Source`."""
-        if spec.key != _KERNEL:
-            return self.source.image(spec, sm)
-        child = (
-            "import sys; from falsifiers.blackwell.reference.kernels.catalogue import add; "
-            "from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel; "
-            f"sys.stdout.buffer.write(compile_kernel(add(), {sm}).data)"
-        )
-        path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        done = subprocess.run(
-            [sys.executable, "-c", child], capture_output=True, env={**os.environ, **path}, check=True
-        )
-        return Image(Form.CUBIN, done.stdout), None
-
-
-class JitFromPtx(Engine):
-    """One kernel is shipped as PTX, which the driver compiles."""
-
-    def source(self) -> Source:
-        """See `Engine`."""
-        return _Fallback(super().source(), _KERNEL, Form.PTX)
-
-
-class TorchInstead(Engine):
-    """The archive is perfect, but training runs on torch's kernels."""
-
-    def block(self, backend: PtxBackend) -> Block:
-        """See `Engine`."""
-        return Block(self.shape, TorchBackend())
-
-
-class ClaimsLaunches(TorchInstead):
-    """As TorchInstead, and it reports launches of every kernel."""
-
-    def launched(self) -> Mapping[str, int]:
-        """A million launches of every kernel."""
-        return dict.fromkeys((spec.key for spec in block_kernels(self.shape)), 1_000_000)
-
-
-class TakesTooMuchMemory(Engine):
-    """Allocates a tenth more than the cap from the driver, past torch's allocator, as modules do."""
-
-    def start(self) -> LanguageModel:
-        """See `Engine`."""
-        from cuda.bindings import driver
-
-        model = super().start()
-        status, _address = driver.cuMemAlloc(int(1.1 * self.setting.parameters["memory_cap_gib"] * 2**30))
-        if status.value != 0:
-            raise MemoryError(status.name)
-        return model
-
-
-class RunsOutAtUpload(Engine):
-    """Allocates 56 GiB for the first block's score workspace, for a context that no step uses."""
-
-    def block(self, backend: PtxBackend) -> Block:
-        """See `Engine`. On a CPU, which has no GPU memory, it only raises the error."""
-        shape = (14, 32768, 32768)
-        if self.setting.device.startswith("cuda"):
-            self.workspace = torch.empty(shape, device=self.setting.device)
-            return super().block(backend)
-        raise torch.OutOfMemoryError(f"block 0: {4 * torch.Size(shape).numel()} bytes for attention scores")

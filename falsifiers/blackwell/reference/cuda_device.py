@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from falsifiers.blackwell.reference.kernel_cache import Launch
 from falsifiers.blackwell.reference.kernels.nvrtc import Form, Image
 from falsifiers.blackwell.reference.kernels.signature import signature
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
+from falsifiers.blackwell.subjects.prewarm_keys import Launch
 
 __all__ = ["CudaDevice", "DriverError"]
 

@@ -12,13 +12,14 @@ import torch
 from falsifiers.blackwell.reference.block import Block
 from falsifiers.blackwell.reference.host_device import HostDevice, NoHostCompiler
 from falsifiers.blackwell.reference.kernel_archive import Archive, build
-from falsifiers.blackwell.reference.kernel_cache import ArchiveSource, Device, KernelCache, Source
+from falsifiers.blackwell.reference.kernel_cache import ArchiveSource, KernelCache
 from falsifiers.blackwell.reference.kernels.catalogue import block_kernels
 from falsifiers.blackwell.reference.kernels.nvrtc import Image, compile_kernel
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from falsifiers.blackwell.reference.model import LanguageModel
 from falsifiers.blackwell.reference.ptx_backend import PtxBackend
 from falsifiers.blackwell.reference.shapes import SHAPES
+from falsifiers.blackwell.subjects.prewarm_keys import Device, Source
 from harness import NotMeasured, Setting
 
 __all__ = ["Engine", "code_digest"]

@@ -77,15 +77,12 @@ class FallbackBlock(Block):
         try:
             return super().backward(saved, weights, gradient)
         except Exception as error:
-            if not self._falls_through(error):
+            if not falls_through(error):
                 raise
             reason = f"{type(error).__name__}: {error}"
         # Outside of `except`: the traceback keeps all tensors from before the fault alive, and memory is short.
         self._warn(reason)
         return self._backward_on_wgpu(saved, weights, gradient)
-
-    def _falls_through(self, error: Exception) -> bool:
-        return falls_through(error)
 
     def _warn(self, reason: str) -> None:
         if not self._warned:
@@ -107,8 +104,6 @@ class FallbackBlock(Block):
 class Fallback:
     """The subject of F-BLACKWELL-WGPU-FALLBACK-001: makes the blocks of a model."""
 
-    make_block: type[FallbackBlock] = FallbackBlock
-
     def __init__(self, setting: Setting) -> None:
         """Open the adapter that the parameters name; raises NoAdapter if it is missing."""
         self._shape = SHAPES[setting.parameters["model"]]
@@ -116,7 +111,7 @@ class Fallback:
 
     def block(self, layer: int, primary: Backend) -> Block:
         """Layer `layer`, counted from 0; the primary backend does its work unless it lacks memory or code."""
-        return self.make_block(self._shape, primary, self._wgpu, layer)
+        return FallbackBlock(self._shape, primary, self._wgpu, layer)
 
     def fallback(self) -> WgpuBackend:
         """See `FallbackBlocks`."""

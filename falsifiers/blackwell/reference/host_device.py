@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from torch import Tensor
 
-from falsifiers.blackwell.reference.kernel_cache import Launch
 from falsifiers.blackwell.reference.kernels.nvrtc import Image
 from falsifiers.blackwell.reference.kernels.signature import signature
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
+from falsifiers.blackwell.subjects.prewarm_keys import Launch
 
 __all__ = ["HostDevice", "NoHostCompiler"]
 

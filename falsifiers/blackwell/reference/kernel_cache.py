@@ -5,44 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from falsifiers.blackwell.reference.kernel_archive import Archive
 from falsifiers.blackwell.reference.kernels.nvrtc import Form, Image, compile_kernel
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
+from falsifiers.blackwell.subjects.prewarm_keys import Device, Launch, Source
 
-__all__ = ["ArchiveSource", "CompilerSource", "Device", "KernelCache", "Launch", "Source"]
+__all__ = ["ArchiveSource", "CompilerSource", "KernelCache"]
 
 _LOG = logging.getLogger(__name__)
-
-
-class Launch(Protocol):
-    """A loaded kernel."""
-
-    def __call__(self, grid: tuple[int, int, int], threads: int, *arguments: object) -> None:
-        """Start `grid` blocks of `threads` threads on the current stream; a CPU runs them before it returns."""
-        ...
-
-
-class Device(Protocol):
-    """A device that runs kernels: `CudaDevice`, or the CPU as `HostDevice`."""
-
-    @property
-    def sm(self) -> int | None:
-        """The compute capability, such as 90; None if any image will do."""
-        ...
-
-    def load(self, spec: KernelSpec, image: Image) -> Launch:
-        """Load an image, so that it can be launched."""
-        ...
-
-
-class Source(Protocol):
-    """A source of images."""
-
-    def image(self, spec: KernelSpec, sm: int) -> tuple[Image, str | None]:
-        """The image, and the compiler that this call and the load need; None if nothing is compiled."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from falsifiers.blackwell.reference.kernel_cache import CompilerSource, Device, KernelCache, Launch, Source
+from falsifiers.blackwell.reference.kernel_cache import CompilerSource, KernelCache
 from falsifiers.blackwell.reference.kernels.nvrtc import Form, Image
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from falsifiers.blackwell.reference.ptx_backend import PtxBackend
+from falsifiers.blackwell.subjects.prewarm_keys import Device, Launch, Source
 from harness import Setting
 
 __all__ = ["PrewarmedBackends", "Rehearsal"]
@@ -33,9 +34,6 @@ class Rehearsal:
 class PrewarmedBackends:
     """On CUDA every kernel is compiled with NVRTC and launched; on a CPU all of it is rehearsed."""
 
-    cache_type = KernelCache
-    backend_type = PtxBackend
-
     def __init__(self, setting: Setting) -> None:
         """See `Prewarmed`."""
         self.setting = setting
@@ -43,16 +41,16 @@ class PrewarmedBackends:
     def cache(self) -> KernelCache:
         """See `Prewarmed`."""
         source, device = self._where()
-        return self.cache_type(source, device)
+        return KernelCache(source, device)
 
     def rehearsed(self) -> KernelCache:
         """See `Prewarmed`."""
         rehearsal = Rehearsal()
-        return self.cache_type(rehearsal, rehearsal)
+        return KernelCache(rehearsal, rehearsal)
 
     def backend(self, cache: KernelCache) -> PtxBackend:
         """See `Prewarmed`."""
-        return self.backend_type(cache)
+        return PtxBackend(cache)
 
     def _where(self) -> tuple[Source, Device]:
         if not self.setting.device.startswith("cuda"):

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from falsifiers.blackwell.reference.kernel_cache import KernelCache, Launch, Source
 from falsifiers.blackwell.reference.kernels.nvrtc import Image
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
+from falsifiers.blackwell.subjects.prewarm_keys import Cache, Launch, Source
 
 __all__ = ["CacheWatch", "LogLines"]
 
@@ -35,7 +35,7 @@ class CacheWatch:
     """Names and values of the constants of every launched kernel."""
 
     @classmethod
-    def on(cls, cache: KernelCache) -> CacheWatch:
+    def on(cls, cache: Cache) -> CacheWatch:
         """Start to watch a cache."""
         watch, launch, load = cls(), cache.launch, cache.device.load
         source = _Watched(cache.source, cache, watch)
@@ -75,7 +75,7 @@ class CacheWatch:
 class _Watched:
     """A source of images that records what it makes."""
 
-    def __init__(self, source: Source, cache: KernelCache, watch: CacheWatch) -> None:
+    def __init__(self, source: Source, cache: Cache, watch: CacheWatch) -> None:
         self._source, self._cache, self._watch = source, cache, watch
         self._made: dict[int, tuple[Image, str]] = {}  # by identity, because in a rehearsal all images are equal
 

@@ -110,13 +110,9 @@ class DynamicTable:
     def touch(self, keys: Tensor, score: int | None = None, weights: Tensor | None = None) -> Batch:
         """Insert keys that are not there, set scores, and bring rows to the device."""
         self.lookups += 1
-        now, of = self.score(score), self.grouped(keys, weights)
+        now, of = self.score(score), grouped(keys, weights)
         touched = self._ask(of, now)
         return Batch(of, touched.slots if self.cache is None else self._fetch(self.cache, of, touched), self._version)
-
-    def grouped(self, keys: Tensor, weights: Tensor | None) -> KeyGroups:
-        """Return the keys in groups of equal ones."""
-        return grouped(keys, weights)
 
     def score(self, given: int | None) -> int | None:
         """Return the score of this lookup's keys; None where occurrences are counted."""
@@ -207,7 +203,7 @@ class DynamicTable:
         self.updates, self.lookups = max(self.updates, updates), max(self.lookups, lookups)
         while self.index.buckets < min(buckets, self.recipe.most_buckets):
             self._double()
-        self._ask(self.grouped(keys, None), 0)
+        self._ask(grouped(keys), 0)
         slots = self.index.find(keys)
         self.index.scores[slots[slots >= 0]] = scores[slots >= 0]
         if self.recipe.scoring == "timestamp" and len(scores):
@@ -269,14 +265,10 @@ class DynamicTable:
         cache.batch += 1
         near = cache.touch(of, cache.batch, touched.slots >= 0)
         cache.insert(of, near, cache.batch)
-        self._write_back(of, near)
+        left = self.index.find(near.gone, of, near.took)
+        self._copy(self.near, near.slots, self.rows, left, self.width, of)
         self._copy(self.rows, torch.where(near.fresh > 0, touched.slots, -1), self.near, near.slots, self.width, of)
         return _joined(near.slots, touched.slots)
-
-    def _write_back(self, of: KeyGroups, near: Touched) -> None:
-        """Copy rows that leave the device to those of the host."""
-        slots = self.index.find(near.gone, of, near.took)
-        self._copy(self.near, near.slots, self.rows, slots, self.width, of)
 
     def _copy(
         self, rows: Tensor, places: Tensor, other: Tensor, at: Tensor | None, width: int,

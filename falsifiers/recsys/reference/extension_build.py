@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from setuptools import Distribution, Extension
 from torch.utils.cpp_extension import BuildExtension
@@ -20,15 +19,11 @@ class TorchBuild:
     def __init__(self, setting: Setting) -> None:
         """Nothing depends on the setting."""
 
-    def command(self) -> Any:
-        """Return the class of the command."""
-        return BuildExtension
-
     def build(self, sources: Sequence[Path], folder: Path) -> None:
         """See `ExtensionBuild`."""
         extension = Extension("many_sources", [str(source) for source in sources], language="c++")
         made = Distribution(
-            {"name": "many_sources", "ext_modules": [extension], "cmdclass": {"build_ext": self.command()}}
+            {"name": "many_sources", "ext_modules": [extension], "cmdclass": {"build_ext": BuildExtension}}
         )
         options = made.get_option_dict("build_ext")
         options["build_lib"] = options["build_temp"] = ("the caller", str(folder))

@@ -20,7 +20,7 @@ from torch import Tensor
 from falsifiers.recsys.dynamic_tables import Recipe
 from falsifiers.recsys.reference.bucket_index import KEYS
 from falsifiers.recsys.reference.dynamic_table import Batch, DynamicTable
-from falsifiers.recsys.reference.key_groups import KeyGroups
+from falsifiers.recsys.reference.key_groups import KeyGroups, grouped
 from falsifiers.recsys.reference.recorded_kernels import insert_recorded, start_recorded, touch_recorded
 from falsifiers.recsys.reference.table_launch import blocks_of, launch, launch_rows, power_from
 from falsifiers.recsys.reference.tables import TritonTables
@@ -71,28 +71,20 @@ class RecordedTable(DynamicTable):
         self.index.batch += 1
         self._version += 1
         now = self.score(score)
-        self.note(self.index.batch, now)
+        self._batch.fill_(self.index.batch)
+        self._score.fill_(now or 0)
         record = self._record
         if record is None or len(record.keys) != len(keys):
             keys = keys.clone()
             record = self._record = Record(keys, *self._find(keys, counted=now is None), self._version)
         else:
-            self.ask(record, keys)
+            record.keys.copy_(keys)
             if record.graph is None:
                 self._repeat(record, counted=now is None)
             else:
                 record.graph.replay()
             record.version = self._version
         return _RecordedBatch(record.of, record.places, self._version, record)
-
-    def note(self, batch: int, score: int | None) -> None:
-        """Give the kernels the number of a batch, and the score of its keys."""
-        self._batch.fill_(batch)
-        self._score.fill_(score or 0)
-
-    def ask(self, record: Record, keys: Tensor) -> None:
-        """Give a record other keys."""
-        record.keys.copy_(keys)
 
     def update(self, batch: Batch, gradients: Tensor) -> None:
         """Make an optimizer's step, if the batch is still there."""
@@ -113,7 +105,7 @@ class RecordedTable(DynamicTable):
 
     def _find(self, keys: Tensor, *, counted: bool) -> tuple[KeyGroups, Tensor]:
         """Group keys, find or insert them, and write first rows; return the groups, and where their rows are."""
-        index, recipe, of, n = self.index, self.recipe, self.grouped(keys, None), len(keys)
+        index, recipe, of, n = self.index, self.recipe, grouped(keys), len(keys)
         slots, gone, fresh = torch.empty_like(keys), torch.empty_like(keys), torch.empty_like(keys, dtype=torch.int8)
         block, warps = KEYS if self.device.type == "cuda" else (power_from(min(n, 256)), 4)
         launch(

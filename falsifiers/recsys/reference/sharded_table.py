@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from falsifiers.recsys.reference.dynamic_table import DynamicTable, spread_rows
-from falsifiers.recsys.reference.key_groups import KeyGroups, hashes
+from falsifiers.recsys.reference.key_groups import KeyGroups, grouped, hashes
 
 __all__ = ["ShardedTable"]
 
@@ -102,7 +102,7 @@ class ShardedTable:
 
     def route(self, keys: Tensor) -> _Route:
         """Return how keys reach their owners. The host waits once, for the numbers."""
-        of = self.own.grouped(keys, None)
+        of = grouped(keys)
         behind = torch.arange(len(keys), device=keys.device) >= of.groups[-1:]
         by_owner = torch.where(behind, self.ranks, self.owners(of.keys)).to(torch.int16).sort(stable=True)
         ends = torch.searchsorted(

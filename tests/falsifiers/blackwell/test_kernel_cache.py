@@ -7,10 +7,11 @@ import logging
 import pytest
 
 from falsifiers.blackwell.reference.kernel_archive import Archive, ArchiveError
-from falsifiers.blackwell.reference.kernel_cache import ArchiveSource, CompilerSource, KernelCache, Launch
+from falsifiers.blackwell.reference.kernel_cache import ArchiveSource, CompilerSource, KernelCache
 from falsifiers.blackwell.reference.kernels.catalogue import silu_gate
 from falsifiers.blackwell.reference.kernels.nvrtc import Form, Image
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
+from falsifiers.blackwell.subjects.prewarm_keys import Launch
 from tests.falsifiers.blackwell.conftest import SPECS
 
 ADD, NORM = SPECS

@@ -12,12 +12,13 @@ import torch
 
 from falsifiers.blackwell.reference.block import Block, new_weights
 from falsifiers.blackwell.reference.kernel_archive import Archive, build
-from falsifiers.blackwell.reference.kernel_cache import ArchiveSource, CompilerSource, KernelCache, Source
+from falsifiers.blackwell.reference.kernel_cache import ArchiveSource, CompilerSource, KernelCache
 from falsifiers.blackwell.reference.kernels.catalogue import add, block_kernels
 from falsifiers.blackwell.reference.kernels.nvrtc import Form
 from falsifiers.blackwell.reference.ptx_backend import PtxBackend
 from falsifiers.blackwell.reference.shapes import SHAPES
 from falsifiers.blackwell.reference.torch_backend import TorchBackend
+from falsifiers.blackwell.subjects.prewarm_keys import Source
 
 pytestmark = [
     pytest.mark.cuda,

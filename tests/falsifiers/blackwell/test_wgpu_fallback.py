@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import weakref
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from falsifiers.blackwell.reference.backend import Backend
 from falsifiers.blackwell.reference.block import Block, Saved, new_weights
 from falsifiers.blackwell.reference.cuda_device import DriverError
 from falsifiers.blackwell.reference.kernels.nvrtc import CompilationFailed
@@ -22,19 +23,20 @@ from falsifiers.blackwell.reference.shapes import SHAPES
 from falsifiers.blackwell.reference.torch_backend import TorchBackend
 from harness import Setting
 from harness.authoring.reports import Measured, Resolved, TrialReport
+from harness.contract.entry_point import resolve
+from harness.contract.project import Project
 from harness.execution.worker_trial import WorkerTrial
 from tests.falsifiers.blackwell.adapters import any_backend
+from tests.falsifiers.planted import planted
 
 wgpu = pytest.importorskip("wgpu", reason="the package wgpu is not installed (extra wgpu)")
 
 from falsifiers.blackwell import wgpu_fallback as falsifier  # noqa: E402
-from falsifiers.blackwell.mutants import wgpu_fallback as mutants  # noqa: E402
-from falsifiers.blackwell.mutants import wgpu_fallback_errors, wgpu_fallback_memory  # noqa: E402
 from falsifiers.blackwell.reference.fallback import Fallback, FallbackBlock  # noqa: E402
 from falsifiers.blackwell.reference.wgpu_backend import WgpuBackend  # noqa: E402
 
 SHAPE = SHAPES["qwen2-tiny"]
-CONTRACT = Path(__file__).parents[3] / "contracts" / "blackwell" / "F-BLACKWELL-WGPU-FALLBACK-001" / "contract.json"
+CONTRACT = Project.find(Path(__file__).parent).contract("F-BLACKWELL-WGPU-FALLBACK-001")
 
 
 class Failing(TorchBackend):
@@ -157,19 +159,24 @@ def test_a_training_step_survives(backend: WgpuBackend) -> None:
 
 def measured(subject: Any, folder: Path) -> dict[str, Any]:
     """The measurements of a subject in this process, at the smallest size."""
-    contract = json.loads(CONTRACT.read_text())
     small = {"model": "qwen2-tiny", "layers": 2, "batch": 1, "sequence": 6, "vocabulary": 16, "places": 4}
-    setting = Setting({**contract["profiles"]["reduced"]["parameters"], **small}, "cpu", 0, folder, folder)
+    setting = Setting({**CONTRACT.profiles["reduced"].parameters, **small}, "cpu", 0, folder, folder)
     seen: dict[str, Any] = {}
 
     def record(said: TrialReport) -> None:
         if isinstance(said, Measured | Resolved):
             seen.update(said.values)
 
-    WorkerTrial(setting, folder, frozenset(contract["observation"]["properties"]), record).run(
-        falsifier.falsify, subject
-    )
+    WorkerTrial(setting, folder, CONTRACT.measurements, record).run(resolve(CONTRACT.falsifier), subject)
     return seen
+
+
+def of_mutant(name: str, folder: Path) -> dict[str, Any]:
+    """The measurements of a mutant, without the cases that only use WGSL: they take most of a trial."""
+    (mutant,) = (one for one in CONTRACT.mutants if one.id == name)
+    with planted(mutant):
+        import_module(falsifier.__name__).errors_in_wgsl = lambda trial: [0.0]  # type: ignore[attr-defined]
+        return measured(resolve(CONTRACT.subject), folder)
 
 
 def test_the_falsifier_finds_nothing_wrong_with_the_reference(backend: WgpuBackend, tmp_path: Path) -> None:
@@ -198,32 +205,35 @@ def no_wgsl_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(falsifier, "errors_in_wgsl", lambda trial: [0.0])
 
 
-@pytest.mark.usefixtures("no_wgsl_alone")
 def test_the_falsifier_sees_who_computed(backend: WgpuBackend, tmp_path: Path) -> None:
     """A fallback that computes right gradients on another device is detected."""
-    seen = measured(mutants.ComputesOnTheCpu, tmp_path)
+    seen = of_mutant("computes-on-the-cpu", tmp_path)
     assert max(seen["block_errors"]) < 1e-5
     assert max(seen["launches_by_fault"]) == 0
     assert min(seen["torch_products_after_fault"]) >= 18
     assert seen["backend"] == "none"
 
 
-@pytest.mark.usefixtures("no_wgsl_alone")
 def test_the_falsifier_counts_warnings(backend: WgpuBackend, tmp_path: Path) -> None:
-    assert min(measured(mutants.KeepsQuiet, tmp_path)["warnings_too_many"]) < 0
-    assert max(measured(mutants.WarnsPerCall, tmp_path)["warnings_too_many"]) > 0
+    assert min(of_mutant("keeps-quiet", tmp_path)["warnings_too_many"]) < 0
+    assert max(of_mutant("warns-per-call", tmp_path)["warnings_too_many"]) > 0
+
+
+class _ToldByNumber(FallbackBlock):
+    told: ClassVar[set[int]] = set()
+
+    def _warn(self, reason: str) -> None:
+        if self.layer not in self.told:
+            super()._warn(reason)
+        self.told.add(self.layer)
 
 
 class ToldByNumber(Fallback):
     """Records the layers it has warned about for the whole process."""
 
-    class make_block(FallbackBlock):  # noqa: N801
-        told: ClassVar[set[int]] = set()
-
-        def _warn(self, reason: str) -> None:
-            if self.layer not in self.told:
-                super()._warn(reason)
-            self.told.add(self.layer)
+    def block(self, layer: int, primary: Backend) -> Block:
+        """Make a block that asks the record."""
+        return _ToldByNumber(self._shape, primary, self._wgpu, layer)
 
 
 @pytest.mark.usefixtures("no_wgsl_alone")
@@ -232,22 +242,19 @@ def test_a_layer_may_be_told_by_its_number(backend: WgpuBackend, tmp_path: Path)
     assert set(measured(ToldByNumber, tmp_path)["warnings_too_many"]) == {0}
 
 
-@pytest.mark.usefixtures("no_wgsl_alone")
 def test_the_falsifier_sees_what_a_fallback_remembers(backend: WgpuBackend, tmp_path: Path) -> None:
-    cool = measured(wgpu_fallback_memory.CoolsDown, tmp_path)
+    cool = of_mutant("cools-down", tmp_path)
     assert max(cool["launches_without_fault"]) > 0 < max(cool["primary_calls_missing"])
-    assert max(measured(wgpu_fallback_memory.LeaksUploads, tmp_path)["kept_on_wgpu"]) > 0.1
-    assert max(measured(wgpu_fallback_memory.TurnsAsForTheFirst, tmp_path)["block_errors"]) > 1e-3
+    assert max(of_mutant("leaks-uploads", tmp_path)["kept_on_wgpu"]) > 0.1
+    assert max(of_mutant("turns-as-for-the-first", tmp_path)["block_errors"]) > 1e-3
 
 
-@pytest.mark.usefixtures("no_wgsl_alone")
 def test_the_falsifier_sees_one_layer_among_others(backend: WgpuBackend, tmp_path: Path) -> None:
     """One of two layers is computed on another device, or a gradient has another dtype."""
-    assert min(measured(mutants.LastLayerOnTheCpu, tmp_path)["launches_by_fault"]) == 0
-    assert measured(mutants.WidensBiases, tmp_path)["dtype"] == "float32+float64"
+    assert min(of_mutant("last-layer-on-the-cpu", tmp_path)["launches_by_fault"]) == 0
+    assert of_mutant("widens-biases", tmp_path)["dtype"] == "float32+float64"
 
 
-@pytest.mark.usefixtures("no_wgsl_alone")
 def test_the_hosts_memory_is_none_of_cudas(backend: WgpuBackend, tmp_path: Path) -> None:
-    changed = measured(wgpu_fallback_errors.SwallowsHostMemory, tmp_path)["changed_errors"]
+    changed = of_mutant("swallows-host-memory", tmp_path)["changed_errors"]
     assert {text.split()[0] for text in changed} == {"MemoryError", "RuntimeError"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,15 +11,21 @@ from typing import Any
 import pytest
 
 from falsifiers.recsys import smoke
-from falsifiers.recsys.mutants import smoke_tests
 from falsifiers.recsys.reference.smoke_tests import OwnSmokeTests
 from falsifiers.recsys.smoke import _line_of_backward
 from harness import NotMeasured, Setting
+from harness.contract import Mutant
+from harness.contract.entry_point import resolve
+from harness.contract.project import Project
 from harness.tools.suite.assertions import HELD, mark
 from harness.tools.suite.ledger import Ledger
+from tests.falsifiers.planted import planted
 
 FILE = "test_hstu_smoke.py"
 SETTING = Setting({}, "cpu", 0, Path(), Path())
+PROJECT = Project.find(Path(__file__).parents[3])
+CONTRACTS = [PROJECT.contract(f"F-HSTU-{name}-001") for name in ("ASSERT-COUNT", "COVERAGE")]
+MUTANTS = {mutant.id: mutant for contract in CONTRACTS for mutant in contract.mutants}
 
 
 def places(text: str) -> list[int]:
@@ -36,19 +43,25 @@ def test_what_the_smoke_test_asserts() -> None:
     assert [line < backward for line in places(text)] == [True, False, False, False]
 
 
-@pytest.mark.parametrize("name", smoke_tests.__all__)
-def test_a_defect(name: str) -> None:
+def changed_by(mutant: Mutant) -> Mapping[str, str]:
+    """The files with the defect."""
+    with planted(mutant):
+        return resolve(CONTRACTS[0].subject)(SETTING).files()
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
+def test_a_defect(mutant: Mutant) -> None:
     """The defect changes the file or pytest's settings, and the result is valid Python."""
-    changed, own = getattr(smoke_tests, name)(SETTING).files(), OwnSmokeTests(SETTING).files()
+    changed, own = changed_by(mutant), OwnSmokeTests(SETTING).files()
     assert changed != own
     assert changed.keys() == own.keys()
     ast.parse(changed[FILE])
 
 
-@pytest.mark.parametrize("name", ["AssertionsCommented", "ConstantAssertions"])
+@pytest.mark.parametrize("name", ["assertions-commented", "constant-assertions"])
 def test_no_gradient_is_asserted(name: str) -> None:
     """Only the assertion on the output remains."""
-    assert len(places(getattr(smoke_tests, name)(SETTING).files()[FILE])) == 1
+    assert len(places(changed_by(MUTANTS[name])[FILE])) == 1
 
 
 @pytest.mark.parametrize(("why", "broken"), [("", ("a.py",)), ("it does not fit", ()), ("it does not fit", ("a.py",))])
