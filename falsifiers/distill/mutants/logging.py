@@ -1,4 +1,4 @@
-"""Subjects whose training log costs too much, or does not say what it should: one known defect each."""
+"""Subjects whose training log costs too much: one known defect each."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ __all__ = [
     "EvaluatesToLog",
     "FlushesEveryLine",
     "ItemOfEveryLayer",
-    "LogsAlways",
-    "LogsLossBefore",
-    "LogsNothing",
     "SleepsATenth",
 ]
 
@@ -85,38 +82,3 @@ class EvaluatesToLog(_Noting):
         inputs, labels = self.batch(self.steps_made)
         hits = self.student(input_ids=inputs, use_cache=False).logits.argmax(-1) == labels
         journal.write({"accuracy": hits.float().mean().item()})
-
-
-class LogsNothing(Distillation):
-    """The log costs nothing, because nothing is logged."""
-
-    def journal(self, every: int) -> Journal:
-        """Off."""
-        return super().journal(0)
-
-
-class LogsAlways(Distillation):
-    """The switch is ignored: there is a log even when it is off, so the overhead cannot be measured."""
-
-    def journal(self, every: int) -> Journal:
-        """On."""
-        return super().journal(every or 1)
-
-
-class LogsLossBefore(Distillation):
-    """Each line has the loss of the step before: the copy from the GPU was not waited for."""
-
-    def journal(self, every: int) -> Journal:
-        """A journal that is late."""
-        return _Late(self.log, every)
-
-
-class _Late(Journal):
-    """Notes the loss that was handed over the last time."""
-
-    _before: Tensor | None = None
-
-    def note(self, step: int, loss: Tensor, learning_rate: float) -> None:
-        """The old loss, if there is one."""
-        super().note(step, loss if self._before is None else self._before, learning_rate)
-        self._before = loss.detach().clone()

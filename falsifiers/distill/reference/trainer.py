@@ -75,7 +75,8 @@ class Distillation:
             self._make_models()
             torch.manual_seed(2 * self.seed + 1)
         tokens = self.recipe.batch * self.recipe.sequence
-        with self.journal(self.recipe.log_every) as journal, self.checkpointer() as checkpointer:
+        every = self.recipe.checkpoint_every
+        with self.journal(self.recipe.log_every) as journal, Checkpointer(self.directory, every) as checkpointer:
             while self.steps_made < steps:
                 started = time.perf_counter()
                 loss = self.make_step(journal, checkpointer)
@@ -108,10 +109,6 @@ class Distillation:
     def journal(self, every: int) -> Journal:
         """The training log, with a line every so many steps."""
         return Journal(self.log, every)
-
-    def checkpointer(self) -> Checkpointer:
-        """What saves the run's checkpoints."""
-        return Checkpointer(self.directory, self.recipe.checkpoint_every)
 
     def save(self, checkpointer: Checkpointer, step: int, loss: float) -> None:
         """Hand the state after a step to the checkpointer."""

@@ -17,18 +17,6 @@ import torch
 from falsifiers.distill.measuring.answers import measure_answers
 from falsifiers.distill.measuring.held_out import HeldOut
 from falsifiers.distill.mutants.exporting import AveragedAtEnd
-from falsifiers.distill.mutants.loading import DowncastOnLoad, UntiedOnLoad
-from falsifiers.distill.mutants.logging import LogsAlways, LogsLossBefore, LogsNothing
-from falsifiers.distill.mutants.precomputing import (
-    DropsTheRest,
-    OneBatchForAllSteps,
-    RestFloored,
-    StepsNotInTheKey,
-    TeacherNotInTheKey,
-    TextNotInTheKey,
-    WidthNotInTheKey,
-)
-from falsifiers.distill.mutants.saving import ForgottenLast, LateCopy, NeverOff, NoDirectory
 from falsifiers.distill.reference import Distillation
 from falsifiers.distill.subject import OnStep, Run
 from harness import NotMeasured
@@ -143,10 +131,10 @@ def test_a_frozen_tensor_is_no_fault_of_an_export(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("subject", "finding", "first"),
     [
-        (ForgottenLast, "missing", "N=2: ckpt-step-000004"),
-        (NoDirectory, "missing", "N=2: ckpt-step-000002"),
-        (NeverOff, "unexpected", "N=0: ckpt-step-000003.safetensors"),
-        (LateCopy, "different", "N=2: ckpt-step-000002.safetensors: model.embed_tokens.weight"),
+        ("forgotten-last", "missing", "N=2: ckpt-step-000004"),
+        ("no-directory", "missing", "N=2: ckpt-step-000002"),
+        ("never-off", "unexpected", "N=0: ckpt-step-000003.safetensors"),
+        ("late-copy", "different", "N=2: ckpt-step-000002.safetensors: model.embed_tokens.weight"),
     ],
 )
 def test_a_wrong_checkpoint_is_named(tmp_path: Path, subject: Any, finding: str, first: str) -> None:
@@ -156,10 +144,10 @@ def test_a_wrong_checkpoint_is_named(tmp_path: Path, subject: Any, finding: str,
 
 def test_a_function_is_compared_and_not_only_its_weights(tmp_path: Path) -> None:
     """A head that loading has untied differs in no saved parameter, but its logits differ."""
-    untied = measured(ROUNDTRIP, tmp_path / "untied", UntiedOnLoad)
+    untied = measured(ROUNDTRIP, tmp_path / "untied", "untied-on-load")
     assert untied["different"] == untied["missing"] == untied["unexpected"] == []
     assert min(untied["logits_differences"]) > 0.1
-    downcast = measured(ROUNDTRIP, tmp_path / "downcast", DowncastOnLoad)
+    downcast = measured(ROUNDTRIP, tmp_path / "downcast", "downcast-on-load")
     assert "model.embed_tokens.weight" in downcast["different"]
     assert min(downcast["logits_differences"]) > 0
 
@@ -170,15 +158,15 @@ def test_log_lines_are_looked_for(tmp_path: Path) -> None:
     assert 2 <= seen["lines_expected"] <= 6
     assert seen["lines_missing"] == seen["lines_unasked"] == 0
     assert seen["ratio_low"] <= seen["ratio"] <= seen["ratio_high"]
-    nothing = measured(LOG_OVERHEAD, tmp_path / "nothing", LogsNothing)
+    nothing = measured(LOG_OVERHEAD, tmp_path / "nothing", "logs-nothing")
     assert nothing["lines_missing"] == nothing["lines_expected"]
-    assert measured(LOG_OVERHEAD, tmp_path / "always", LogsAlways)["lines_unasked"] > 0
+    assert measured(LOG_OVERHEAD, tmp_path / "always", "logs-always")["lines_unasked"] > 0
 
 
 def test_log_lines_are_held_against_the_run(tmp_path: Path) -> None:
     """Every second of eight steps has a line. If each line has the loss of the step before, all four are untrue."""
     assert measured(LOG_OVERHEAD, tmp_path / "healthy")["lines_untrue"] == []
-    assert measured(LOG_OVERHEAD, tmp_path / "late", LogsLossBefore)["lines_untrue"] == [2, 4, 6, 8]
+    assert measured(LOG_OVERHEAD, tmp_path / "late", "logs-loss-before")["lines_untrue"] == [2, 4, 6, 8]
 
 
 @pytest.mark.parametrize(("noise", "limit", "decided"), [(0.0, 1.05, True), (0.2, 1.05, False), (0.2, 1e-9, True)])
@@ -205,11 +193,13 @@ def test_answers_are_compared_and_made_again(tmp_path: Path) -> None:
     seen = measured(PREPARATION, tmp_path / "healthy")
     assert seen["unlike"] == []
     assert seen["cosine_distance"] < 0.01
-    assert measured(PREPARATION, tmp_path / "blind", TeacherNotInTheKey)["unlike"] == ["over that of another teacher"]
-    assert measured(PREPARATION, tmp_path / "deaf", TextNotInTheKey)["unlike"] == ["over that of other text"]
-    assert measured(PREPARATION, tmp_path / "rest", DropsTheRest)["divergence"] == {"nonfinite": "Infinity"}
-    assert measured(PREPARATION, tmp_path / "steps", StepsNotInTheKey)["unlike"] == ["over that of more steps"]
-    assert measured(PREPARATION, tmp_path / "width", WidthNotInTheKey)["unlike"] == ["over that of fewer logits"]
+    assert measured(PREPARATION, tmp_path / "blind", "teacher-not-in-the-key")["unlike"] == [
+        "over that of another teacher"
+    ]
+    assert measured(PREPARATION, tmp_path / "deaf", "text-not-in-the-key")["unlike"] == ["over that of other text"]
+    assert measured(PREPARATION, tmp_path / "rest", "drops-the-rest")["divergence"] == {"nonfinite": "Infinity"}
+    assert measured(PREPARATION, tmp_path / "steps", "steps-not-in-the-key")["unlike"] == ["over that of more steps"]
+    assert measured(PREPARATION, tmp_path / "width", "width-not-in-the-key")["unlike"] == ["over that of fewer logits"]
 
 
 def test_a_cache_is_held_against_the_best_of_its_kind(tmp_path: Path) -> None:
@@ -219,13 +209,13 @@ def test_a_cache_is_held_against_the_best_of_its_kind(tmp_path: Path) -> None:
     """
     healthy = measured(PREPARATION, tmp_path / "healthy")
     assert 0.9 < healthy["divergence"] / healthy["divergence_of_even_rest"] < 2
-    assert measured(PREPARATION, tmp_path / "floor", RestFloored)["divergence"] > 100
+    assert measured(PREPARATION, tmp_path / "floor", "rest-floored")["divergence"] > 100
 
 
 def test_a_batch_that_comes_again_is_told(tmp_path: Path) -> None:
     """The measurement has the steps whose batch occurred before. The steps of a healthy run have different batches."""
     assert measured(PREPARATION, tmp_path / "healthy")["repeated_batches"] == []
-    assert measured(PREPARATION, tmp_path / "again", OneBatchForAllSteps)["repeated_batches"] == [2, 3]
+    assert measured(PREPARATION, tmp_path / "again", "one-batch-for-all-steps")["repeated_batches"] == [2, 3]
 
 
 def test_other_text_is_found_by_its_steps(tmp_path: Path) -> None:

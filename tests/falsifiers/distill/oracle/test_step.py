@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 from falsifiers.distill import step
-from falsifiers.distill.mutants.logging import LogsLossBefore
-from falsifiers.distill.mutants.resuming import OptimizerForgotten
 from falsifiers.distill.oracle.tolerances import TOLERANCES
 from falsifiers.distill.reference import Distillation
 from harness import NotMeasured
@@ -69,8 +67,8 @@ def test_a_healthy_run_is_interrupted_resumed_and_checked(tmp_path: Path, cache:
 @pytest.mark.parametrize(
     ("subject", "name", "value"),
     [
-        (OptimizerForgotten, "count_error", 0.75),
-        (LogsLossBefore, "misreported", [f"log: step {step}" for step in (2, 3, 4, 5)]),
+        ("optimizer-forgotten", "count_error", 0.75),
+        ("logs-loss-before", "misreported", [f"log: step {step}" for step in (2, 3, 4, 5)]),
         ("stops-early", "steps_executed", 4),
         ("wide-start", "initial_scale_error", pytest.approx(0.25 * 8**0.5, abs=0.1)),
         ("low-rank-start", "initial_rank_error", pytest.approx(0.4, abs=0.1)),
@@ -91,7 +89,7 @@ def test_a_defect_is_measured(
 def test_what_is_refuted_first_ends_the_trial(tmp_path: Path, cache: Path) -> None:
     """A wrong start ends the trial before the first step, and a wrong step after resuming ends it at that step."""
     assert measured("wide-start", tmp_path / "start", cache).steps == []
-    heard = measured(OptimizerForgotten, tmp_path / "resumed", cache)
+    heard = measured("optimizer-forgotten", tmp_path / "resumed", cache)
     assert heard.steps == [1, 2, 3, 4, 4]
     assert "steps_executed" not in heard.measurements
 
