@@ -4,7 +4,8 @@ A subject that stands still is told apart from one that is slow. A step, a measu
 of the falsifier and of the subject are progress. In the code of the subject, a trial that is over its limit
 
 - ends at its next progress, as slow;
-- ends as timed out once it has made none for as long as its limit.
+- ends as timed out once it has made none for as long as its limit; as slow if it waited for a processor for half of its
+  time, because whether it stands still then cannot be told.
 
 So no trial takes longer than twice its limit, and a subject that reports progress for ever ends at its limit. If the
 limit is part of the claim, every trial ends there as timed out. So does one in the code of the falsifier.
@@ -71,16 +72,23 @@ class Progress:
                 return
         self.latest = now
 
-    def over(self, now: float) -> EndingKind | None:
-        """How the trial has to end now; None if it may go on."""
+    def over(self, now: float, starved: float = 0.0) -> EndingKind | None:
+        """How the trial has to end now; None if it may go on.
+
+        Args:
+            starved: for how long a thread of the trial has waited for a processor, in seconds.
+        """
         if now - self.since <= self.limit:
             return None
         if self.is_claimed:
             return EndingKind.TIMED_OUT
         if self.latest - self.since > self.limit:
             return EndingKind.SLOW
-        is_still = now - self.latest > self.limit
-        return EndingKind.TIMED_OUT if is_still or self.phase is not Phase.SUBJECT else None
+        if self.phase is not Phase.SUBJECT:
+            return EndingKind.TIMED_OUT
+        if now - self.latest <= self.limit:
+            return None
+        return EndingKind.SLOW if 2 * starved > now - self.started else EndingKind.TIMED_OUT
 
     def reason(self, kind: EndingKind, now: float) -> str:
         """The limit, and what was reached until then, in words."""
@@ -90,7 +98,8 @@ class Progress:
             made = f"run {self.run} of the trainer, {made}{said}"
         limit = f"{self.limit:g} s{_OF_A_COMMAND if self.run else ''}"
         if kind is EndingKind.SLOW:
-            return f"{made} in {now - self.since:.3g} s, and still at work; its limit is {limit}"
+            state = "still at work" if self.latest - self.since > self.limit else "other work had the processors"
+            return f"{made} in {now - self.since:.3g} s, and {state}; its limit is {limit}"
         is_still = self.phase is Phase.SUBJECT and not self.is_claimed
         still = f"; it stood still for {now - self.latest:.3g} s" if is_still else ""
         return f"no end within its limit of {limit}, after {made}{still}"

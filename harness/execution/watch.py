@@ -155,7 +155,7 @@ class Watch:
             self._give_up = now + TEARDOWN_SECONDS
         elif self.interrupted.is_set():
             self._stop(Ending(EndingKind.INTERRUPTED, self.phase, "the run was interrupted"), control_pipe)
-        elif kind := self.progress.over(now):
+        elif self.progress.over(now) and (kind := self.progress.over(now, self.sampler.starved())):
             reason = f"{self.progress.reason(kind, now)}; trials.log ends with the stack"
             self._stop(Ending(kind, self.phase, reason), control_pipe)
         return True

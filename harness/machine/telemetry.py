@@ -104,6 +104,10 @@ class Sampler:
             self._thread = threading.Thread(target=self._loop, name="harness-telemetry", daemon=True)
             self._thread.start()
 
+    def starved(self) -> float:
+        """For how long a thread of the watched processes has waited for a processor, in seconds; 0 if nobody says."""
+        return max(self._tree.delays().values(), default=0) / 1e9
+
     def sample(self) -> None:
         """Take one sample now, for example before a process ends. Returns when it is taken, at the latest after 1 s.
 

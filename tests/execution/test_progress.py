@@ -29,6 +29,13 @@ def test_a_subject_that_stands_still_is_ended_at_its_limit() -> None:
     assert "stood still for 100 s" in progress.reason(EndingKind.TIMED_OUT, LIMIT + 0.1)
 
 
+def test_a_subject_that_waits_for_a_processor_is_not_blamed() -> None:
+    """Of its time, half a second more than half; and half, which may be its own doing."""
+    progress = working()
+    assert [progress.over(LIMIT + 1, starved) for starved in (51.0, 50.0)] == [EndingKind.SLOW, EndingKind.TIMED_OUT]
+    assert "other work had the processors" in progress.reason(EndingKind.SLOW, LIMIT + 1)
+
+
 def test_a_slow_step_may_end_after_the_limit() -> None:
     """Its end shows that the subject does not stand still. Then the trial is over."""
     progress = working()
