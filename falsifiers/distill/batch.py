@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from falsifiers.distill.dumped_step import DumpedRun
+from falsifiers.distill.measuring.largest import largest
 from falsifiers.distill.measuring.true_gradients import TrueGradients
 from falsifiers.distill.oracle.corpus import Text, draw
 from falsifiers.distill.oracle.qwen2 import SHAPES
 from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Gradients
-from harness import Trial
+from harness import NotObserved, Trial, Unobserved, for_external, propagates
 
 __all__ = ["falsify"]
 
 
+def examine_dumps(trial: Trial[Any]) -> None:
+    """Compare the gradient of each step that a trainer in another process dumped with that of its own batch.
+
+    Raises:
+        NotObserved: gradients are dumped as they are after clipping, which takes a factor away.
+    """
+    if trial.parameters["gradient_norm"] is not None:
+        raise NotObserved("clipping hides a factor of the gradient; add -P gradient_norm=null")
+    run = DumpedRun(trial)
+    rows, errors = [], []
+    for dump, before in run.steps():
+        rows.append(0 if dump.inputs is None else len(dump.inputs))
+        errors.append(run.gradient_error(before, dump))
+    trial.measure(
+        rows=min(rows) or Unobserved("a dump holds no batch"),
+        gradient_error=errors[0],
+        gradient_error_again=propagates(largest)(errors[1:]) if errors[1:] else Unobserved("it dumped only one step"),
+        gradient_error_of_drawn_tokens=Unobserved("the trainer draws its batches itself"),
+    )
+
+
+@for_external(examine_dumps)
 def falsify(trial: Trial[Gradients]) -> None:
     """Compare gradients of text, and of tokens that are drawn from the whole vocabulary; then train a few steps."""
     wanted = trial.parameters

@@ -1,4 +1,4 @@
-"""F-DISTILL-STEP-001 for a trainer in another process: its dumped steps, computed a second time.
+"""The dumped steps of a trainer in another process, computed a second time: F-DISTILL-STEP-001, and others in part.
 
 A step starts from what the dump of the step before it left. So what happens between two steps, such as a resume without
 the optimizer's state, is a difference too. If the trainer's file names a config.json that fits, loss and gradient are
@@ -8,7 +8,7 @@ computed from the weights and the batch; else the dumped gradient is taken, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,12 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from falsifiers.distill.measuring.dumped_steps import DumpedStep
 from falsifiers.distill.oracle.qwen2 import SHAPES, NotTheModel, new_model
 from falsifiers.distill.oracle.shadow import Configuration, ShadowStep, Snapshot, Step, compare
-from falsifiers.distill.oracle.tolerances import QUANTITIES, refuted
+from falsifiers.distill.oracle.tolerances import QUANTITIES, TOLERANCES, refuted
 from falsifiers.distill.running.training import read_back
-from harness import NotObserved, Trial, Unobserved
+from harness import NotObserved, Trial, Unobserved, propagates
 from harness.authoring.shadow_step import Difference, difference, worst
 
-__all__ = ["examine"]
+__all__ = ["DumpedRun", "examine"]
 
 _NEAR = 1 / 3  # share of a tolerance
 _OF_LOSS = ("loss", "gradient")
@@ -36,36 +36,20 @@ def examine(trial: Trial[Any]) -> None:
     Raises:
         NotObserved: it dumps no steps.
     """
-    losses: dict[int, float] = {}
-
-    def on_step(step: int, **values: float) -> None:
-        with trial.falsifier_fault():
-            trial.step(step, **values)
-            losses[len(losses) + 1] = values.get("loss", math.nan)
-
-    with trial.subject_fault():
-        trial.subject.must_dump()
-        trial.subject.distill(on_step=on_step)
-        paths: list[Path] = trial.subject.dumps()
-        read_back(trial, len(paths))
-        if not paths:
-            raise NotObserved("the run left no dump of a step")
-    judge = _Judge(trial)
+    run = DumpedRun(trial)
     found: list[Difference] = []
     first = last = None
-    for position, path in enumerate(paths, 1):
-        dump: DumpedStep = trial.subject.dump(path)
-        before = dump.before if last is None else last.after
-        found += judge.differences(position, before, dump, losses.get(position, math.nan))
+    for dump, before in run.steps():
+        found += run.differences(before, dump)
         first, last = first or dump, dump
     largest = worst(found)
-    hidden = {f"{name}_error": judge.hidden for name in _OF_LOSS} if judge.hidden is not None else {}
+    hidden = {f"{name}_error": run.hidden for name in _OF_LOSS} if run.hidden is not None else {}
     trial.measure(
         **{f"{name}_error": largest[name].ratio for name in sorted(largest.keys() & QUANTITIES)},
         foreign_slots=sorted(largest.keys() - QUANTITIES),
         worst_tensors=[f"{one.quantity} {one.tensor}".strip() for one in largest.values()],
-        steps_executed=len(paths),
-        steps_checked=list(range(1, len(paths) + 1)),
+        steps_executed=run.made,
+        steps_checked=list(range(1, run.made + 1)),
         moved_share=_moved(first.before.weights, last.after.weights) if first and last else 0.0,
         **hidden,
         **dict.fromkeys(_INSIDE, Unobserved("it needs the process of the training")),
@@ -78,14 +62,35 @@ _INSIDE = (
 )  # fmt: skip
 
 
-class _Judge:
-    """Compares steps with those that follow from their weights, slots and batches.
+class DumpedRun:
+    """The subject's run, whose steps are compared with those that follow from their weights, slots and batches.
 
     Attributes:
+        made: how many steps it dumped.
         hidden: why loss and gradient are not judged; None if they are.
     """
 
     def __init__(self, trial: Trial[Any]) -> None:
+        """Let the subject train, and read back what it ran on.
+
+        Raises:
+            NotObserved: it dumps no steps.
+        """
+        self._losses: list[float] = []
+
+        def on_step(step: int, **values: float) -> None:
+            with trial.falsifier_fault():
+                trial.step(step, **values)
+                self._losses.append(values.get("loss", math.nan))
+
+        with trial.subject_fault():
+            trial.subject.must_dump()
+            trial.subject.distill(on_step=on_step)
+            self._paths: list[Path] = trial.subject.dumps()
+            read_back(trial, len(self._paths))
+            if not self._paths:
+                raise NotObserved("the run left no dump of a step")
+        self._subject, self.made, self._number = trial.subject, len(self._paths), 0
         self._configuration = Configuration.of(trial.parameters)
         device, file = torch.device(trial.device), trial.subject.config_file()
         self._shadow = ShadowStep(
@@ -93,11 +98,29 @@ class _Judge:
         )
         self.hidden: Unobserved | None = None
 
-    def differences(self, number: int, before: Snapshot, dump: DumpedStep, loss: float) -> list[Difference]:
+    def steps(self) -> Iterator[tuple[DumpedStep, Snapshot]]:
+        """Each dumped step, with what the dump of the step before it left."""
+        last = None
+        for number, path in enumerate(self._paths, 1):
+            self._number = number
+            dump: DumpedStep = self._subject.dump(path)
+            yield dump, dump.before if last is None else last
+            last = dump.after
+
+    @propagates
+    def gradient_error(self, before: Snapshot, dump: DumpedStep) -> float:
+        """The largest error of a tensor's gradient, in tolerances of the weights' dtype. See `hidden`."""
+        found = worst(self.differences(before, dump))
+        if self.hidden is not None:
+            self.hidden.reveal()
+        return found["gradient"].ratio / TOLERANCES[_dtype_of(dump)]["gradient"]
+
+    def differences(self, before: Snapshot, dump: DumpedStep) -> list[Difference]:
         """The differences of a step. Only if one is near its tolerance is the rounding of the dtype computed."""
-        dtype = next(iter(dump.after.weights.values())).dtype
+        number, dtype = self._number, next(iter(dump.after.weights.values())).dtype
+        loss = self._losses[number - 1] if number <= len(self._losses) else math.nan
         found = self._compared(number, before, dump, loss)
-        if self.hidden is None and refuted(found, str(dtype).removeprefix("torch."), _NEAR):
+        if self.hidden is None and refuted(found, _dtype_of(dump), _NEAR):
             found = self._compared(number, before, dump, loss, dtype)
         return [*found, difference("rate", dump.rate, self._configuration.rate(number))]
 
@@ -134,6 +157,12 @@ class _Judge:
         none, rate = torch.zeros(0), self._configuration.rate(number)
         gradients = {name: gradient.to(self._shadow.device).double() for name, gradient in dump.gradients.items()}
         return self._shadow.advanced(Step(number, math.nan, none, none, rate, gradients, {}, {}), before)
+
+
+def _dtype_of(dump: DumpedStep) -> str:
+    """The dtype of a step's weights, as `TOLERANCES` names it."""
+    dtype = next(iter(dump.after.weights.values())).dtype
+    return "bfloat16" if dtype in (torch.bfloat16, torch.float16) else "float32"
 
 
 def _model(file: str, parameters: Mapping[str, Any], dtype: torch.dtype, device: torch.device) -> Any:

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
+from falsifiers.distill.dumped_step import DumpedRun
 from falsifiers.distill.measuring.true_gradients import TrueGradients
-from falsifiers.distill.running.shown import shown
+from falsifiers.distill.running.shown import observed, shown
 from falsifiers.distill.running.training import StepWatch, train
 from falsifiers.distill.subject import Distillation
-from harness import NotMeasured, Trial, for_external, not_observable
+from harness import NotMeasured, Trial, for_external, propagates
 
 __all__ = ["falsify"]
 
 
-@for_external(not_observable("the gradients that a step leaves on the weights are not seen from outside"))
+def examine_dumps(trial: Trial[Any]) -> None:
+    """Look at the embedding, and compare the gradient, of each step that a trainer in another process dumped."""
+    run, name = DumpedRun(trial), str(trial.parameters["embedding"])
+    rows, rows_moved, errors = None, [], []
+    for dump, before in run.steps():
+        _require(name, dump.after.weights)
+        rows = before.weights[name].any(dim=-1) if rows is None else rows
+        rows_moved.append(_rows_moved(before.weights[name], dump.after.weights[name], rows))
+        errors.append(run.gradient_error(before, dump))
+    trial.measure(rows_moved=rows_moved, gradient_errors=propagates(observed)(errors))
+
+
+@for_external(examine_dumps)
 def falsify(trial: Trial[Distillation]) -> None:
     """After each step, look at the embedding, and at the gradients that the step left on all weights."""
     with trial.subject_fault():
         weights = trial.subject.student_weights()
-    name = str(trial.parameters["embedding"])
-    if name not in weights:
-        raise NotMeasured(
-            f"the student has no parameter {name}; say what its embedding is called with -P embedding=NAME, "
-            f"such as one of {', '.join(sorted(weights)[:3])}"
-        )
+    _require(str(trial.parameters["embedding"]), weights)
     watch = train(trial, _Watch).watch
     trial.measure(rows_moved=watch.rows_moved, gradient_errors=watch.gradient_errors)
 
@@ -56,12 +65,24 @@ class _Watch(StepWatch):
         batch = shown(subject, "batch", self.steps)
         with self._trial.falsifier_fault():
             before, self._before = self._before, _copied(weights)
-            moved = (self._before[self._name] != before[self._name]).any(dim=-1)
-            self.rows_moved.append(float(moved[self._rows].double().mean()))
+            self.rows_moved.append(_rows_moved(before[self._name], self._before[self._name], self._rows))
             gradients = {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
             if not gradients:
                 raise NotMeasured("this subject leaves no gradients on its weights after a step")
             self.gradient_errors.append(self._true.error(gradients, before, teacher, batch))
+
+
+def _require(name: str, weights: Mapping[str, Tensor]) -> None:
+    if name not in weights:
+        raise NotMeasured(
+            f"the student has no parameter {name}; say what its embedding is called with -P embedding=NAME, "
+            f"such as one of {', '.join(sorted(weights)[:3])}"
+        )
+
+
+def _rows_moved(before: Tensor, after: Tensor, rows: Tensor) -> float:
+    """The share of these rows of the embedding that moved."""
+    return float((after != before).any(dim=-1)[rows].double().mean())
 
 
 def _copied(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -256,7 +256,18 @@ class _Trainer(Outside):
 
     def dump(self, path: Path) -> DumpedStep:
         """One of these steps, with the names of the evaluated model. Raises NotObserved if it cannot be read."""
-        return read_dump(path, self.trainer.dumps)
+        if self._newest is None or self._newest[0] != path:
+            self._newest = path, read_dump(path, self.trainer.dumps)
+        return self._newest[1]
+
+    @propagates
+    def optimizer_state(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """The optimizer's slots after step k, of its dump, by the names of the evaluated model."""
+        self.must_dump()
+        dumps = self.dumps()
+        if not 0 < self.step <= len(dumps):
+            raise NotObserved(f"{self.trainer.name} dumped no step {self.step}")
+        return self.dump(dumps[self.step - 1]).after.slots
 
     def config_file(self) -> str:
         """The config.json that the TOML file names; empty if it names none."""
@@ -284,6 +295,7 @@ class _Trainer(Outside):
             raise NotObserved(f"{self.trainer.name} left no checkpoint of {last}; ask for one of each")
         return self._weights(path, files.prefix)
 
+    _newest: tuple[Path, DumpedStep] | None = None
     _has_ended = False
     _models: Mapping[str, NamedModel] = {}
 

@@ -11,14 +11,16 @@ from torch import Tensor
 from falsifiers.distill.measuring.largest import largest
 from falsifiers.distill.measuring.weight_comparison import snapshot
 from falsifiers.distill.oracle.shadow import Configuration
-from falsifiers.distill.running.shown import shown
+from falsifiers.distill.running.shown import observed, shown
 from falsifiers.distill.running.training import StepWatch, train
 from falsifiers.distill.subject import Distillation
-from harness import Trial, Unobserved, propagates
+from harness import NotObserved, Trial, propagates
 
 __all__ = ["falsify"]
 
 _SAMPLED = 256  # elements of each tensor, spread over it evenly, whose steps are computed again
+_NEAR_ZERO = 10  # rates: in float32, a movement of one rate is then exact to 7e-7
+_SMALL = 1e-3  # of such a weight, AdamW's usual decay of 0.01 takes 1e-5 of a rate
 
 Slots = Mapping[str, Mapping[str, Tensor]]
 
@@ -27,14 +29,13 @@ def falsify(trial: Trial[Distillation]) -> None:
     """Read the rate off the weights: AdamW's first step moves an element by the rate times |g| / (|g| + 1e-8).
 
     So the largest movement of a tensor's elements in the first step is the rate itself for any gradient, up to weight
-    decay and rounding. Elements that start at zero have neither. For later steps, the direction is computed from the
+    decay and rounding. Elements that start near zero have neither. For later steps, the direction is computed from the
     optimizer's slots; how far a tensor went along it is its rate.
     """
     watch = train(trial, _Watch).watch
     moves, configuration = watch.moves, watch.configuration
-    first = configuration.rate(1)
+    first, exact = configuration.rate(1), watch.first_rate
     first_moves = moves[0] if moves else {}
-    exact = largest(move for name, move in first_moves.items() if name in watch.zero)
     trial.measure(
         first_rate=exact,
         first_rate_error=abs(exact / first - 1.0),
@@ -43,7 +44,7 @@ def falsify(trial: Trial[Distillation]) -> None:
     )
     limit = configuration.gradient_norm
     trial.measure(
-        rate_errors=propagates(_shown)(watch.rate_errors),
+        rate_errors=propagates(observed)(watch.rate_errors),
         gradient_norm_over_limit=propagates(largest)(watch.gradient_norms) / limit if limit else 0.0,
     )
 
@@ -53,7 +54,7 @@ class _Watch(StepWatch):
 
     Attributes:
         configuration: what the parameters ask for.
-        zero: the tensors that begin as zeros.
+        first_rate: the largest movement, in the first step, of an element that begins near zero; NaN before it.
         moves: of each step, the largest movement of an element, by tensor.
         rate_errors: of each step, the largest relative error of a tensor's rate.
         gradient_norms: of each step, the Euclidean norm of the gradients that the optimizer was given.
@@ -65,7 +66,7 @@ class _Watch(StepWatch):
         self.configuration = Configuration.of(trial.parameters)
         self._before = snapshot(trial.subject.student_weights())
         self._means: dict[str, Tensor] = {}
-        self.zero = [name for name, weight in self._before.items() if not weight.any()]
+        self.first_rate = math.nan
         self.moves: list[dict[str, float]] = []
         self.rate_errors: list[float] = []
         self.gradient_norms: list[float] = []
@@ -76,6 +77,8 @@ class _Watch(StepWatch):
         weights, slots = self._trial.subject.student_weights(), shown(self._trial.subject, "optimizer_state")
         with self._trial.falsifier_fault():
             before, self._before = self._before, snapshot(weights)
+            if not self.moves:
+                self.first_rate = _first_rate(before, self._before, self.configuration.rate(1))
             self.moves.append(_largest(before, self._before))
             self.rate_errors.append(self._rate_error(before, slots))
             self.gradient_norms.append(self._gradient_norm(slots))
@@ -117,16 +120,21 @@ class _Watch(StepWatch):
         return sum(float((one.double() / share).square().sum()) for one in added) ** 0.5
 
 
-def _shown(values: list[float]) -> list[float]:
-    """The values.
+@propagates
+def _first_rate(before: Mapping[str, Tensor], after: Mapping[str, Tensor], rate: float) -> float:
+    """The largest movement of an element that begins near zero.
 
     Raises:
-        NotObserved: one is hidden.
+        NotObserved: there is none.
     """
-    for one in values:
-        if isinstance(one, Unobserved):
-            one.reveal()
-    return values
+    near = []
+    for name, weight in before.items():
+        chosen = weight.abs() <= min(_NEAR_ZERO * rate, _SMALL)
+        if chosen.any():
+            near.append(float((after[name].double() - weight.double())[chosen].abs().max()))
+    if not near:
+        raise NotObserved("no element begins near zero, where rounding and weight decay take little of its movement")
+    return largest(near)
 
 
 def _spread(tensor: Tensor) -> Tensor:

@@ -19,8 +19,11 @@ def train(asked: Any) -> None:
     bug = asked.bug
     model = model_of(asked.student)
     decay = 0.0 if bug == "decay-after-update" else asked.decay
-    optimizer = torch.optim.AdamW(model.parameters(), lr=asked.lr, weight_decay=decay)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate_factor(asked.warmup))
+    weights = list(model.parameters())
+    groups = [weights[:-1], weights[-1:]] if bug == "group-without-schedule" else [weights]
+    optimizer = torch.optim.AdamW([{"params": group} for group in groups], lr=asked.lr, weight_decay=decay)
+    factors = [rate_factor(asked.warmup), rate_factor(0)][: len(groups)]
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factors)
     restore(asked, model, optimizer, schedule)
     if bug == "decay-after-update":
         optimizer.register_step_post_hook(decay_after(model, asked.decay))
@@ -28,11 +31,11 @@ def train(asked: Any) -> None:
         StepDump(model, optimizer, asked.dump, asked.made)
     data, saving = Batches(asked), Saving(model, asked)
     for step in range(asked.made + 1, (asked.stop or asked.steps) + 1):
-        total = 0.0
-        for part in data.step(step, asked):
+        total, parts = 0.0, data.step(step, asked)[: -1 if bug == "last-rows-dropped" else None]
+        for part in parts:
             loss = model(**part).loss
-            (loss if bug == "not-divided" else loss / asked.accumulate).backward()
-            total += loss.item() / asked.accumulate
+            (loss if bug == "not-divided" else loss / len(parts)).backward()
+            total += loss.item() / len(parts)
             if bug == "schedule-per-micro-batch":
                 schedule.step()
         if asked.clip:
@@ -43,7 +46,8 @@ def train(asked: Any) -> None:
             optimizer.step()
         if bug != "schedule-per-micro-batch":
             schedule.step()
-        optimizer.zero_grad()
+        if bug != "gradients-kept":
+            optimizer.zero_grad()
         saving.after_step(total, rate)
     saving.end(optimizer, schedule)
 

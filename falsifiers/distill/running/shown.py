@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from falsifiers.distill.subject import Distillation
-from harness import NotMeasured, NotObserved, propagates
+from harness import NotMeasured, NotObserved, Unobserved, propagates
 
-__all__ = ["not_refused", "shown"]
+__all__ = ["not_refused", "observed", "shown"]
 
 T = TypeVar("T")
 
@@ -20,6 +20,14 @@ def shown(subject: Distillation, method: str, *arguments: Any) -> Any:
     if ask is None:
         raise NotObserved(f"{type(subject).__name__} has no {method}()")
     return ask(*arguments)
+
+
+def observed(values: list[T]) -> list[T]:
+    """The values. Raises NotObserved if one is hidden."""
+    for one in values:
+        if isinstance(one, Unobserved):
+            one.reveal()
+    return values
 
 
 def not_refused(ask: Callable[[], T], alike: Callable[[], object]) -> T:

@@ -1,22 +1,28 @@
-"""F-DISTILL-STEP-001 judges the dumped steps of a loop of plain PyTorch, and refutes the bugs that such loops have."""
+"""Claims judge the dumped steps of loops that know nothing of the harness, and refute the bugs that such loops have."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from falsifiers.distill.external import Recorded
 from harness.base.vocabulary import Outcome
 from tests.falsifiers.distill.outside import failed, outcomes, outside
+from tests.falsifiers.distill.trials import CONTRACTS
 from tests.tools.trainer.trainers import ROOT
 from trainers.foreign import common, plain
 
 STEP = "F-DISTILL-STEP-001"
+RATES = {
+    "first_rate_error.maximum", "first_rate_errors_of_tensors[].maximum", "rate_errors[].maximum", "rates[].maximum"
+}  # fmt: skip
 GIVEN = {"steps": 6, "batch": 4, "sequence": 8, "warmup_steps": 2, "gradient_norm": None, "alpha": 1}
 
 
@@ -27,17 +33,27 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, start: Path, bug: str, train: Callable[[argparse.Namespace], None] = plain.train) -> Path:
-    """Train for three steps, and resume for three more."""
+def run(
+    folder: Path, start: Path, bug: str, train: Callable[[argparse.Namespace], None] = plain.train, **changes: Any
+) -> Path:
+    """Train for half of the steps, and resume for the others."""
     given = {"student": str(start), "text": str(ROOT / "README.md"), "out": str(folder), "dump": str(folder / "steps")}
-    shape = {"steps": 6, "batch": 4, "sequence": 8, "accumulate": 2, "lr": 0.01, "warmup": 2, "clip": 0.0}
-    asked = argparse.Namespace(**given, **shape, decay=0.01, every=2, stop=3, seed=0, resume=False, made=0, bug=bug)
+    shape = {"steps": 6, "batch": 4, "sequence": 8, "accumulate": 2, "lr": 0.01, "warmup": 2, "clip": 0.0, **changes}
+    asked = argparse.Namespace(
+        **given, **shape, decay=0.01, every=2, stop=shape["steps"] // 2, seed=0, resume=False, made=0, bug=bug
+    )
     folder.mkdir()
     with (folder / "train.log").open("w") as log, contextlib.redirect_stdout(log):
         train(asked)
-        asked.stop, asked.resume, asked.made = 0, True, 3
+        asked.stop, asked.resume, asked.made = 0, True, asked.stop
         train(asked)
     return folder
+
+
+def judgment(folder: Path, claim: str, place: Path, start: Path, given: Mapping[str, Any]) -> Mapping[str, Outcome]:
+    """The outcomes of the clauses of a claim on the run in a folder."""
+    trainer = {"trainer": str(ROOT / "trainers" / "foreign" / "foreign.toml"), "dir": str(place), "student": str(start)}
+    return outcomes(claim, outside(folder, claim, Recorded, **given, **trainer), given)
 
 
 @pytest.mark.parametrize(
@@ -57,10 +73,44 @@ def test_the_steps_of_a_loop_that_knows_nothing_of_the_harness(
 ) -> None:
     """The healthy run, which is resumed once, has all steps as configured. Each bug violates just its clauses."""
     place = run(tmp_path / "run", start, bug, import_module(f"trainers.foreign.{engine}").train)
-    trainer = {"trainer": str(ROOT / "trainers" / "foreign" / "foreign.toml"), "dir": str(place), "student": str(start)}
-    seen = outside(tmp_path / "judged", STEP, Recorded, **GIVEN, **trainer)
-    found = outcomes(STEP, seen, GIVEN)
+    found = judgment(tmp_path / "judged", STEP, place, start, GIVEN)
     assert failed(found) == clauses
     if not bug:
         judged = ("loss", "gradient", "first-moment", "second-moment", "weights", "all-steps", "resolved.steps")
         assert {found[name] for name in judged} == {Outcome.PASS}
+
+
+@pytest.mark.parametrize(
+    ("claim", "bug", "clauses"),
+    [
+        ("F-DISTILL-LR-001", "", set()),
+        ("F-DISTILL-LR-001", "schedule-per-micro-batch", RATES),
+        ("F-DISTILL-LR-001", "group-without-schedule", RATES),
+        ("F-DISTILL-LR-001", "resume-without-optimizer", {"rate_errors[].maximum", "gradient_norm_over_limit.maximum"}),
+        ("F-DISTILL-BATCH-001", "", set()),
+        ("F-DISTILL-BATCH-001", "not-divided", {"gradient_error.maximum", "gradient_error_again.maximum"}),
+        ("F-DISTILL-BATCH-001", "gradients-kept", {"gradient_error_again.maximum"}),
+        ("F-DISTILL-BATCH-001", "last-rows-dropped", {"rows.minimum"}),
+        ("F-DISTILL-EMBED-001", "", set()),
+        ("F-DISTILL-EMBED-001", "gradients-kept", {"gradient_errors[].maximum"}),
+    ],
+)
+def test_other_claims_on_dumped_steps(tmp_path: Path, start: Path, claim: str, bug: str, clauses: set[str]) -> None:
+    """As above, with the claim's own sizes. A batch is judged before clipping, and the falsifier hands over none."""
+    own = json.loads((CONTRACTS / claim / "contract.json").read_text())["profiles"]["reduced"]["parameters"]
+    given = {name: own[name] for name in ("steps", "batch", "learning_rate", "warmup_steps", "gradient_norm")}
+    given |= {"sequence": 8, "alpha": 1, "steps": max(4, own["steps"])}
+    given |= {"gradient_norm": None} if "BATCH" in claim else {}
+    shape = {"steps": given["steps"], "batch": given["batch"], "lr": given["learning_rate"]}
+    place = run(tmp_path / "run", start, bug, warmup=given["warmup_steps"], clip=given["gradient_norm"] or 0.0, **shape)
+    found = judgment(tmp_path / "judged", claim, place, start, given)
+    assert failed(found) == clauses
+    unseen = {name.partition(".")[0] for name, outcome in found.items() if outcome is Outcome.NOT_MEASURED}
+    assert unseen == {"resolved"} | ({"gradient_error_of_drawn_tokens"} if "BATCH" in claim else set())
+
+
+def test_a_batch_is_not_judged_by_clipped_gradients(tmp_path: Path, start: Path) -> None:
+    """Clipping takes a factor of the gradient away, such as that of a loss that is summed."""
+    place = run(tmp_path / "run", start, "not-divided")
+    found = judgment(tmp_path / "judged", "F-DISTILL-BATCH-001", place, start, {**GIVEN, "gradient_norm": 1.0})
+    assert found["gradient_error.maximum"] is Outcome.NOT_MEASURED
