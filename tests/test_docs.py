@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
 from harness.cli import _group
+from tests.cli.harness_command import harness
 
 ROOT = Path(__file__).parents[1]
 SCHEMAS = sorted((ROOT / "contracts" / "schema").glob("*.json"))
@@ -105,3 +107,63 @@ def test_the_documentation_is_short() -> None:
     pages = [page for page in (ROOT / "docs").glob("*.md") if page.name not in ("coverage.md", "corpus.md")]
     assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 30_000
     assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition("## 0.1.0")[2].splitlines()) <= 80
+
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CLAIM = "F-SOFTMAX-SHIFT-001"
+
+
+def test_it_is_short() -> None:
+    assert len(README.splitlines()) < 150
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A new project."""
+    assert harness(tmp_path, "init").returncode == 0
+    return tmp_path
+
+
+def write_the_example(project: Path) -> None:
+    for path, text in re.findall(r"^```\w+ (\S+/\S+)\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL):
+        (project / path).parent.mkdir(parents=True, exist_ok=True)
+        (project / path).write_text(text, encoding="utf-8")
+
+
+def the_record(project: Path) -> dict[str, Any]:
+    (record,) = json.loads(harness(project, "run", CLAIM, "--json", "-").stdout)["records"]
+    return record
+
+
+def test_its_claim_passes_and_its_mutant_is_killed(project: Path) -> None:
+    write_the_example(project)
+    assert "1 sound, 0 refused, 0 with warnings" in harness(project, "lint").stdout
+    record = the_record(project)
+    assert (record["verdict"], record["proven"]) == ("PASS", True)
+    assert [mutant["id"] for mutant in record["mutants"]] == ["clamped"]
+
+
+@pytest.mark.parametrize("junk", ["None", "logits[:1]", "[None, None]"])
+def test_an_answer_that_is_no_list_of_numbers_refutes_its_claim(project: Path, junk: str) -> None:
+    write_the_example(project)
+    module = project / "falsifiers" / "softmax.py"
+    text = re.sub(r"return \[power .*", f"return {junk}", module.read_text(encoding="utf-8"))
+    module.write_text(text, encoding="utf-8")
+    record = the_record(project)
+    assert record["verdict"] == "FAIL"
+    assert next(clause for clause in record["clauses"] if clause["id"] == "subject.completes")["outcome"] == "FAIL"
+
+
+def test_its_example_can_be_removed(project: Path) -> None:
+    """The page's command leaves the project as it was."""
+
+    def files() -> list[Path]:
+        kept = (project / name for name in ("contracts", "falsifiers", "evidence"))
+        return sorted(path for folder in kept for path in folder.rglob("*") if "__pycache__" not in path.parts)
+
+    before = files()
+    write_the_example(project)
+    the_record(project)
+    (command,) = re.findall(r"`(rm -r [^`]+)`", README)
+    subprocess.run(command.split(), cwd=project, check=True)
+    assert files() == before

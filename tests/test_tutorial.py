@@ -115,12 +115,3 @@ def test_the_page_is_understood() -> None:
     assert files == re.findall(r"[Pp]ut this into\s+(\S+):", PAGE)
     assert len(files) == 4
     assert len([step for step in found if isinstance(step, Command)]) == PAGE.count("\n$ ")
-
-
-def test_a_promise_is_kept_or_broken() -> None:
-    """The whole output is compared, so one line more or less fails."""
-    assert promised("a…c\n…\nz\n", "abc\nz\n")
-    assert promised("a…c\n…\nz\n", "\n".join(["ac", "d", "e", "z", ""]))
-    assert not promised("a\n", "a\nb\n")
-    assert not promised("a\nb\n", "a\n")
-    assert not promised("", "error\n")

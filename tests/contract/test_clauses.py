@@ -10,7 +10,7 @@ import pytest
 
 from harness.base.strictjson import DEEPEST, LARGEST
 from harness.base.vocabulary import Outcome
-from harness.contract.bound import Bound
+from harness.contract.bound import CLOSED, RULE, Bound
 from harness.contract.clauses import ClauseResult, clauses_of, empty_place, is_finite, judge_schema, values_at
 from harness.contract.keywords import PatternError
 from harness.contract.reasons import Reason, ReasonCode
@@ -354,3 +354,11 @@ def test_what_a_double_just_holds_is_finite() -> None:
 def test_where_a_value_is_empty(value: Any, read: str, expected: str | None) -> None:
     """A list or map can be empty, and so can one inside it. The place follows the name of the value."""
     assert expected == empty_place(value, frozenset(read))
+
+
+def test_a_rule_stands_for_itself() -> None:
+    assert [str(Bound(RULE, "a < b")), str(Bound("minimum", 0.5)), str(Bound(CLOSED, ["a"]))] == [
+        "a < b",
+        "minimum 0.5",
+        'closed ["a"]',
+    ]

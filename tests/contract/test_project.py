@@ -11,6 +11,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.contract import ContractError
+from harness.contract.imports import imported_libraries
+from harness.contract.installed import claims_roots, or_installed, root_of
 from harness.contract.project import _MARKS, Mentions, Project, ProjectError
 from tests.contracts import IDENTIFIER, document, put, write_contract, write_project
 
@@ -249,3 +251,76 @@ def test_a_claim_unlike_any_other_has_no_suggestion(project: Project) -> None:
     )
     with pytest.raises(ProjectError, match=f"did you mean {IDENTIFIER}[?]$"):
         project.contract(IDENTIFIER.lower())
+
+
+MODULE = """
+from __future__ import annotations
+import os, numpy as np
+from typing import TYPE_CHECKING
+from .near import helper
+from data.tables import ROWS
+if TYPE_CHECKING:
+    import pandas
+else:
+    import polars
+try:
+    from torch import nn
+except ImportError:
+    nn = None
+class Late:
+    import scipy
+    def run(self):
+        import jax
+"""
+
+
+def test_what_an_import_runs(tmp_path: Path) -> None:
+    """Imports in functions and for type checkers do not count.
+
+    Modules of the project and of Python do not count either.
+    """
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "data").mkdir()  # a package without __init__.py
+    (tmp_path / "toy" / "__init__.py").write_text("import attrs\n")
+    (tmp_path / "toy" / "near.py").write_text("from toy.broken import thing\nfrom transformers import Trainer\n")
+    (tmp_path / "toy" / "broken.py").write_text("import (\n")
+    (tmp_path / "toy" / "claim.py").write_text(MODULE)
+    assert imported_libraries(["toy.claim:falsify", "toy.claim:Other", "gone.away:x"], (tmp_path,)) == {
+        "attrs", "gone", "gone.away", "numpy", "polars", "scipy", "torch", "torch.nn", "transformers",
+        "transformers.Trainer",
+    }  # fmt: skip
+
+
+def test_folders_with_contracts_are_found_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders are in the order of `sys.path` and then by name, each once. The empty entry is not the current folder."""
+    for name in ("late/harness_claims/a", "early/harness_claims/z", "early/harness_claims/b", "harness_claims/here"):
+        (tmp_path / name / "contracts").mkdir(parents=True)
+    (tmp_path / "early/harness_claims/none").mkdir()
+    (tmp_path / "early/harness_claims/file").touch()
+    monkeypatch.chdir(tmp_path)
+    path = ["", tmp_path / "missing", tmp_path / "early", tmp_path / "late", tmp_path / "early"]
+    monkeypatch.setattr(sys, "path", [str(one) if one else "" for one in path])
+    early = tmp_path / "early/harness_claims"
+    roots = (early / "b", early / "z", tmp_path / "late/harness_claims/a")
+    assert claims_roots() == roots
+    for root in roots:
+        assert root_of(root / "contracts" / "F-A-001" / "contract.json") == root
+    assert root_of(early / "none" / "contracts") is None
+    assert root_of(tmp_path) is None
+    monkeypatch.setattr(sys, "path", [])
+    assert claims_roots() == ()
+
+
+def test_a_file_that_is_missing_here_is_the_installed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If both folders have a file, the one of the current folder is taken."""
+    root, name = tmp_path / "site/harness_claims/a", Path("trainers/some.toml")
+    (root / "contracts").mkdir(parents=True)
+    (root / name).parent.mkdir()
+    (root / name).touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+    assert or_installed(name) == root / name
+    assert or_installed(Path("trainers/another.toml")) == Path("trainers/another.toml")
+    name.parent.mkdir()
+    name.touch()
+    assert or_installed(name) == name

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base import schemas
+from harness.base.schemas import schema_folder
 from harness.base.vocabulary import Outcome
+from harness.contract.clauses import ClauseResult
 from harness.evidence import bundle_layout
 from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.bundle_layout import MUTANTS
 from harness.evidence.trial_files import Stream, TrialLogError, parse_log, sections
 from harness.execution.logs import Log
+from harness.judging.record import MutantRecord, Record
 from tests.contracts import observe
 from tests.evidence.factory import claim_result, rewrite, sealer, set_at, trial
 
@@ -217,3 +222,20 @@ def test_a_trial_that_is_there_twice_has_its_line(bundle: Path) -> None:
     with pytest.raises(BundleError) as refused:
         _ = Bundle(bundle).mutants
     assert [one.message for one in refused.value.problems] == ["does not end in a newline: it may have been cut short"]
+
+
+def test_the_schema_of_a_record_has_its_fields_and_no_others() -> None:
+    """`to_json` and the schema have the same fields."""
+    schema = json.loads((schema_folder() / "record.schema.json").read_text())
+    parts = {Record: schema, MutantRecord: schema["$defs"]["mutant"], ClauseResult: schema["$defs"]["clause"]}
+    for kind, part in parts.items():
+        names = {field.name for field in fields(kind)} | ({"format"} if kind is Record else set())
+        late = {
+            Record: {
+                *("isolated", "limit_seconds", "pace", "predicted", "subject_parameters", "unjudged", "waited_seconds"),
+                "withdrawn",
+            },
+            MutantRecord: {"values"},
+        }  # not in older bundles
+        assert set(part["properties"]) == set(part["required"]) | late.get(kind, set()) == names
+        assert part["additionalProperties"] is False

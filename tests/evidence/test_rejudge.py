@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 
 from harness.base.device import Device
 from harness.base.vocabulary import Verdict
+from harness.contract.contract_annotations import judging_part
 from harness.evidence.findings import Code, Detail
 from harness.evidence.verification import verify
 from harness.report.messages.verdict_text import bundle_line
@@ -267,3 +269,75 @@ def test_a_log_with_any_output_is_sound(tmp_path: Path, output: str) -> None:
     result = claim_result(tmp_path)
     bundle = sealer(tmp_path).seal(replace(result, subject=trial(result.subject.observation, output=output)))
     assert not [one for one in verify(bundle).findings if one.file == "trials.log"]
+
+
+PROSE = frozenset(
+    {
+        "reason",
+        "text",
+        "message",
+        "title",
+        "claim",
+        "defect",
+        "description",
+        "source",
+        "x-source",
+        "why",
+        "traceback",
+        "profile_reason",
+    }
+)
+"""Keys whose texts are written for people, in any file of a bundle."""
+MADE: dict[str, dict[str, Any]] = {
+    "a proven PASS": {},
+    "a FAIL": {"measurements": healthy(returned=2)},
+    "measured too little": {"measurements": healthy(smallest=...)},
+    "nothing measured": {"measurements": {}},
+    "a survivor": {"mutants": {**DEFECTIVE, "forgets-one": {}}},
+    "misattributed": {"mutants": {**DEFECTIVE, "forgets-one": {"given": 2, "returned": 2}}},
+    "inconclusive": {"mutants": {**DEFECTIVE, "forgets-one": {"returned": ...}}},
+    "interrupted before a mutant": {"cut_short": True},
+    "interrupted before every mutant": {"cut_short": True, "mutants": {}},
+    "no mutant could run": {"mutants": {}},
+    "mutants skipped": {"skipped": True},
+    "not finite": {"measurements": healthy(smallest=float("nan"))},
+}
+
+
+def reworded(value: Any, key: str = "") -> Any:
+    """The JSON value with every sentence reversed."""
+    if isinstance(value, dict):
+        return {name: reworded(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [reworded(item, key) for item in value]
+    return f"Reworded, {value[::-1]}" if isinstance(value, str) and key in PROSE and value else value
+
+
+def rewrite_every_sentence(bundle: Path) -> int:
+    """Reword each JSON file and line of a bundle, correct the contract's digest in the record, and seal it again."""
+    changed = 0
+    for path in sorted([*bundle.rglob("*.json"), *bundle.rglob("*.jsonl")]):
+        lines = path.suffix == ".jsonl"
+        before = [json.loads(text) for text in (path.read_text().splitlines() if lines else [path.read_text()])]
+        after = reworded(before)
+        changed += before != after
+        path.write_text("".join(json.dumps(one) + "\n" for one in after))
+    record = json.loads((bundle / "record.json").read_text())
+    record["contract_digest"] = hashlib.sha256(judging_part((bundle / "contract.json").read_bytes())).hexdigest()
+    (bundle / "record.json").write_text(json.dumps(record))
+    reseal(bundle)
+    return changed
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_no_sentence_decides(tmp_path: Path, made: str) -> None:
+    """Verdict, proof, fates and findings stay the same. Only quoted words in the reasons differ."""
+    bundle = sealed(tmp_path, **MADE[made])
+    before = verify(bundle)
+    assert before.findings == ()
+    assert rewrite_every_sentence(bundle) > 1
+    after = verify(bundle)
+    assert after.findings == ()
+    assert (after.verdict, after.proven, after.mutants) == (before.verdict, before.proven, before.mutants)
+    assert [one.code for one in after.remarks] == [one.code for one in before.remarks]
+    assert (after.reason and after.reason.codes) == (before.reason and before.reason.codes)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from harness.base.vocabulary import Verdict
 from harness.evidence import bundle_layout
-from harness.evidence.findings import Code, Detail
+from harness.evidence.findings import Code
 from harness.evidence.verification import find_bundles, verify
 from tests.evidence.factory import copy_of, files_of, found, reseal
 
@@ -72,28 +72,6 @@ def test_any_flipped_byte_of_any_file_is_noticed(pristine: Path, data: st.DataOb
         assert not verify(pristine).sound
     finally:
         path.write_bytes(content)
-
-
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_no_damaged_document_escapes_the_finding(pristine: Path, data: st.DataObject) -> None:
-    """The manifest confirms the damage, so formats and judge must find it: a finding at worst, never an exception."""
-    name = data.draw(
-        st.sampled_from([name for name in files_of(pristine) if name.endswith((".json", ".jsonl", ".csv", ".log"))])
-    )
-    path, manifest = pristine / name, pristine / "MANIFEST.sha256"
-    content, sealed_manifest = path.read_bytes(), manifest.read_bytes()
-    place = data.draw(st.integers(0, len(content) - 1))
-    replacement = data.draw(st.sampled_from([b"", b"9", b"-", b"null", b"[", b'"', b"1e999", b"NaN", b"\xff", b"true"]))
-    path.write_bytes(content[:place] + replacement + content[place + data.draw(st.integers(0, 3)) :])
-    try:
-        reseal(pristine)
-        verification = verify(pristine)
-        assert not any(finding.code is Code.TAMPERED for finding in verification.findings)
-        assert not any(finding.detail is Detail.CHECK_FAILED for finding in verification.findings)
-    finally:
-        path.write_bytes(content)
-        manifest.write_bytes(sealed_manifest)
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "report.html", ".hidden", "artifacts/more.bin", "a\nb"])

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
+from harness.execution import frameworks
 from harness.execution.blame import machine_fault
 from harness.machine import triton_interpreter
 
@@ -52,3 +54,18 @@ def test_a_triton_that_does_not_work_is_named(monkeypatch: pytest.MonkeyPatch, t
     (tmp_path / "triton" / "__init__.py").write_text("raise TypeError('only 0-dimensional arrays')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert "TypeError: only 0-dimensional arrays" in triton_interpreter.misfit.__wrapped__()
+
+
+def test_the_peak_is_that_of_the_whole_trial_although_code_resets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The peak covers the whole trial, although the code resets it: a claim on memory measures several steps."""
+    peaks = [300]
+    for module in (torch.cuda, torch.cuda.memory):
+        monkeypatch.setattr(module, "reset_peak_memory_stats", lambda device=None: peaks.__setitem__(0, 7))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda index: peaks[0])
+    monkeypatch.setattr(frameworks, "_peaks", [0])
+    seed = torch.initial_seed()
+    frameworks.prepare(seed, torch.get_num_threads())
+    torch.cuda.reset_peak_memory_stats()
+    assert (peaks, frameworks.allocator_peak_bytes()) == ([7], 300)

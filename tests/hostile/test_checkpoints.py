@@ -86,29 +86,20 @@ class _Calls:
 PICKLES: dict[str, bytes] = {
     "a call of pathlib": pickle.dumps(_Calls(), 2),
     "a global of builtins": b"\x80\x02cbuiltins\neval\n(X\4\0\0\x001+1.tR.",
-    "a global by the stack": b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85R.",
-    "an extension code": b"\x80\x02\x82\x01.",
-    "a persistent id in text": b"Pstorage\n.",
     "an instance": b"\x80\x02(ios\nsystem\n.",
     "no stop": b"\x80\x02}",
     "a stack that is empty": b"\x80\x020.",
     "two values": b"\x80\x02}}.",
     "a memo of four thousand millions": b"\x80\x02}r\xff\xff\xff\xff.",
     "a get of nothing": b"\x80\x02h\x05.",
-    "a list in itself": b"\x80\x02]q\0h\0a.",
     "a dict in itself": b"\x80\x02}q\0X\1\0\0\0ah\0s.",
-    "a text of four gigabytes": b"\x80\x02X\xff\xff\xff\xffabc.",
     "a long of a million bits": b"\x80\x02\x8b" + struct.pack("<I", 125_000) + b"\x7f" * 125_000 + b".",
     "a float that is not finite": b"\x80\x02}X\1\0\0\0aG\x7f\xf8\0\0\0\0\0\0s.",
     "keys with equal hashes": b"\x80\x02}(" + b"".join(
         b"\x8a\x09" + ((2**61 - 1) * n).to_bytes(9, "little") + b"N" for n in range(1, 100)
     ) + b"u.",
-    "marks without end": b"\x80\x02" + b"(" * 1_000_000 + b".",
-    "tuples in tuples": b"\x80\x02)" + b"\x85" * 500_000 + b".",
     "a dict as a key": b"\x80\x02}}Ns.",
     "a tensor with a negative size": tensor(0, (2,), (1,))[:-1].replace(b"K\x02", b"J\xff\xff\xff\xff") + b".",
-    "a tensor of no storage": tensor(0, (4,), (1,), key="nowhere"),
-    "a tensor past its storage": tensor(0, (4,), (1 << 40,)),
     "frames that lie": b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f}.",
     "reductions of reductions": b"\x80\x02ccollections\nOrderedDict\nq\0" + b"(h\0)R" * 1000 + b"t.",
 }  # fmt: skip
@@ -120,20 +111,12 @@ FILES: dict[str, Callable[[Path], bytes]] = {
     "zip: a million entries by the end record": lambda _: _at(
         torch_zip(ARRAYS), len(torch_zip(ARRAYS)) - 12, "<H", 0xFFFF
     ),
-    "zip: a flipped bit": lambda _: torch_zip(ARRAYS).replace(struct.pack("<f", 3.0), struct.pack("<f", 3.5), 1),
     "zip: two of them": lambda _: torch_zip(ARRAYS) * 2,
-    "safetensors: a header longer than the file": lambda _: _safetensors(_said(), length=1 << 40),
     "safetensors: a header of no bytes": lambda _: _safetensors(b"", length=0) + b"{" * 8,
-    "safetensors: a deep header": lambda _: _safetensors(b'{"a":' * 5000 + b"1" + b"}" * 5000),
     "safetensors: a deep text": lambda _: _safetensors(b'{"a":' + b"[" * 100_000),
-    "safetensors: a name twice": lambda _: _safetensors(
-        b'{"a":%s,"a":%s}' % ((json.dumps(_said()["a"]).encode(),) * 2)
-    ),
     "safetensors: offsets that go back": lambda _: _safetensors(_said(data_offsets=[4, 0])),
-    "safetensors: offsets that overlap": lambda _: _safetensors({**_said(), "b": _said()["a"]}),
     "safetensors: huge offsets": lambda _: _safetensors(_said(data_offsets=[2**63, 2**63 + 4])),
     "safetensors: a shape of half a number": lambda _: _safetensors(_said(shape=[0.5])),
-    "safetensors: a shape of true": lambda _: _safetensors(_said(shape=[True])),
     "safetensors: a thousand dimensions": lambda _: _safetensors(_said(shape=[1] * 1000)),
     "safetensors: an integer of 100,000 digits": lambda _: _safetensors(
         b'{"a":{"dtype":"F32","shape":[' + b"9" * 100_000 + b'],"data_offsets":[0,4]}}'
@@ -146,11 +129,7 @@ FILES: dict[str, Callable[[Path], bytes]] = {
     "safetensors: 2000 names of one place": lambda _: _safetensors(
         {f"{n}": _said(shape=[0], data_offsets=[0, 0])["a"] for n in range(2000)}, b""
     ),
-    "safetensors: metadata of numbers": lambda _: _safetensors({**_said(), "__metadata__": {"a": 1}}),
-    "GGUF: more keys than bytes": lambda _: _gguf(count=2**62),
-    "GGUF: more tensors than bytes": lambda _: _gguf(tensors=2**62),
     "GGUF: a key of 2**63 bytes": lambda _: _gguf(_text(b"", 2**63)),
-    "GGUF: arrays in arrays": lambda _: _gguf(_nested_array(10_000)),
     "GGUF: an unknown type": lambda _: _gguf(_text(b"k") + struct.pack("<I", 99)),
     "GGUF: an alignment of 0": lambda _: _gguf(_text(b"general.alignment") + struct.pack("<II", 4, 0)),
     "GGUF: an alignment of 2**63": lambda _: _gguf(
@@ -167,7 +146,6 @@ FILES: dict[str, Callable[[Path], bytes]] = {
     "GGUF: big-endian": lambda folder: (
         gguf_bytes(ARRAYS, folder)[:4] + struct.pack(">I", 3) + gguf_bytes(ARRAYS, folder)[8:]
     ),
-    "APR: 2**32 tensors": lambda _: _apr(8, "<I", 2**32 - 1),
     "APR: metadata before the header": lambda _: _apr(12, "<Q", 0),
     "APR: metadata of 2**63 bytes": lambda _: _apr(20, "<I", 2**32 - 1),
     "APR: an index past the end": lambda _: _apr(24, "<Q", 2**63),

@@ -7,6 +7,8 @@ from itertools import product
 import pytest
 
 from harness.base.vocabulary import Outcome, Phase
+from harness.contract.bound import Bound
+from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import judge
 from harness.judging.observation import Ending, EndingKind
@@ -77,7 +79,8 @@ def test_whose_fault_an_ending_is(kind: EndingKind, phase: Phase) -> None:
     """Only a completed trial passes, and only a fault of the subject fails."""
     completes = judge(CONTRACT, observe(healthy(), ending=Ending(kind, phase, "so it was"))).clauses[0]
     subjects = Outcome.FAIL if (kind, phase) in SUBJECTS else Outcome.NOT_MEASURED
-    assert completes.outcome is (Outcome.PASS if kind is EndingKind.COMPLETED else subjects)
+    outcome = Outcome.PASS if kind is EndingKind.COMPLETED else subjects
     place = "" if kind in NOBODYS else str(phase)
     told = None if kind is EndingKind.COMPLETED else Reason(ReasonCode(NAMES[kind]), place, "so it was")
-    assert completes.reason == told
+    bound = Bound("const", "completed")
+    assert completes == ClauseResult("subject.completes", outcome, NAMES[kind], bound, "", told)

@@ -162,12 +162,6 @@ def test_judging_never_raises(measured: Any, parameter: Any, resolved: Any) -> N
     assert judgment.outcome in Outcome
 
 
-def test_judging_twice_gives_the_same() -> None:
-    """A judgment depends on contract and observation alone."""
-    broken = observe(healthy(values=[1.0, float("nan")], returned=2))
-    assert plain(judge(CONTRACT, broken)) == plain(judge(CONTRACT, broken))
-
-
 @pytest.mark.parametrize(
     ("resolved", "expected", "reason"),
     [
@@ -183,35 +177,6 @@ def test_what_was_requested_must_have_run(resolved: dict[str, Any], expected: Ou
     """A trial with a wrong number of steps, or on a wrong device, does not measure the claim."""
     judgment = judge(CONTRACT, observe(healthy(), resolved=resolved))
     assert (expected, reason) == (judgment.outcome, judgment.reason)
-
-
-@pytest.mark.parametrize(("said", "expected"), [("", Outcome.PASS), ("30 and 50", Outcome.FAIL), (None, None)])
-def test_two_statements_that_cannot_both_be_true(said: str | None, expected: Outcome | None) -> None:
-    """Two statements that contradict each other FAIL. A subject that makes no two statements has no such clause."""
-    resolved = {"device": "cpu", "steps": 50} | ({} if said is None else {"contradiction": said})
-    clauses = {one.id: one.outcome for one in judge(CONTRACT, observe(healthy(), resolved=resolved)).clauses}
-    assert clauses.get("reported.contradiction") is expected
-
-
-@pytest.mark.parametrize(
-    ("ending", "expected"),
-    [
-        (Ending(EndingKind.COMPLETED), Outcome.PASS),
-        (Ending(EndingKind.SUBJECT_FAULT, Phase.SUBJECT), Outcome.FAIL),
-        (Ending(EndingKind.TIMED_OUT, Phase.SUBJECT), Outcome.FAIL),
-        (Ending(EndingKind.DIED, Phase.SUBJECT), Outcome.FAIL),
-        (Ending(EndingKind.TIMED_OUT, Phase.FALSIFIER), Outcome.NOT_MEASURED),
-        (Ending(EndingKind.DIED, Phase.START), Outcome.NOT_MEASURED),
-        (Ending(EndingKind.KILLED, Phase.SUBJECT), Outcome.NOT_MEASURED),
-        (Ending(EndingKind.FALSIFIER_FAULT), Outcome.NOT_MEASURED),
-        (Ending(EndingKind.NOT_MEASURED), Outcome.NOT_MEASURED),
-        (Ending(EndingKind.INTERRUPTED), Outcome.NOT_MEASURED),
-        (Ending(EndingKind.LOST), Outcome.NOT_MEASURED),
-    ],
-)
-def test_endings(ending: Ending, expected: Outcome) -> None:
-    """A defect of the subject is FAIL. A defect of the machine is NOT_MEASURED, with any measurements."""
-    assert expected is outcome(healthy(), ending=ending)
 
 
 def test_a_failure_outranks_what_was_not_measured() -> None:
@@ -235,30 +200,6 @@ def test_an_interrupted_trial_refutes_nothing(measured: Any) -> None:
         assert after.reason == (Reason(ReasonCode.PROVISIONAL, cause=before.reason) if failed else before.reason)
 
 
-@pytest.mark.parametrize("phase", list(Phase))
-def test_an_interruption_names_no_code(phase: Phase) -> None:
-    """The reason is the interruption, in every phase."""
-    ending = Ending(EndingKind.INTERRUPTED, phase, "the run was interrupted")
-    judgment = judge(CONTRACT, observe(healthy(), resolved={"steps": 2}, ending=ending))
-    assert judgment.reason == _decided("subject.completes", Reason(ReasonCode.INTERRUPTED, text=ending.reason))
-
-
-@pytest.mark.parametrize(
-    ("kind", "phase", "reason"),
-    [
-        (EndingKind.NOT_MEASURED, Phase.FALSIFIER, Reason(ReasonCode.NOT_MEASURED, "", "so it was")),
-        (EndingKind.NOT_MEASURED, Phase.START, Reason(ReasonCode.NOT_MEASURED, "", "so it was")),
-        (EndingKind.FALSIFIER_FAULT, Phase.START, Reason(ReasonCode.FALSIFIER_FAULT, "start", "so it was")),
-        (EndingKind.FALSIFIER_FAULT, Phase.FALSIFIER, Reason(ReasonCode.FALSIFIER_FAULT, "falsifier", "so it was")),
-        (EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Reason(ReasonCode.SUBJECT_FAULT, "subject", "so it was")),
-    ],
-)
-def test_only_a_fault_names_the_code(kind: EndingKind, phase: Phase, reason: Reason) -> None:
-    """A measurement that the machine prevented is the fault of no code."""
-    judgment = judge(CONTRACT, observe(healthy(), resolved={"steps": 2}, ending=Ending(kind, phase, "so it was")))
-    assert judgment.clauses[0].reason == reason
-
-
 @pytest.fixture(scope="module")
 def on_cuda() -> Contract:
     """The contract with a full profile that requires a GPU."""
@@ -266,23 +207,6 @@ def on_cuda() -> Contract:
     content["target"] = {"type": "cuda"}
     content["profiles"]["full"]["requires"]["device"] = "cuda"
     return contract_of(content)
-
-
-@pytest.mark.parametrize(
-    ("residency", "expected"),
-    [
-        (Residency(allocator_peak_bytes=1, driver_seen=True), Outcome.PASS),
-        (Residency(allocator_peak_bytes=0, driver_seen=True), Outcome.FAIL),
-        (Residency(allocator_peak_bytes=1, driver_seen=False), Outcome.FAIL),
-        (Residency(allocator_peak_bytes=1, driver_seen=None), Outcome.NOT_MEASURED),
-        (Residency(allocator_peak_bytes=None, driver_seen=True), Outcome.NOT_MEASURED),
-    ],
-)
-def test_residency(on_cuda: Contract, residency: Residency, expected: Outcome) -> None:
-    """A CUDA profile passes only if the allocator and the driver both report the process on the GPU."""
-    cuda = {"device": Device("cuda", "a GPU"), "resolved": {"device": "cuda", "steps": 3}}
-    judgment = judge(on_cuda, observe(healthy(), profile="full", residency=residency, **cuda))
-    assert expected is judgment.outcome
 
 
 @pytest.mark.parametrize(
@@ -316,16 +240,3 @@ def test_an_observation_of_the_wrong_form_is_refused() -> None:
     """The error names the place of the fault."""
     with pytest.raises(DocumentError, match=r"^/mesurements: "):
         Observation.from_json({**observe(healthy()).to_json(), "mesurements": {}})
-
-
-@given(NAMES, st.text(min_size=1))
-def test_a_reason_for_a_missing_measurement_changes_no_outcome(name: str, why: str) -> None:
-    """The clauses of the missing measurement get the reason. Measured values are judged as without it."""
-    measured = healthy(**{name: ...})
-    plainly = judge(CONTRACT, observe(measured)).clauses
-    told = judge(CONTRACT, observe(measured, unseen={name: why})).clauses
-    assert [one.outcome for one in told] == [one.outcome for one in plainly]
-    explained = [one.id for one, before in zip(told, plainly, strict=True) if one.reason != before.reason]
-    assert {one.reason.text for one in told if one.id in explained} == {why}
-    assert {clause.id for clause in CONTRACT.clauses if clause.path[:1] == (name,)} <= set(explained)
-    assert judge(CONTRACT, observe(healthy(), unseen={name: why})) == judge(CONTRACT, observe(healthy()))

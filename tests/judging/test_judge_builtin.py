@@ -205,7 +205,8 @@ def test_clauses_name_why_a_measurement_is_missing(name: str, why: str) -> None:
     told = judge(contract, observe(measured, unseen={name: why, "steps": "a parameter is always shown"})).clauses
     plain = judge(contract, observe(measured)).clauses
     for one, before in zip(told, plain, strict=True):
-        assert one.reason == (replace(before.reason, text=why) if one.id in looking else before.reason)
+        reason = replace(before.reason, text=why) if one.id in looking else before.reason
+        assert (one.outcome, one.reason) == (before.outcome, reason)
     assert judge(contract, observe(measured, unseen={"nothing": why})).clauses == plain
     asked_for_less = judge(contract, observe(healthy(), parameters={}, unseen={"steps": why}))
     assert clause(asked_for_less, "as-many").reason == Reason(ReasonCode.MISSING, "parameters.steps")
@@ -234,32 +235,6 @@ def test_what_failed_keeps_its_own_reason() -> None:
     assert (clause(found, "ordered").outcome, clause(found, "ordered").reason) == (
         FAIL,
         Reason(ReasonCode.NOT_FINITE, "self.smallest"),
-    )
-
-
-@pytest.mark.parametrize(
-    ("ending", "reason"),
-    [
-        (Ending(EndingKind.INTERRUPTED, Phase.SUBJECT), Reason(ReasonCode.INTERRUPTED)),
-        (Ending(EndingKind.INTERRUPTED, Phase.SUBJECT, "SIGTERM"), Reason(ReasonCode.INTERRUPTED, text="SIGTERM")),
-        (Ending(EndingKind.TIMED_OUT, Phase.START, "60 s"), Reason(ReasonCode.TIMED_OUT, "start", "60 s")),
-        (Ending(EndingKind.DIED, Phase.SUBJECT, "signal 11"), Reason(ReasonCode.DIED, "subject", "signal 11")),
-    ],
-)
-def test_how_a_trial_ended(ending: Ending, reason: Reason) -> None:
-    """The value of the clause is the kind of ending. Its reason has the details."""
-    outcome = FAIL if ending.kind is EndingKind.DIED else NOT_MEASURED
-    expected = ClauseResult("subject.completes", outcome, str(ending.kind), Bound("const", "completed"), "", reason)
-    assert clause(held(healthy(), ending=ending), "subject.completes") == expected
-
-
-def test_a_provisional_violation() -> None:
-    """A violation in an interrupted trial is NOT_MEASURED, and its reason names the violation."""
-    interrupted = Ending(EndingKind.INTERRUPTED)
-    found = clause(held(healthy(returned=2), ending=interrupted), "nothing-lost")
-    assert (found.outcome, found.reason) == (
-        NOT_MEASURED,
-        Reason(ReasonCode.PROVISIONAL, cause=Reason(ReasonCode.VIOLATED, text="items were lost or made up")),
     )
 
 

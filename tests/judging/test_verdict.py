@@ -201,11 +201,6 @@ def test_the_verdict_of_a_subject_that_passed_in_full(
     assert claim_verdict(judged(clause=Outcome.PASS), outcomes, skipped=skipped) == ClaimVerdict(*expected)
 
 
-def test_every_ending_but_a_completed_one_has_its_reason() -> None:
-    """The judge converts a kind of ending to a reason code by value."""
-    assert {str(kind) for kind in EndingKind} - {"completed"} <= {str(code) for code in ReasonCode}
-
-
 def test_a_mutant_that_did_not_run() -> None:
     """It keeps the reason; an interruption is a reason of its own."""
     mutant = Mutant("m", "a:B", ("clause",), "", {}, {})

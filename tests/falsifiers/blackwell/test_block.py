@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 from transformers import Qwen2Config
 from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer, Qwen2RotaryEmbedding
 
+from falsifiers.blackwell.measuring.operation_cases import LARGEST, LARGEST_BATCH, product_errors
 from falsifiers.blackwell.reference.block import Block, new_weights
 from falsifiers.blackwell.reference.model import LanguageModel
 from falsifiers.blackwell.reference.shapes import PROJECTIONS, SHAPES, BlockShape
 from falsifiers.blackwell.reference.torch_backend import CublasBackend, TorchBackend
+from harness.base.vocabulary import Outcome
+from harness.contract.project import Project
+from tests.falsifiers.in_process import judged
 
 _SHAPES = [SHAPES["qwen2-tiny"], BlockShape(hidden=48, heads=6, kv_heads=2, intermediate=20, eps=1e-3, theta=100.0)]
 _THEIRS = {"input_norm": "input_layernorm.weight", "post_norm": "post_attention_layernorm.weight"} | {
@@ -113,3 +119,39 @@ def test_shapes_are_qwen2s() -> None:
     """24 blocks of Qwen2-0.5B with the embedding and the last norm have 494,032,768 parameters."""
     sizes = [torch.Size(size).numel() for size in SHAPES["qwen2-0.5b"].parameters().values()]
     assert 24 * sum(sizes) + 151_936 * 896 + 896 == 494_032_768
+
+
+class Largest(TorchBackend):
+    """Records the elements of the largest batch, and computes nothing."""
+
+    elements = 0
+
+    def matmul(
+        self, a: torch.Tensor, b: torch.Tensor, *, transpose_a: bool = False, transpose_b: bool = False
+    ) -> torch.Tensor:
+        result = torch.empty(a.shape[0], a.shape[2 if transpose_a else 1], b.shape[1 if transpose_b else 2])
+        self.elements = max(self.elements, a.numel(), b.numel(), result.numel())
+        return result
+
+
+def test_the_largest_batch_is_named() -> None:
+    """Seed 20 draws this batch. An adapter with room for two matrices refused it, and a healthy subject failed."""
+    backend = Largest()
+    product_errors(backend, 20, "cpu")
+    assert backend.elements == LARGEST_BATCH > 2 * LARGEST
+
+
+_CONTRACT = Project.find(Path(__file__).parent).contract("F-BLACKWELL-ABLATION-001")
+
+
+def test_the_cap_is_the_fix(tmp_path: Path) -> None:
+    """Four blocks are enough to run out of memory."""
+    assert not judged(_CONTRACT, _CONTRACT.subject, tmp_path, blocks=4).with_outcome(Outcome.FAIL)
+
+
+@pytest.mark.parametrize("name", ["workspace-by-kernels", "every-second-attempt-fails"])
+def test_a_mutant_fails_its_clauses(tmp_path: Path, name: str) -> None:
+    """Two causes that are needed together, and a failure without a cause."""
+    (mutant,) = (one for one in _CONTRACT.mutants if one.id == name)
+    judgment = judged(_CONTRACT, mutant.subject, tmp_path, mutant, blocks=4)
+    assert set(mutant.violates) <= {clause.id for clause in judgment.with_outcome(Outcome.FAIL)}

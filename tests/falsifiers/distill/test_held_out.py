@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 import random
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
 
 from falsifiers.distill.measuring.held_out import HeldOut, evaluate
+from falsifiers.distill.measuring.training_state import digest_of
+from falsifiers.distill.running.shown import not_refused
 from falsifiers.distill.running.training import StepWatch, read_back
+from harness import NotMeasured, NotObserved
 from harness.authoring.faults import SubjectFault
 from tests.falsifiers.distill.trials import Tables, a_setting, a_trial
 
@@ -86,3 +90,47 @@ def test_mixed_dtypes_are_all_named(tmp_path: Path) -> None:
     trial.subject.weights["second"] = torch.ones(1, dtype=torch.bfloat16)
     read_back(trial, watch.steps)
     assert recorded.resolved["dtype"] == "bfloat16+float32"
+
+
+SLOTS = {
+    "a": {"exp_avg": torch.ones(3), "step": torch.tensor(2.0)},
+    "b": {"exp_avg": torch.zeros(3), "step": torch.tensor(2.0)},
+}
+WHOLE = {"0/m": torch.ones(3), "0/n": torch.tensor(2.0), "1/m": torch.zeros(3), "1/n": torch.tensor(2.0)}
+
+
+def test_a_whole_state() -> None:
+    """With all slots and the state of a generator, nothing is lost and nothing is foreign."""
+    state = digest_of(SLOTS)
+    assert state.lost(WHOLE) == 0
+    assert state.foreign({**WHOLE, "random": torch.get_rng_state()}) == []
+
+
+def test_lost_and_foreign_tensors() -> None:
+    """A slot that is rounded or of another step is both lost and foreign. A slot that occurs twice is foreign once."""
+    state = digest_of(SLOTS)
+    rounded = {**WHOLE, "0/m": torch.ones(3).bfloat16(), "1/n": torch.tensor(3.0)}
+    assert (state.lost(rounded), state.foreign(rounded)) == (2, ["0/m", "1/n"])
+    assert state.foreign({**WHOLE, "0/o": torch.ones(3)}) == ["0/o"]
+    assert state.foreign({**WHOLE, "counter": torch.zeros(1, dtype=torch.uint8)}) == ["counter"]
+
+
+def _refuse(kind: type[Exception], text: str) -> NoReturn:
+    raise kind(text)
+
+
+def test_what_the_falsifier_can_do_a_subject_must_not_refuse() -> None:
+    assert not_refused(lambda: 3, alike=lambda: _refuse(AssertionError, "not needed")) == 3
+    with pytest.raises(RuntimeError, match="no room"):
+        not_refused(lambda: _refuse(NotMeasured, "no room"), alike=lambda: None)
+
+
+def test_a_machine_that_refuses_both_is_no_fault() -> None:
+    """If the machine refuses subject and falsifier alike, the subject is not blamed.
+
+    A hidden value is no fault either.
+    """
+    with pytest.raises(NotMeasured, match="full disk"):
+        not_refused(lambda: _refuse(NotMeasured, "no room"), alike=lambda: _refuse(NotMeasured, "full disk"))
+    with pytest.raises(NotObserved):
+        not_refused(lambda: _refuse(NotObserved, "no batch"), alike=lambda: None)

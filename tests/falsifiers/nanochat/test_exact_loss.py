@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import example, given
+from torch import Tensor
 
+from falsifiers.nanochat.compiled_loss import _question
 from falsifiers.nanochat.exact_loss import _errors
-from falsifiers.nanochat.head_loss_cases import HALF, cases, question
+from falsifiers.nanochat.head_loss_cases import HALF, cases, first_cases, question
 from falsifiers.nanochat.head_question import HeadQuestion
 from falsifiers.nanochat.oracle.head_loss import truth
 from falsifiers.nanochat.subject import Answer
@@ -61,3 +65,22 @@ def in_float32(asked: HeadQuestion) -> Answer:
         (of_hidden * float(asked.frozen != "hidden")).to(dtype),
         (of_weight * float(asked.frozen != "weight")).to(dtype),
     )
+
+
+def _devices(asked: Any) -> set[str]:
+    return {one.device.type for one in vars(asked).values() if isinstance(one, Tensor)}
+
+
+@pytest.mark.parametrize("case", first_cases({"most_alike": 4, "past_a_step": 5}))
+def test_a_case_is_on_one_device(case: dict[str, Any]) -> None:
+    """The incoming gradient is on the device too, also if it is a scalar."""
+    assert _devices(question(case, "meta")) == {"meta"}
+
+
+@pytest.mark.parametrize("ignored", [0.0, 1.0])
+def test_the_question_of_a_compiled_loss_is_on_one_device(ignored: float) -> None:
+    """On an H200, a case with tensors on two devices ended the trial in the oracle."""
+    trial = SimpleNamespace(parameters={"rows": 3, "width": 2, "vocabulary": 5}, seed=0, device="meta")
+    asked = _question(trial, 0, ignored)  # type: ignore[arg-type]
+    assert _devices(asked) == {"meta"}
+    assert asked.upstream.dtype == torch.float32

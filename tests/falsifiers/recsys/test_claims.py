@@ -9,6 +9,7 @@ import pytest
 from harness.base.vocabulary import Fate, Outcome
 from harness.contract.project import Project
 from harness.judging.verdict import fate_of
+from tests.falsifiers.distill.oracle.test_step import reached
 from tests.falsifiers.in_process import judged
 
 CONTRACTS = Path(__file__).parents[3] / "contracts" / "recsys"
@@ -82,3 +83,16 @@ def test_another_implementation_passes(claim: str, tmp_path: Path) -> None:
     """Dense weights in float64 pass, so the bounds are not made for our kernels."""
     other = "falsifiers.recsys.reference.dense_attention:Float64Attention"
     assert not judged(CLAIMS[claim], other, tmp_path, **FEWER[claim]).with_outcome(Outcome.FAIL)
+
+
+ORACLE = Path(__file__).parents[3] / "falsifiers" / "recsys" / "oracle"
+
+
+def test_the_oracle_reaches_no_subject() -> None:
+    """The oracle may import the Protocol.
+
+    It imports neither the reference nor a mutant, directly or through another module.
+    """
+    found = reached(sorted(ORACLE.glob("*.py")))
+    assert "falsifiers.recsys.subject" in found
+    assert [name for name in sorted(found) if {"reference", "mutants"} & set(name.split("."))] == []

@@ -15,6 +15,7 @@ from falsifiers.recsys.dynamic_tables import Recipe
 from falsifiers.recsys.oracle.dynamic_table import Model, mixed
 from falsifiers.recsys.reference import key_groups, row_kernels, table_kernels
 from falsifiers.recsys.reference.dynamic_table import DynamicTable
+from falsifiers.recsys.reference.recorded_table import RecordedTable
 
 KINDS = {
     "fp32": ("rate", "eps", "m_correction", "v_correction"),
@@ -101,3 +102,28 @@ def test_the_model_evicts_the_lowest_score_by_itself() -> None:
     model.train([*range(128), *range(1, 128)])
     model.train([999])
     assert (model.evicted, 999 in model.entries, len(model.entries)) == ({0}, True, 128)
+
+
+RECIPE = Recipe(2, 1, 2, "lfu", "adam", seed=3)
+
+
+def test_a_recorded_table_has_the_bits_of_a_launched_one() -> None:
+    """The bits are equal while the table grows, in batches of any sizes, and if a key has three gradients."""
+    tables = [kind(RECIPE, "cpu") for kind in (DynamicTable, RecordedTable)]
+    for keys in (torch.arange(70), torch.arange(50, 90), torch.arange(70, 110), torch.tensor([5, -9, 5, 5])):
+        rows = [table.train(keys) for table in tables]
+        assert torch.equal(*rows)
+        for one in rows:
+            (one * torch.arange(len(keys))[:, None]).sum().backward()
+    one, other = (table.dumped() for table in tables)
+    assert all(torch.equal(one[name], other[name]) for name in one.keys() | other.keys())
+
+
+def test_an_overwritten_batch_makes_no_step() -> None:
+    """The backward pass of the last lookup of a size makes a step. That of the lookup before raises."""
+    table = RecordedTable(Recipe(2, 1, 1, "step"), "cpu")
+    first, second = (table.train(torch.arange(start, start + 4)) for start in (0, 2))
+    with pytest.raises(RuntimeError, match="overwritten"):
+        first.sum().backward()
+    second.sum().backward()
+    assert table.updates == 1

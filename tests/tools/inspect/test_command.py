@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import pty
@@ -15,11 +14,13 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import ExitStatus
+from harness.report.terminal.printing import lines_of
 from harness.tools.inspect.checkpoint import Kind
-from harness.tools.inspect.text import KINDS
+from harness.tools.inspect.device_code import DeviceCode, Form, Inspection
+from harness.tools.inspect.text import KINDS, device_code_page
 from tests.cli.harness_command import COMMAND, complaint, environment, harness
 from tests.cli.outputs import assert_follows_schema
-from tests.tools.inspect.checkpoint.files import apr, safetensors_bytes, zero_tensors
+from tests.tools.inspect.checkpoint.files import apr, safetensors_bytes
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "device_code"
 W = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -47,19 +48,6 @@ def test_a_checkpoint_in_a_pipe(tmp_path: Path, model: Path) -> None:
     assert lines[7].split() == ["tensor", "shape", "dtype", "min", "max", "sha256", "size"]
     assert lines[8].split()[:5] == ["layers.0.weight", "2x3", "F32", "0", "5"]
     assert lines[9].split()[:5] == ["layers.1.weight", "2x3", "F32", "NaN", "NaN"]
-
-
-def test_the_file_without_weights_is_told_at_once(tmp_path: Path) -> None:
-    """The file of 200 bytes that every loader opens has a finding."""
-    (tmp_path / "model.safetensors").write_bytes(zero_tensors())
-    done = harness(tmp_path, "inspect", "model.safetensors")
-    assert done.returncode == ExitStatus.PASS
-    assert done.stdout.splitlines()[:3] == [
-        "model.safetensors: safetensors, 200 bytes",
-        "0 tensors, 0 elements",
-        "  no-weights: 0 tensors: this file holds no weights",
-    ]
-    assert harness(tmp_path, "inspect", "model.safetensors", "--fail-on", "no-weights").returncode == ExitStatus.FAIL
 
 
 def test_findings_change_the_exit_status_only_where_asked(tmp_path: Path, model: Path) -> None:
@@ -216,20 +204,6 @@ def test_a_program_that_is_cut_short_is_refused(tmp_path: Path, snapshot: Snapsh
     assert (as_json.returncode, json.loads(as_json.stdout)["cut_short"]) == (ExitStatus.REFUSED, done.stderr[14:-1])
 
 
-def test_a_static_library_without_device_code_is_a_library(tmp_path: Path) -> None:
-    (tmp_path / "libengine.a").write_bytes(b"!<arch>\nengine.o/       0           0     0     644     0         `\n")
-    done = harness(tmp_path, "inspect", "libengine.a")
-    assert (done.returncode, done.stdout.splitlines()[1]) == (ExitStatus.PASS, "no code for NVIDIA GPUs")
-
-
-def test_a_compressed_file_is_to_be_unpacked_and_not_said_to_hold_no_code(tmp_path: Path) -> None:
-    (tmp_path / "kernels.tgz").write_bytes(gzip.compress((RECORDED / "sm_121.cubin").read_bytes()))
-    done = harness(tmp_path, "inspect", "kernels.tgz")
-    assert done.returncode == ExitStatus.REFUSED
-    assert "is compressed (gzip); unpack it" in done.stderr
-    assert "no code" not in done.stderr
-
-
 def test_device_code_needs_no_extra_of_checkpoints(tmp_path: Path) -> None:
     script = (
         "import sys\n"
@@ -263,3 +237,10 @@ def test_a_folder_is_refused_with_a_file_that_may_be_meant(
     assert complaint(done, tmp_path) == snapshot
     (tmp_path / "empty").mkdir()
     assert "it has none" in harness(tmp_path, "inspect", str(model), "--against", "empty").stderr
+
+
+def test_the_targets_of_a_kernel_stand_in_order_whatever_the_order_in_the_file() -> None:
+    targets = [(Form.PTX, 75), (Form.MACHINE_CODE, 100), (Form.MACHINE_CODE, 90), (Form.MACHINE_CODE, 121)]
+    codes = tuple(DeviceCode(form, sm, None, ("add",), 64 * at, 64) for at, (form, sm) in enumerate(targets))
+    *_, (last, _) = lines_of(device_code_page(Inspection(Path("libengine.so"), 256, codes, ())))
+    assert last == "add  sm_90, sm_100, sm_121, PTX for sm_75"

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
 
-from harness.tools.planting.campaign import Sample
-from harness.tools.planting.defects import Defect, defects
+import pytest
+
+from harness.base.schemas import problems
+from harness.contract.equivalent import equivalents
+from harness.contract.planting import PLANTING
+from harness.contract.project import Project
+from harness.machine.host import probe
+from harness.running.interruption import Interruption
+from harness.running.request import RunRequest
+from harness.tools.planting.campaign import Sample, _Campaign
+from harness.tools.planting.defects import Defect, Subjects, defects
 from harness.tools.planting.results import Attempt, DefectFate, Planted
 from harness.tools.planting.schedule import Schedule, evenly
 
@@ -78,3 +91,40 @@ def test_at_the_end_of_the_time_no_defect_is_begun() -> None:
     work.add(FIRST, Attempt("quick", SURVIVED, seconds=1.0), "quick")
     assert work.next(("slow", "quick"), only_begun=True) == (of(FIRST), "slow")
     assert work.next(("slow", "quick"), only_begun=True) is None
+
+
+PROJECT = Project.find(Path(__file__).parent)
+
+
+def test_every_entry_still_names_a_defect() -> None:
+    """If its source line has changed, an entry must be removed or changed."""
+    subjects = Subjects(PROJECT.root)
+    entries = [(path.parent.name, entry) for path in PROJECT.files() for entry in equivalents(path)]
+    gone = [(claim, entry.file, entry.before) for claim, entry in entries if not subjects.is_matched(entry)]
+    assert (gone, len(entries) > 0) == ([], True)
+
+
+def test_recorded_campaigns_have_their_format() -> None:
+    """`verify` would ignore a result that it cannot read."""
+    for path in (PROJECT.evidence / PLANTING).iterdir():
+        assert problems("planting", json.loads(path.read_bytes())) == [], path
+
+
+def test_a_defect_of_the_harness_ends_the_campaign(project: Project, tmp_path: Path) -> None:
+    """The exception reaches the caller, and no other thread tries defects until the end of the budget."""
+    began, host, request = time.monotonic(), probe(project.root), RunRequest(jobs=2)
+    with ExitStack() as resources:
+        campaign = _Campaign(
+            project, Subjects(project.root), host, tmp_path, request, began + 60, False, Interruption(), resources
+        )
+
+        def fail() -> None:
+            raise ArithmeticError("a defect")
+
+        def work() -> None:
+            while not campaign._is_over():
+                time.sleep(0.01)
+
+        with pytest.raises(ArithmeticError, match="a defect"):
+            campaign._together([fail, work])
+    assert time.monotonic() - began < 30

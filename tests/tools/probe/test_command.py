@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from harness.base.schemas import problems
 from harness.base.vocabulary import ExitStatus
+from harness.tools.probe.text import largest
 from tests.cli.harness_command import harness, start
 
 STEPS = """\
@@ -164,3 +167,13 @@ def test_a_step_that_hangs_is_refused_at_the_time_limit(folder: Path) -> None:
     assert done.returncode == ExitStatus.REFUSED
     told = next(line.split()[1:] for line in done.stderr.splitlines() if line.startswith("started"))
     assert not any(psutil.pid_exists(int(pid)) for pid in told)
+
+
+@pytest.mark.parametrize(
+    "sweeps", [{"batch": [1, 2]}, {"batch": [1, 2], "length": [8, 16]}, {}], ids=["one", "two", "none"]
+)
+def test_the_largest_that_fits_says_with_which_others(sweeps: dict[str, Any], snapshot: SnapshotAssertion) -> None:
+    batches, lengths = sweeps.get("batch", [1]), sweeps.get("length", [8])
+    cases = [{"parameters": {"batch": batch, "length": length}} for batch in batches for length in lengths]
+    found = {name: None if name == "length" else 1 for name in sweeps}
+    assert largest({"largest_that_fits": found, "cases": cases}) == snapshot

@@ -11,7 +11,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from falsifiers.blackwell.measuring.block_cases import block_case
 from falsifiers.blackwell.oracle.qwen2 import SHAPES, Shape, TrueBlock, TrueModel
 from falsifiers.blackwell.reference import shapes as reference
-from tests.falsifiers.distill.oracle.test_independence import reached
+from tests.falsifiers.distill.oracle.test_step import reached
 
 ROOT = Path(__file__).parents[4]
 SMALL = Shape(24, heads=4, kv_heads=2, intermediate=40)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from pydoc_data import topics
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from falsifiers.distill import step
+from falsifiers.distill.oracle.one_step import is_one_step
+from falsifiers.distill.oracle.shadow import Configuration
 from falsifiers.distill.oracle.tolerances import TOLERANCES
 from falsifiers.distill.reference import Distillation
 from harness import NotMeasured
@@ -115,3 +120,95 @@ def test_the_contract_has_the_tolerances_of_the_oracle() -> None:
             if name.endswith("_error") and schema.get("maximum"):
                 found[name.removesuffix("_error")] = schema["maximum"]
         assert found == {name: value for name, value in TOLERANCES[dtype].items() if name != "update"}
+
+
+CONFIGURATION = Configuration("none", learning_rate=0.01, alpha=0.3, temperature=4.0)
+
+
+def seen(
+    change: Callable[[torch.optim.AdamW, Tensor], None], dtype: torch.dtype = torch.float32, steps: int = 4
+) -> list[bool]:
+    """The answer after each of several steps of torch's AdamW, each made by `change`."""
+    generator = torch.Generator().manual_seed(0)
+    weights = {
+        name: torch.randn(size, generator=generator).to(dtype).requires_grad_() for name, size in (("a", 64), ("b", 7))
+    }
+    optimizer = torch.optim.AdamW(weights.values(), lr=0.01)
+    answers = []
+    for _ in range(steps):
+        before = {name: weight.detach().clone() for name, weight in weights.items()}
+        for weight in weights.values():
+            weight.grad = torch.randn(weight.shape, generator=generator).to(dtype)
+        change(optimizer, weights["b"])
+        slots = {name: optimizer.state[weight] for name, weight in weights.items()}
+        answers.append(is_one_step(CONFIGURATION, before, weights, slots))
+    return answers
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_a_step_is_one(dtype: torch.dtype) -> None:
+    """A step counts as one step, in each dtype of the parameters."""
+    assert seen(lambda optimizer, weight: optimizer.step(), dtype) == [True] * 4
+
+
+def doubled(optimizer: torch.optim.AdamW, weight: Tensor) -> None:
+    """Make two steps."""
+    optimizer.step()
+    optimizer.step()
+
+
+def at_another_rate(optimizer: torch.optim.AdamW, weight: Tensor) -> None:
+    """Make a step with a rate that is a quarter too high."""
+    optimizer.param_groups[0]["lr"] = 0.0125
+    optimizer.step()
+
+
+def put_back(optimizer: torch.optim.AdamW, weight: Tensor) -> None:
+    """Put one of the two tensors back without the optimizer's knowledge."""
+    before = weight.detach().clone()
+    optimizer.step()
+    with torch.no_grad():
+        weight.copy_(before)
+
+
+@pytest.mark.parametrize("change", [doubled, at_another_rate, put_back])
+def test_what_is_not_one_step(change: Callable[[torch.optim.AdamW, Tensor], None]) -> None:
+    """Each of these defects is detected from the first step on."""
+    assert seen(change) == [False] * 4
+
+
+ROOT = Path(__file__).parents[4]
+ORACLE = ROOT / "falsifiers" / "distill" / "oracle"
+
+
+def modules_of(source: Path) -> Iterator[str]:
+    """The modules that a file imports, also in functions. `from a import b` counts as `a` and `a.b`."""
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{source}: a relative import hides what it imports"
+            yield from (node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names))
+
+
+def reached(sources: list[Path]) -> set[str]:
+    """All modules of this repository's falsifiers that the files import, directly or through others."""
+    found: set[str] = set()
+    while sources:
+        for name in modules_of(sources.pop()):
+            path = ROOT / name.replace(".", "/")
+            source = next((one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()), None)
+            if name.startswith("falsifiers.") and source and name not in found:
+                found.add(name)
+                sources.append(source)
+    return found
+
+
+def test_the_oracle_reaches_no_subject() -> None:
+    """The oracle may import the Protocol.
+
+    It imports neither the reference nor a mutant, directly or through another module.
+    """
+    found = reached(sorted(ORACLE.glob("*.py")))
+    assert "falsifiers.distill.subject" in found
+    assert [name for name in sorted(found) if {"reference", "mutants"} & set(name.split("."))] == []
