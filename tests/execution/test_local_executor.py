@@ -68,10 +68,23 @@ ENDINGS = [
 def test_endings_are_told_apart(
     executor: LocalExecutor, how: str, kind: EndingKind, phase: Phase, outcome: Outcome
 ) -> None:
-    """A defect of the subject is FAIL. A defect of the falsifier or the machine is NOT_MEASURED. None is PASS."""
-    observation = run(executor, how).observation
+    """A defect of the subject is FAIL. A defect of the falsifier or the machine is NOT_MEASURED. None is PASS.
+
+    The log names the subject, its parameters and the ending. Every line has a time, and times only grow.
+    """
+    result = run(executor, how)
+    observation = result.observation
     assert (observation.ending.kind, observation.ending.phase) == (kind, phase)
     assert judge(executor._contract, observation).outcome is outcome
+    told = result.log.text.splitlines()
+    times = [float(line.split()[0]) for line in told]
+    assert times == sorted(times)
+    assert "toy.sorting:Sorter" in told[0]
+    assert f'how: "{how}"' in told[1]
+    (ended,) = [line for line in told if f"ended: {kind}" in line]
+    assert observation.ending.reason in ended
+    assert any("the subject's code ran for" in line for line in told)
+    assert any("measured inversions = " in line for line in told) == ("inversions" in observation.measurements)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +115,7 @@ def test_a_hang_is_ended_at_its_limit(executor: LocalExecutor, how: str) -> None
     result = run_to_limit(executor, how)
     observation = result.observation
     assert (observation.ending.kind, observation.ending.phase) == (EndingKind.TIMED_OUT, Phase.SUBJECT)
+    assert f"ended: {EndingKind.TIMED_OUT}" in result.log.text
     assert judge(executor._contract, observation).outcome is Outcome.FAIL
     assert how != "hangs" or "in sort" in result.stderr.text
 

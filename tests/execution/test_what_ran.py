@@ -48,6 +48,7 @@ def falsify(trial: Trial[Subject]) -> None:
     trial.measure(answer=answer)
     trial.resolve(device="cpu")
 """
+UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH
 ZERO = "class Zero:\n    def __init__(self, setting): ...\n\n    def answer(self) -> int:\n        return 0\n"
 
 
@@ -113,8 +114,11 @@ def stale(mode: py_compile.PycInvalidationMode) -> Callable[[Path], None]:
     return leave
 
 
-@pytest.mark.parametrize("isolate", [[], ["--isolate"]], ids=["shared", "isolated"])
-@pytest.mark.parametrize("mode", list(py_compile.PycInvalidationMode), ids=lambda mode: mode.name.lower())
+@pytest.mark.parametrize(
+    ("mode", "isolate"),
+    [*((mode, []) for mode in py_compile.PycInvalidationMode), (UNCHECKED, ["--isolate"])],
+    ids=[*(mode.name.lower() for mode in py_compile.PycInvalidationMode), "isolated"],
+)
 def test_bytecode_of_other_code_does_not_run(
     root: Path, mode: py_compile.PycInvalidationMode, isolate: list[str]
 ) -> None:
@@ -132,7 +136,7 @@ def test_a_child_python_runs_no_bytecode_either(root: Path) -> None:
     )  # fmt: skip
     write(root, {"falsifiers/ran/subject.py": asks, "ran_rate.py": "RATE = 42\n"})
     rate = root / "ran_rate.py"
-    py_compile.compile(str(rate), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    py_compile.compile(str(rate), invalidation_mode=UNCHECKED)
     rate.write_text("RATE = 41\n")
     assert harness(root, "run", CLAIM).returncode == ExitStatus.FAIL
 
@@ -147,11 +151,10 @@ def test_bytecode_without_a_source_is_no_subject(root: Path, isolate: list[str])
     assert harness(root, "run", CLAIM, *isolate).returncode not in (ExitStatus.PASS, ExitStatus.FAIL)
 
 
-@pytest.mark.parametrize("isolate", [[], ["--isolate"]], ids=["shared", "isolated"])
-def test_a_package_that_shadows_a_module_is_named(root: Path, isolate: list[str]) -> None:
+def test_a_package_that_shadows_a_module_is_named(root: Path) -> None:
     """Python prefers the package, which git ignores. The record names it, and it is not in the commit."""
     write(root, {"falsifiers/ran/subject/__init__.py": RIGHT})
-    assert harness(root, "run", CLAIM, *isolate).returncode == ExitStatus.PASS
+    assert harness(root, "run", CLAIM).returncode == ExitStatus.PASS
     sources, commit = record(root)["sources"], record(root)["commit"]
     assert "falsifiers/ran/subject/__init__.py" in sources  # type: ignore[operator]
     assert "falsifiers/ran/subject.py" not in sources  # type: ignore[operator]
@@ -191,29 +194,34 @@ def test_a_module_that_rewrites_itself_is_not_measured(root: Path, isolate: list
     assert (ending["kind"], ending["reason"]) == (EndingKind.CHANGED, "falsifiers/ran/subject.py")
 
 
-@pytest.mark.parametrize(
-    "load",
-    [
-        "import importlib.util as u; s = u.spec_from_file_location('x', f); m = u.module_from_spec(s); "
-        "s.loader.exec_module(m); answer = m.answer",
-        "import runpy; answer = runpy.run_path(f)['answer']",
-        "answer = {}; exec(compile(open(f).read(), f, 'exec'), answer); answer = answer['answer']",
-        "answer = {}; exec(open(f).read(), answer); answer = answer['answer']",
-        "from importlib.machinery import SourceFileLoader; answer = SourceFileLoader('x', f).load_module().answer",
-    ],
-    ids=["spec", "runpy", "compile", "exec", "loader"],
+LOADS = (
+    "import importlib.util as u; s = u.spec_from_file_location('x', f); m = u.module_from_spec(s); "
+    "s.loader.exec_module(m); answer = m.answer",
+    "import runpy; answer = runpy.run_path(f)['answer']",
+    "answer = {}; exec(compile(open(f).read(), f, 'exec'), answer); answer = answer['answer']",
+    "answer = {}; exec(open(f).read(), answer); answer = answer['answer']",
+    "from importlib.machinery import SourceFileLoader; answer = SourceFileLoader('x', f).load_module().answer",
 )
-def test_however_code_is_loaded_its_source_runs_and_is_named(root: Path, load: str) -> None:
+"""Ways to run the file f."""
+
+
+def test_however_code_is_loaded_its_source_runs_and_is_named(root: Path) -> None:
     """Bytecode beside a file that is loaded by its path does not run either."""
-    helper = root / "falsifiers/ran/helper.py"
-    helper.write_text("answer = 42\n")
-    py_compile.compile(str(helper), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
-    helper.write_text("answer = 41\n")
-    subject = f"import pathlib\nf = str(pathlib.Path(__file__).with_name('helper.py'))\n{load}\n" + BROKEN
-    write(root, {"falsifiers/ran/subject.py": subject.replace("return 41", "return answer")})
+    subject, digests = "import pathlib\nanswers = []\n", {}
+    for number, load in enumerate(LOADS):
+        helper = root / f"falsifiers/ran/helper{number}.py"
+        helper.write_text("answer = 42\n")
+        py_compile.compile(str(helper), invalidation_mode=UNCHECKED)
+        helper.write_text(f"answer = {number}\n")
+        subject += f"f = str(pathlib.Path(__file__).with_name('{helper.name}'))\n{load}\nanswers.append(answer)\n"
+        digests[f"falsifiers/ran/{helper.name}"] = hashlib.sha256(helper.read_bytes()).hexdigest()
+    expected = list(range(len(LOADS)))
+    subject += BROKEN.replace("return 41", f"return 41 if answers == {expected} else 42")
+    write(root, {"falsifiers/ran/subject.py": subject})
     assert harness(root, "run", CLAIM).returncode == ExitStatus.FAIL
-    digest = hashlib.sha256(helper.read_bytes()).hexdigest()
-    assert record(root)["sources"]["falsifiers/ran/helper.py"] == digest  # type: ignore[index]
+    (observation,) = (root / "evidence").rglob("observation.json")
+    assert json.loads(observation.read_text())["measurements"] == {"answer": 41}
+    assert digests.items() <= record(root)["sources"].items()  # type: ignore[attr-defined]
 
 
 def test_data_that_changes_during_the_trial_is_not_measured(root: Path) -> None:

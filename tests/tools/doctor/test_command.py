@@ -82,12 +82,6 @@ def test_gpus_and_claims(recording: str, project: Path, snapshot: SnapshotAssert
     assert re.sub(r"refused; .*", "refused; …", text) == snapshot
 
 
-def test_memory_that_nvml_does_not_support_is_never_0(project: Path) -> None:
-    """The system's memory is shown with its source."""
-    (gpu,) = [line for line in doctor(project, "gb10").splitlines() if line.startswith("gpu 0: ")]
-    assert re.search(r" [1-9][\d.]+ GiB \(system memory, unified; ", gpu)
-
-
 def test_a_claim_that_would_miss_the_gpu_that_it_speaks_of(project: Path) -> None:
     """Any device can run the full profile, so the default is the CPU."""
     anywhere = {"full": {**CONTRACT["profiles"]["full"], "requires": {"device": "any"}}}

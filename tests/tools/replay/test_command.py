@@ -90,11 +90,12 @@ def test_a_search_that_finds_nothing(folder: Path, snapshot: SnapshotAssertion) 
 
 def test_equal_seeds_try_equal_cases(folder: Path) -> None:
     """Equal seeds find the same counterexample. Another seed tries other cases."""
-    first, again = run(folder, "-P", "how=overflows")[1], run(folder, "-P", "how=overflows")[1]
+    overflows = ("-P", "how=overflows", "--no-mutants")
+    first, again = run(folder, *overflows)[1], run(folder, *overflows)[1]
     assert counterexample(first) == counterexample(again)
     measured = [json.loads((bundle / "observation.json").read_text())["measurements"] for bundle in (first, again)]
     assert measured[0] == measured[1]
-    other = run(folder, "-P", "how=overflows", "--seed", "1")[1]
+    other = run(folder, *overflows, "--seed", "1")[1]
     assert json.loads((other / "observation.json").read_text())["measurements"] != measured[0]
 
 
@@ -179,7 +180,6 @@ def test_cases_on_which_the_subject_fails(folder: Path, how: str, error: str) ->
         assert "hunter2" not in "".join(path.read_text() for path in bundle.rglob("*") if path.is_file())
     assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
     assert harness(folder, "replay", str(bundle)).returncode == ExitStatus.FAIL
-    assert harness(folder, "replay", str(bundle), "--subject", "toy.adding:Repaired").returncode == ExitStatus.PASS
 
 
 def test_a_subject_that_does_not_repeat(folder: Path) -> None:
