@@ -96,7 +96,7 @@ def test_a_neighbour_who_works_now_and_then_is_trimmed_away() -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.lists(st.floats(0.5, 2.0), min_size=5, max_size=40), st.integers(0, 2**32))
+@given(st.lists(st.floats(0.5, 2.0), min_size=5, max_size=20), st.integers(0, 2**32))
 def test_intervals_hold_their_estimate_and_repeat_from_their_seed(samples: list[float], seed: int) -> None:
     timing = Timing({"a": tuple(samples), "b": (1.0,) * len(samples)}, (), seed)
     interval = timing.ratio("a", "b")
@@ -108,14 +108,14 @@ def test_intervals_hold_their_estimate_and_repeat_from_their_seed(samples: list[
 
 
 def test_ninety_nine_in_a_hundred_intervals_hold_the_truth() -> None:
-    """In 200 comparisons of an arm with itself at 90 %, about 20 intervals may miss 1."""
+    """In 100 comparisons of an arm with itself at 90 %, about 10 intervals may miss 1."""
     missed = 0
-    for seed in range(200):
+    for seed in range(100):
         chance = random.Random(seed)
         arms = {name: tuple(math.exp(chance.gauss(0, 0.1)) for _ in range(30)) for name in ("a", "b")}
         interval = Timing(arms, (), seed).ratio("a", "b", confidence=0.9)
         missed += not interval.low <= 1.0 <= interval.high
-    assert 5 < missed < 45
+    assert 2 < missed < 23
 
 
 @pytest.mark.parametrize(("interval", "settled"), [((0.9, 1.0), True), ((1.06, 1.2), True), ((1.0, 1.06), False)])

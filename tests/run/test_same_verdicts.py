@@ -9,7 +9,7 @@ from typing import Any
 from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import harness
 from tests.contracts import document, write_project
-from tests.run.same_verdicts import SCHEDULED, SERIAL, differences, outcomes
+from tests.run.same_verdicts import SERIAL, differences, outcomes
 
 HEALTHY, SHORT, FORGETFUL = (f"falsifiers.demo.sorting:{name}" for name in ("Healthy", "Short", "Forgetful"))
 SUBJECTS = "\n\nclass Healthy(Sorter):\n    pass\n\n\nclass Short(Forgetful):\n    pass\n"
@@ -42,13 +42,13 @@ def test_serial_and_scheduled_runs_find_the_same(tmp_path: Path) -> None:
     with (tmp_path / "falsifiers" / "demo" / "sorting.py").open("a") as module:
         module.write(SUBJECTS)
     found: list[dict[str, Any]] = []
-    for way in (SERIAL, SCHEDULED, ("-j", "3")):
+    for way in (SERIAL, ("-j", "3")):
         done = harness(tmp_path, "run", "--all", *way, "--json", "run.json")
         assert done.returncode == ExitStatus.FAIL, done.stdout + done.stderr
         found.append(outcomes(json.loads((tmp_path / "run.json").read_text())["records"]))
     assert {claim: told["verdict"] for claim, told in sorted(found[0].items())} == VERDICTS
     assert found[0]["F-DEMO-VOID-001"]["mutant none"] == "survived"
-    assert [differences(found[0], other) for other in found[1:]] == [{}, {}]
+    assert differences(*found) == {}
 
 
 def test_a_difference_is_named() -> None:
