@@ -10,6 +10,7 @@ from harness.base.shortening import cut, first
 from harness.base.vocabulary import Fate, Verdict
 from harness.contract.contract_annotations import Refutation, Result
 from harness.judging.record import Record
+from harness.report.escaping import printable
 from harness.report.messages import reason_text
 
 __all__ = [
@@ -67,7 +68,7 @@ def another_subject(name: str) -> str:
 def facts(record: Record) -> dict[str, str]:
     """Return what a report says of a run beside its outcome: names and texts."""
     device = record.device
-    return {
+    found = {
         "verdict": str(record.verdict),
         "proven": "yes" if record.proven else "no",
         "reason": reason_text.marked(record.reason),
@@ -83,6 +84,7 @@ def facts(record: Record) -> dict[str, str]:
         "command": record.command,
         "waited_seconds": str(record.waited_seconds),
     }
+    return {name: printable(value) for name, value in found.items()}
 
 
 KNOWN: Final = "known"

@@ -63,10 +63,10 @@ def words(clause: ClauseResult, contract: Contract | None) -> str:
 
 
 def violation(clause: ClauseResult, contract: Contract | None = None) -> str:
-    """Return how a clause is violated: its id, the contract's words for it, the value and the bound."""
+    """Return why a clause is no PASS: the contract's words or the reason, the value and the bound."""
     value, bound = number_text.value(clause.value, clause.unit), bound_text.of(clause.bound, clause.unit)
-    shown = f"{clause.reason.place} is {value}" if clause.reason and _exceeds(clause) else value if bound else ""
-    told = ": ".join(filter(None, (clause.id, words(clause, contract), shown)))
+    shown = f"{clause.reason.place} is {value}" if clause.reason and _exceeds(clause) else value
+    told = ": ".join(filter(None, (words(clause, contract), "" if clause.value is None or not bound else shown)))
     return f"{told}; the bound is {bound}" if bound else told
 
 

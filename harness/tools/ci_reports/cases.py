@@ -19,9 +19,10 @@ from harness.contract.contract_annotations import Refutation
 from harness.judging.record import MutantRecord, Record
 from harness.report.contract_file import UNKNOWN, ContractFile
 from harness.report.escaping import printable
-from harness.report.messages import bound_text, number_text, reason_text
+from harness.report.messages import reason_text
 from harness.report.messages.not_finite import decisive, violations, wrong
 from harness.report.messages.qualifiers import refutation_text
+from harness.report.messages.verdict_text import violation
 
 if TYPE_CHECKING:
     from harness.report.bundle_results import BundleResult
@@ -32,7 +33,6 @@ __all__ = [
     "CaseKind",
     "Status",
     "bounded",
-    "circumstances",
     "findings",
     "of_bundle",
     "of_record",
@@ -165,18 +165,6 @@ def findings(bundle: BundleResult) -> list[Case]:
     return [*clauses, *mutants] or [claim]
 
 
-def circumstances(record: Record) -> dict[str, str | bool]:
-    """Return the verdict and what it is about, as JSON values."""
-    return {
-        "verdict": str(record.verdict),
-        "proven": record.proven,
-        "profile": record.profile,
-        "subject": record.subject,
-        "device": printable(f"{record.device.type} {record.device.name}"),
-        "run": record.run,
-    }
-
-
 def bounded(seconds: float) -> float:
     """Return seconds, limited to about thirty years: a foreign bundle may state any, and schemas allow no exponent."""
     return min(seconds, _LONGEST_SECONDS)
@@ -216,7 +204,7 @@ def _details(record: Record) -> Iterator[str]:
     if record.unjudged:
         yield f"not judged in the {record.profile} profile: {record.left_out}"
     for clause in clauses[:_MOST_DETAILS]:
-        yield f"{clause.outcome} {clause.id}: {_measured(clause)}"
+        yield f"{clause.outcome} {clause.id}: {violation(clause)}"
     if len(clauses) > _MOST_DETAILS:
         yield f"and {len(clauses) - _MOST_DETAILS} more clauses"
     if others:
@@ -226,14 +214,9 @@ def _details(record: Record) -> Iterator[str]:
 
 
 def _clause(record: Record, clause: ClauseResult, contract: ContractFile) -> Case:
-    status, text = Status(clause.outcome), printable(_measured(clause))
+    status, text = Status(clause.outcome), printable(violation(clause))
     line = contract.lines.clause(clause.id)
     return Case(record.id, printable(clause.id), CaseKind.CLAUSE, status, text, file=contract.name, line=line)
-
-
-def _measured(clause: ClauseResult) -> str:
-    text = f"measured {number_text.value(clause.value, clause.unit)}, bound {bound_text.of(clause.bound, clause.unit)}"
-    return f"{reason_text.marked(clause.reason)} ({text})" if clause.reason else text
 
 
 def _mutant(record: Record, mutant: MutantRecord, contract: ContractFile) -> Case:

@@ -22,7 +22,7 @@ from harness.judging.record import Record
 from harness.report.bundle_results import BundleResult
 from harness.report.escaping import printable
 from harness.report.formats import TextReport
-from harness.report.messages import reason_text
+from harness.report.messages.qualifiers import facts
 from harness.tools.ci_reports import cases
 from harness.tools.ci_reports.cases import Case
 from harness.tools.report_text import narrowed
@@ -78,8 +78,7 @@ def _test(case: Case, bundle: BundleResult | None) -> dict[str, Any]:
     if bundle is not None and record is not None:
         narrowing = narrowed(record, bundle.verification.remarks)
         test["tags"] = [str(record.verdict), *map(printable, narrowing)]  # shown beside green lines
-        reason = printable(reason_text.marked(record.reason))
-        test["extra"] |= {**cases.circumstances(record), "reason": reason}
+        test["extra"] |= facts(record)
     return test
 
 

@@ -129,7 +129,7 @@ def _suite(record: Record, cases: Sequence[Case]) -> _Suite:
         suite.file = cases[0].file
     suite.timestamp = record.started.removesuffix("+00:00").removesuffix("Z")
     for name, value in facts(record).items():
-        suite.add_property(name, printable(value))
+        suite.add_property(name, value)
     suite.add_testcases([*map(_case, cases)])
     return suite
 

@@ -36,6 +36,7 @@ from harness.report.bundle_results import BundleResult
 from harness.report.escaping import printable
 from harness.report.formats import TextReport
 from harness.report.messages import reason_text
+from harness.report.messages.qualifiers import facts
 from harness.tools.ci_reports import cases
 from harness.tools.ci_reports.cases import Case, CaseKind, Status
 
@@ -78,27 +79,24 @@ def render(bundles: Sequence[BundleResult]) -> str:
 
 def _open(bundles: Sequence[BundleResult]) -> Iterator[BundleResult]:
     """Yield the bundles that no later run answers, in order. An unsound or refused bundle is always one."""
-    latest: dict[tuple[str, ...], Record] = {}
-    for record in filter(None, map(_counting, bundles)):
-        series = _series(record)
-        latest[series] = max(latest.get(series, record), record, key=_age)
+    records = sorted((bundle.record for bundle in bundles if bundle.record and _counts(bundle)), key=_age)
+    latest = {_series(record): record for record in records}
     for bundle in bundles:
-        counting = _counting(bundle)
-        if bundle.record is None:
+        record = bundle.record
+        if record is None:
             yield bundle
-        elif counting is not None and counting is latest[_series(counting)]:
-            full = latest.get((*_series(counting)[:-1], "full"), counting)
-            if full.verdict is not Verdict.PASS or full.started <= counting.started:
+        elif latest.get(_series(record)) is record:
+            full = latest.get((*_series(record)[:-1], "full"), record)
+            if full.verdict is not Verdict.PASS or full.started <= record.started:
                 yield bundle
 
 
-def _counting(bundle: BundleResult) -> Record | None:
-    """Return the record of a bundle if it says something about the present code, else None."""
+def _counts(bundle: BundleResult) -> bool:
+    """Whether a run says something about the present code."""
     record = bundle.record
     if record is None or STALE & {remark.code for remark in bundle.verification.remarks}:
-        return None
-    telling = record.verdict in (Verdict.FAIL, Verdict.VOID) or (record.verdict is Verdict.PASS and record.proven)
-    return record if telling else None
+        return False
+    return record.verdict in (Verdict.FAIL, Verdict.VOID) or (record.verdict is Verdict.PASS and record.proven)
 
 
 def _age(record: Record) -> tuple[str, int]:
@@ -142,7 +140,7 @@ def _result(case: Case, bundle: BundleResult | None, positions: dict[str, int]) 
         "locations": [{"physicalLocation": location}],
         # Equal findings on a class of device are one alert. GitHub compares only the first fingerprint.
         "partialFingerprints": {"primaryLocationLineHash": f"{fingerprint}:1", "claimClauseDevice/v2": fingerprint},
-        "properties": {"status": str(case.status), **(_about(record) if record else {})},
+        "properties": {"status": str(case.status), **(facts(record) if record else {})},
         **({} if known is None else {"suppressions": [_suppression(known)]}),
     }
 
@@ -150,10 +148,6 @@ def _result(case: Case, bundle: BundleResult | None, positions: dict[str, int]) 
 def _suppression(known: Refutation) -> dict[str, str]:
     text = printable(f"known since {known.since}: {known.explanation}")
     return {"kind": "external", "status": "accepted", "justification": text}
-
-
-def _about(record: Record) -> dict[str, Any]:
-    return {**cases.circumstances(record), "reproduce": printable(record.command)}
 
 
 def _uri(case: Case, bundle: BundleResult | None) -> str:
