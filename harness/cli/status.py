@@ -15,7 +15,7 @@ from harness.evidence.claim_status import ClaimStatus
 from harness.evidence.survey import Gaps, Survey, gaps
 from harness.report import status_table as report
 from harness.report.running_jobs import running_jobs
-from harness.report.terminal.printing import STATUS_COLOURS, tell, tell_all, tell_json, terminal_width
+from harness.report.terminal.printing import COLOURS, tell, tell_all, tell_json, terminal_width
 from harness.report.terminal.progress_line import progress_line
 
 __all__ = ["command"]
@@ -114,7 +114,7 @@ def command(
 
 def _show(claims: Sequence[ClaimStatus], found: Gaps, verbose: bool) -> None:
     for line, status in report.lines(claims, found, terminal_width(), verbose):
-        tell(line, STATUS_COLOURS[status] if status else "", word=status or "")
+        tell(line, f"bold {COLOURS[status]}" if status else "", word=status or "")
 
 
 def _filtered(claims: Sequence[ClaimStatus], found: Gaps, only: frozenset[str]) -> tuple[list[ClaimStatus], Gaps]:

@@ -98,8 +98,8 @@ def why(record: Record, contract: Contract | None = None) -> list[str]:
         contract: its words for what the clauses read.
     """
     if record.verdict is Verdict.FAIL and (found := violations(record.clauses)):
-        told = [(f"{clause.id}: {violation(clause, contract)}", first(others, 3)) for clause, others in found]
-        return [f"{text}, which violates {others} too" if others else text for text, others in told]
+        sentences = [(f"{clause.id}: {violation(clause, contract)}", first(others, 3)) for clause, others in found]
+        return [f"{text}, which violates {others} too" if others else text for text, others in sentences]
     reason = decisive(record)
     named = reason.clauses[:1] if reason and reason.code is ReasonCode.CLAUSE else ()
     place = named[0].rpartition(".")[0] if named else ""

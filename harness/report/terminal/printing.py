@@ -9,7 +9,7 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import IO, Any
@@ -18,10 +18,11 @@ import click
 
 from harness.base import strictjson
 from harness.base.redaction import redactor
+from harness.base.vocabulary import Fate, Status, Verdict
 from harness.report.escaping import printable
 
 __all__ = [
-    "STATUS_COLOURS",
+    "COLOURS",
     "Block",
     "Line",
     "Table",
@@ -34,14 +35,15 @@ __all__ = [
     "wrapped",
 ]
 
-STATUS_COLOURS = {
-    "DISCHARGED": "bold green",
-    "PARTIAL": "bold cyan",
-    "FALSIFIED": "bold red",
-    "STALE": "bold yellow",
-    "UNRUN": "bold magenta",
+COLOURS: Mapping[str, str] = {
+    **dict.fromkeys((Status.DISCHARGED, Verdict.PASS, Fate.KILLED), "green"),
+    **dict.fromkeys((Status.FALSIFIED, Verdict.FAIL), "red"),
+    **dict.fromkeys((Status.STALE, Verdict.NOT_MEASURED, Fate.INCONCLUSIVE, Fate.INTERRUPTED), "yellow"),
+    **dict.fromkeys((Status.UNRUN, Verdict.VOID, Fate.SURVIVED, Fate.MISATTRIBUTED), "magenta"),
+    Status.PARTIAL: "cyan",
+    Fate.NOT_RUN: "dim",
 }
-"""The colour of each status (`harness.evidence.claim_status.Status`), by its name."""
+"""The colour of each status, verdict, outcome and fate."""
 _NARROWEST = 24
 """Columns that the last cells of a row get at least beside the others, instead of a line of their own."""
 

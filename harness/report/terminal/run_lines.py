@@ -15,9 +15,8 @@ from harness.contract import Contract
 from harness.report.messages import number_text
 from harness.report.messages.number_text import rough
 from harness.report.messages.qualifiers import UNPROVEN
-from harness.report.terminal.printing import Block, Line, Table, lines_of
+from harness.report.terminal.printing import COLOURS, Block, Line, Table, lines_of
 from harness.report.terminal.run_text import (
-    COLOURS,
     TIGHTEST,
     claim_lines,
     clause_cells,

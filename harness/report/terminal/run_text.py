@@ -21,7 +21,7 @@ from harness.judging.record import MutantRecord, Record
 from harness.report.messages import bound_text, number_text, qualifiers, reason_text
 from harness.report.messages.not_finite import decisive, violations
 from harness.report.messages.verdict_text import DOES_NOT_REPEAT, undecided, words
-from harness.report.terminal.printing import Block, Line, Table
+from harness.report.terminal.printing import COLOURS, Block, Line, Table
 from harness.running.events import (
     SUBJECT,
     ClaimFinished,
@@ -31,7 +31,6 @@ from harness.running.events import (
 )
 
 __all__ = [
-    "COLOURS",
     "TIGHTEST",
     "claim_lines",
     "clause_cells",
@@ -50,19 +49,6 @@ __all__ = [
     "waiting_text",
 ]
 
-COLOURS: Mapping[str, str] = {
-    Verdict.PASS: "green",
-    Verdict.FAIL: "red",
-    Verdict.NOT_MEASURED: "yellow",
-    Verdict.VOID: "magenta",
-    Fate.KILLED: "green",
-    Fate.SURVIVED: "magenta",
-    Fate.MISATTRIBUTED: "magenta",
-    Fate.INCONCLUSIVE: "yellow",
-    Fate.NOT_RUN: "dim",
-    Fate.INTERRUPTED: "yellow",
-}
-"""The colour of each verdict, outcome and fate."""
 TIGHTEST = 5
 """Margins that a PASS, and the summary of a run, show."""
 _LONGEST_CASE = 400

@@ -10,8 +10,7 @@ from harness.evidence.findings import Verification
 from harness.report.messages import finding_text
 from harness.report.messages.number_text import counted
 from harness.report.messages.verdict_text import IMPORTANCE, bundle_line
-from harness.report.terminal.printing import Line
-from harness.report.terminal.run_text import COLOURS
+from harness.report.terminal.printing import COLOURS, Line
 
 __all__ = ["verified_lines"]
 

@@ -12,7 +12,8 @@ from harness.evidence.findings import Code, Detail, Finding, finding
 from harness.evidence.staleness import _some
 from harness.report.messages import finding_text
 
-SOURCES = sorted(Path(harness.evidence.__file__).parent.glob("*.py"))
+EVIDENCE = Path(harness.evidence.__file__).parent
+SOURCES = sorted([*EVIDENCE.glob("*.py"), *EVIDENCE.parent.glob("tools/sign/*.py")])
 GIVEN_BY = {
     "_compare": {"then", "now"},
     "_fields": {"then", "now"},
