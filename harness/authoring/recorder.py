@@ -13,7 +13,7 @@ from harness.authoring.faults import (
     UndeclaredMeasurement,
 )
 from harness.authoring.reports import Entered, Report, Unseen
-from harness.base.exceptions import described
+from harness.base.shortening import described
 from harness.base.vocabulary import Phase
 
 __all__ = ["Recorder"]

@@ -17,6 +17,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, final
 
@@ -93,6 +94,11 @@ class Beneath:
             yield descriptor
         finally:
             os.close(descriptor)
+
+    def entries(self, most: int | None = None) -> list[tuple[str, os.stat_result]]:
+        """The names in the folder, sorted, each with its status; links are not followed. At most `most` are listed."""
+        with self.folder() as descriptor, os.scandir(descriptor) as found:
+            return sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in islice(found, most))
 
     def status(self) -> os.stat_result | None:
         """What is there, without following a link; None if there is nothing."""

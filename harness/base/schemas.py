@@ -8,21 +8,21 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from harness.base import strictjson
-from harness.base.strictjson import pointer
+from harness.base.strictjson import Problem, pointer
 
 if TYPE_CHECKING:
     import jsonschema_rs
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import ValidationError
 
-__all__ = ["MOST_PROBLEMS", "NAMES", "DocumentError", "Problem", "check", "problems", "schema_folder"]
+__all__ = ["MOST_PROBLEMS", "NAMES", "DocumentError", "Problem", "check", "loads", "problems", "schema_folder"]
 
 NAMES = (
     "contract", "calibration", "equivalent", "figures", "planting", "observation", "record", "environment", "mutant",
@@ -32,27 +32,6 @@ NAMES = (
 
 MOST_PROBLEMS = 1000
 """Of one document. Each takes a tenth of a millisecond to explain, and a document may have millions."""
-_LONGEST = 2_000
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One defect of a JSON document: its place (a JSON pointer), what is wrong, and the remedy."""
-
-    pointer: str
-    message: str
-    remedy: str = ""
-
-    def __post_init__(self) -> None:
-        """Shorten the texts, because a document can have any size."""
-        for name in ("pointer", "message", "remedy"):
-            text = getattr(self, name)
-            if len(text) > _LONGEST:
-                object.__setattr__(self, name, f"{text[:_LONGEST]}… ({len(text)} characters)")
-
-    def __str__(self) -> str:
-        text = f"{self.pointer or '/'}: {self.message}"
-        return f"{text} ({self.remedy})" if self.remedy else text
 
 
 class DocumentError(ValueError):
@@ -81,6 +60,20 @@ def check(name: str, document: Any) -> None:
     """
     if found := problems(name, document):
         raise DocumentError(found)
+
+
+def loads(name: str, text: str | bytes) -> Any:
+    """Parse a document and check it by its schema.
+
+    Raises:
+        DocumentError: it is no strict JSON, or no valid `name`.
+    """
+    try:
+        document = strictjson.loads(text)
+    except strictjson.JsonError as error:
+        raise DocumentError(error.problems) from error
+    check(name, document)
+    return document
 
 
 def problems(name: str, document: Any) -> list[Problem]:

@@ -1,10 +1,10 @@
-"""Texts and lists that are too long to show, and characters that must not be shown."""
+"""Texts of messages: exceptions, what is too long to show, and characters that must not be shown."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["cut", "first", "printable"]
+__all__ = ["cut", "described", "first", "printable"]
 
 
 def cut(text: str, most: int) -> str:
@@ -23,3 +23,12 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+
+
+def described(error: BaseException) -> str:
+    """The type and text of an exception; only the type if it has no text. A `str` that raises is named."""
+    try:
+        text = str(error)
+    except Exception as another:
+        return f"{type(error).__name__}, whose text raises {type(another).__name__}"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -22,6 +22,7 @@ __all__ = [
     "LARGEST",
     "JsonError",
     "JsonObject",
+    "Problem",
     "dump",
     "dumps",
     "is_deep",
@@ -44,9 +45,31 @@ JsonObject = Mapping[str, Any]
 
 _LONGEST = 400
 """Characters of a message, and of a pointer."""
+_MOST_CHARACTERS = 2_000
+"""Of each text of a problem."""
 
 _TAG = "nonfinite"
 _NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One defect of a JSON document: its place (a JSON pointer), what is wrong, and the remedy."""
+
+    pointer: str
+    message: str
+    remedy: str = ""
+
+    def __post_init__(self) -> None:
+        """Shorten the texts, because a document can have any size."""
+        for name in ("pointer", "message", "remedy"):
+            text = getattr(self, name)
+            if len(text) > _MOST_CHARACTERS:
+                object.__setattr__(self, name, f"{text[:_MOST_CHARACTERS]}… ({len(text)} characters)")
+
+    def __str__(self) -> str:
+        text = f"{self.pointer or '/'}: {self.message}"
+        return f"{text} ({self.remedy})" if self.remedy else text
 
 
 class JsonError(ValueError):
@@ -56,8 +79,9 @@ class JsonError(ValueError):
         message, pointer = cut(message, _LONGEST), cut(pointer, _LONGEST)  # keys of a document may be long
         super().__init__(f"{pointer}: {message} ({remedy})" if pointer else f"{message} ({remedy})")
         self.message = message
-        self.remedy = remedy
         self.pointer = pointer
+        self.remedy = remedy
+        self.problems = (Problem(pointer, message, remedy),)
 
 
 def loads(text: str | bytes) -> Any:

@@ -21,7 +21,6 @@ from harness.base.vocabulary import ExitStatus
 from harness.cli.scaffold import render, write_all
 from harness.contract import parse
 from harness.contract.claim_folder import CONTRACT, claim_of
-from harness.contract.layout import laid_out
 from harness.contract.project import Project, ProjectError
 from harness.report.terminal.printing import tell, tell_all
 
@@ -190,7 +189,7 @@ def _contract(claim: NewClaim, path: Path, kind: str) -> str:
     for problem in schemas.problems("contract", document):
         raise click.BadParameter(problem.message, param_hint=_OPTIONS.get(problem.pointer, problem.pointer))
     parse(document, path, text.encode())
-    return laid_out(document)
+    return text
 
 
 def _next(claim: NewClaim, contract: Path, test: Path) -> list[str]:

@@ -15,8 +15,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from harness.base.exceptions import described
 from harness.base.plugins import plugins
+from harness.base.shortening import described
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
 from harness.cli.run_options import (

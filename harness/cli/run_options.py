@@ -238,7 +238,7 @@ def with_scratch(given: RunOptions, run: ExitStack) -> RunOptions:
         raise click.UsageError("say one of --scratch and --evidence")
     if given.executor != "local":
         raise click.UsageError("a node does not see this machine's temporary folder; say --evidence FOLDER")
-    from harness.evidence.scratch import scratch_folder
+    from harness.evidence.atomic_dir import scratch_folder
 
     try:
         return replace(given, scratch=False, evidence=run.enter_context(scratch_folder()))

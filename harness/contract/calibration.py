@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.base import regular_file, schemas, strictjson
+from harness.base import regular_file, schemas
 from harness.base.schemas import Problem
 from harness.base.strictjson import JsonObject
 from harness.contract.claim_folder import CALIBRATION, claim_of, same_schema
@@ -67,11 +67,9 @@ def calibration_of(path: Path, wanted: str | None) -> tuple[Calibration | None, 
         message = f"{place.name} has the SHA-256 {digest}, and the contract names {named}"
         return None, [Problem(_KEY, message, f"restore it, or {_AGAIN}")]
     try:
-        document = strictjson.loads(content)
-    except strictjson.JsonError as error:
-        return None, [Problem(_KEY + error.pointer, error.message, _AGAIN)]
-    violations = schemas.problems("calibration", document)
-    problems = [Problem(_KEY + violation.pointer, violation.message, _AGAIN) for violation in violations]
-    if not problems and document["id"] != claim_of(path):
-        problems = [Problem(f"{_KEY}/id", f"is {document['id']}, not {claim_of(path)}", _AGAIN)]
-    return (None, problems) if problems else (Calibration(document["profiles"]), [])
+        document = schemas.loads("calibration", content)
+    except schemas.DocumentError as error:
+        return None, [Problem(_KEY + one.pointer, one.message, _AGAIN) for one in error.problems]
+    if document["id"] != claim_of(path):
+        return None, [Problem(f"{_KEY}/id", f"is {document['id']}, not {claim_of(path)}", _AGAIN)]
+    return Calibration(document["profiles"]), []

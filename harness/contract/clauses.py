@@ -38,6 +38,7 @@ __all__ = [
     "empty_place",
     "is_finite",
     "judge_schema",
+    "nodes",
     "values_at",
 ]
 
@@ -200,39 +201,38 @@ def judge_schema(
             yield clause.not_finite(values[broken], _place(measurements, clause.path, broken))
 
 
-def clauses_of(schema: JsonObject, path: tuple[str, ...] = ()) -> Iterator[SchemaClause]:
+def nodes(schema: JsonObject, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], JsonObject]]:
+    """A schema without references and every schema in it, each with its path, the outer ones first."""
+    yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from nodes(inner, (*path, name))
+    for keyword, step in (("items", ITEM), ("additionalProperties", VALUE)):
+        if keyword in schema:
+            yield from nodes(schema[keyword], (*path, step))
+
+
+def clauses_of(schema: JsonObject) -> Iterator[SchemaClause]:
     """The clauses of an observation schema without references.
 
     Raises:
         PatternError: the engine refuses a `pattern`; `path` is the path of its property.
     """
-    keywords = {
-        keyword: argument
-        for keyword, argument in schema.items()
-        if keyword not in _ANNOTATIONS and keyword not in _STRUCTURE and (path or keyword != "type")
-    }
-    if path and "properties" in schema:
-        keywords[CLOSED] = sorted(schema["properties"])
-    for keyword, argument in keywords.items():
-        try:
-            check = check_of(keyword, argument)
-        except PatternError as error:
-            error.path = path
-            raise
-        yield SchemaClause(
-            id=_written((*path, keyword)),
-            bound=Bound(keyword, argument),
-            path=path,
-            unit=str(schema.get("x-unit", "")),
-            source=str(schema.get("x-source", "")),
-            check=check,
-        )
-    for name, inner in schema.get("properties", {}).items():
-        yield from clauses_of(inner, (*path, name))
-    if "items" in schema:
-        yield from clauses_of(schema["items"], (*path, ITEM))
-    if "additionalProperties" in schema:
-        yield from clauses_of(schema["additionalProperties"], (*path, VALUE))
+    for path, node in nodes(schema):
+        keywords = {
+            keyword: argument
+            for keyword, argument in node.items()
+            if keyword not in _ANNOTATIONS and keyword not in _STRUCTURE and (path or keyword != "type")
+        }
+        if path and "properties" in node:
+            keywords[CLOSED] = sorted(node["properties"])
+        for keyword, argument in keywords.items():
+            try:
+                check = check_of(keyword, argument)
+            except PatternError as error:
+                error.path = path
+                raise
+            unit, source = str(node.get("x-unit", "")), str(node.get("x-source", ""))
+            yield SchemaClause(_written((*path, keyword)), Bound(keyword, argument), path, unit, source, check)
 
 
 def values_at(measurements: JsonObject, path: tuple[str, ...]) -> list[Any]:

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from harness.base import strictjson
+from harness.base import regular_file, strictjson
 from harness.base.redaction import redactor
 from harness.base.schemas import Problem
 from harness.base.strictjson import pointer
 from harness.contract.cost import ITEMS, Allowance, Shape, of_schema, of_values
+from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.model import DEVICE_FIELDS, Contract
 from harness.contract.ratio import has_ratio
 from harness.contract.references import pointer_of
 
-__all__ = ["contradictions", "credentials", "largest_shapes", "miscalibrated"]
+__all__ = ["contradictions", "credentials", "largest_shapes", "miscalibrated", "unwritten_code", "unwritten_texts"]
 
+_DOCSTRING = re.compile(r'^[ ]*"""TODO\b', re.MULTILINE)
 _MOST_COSTLY = 5
 """How many clauses that cost too much are named."""
 
 
 def contradictions(contract: Contract) -> Iterator[Problem]:
     """Every part of a well-formed contract that does not fit the rest of it."""
-    yield from _repeated_ids(contract)
-    yield from _target_problems(contract)
-    yield from _example_problems(contract)
-    yield from _omission_problems(contract)
-    yield from _parameter_problems(contract)
-    yield from _rule_problems(contract)
-    yield from _mutant_problems(contract)
-    yield from _refutation_problems(contract)
-    yield from _cost_problems(contract)
+    for check in (
+        _repeated_ids, _target_problems, _omission_problems, _name_problems, _parameter_problems, _rule_problems,
+        _mutant_problems, _refutation_problems, _cost_problems,
+    ):  # fmt: skip
+        yield from check(contract)
 
 
 def credentials(contract: Contract) -> Iterator[Problem]:
@@ -40,10 +40,8 @@ def credentials(contract: Contract) -> Iterator[Problem]:
 
 
 def _repeated_ids(contract: Contract) -> Iterator[Problem]:
-    for kind, ids in (
-        ("rules", [rule.id for rule in contract.rules]),
-        ("mutants", [mutant.id for mutant in contract.mutants]),
-    ):
+    for kind in ("rules", "mutants"):
+        ids = [one["id"] for one in contract.document.get(kind, ())]
         for index, name in enumerate(ids):
             if name in ids[:index]:
                 yield Problem(pointer(kind, index, "id"), f"the id {name!r} occurs twice", "give each its own")
@@ -89,15 +87,19 @@ def _target_problems(contract: Contract) -> Iterator[Problem]:
         yield Problem("/target/type", "the full profile requires CUDA, so it never runs on the target", "write 'cuda'")
 
 
-def _example_problems(contract: Contract) -> Iterator[Problem]:
-    known = contract.measurements
-    for index, example in enumerate(contract.document["observation"].get("examples", ())):
-        for name in example:
-            if name not in known:
-                where = pointer("observation", "examples", index, name)
-                yield Problem(
-                    where, f"{name!r} is not in the observation", f"declared there: {', '.join(sorted(known))}"
-                )
+def _name_problems(contract: Contract) -> Iterator[Problem]:
+    """Measurements that an example or a list of omissions names, and the observation does not declare."""
+    examples = contract.document["observation"].get("examples", ())
+    named = [
+        (pointer("observation", "examples", index, one), one) for index, each in enumerate(examples) for one in each
+    ]
+    for profile in contract.profiles.values():
+        named += [(pointer("profiles", profile.name, "omits"), one) for one in sorted(profile.omits)]
+    named += [("/outside_omits", one) for one in sorted(contract.outside_omits)]
+    known = ", ".join(sorted(contract.measurements))
+    for where, name in named:
+        if name not in contract.measurements:
+            yield Problem(where, f"{name!r} is not in the observation", f"declared there: {known}")
 
 
 def _omission_problems(contract: Contract) -> Iterator[Problem]:
@@ -106,14 +108,8 @@ def _omission_problems(contract: Contract) -> Iterator[Problem]:
         where = pointer("profiles", profile.name, "omits")
         if profile.omits and profile.name == "full":
             yield Problem(where, "the full profile must measure the whole claim", "remove 'omits' there")
-        for name in sorted(profile.omits - contract.measurements):
-            known = ", ".join(sorted(contract.measurements))
-            yield Problem(where, f"{name!r} is not in the observation", f"declared there: {known}")
         if len(contract.unjudged(profile.name)) == clauses:
             yield Problem(where, "the profile omits every clause", "omit less, or remove the profile")
-    for name in sorted(contract.outside_omits - contract.measurements):
-        known = ", ".join(sorted(contract.measurements))
-        yield Problem("/outside_omits", f"{name!r} is not in the observation", f"declared there: {known}")
     if contract.outside_omits >= contract.measurements:
         yield Problem("/outside_omits", "no measurement is left to judge", "omit less, or remove it")
 
@@ -143,24 +139,17 @@ def _mutant_problems(contract: Contract) -> Iterator[Problem]:
     known = contract.clause_ids
     parameters = {name for profile in contract.profiles.values() for name in profile.parameters}
     for index, mutant in enumerate(contract.mutants):
+        where = pointer("mutants", index)
         for position, clause in enumerate(mutant.violates):
             if clause not in known:
-                yield Problem(
-                    pointer("mutants", index, "violates", position),
-                    f"{clause!r} is not a clause of this contract",
-                    f"clauses: {', '.join(sorted(known))}",
-                )
+                message = f"{clause!r} is not a clause of this contract"
+                yield Problem(f"{where}/violates/{position}", message, f"clauses: {', '.join(sorted(known))}")
         for name in mutant.parameters:
             if name not in parameters:
-                yield Problem(
-                    pointer("mutants", index, "parameters", name), f"no profile has a parameter {name!r}", "remove it"
-                )
+                yield Problem(where + pointer("parameters", name), f"no profile has a parameter {name!r}", "remove it")
         if mutant.subject == contract.subject and not mutant.parameters and not mutant.patches:
-            yield Problem(
-                pointer("mutants", index, "subject"),
-                "is the subject itself, unchanged",
-                "write patches, or name a subject with the defect",
-            )
+            remedy = "write patches, or name a subject with the defect"
+            yield Problem(f"{where}/subject", "is the subject itself, unchanged", remedy)
 
 
 def _cost_problems(contract: Contract) -> Iterator[Problem]:
@@ -224,3 +213,26 @@ def miscalibrated(contract: Contract) -> Iterator[Problem]:
 
 def _outdated(where: str, message: str) -> Problem:
     return Problem(f"/calibration{where}", message, "remove the calibration, and run harness calibrate ID --write")
+
+
+def unwritten_texts(value: Any, *place: str | int) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a contract's document that are not written yet, each with its JSON pointer."""
+    if isinstance(value, str) and value.lstrip().startswith("TODO"):
+        yield pointer(*place), value
+    elif isinstance(value, (dict, list)):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from unwritten_texts(item, *place, key)
+
+
+def unwritten_code(contract: Contract, search: Sequence[Path]) -> Iterator[tuple[str, Path, int]]:
+    """Yield the first docstring that is not written yet in each module of a contract: entry point, file and line."""
+    reported: set[Path] = set()
+    for entry in contract.entry_points:
+        try:
+            path = locate(entry, tuple(search))
+            text = regular_file.read(path).decode("utf-8", "replace")
+        except (EntryPointError, OSError, ValueError):
+            continue
+        if path not in reported and (match := _DOCSTRING.search(text)):
+            reported.add(path)
+            yield entry, path, text.count("\n", 0, match.start()) + 1

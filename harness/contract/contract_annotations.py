@@ -7,10 +7,10 @@ so writing them makes no evidence stale.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from json import JSONDecoder
-from typing import Any, Final, final
+from typing import Final, final
 
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.vocabulary import Verdict
@@ -19,13 +19,11 @@ from harness.contract.claim_folder import same_schema
 __all__ = [
     "ANNOTATIONS",
     "FIGURES",
-    "FigureUse",
     "Refutation",
     "Result",
     "counted",
     "judging_part",
     "refutation_of",
-    "uses_of",
 ]
 
 ANNOTATIONS: Final = ("stands_in_for", "refuted", "figures")
@@ -57,18 +55,6 @@ class Refutation(JsonDataclass):
 
 @final
 @dataclass(frozen=True, slots=True)
-class FigureUse:
-    """The figure that a bound comes from, or several whose sum it is."""
-
-    names: tuple[str, ...]
-    derivation: str = ""
-    """How the bound follows: `complement`, `increase`, `tolerance` or `side`; empty if it is the figure itself."""
-    unit: str = ""
-    """The unit of the bound, if the contract does not state it elsewhere."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
 class Result:
     """The part of a run's result that a refutation states."""
 
@@ -77,21 +63,6 @@ class Result:
     """The ids of the subject's clauses that failed."""
     lived: bool
     """Whether a mutant survived, or failed on other clauses than the contract names."""
-
-
-def uses_of(document: Mapping[str, Any]) -> dict[str, tuple[FigureUse, ...]]:
-    """Return the figures that a contract names, by the places of its bounds."""
-    return {
-        key: tuple(map(_use, uses if isinstance(uses, list) else [uses]))
-        for key, uses in document.get("figures", {}).items()
-    }
-
-
-def _use(use: Any) -> FigureUse:
-    if isinstance(use, str):
-        return FigureUse((use,))
-    names = use.get("sum", [use["figure"]] if "figure" in use else [])
-    return FigureUse(tuple(names), use.get("as", ""), use.get("unit", ""))
 
 
 def refutation_of(refuted: Iterable[Refutation], device: str, profile: str) -> Refutation | None:

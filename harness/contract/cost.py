@@ -21,8 +21,7 @@ from functools import lru_cache, reduce
 from typing import Any, Final
 
 from harness.base.strictjson import DEEPEST, JsonObject
-from harness.contract.cel_engine import engine
-from harness.contract.expression import Node, NodeKind
+from harness.contract.expression import Node, NodeKind, engine
 
 __all__ = [
     "ITEMS",

@@ -1,4 +1,4 @@
-"""The parse tree of a CEL rule. The engine evaluates rules, but does not show how it parses them.
+"""CEL: the engine that evaluates rules, and the parse tree of a rule, which the engine does not show.
 
 The grammar is that of https://github.com/google/cel-spec, without messages (`Name{field: 1}`) and names that begin with
 a dot, which no rule needs. This parser refuses all else.
@@ -6,13 +6,18 @@ a dot, which no rule needs. This parser refuses all else.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import final
+from importlib.machinery import PathFinder
+from threading import Lock
+from typing import Any, NamedTuple, final
 
-__all__ = ["ExpressionError", "Node", "NodeKind", "comparisons", "parse"]
+__all__ = ["ExpressionError", "Node", "NodeKind", "comparisons", "engine", "parse"]
 
 _TOKEN = re.compile(
     r"(?P<skipped>\s+|//[^\n]*)"
@@ -124,9 +129,10 @@ def _compares(node: Node) -> bool:
     )
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _Token:
+_LEAVES = {"number": NodeKind.NUMBER, "string": NodeKind.STRING, "name": NodeKind.NAME}
+
+
+class _Token(NamedTuple):
     kind: str
     text: str
     start: int
@@ -219,43 +225,31 @@ class _Parser:
             children, end = self._listed("]")
             return Node(NodeKind.LIST, "[]", opening.start, end, children)
         if opening := self._accept("{"):
-            children, end = self._entries()
+            children, end = self._listed("}")
             return Node(NodeKind.MAP, "{}", opening.start, end, children)
-        if self._token.kind not in ("number", "string", "name"):
+        kind = _LEAVES.get(self._token.kind)
+        if kind is None:
             raise self._unexpected()
         token = self._next()
-        if token.kind == "number":
-            return Node(NodeKind.NUMBER, token.text, token.start, token.end)
-        if token.kind == "string":
-            return Node(NodeKind.STRING, token.text, token.start, token.end)
         if token.text in _CONSTANTS:
-            return Node(NodeKind.CONSTANT, token.text, token.start, token.end)
-        if self._accept("("):
+            kind = NodeKind.CONSTANT
+        elif kind is NodeKind.NAME and self._accept("("):
             arguments, end = self._listed(")")
             return Node(NodeKind.FUNCTION, token.text, token.start, end, arguments)
-        return Node(NodeKind.NAME, token.text, token.start, token.end)
+        return Node(kind, token.text, token.start, token.end)
 
     def _listed(self, closing: str) -> tuple[tuple[Node, ...], int]:
-        """The expressions up to a closing bracket, and the bracket's end."""
+        """The expressions up to a closing bracket, keys and values up to a brace; and the end of the bracket."""
         nodes: list[Node] = []
         while not (end := self._accept(closing)):
             nodes.append(self._expression())
+            if closing == "}":
+                self._expect(":")
+                nodes.append(self._expression())
             if not self._accept(","):
                 end = self._expect(closing)
                 break
         return tuple(nodes), end.end
-
-    def _entries(self) -> tuple[tuple[Node, ...], int]:
-        """The keys and values up to a closing brace, and the brace's end."""
-        entries: list[Node] = []
-        while not (end := self._accept("}")):
-            entries.append(self._expression())
-            self._expect(":")
-            entries.append(self._expression())
-            if not self._accept(","):
-                end = self._expect("}")
-                break
-        return tuple(entries), end.end
 
 
 def _tokens(text: str) -> Iterator[_Token]:
@@ -268,3 +262,30 @@ def _tokens(text: str) -> Iterator[_Token]:
             yield _Token(match.lastgroup or "", match[0], at, match.end())
         at = match.end()
     yield _Token("end", "", at, at)
+
+
+_EXTENSION = "cel.cel"
+_loading = Lock()
+
+
+def engine() -> Any:
+    """The module with `compile` and `Context`: the extension module of the package `cel`.
+
+    `import cel` also imports the package's command line, which takes a tenth of a second.
+    """
+    module = sys.modules.get(_EXTENSION)
+    return module if module is not None else _load()
+
+
+def _load() -> Any:
+    with _loading:  # the extension cannot be initialised twice in a process
+        if _EXTENSION in sys.modules:
+            return sys.modules[_EXTENSION]
+        package = importlib.util.find_spec("cel")
+        spec = PathFinder.find_spec(_EXTENSION, package.submodule_search_locations) if package else None
+        if spec is None or spec.loader is None:
+            return importlib.import_module("cel")  # another layout: import the whole package
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[_EXTENSION] = module
+        return module

@@ -7,11 +7,12 @@ never pass.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from harness.contract.cel_engine import engine
+from harness.contract.expression import engine
 
 __all__ = ["PatternError", "check_of", "identity", "is_number"]
 
@@ -138,19 +139,19 @@ _CHECKS: dict[str, Callable[[Any], Check]] = {
     "type": _TYPES.__getitem__,
     "const": _const,
     "enum": _enum,
-    "minimum": _bound(lambda value, limit: value >= limit),
-    "maximum": _bound(lambda value, limit: value <= limit),
-    "exclusiveMinimum": _bound(lambda value, limit: value > limit),
-    "exclusiveMaximum": _bound(lambda value, limit: value < limit),
+    "minimum": _bound(operator.ge),
+    "maximum": _bound(operator.le),
+    "exclusiveMinimum": _bound(operator.gt),
+    "exclusiveMaximum": _bound(operator.lt),
     "multipleOf": _multiple_of,
-    "minLength": _length("string", lambda length, limit: length >= limit),
-    "maxLength": _length("string", lambda length, limit: length <= limit),
+    "minLength": _length("string", operator.ge),
+    "maxLength": _length("string", operator.le),
     "pattern": _pattern,
-    "minItems": _length("array", lambda length, limit: length >= limit),
-    "maxItems": _length("array", lambda length, limit: length <= limit),
+    "minItems": _length("array", operator.ge),
+    "maxItems": _length("array", operator.le),
     "uniqueItems": _unique_items,
-    "minProperties": _length("object", lambda length, limit: length >= limit),
-    "maxProperties": _length("object", lambda length, limit: length <= limit),
+    "minProperties": _length("object", operator.ge),
+    "maxProperties": _length("object", operator.le),
     # Not a keyword of JSON Schema: an object whose properties are declared has no others.
     "closed": lambda names: lambda value: isinstance(value, dict) and set(names).issuperset(value),
 }

@@ -18,9 +18,9 @@ from harness.base.schemas import Problem
 from harness.base.strictjson import JsonObject, pointer
 from harness.contract.calibration import calibration_of
 from harness.contract.claim_folder import CONTRACT, NOTES, claim_of
-from harness.contract.clauses import ITEM, VALUE, SchemaClause, clauses_of
+from harness.contract.clauses import SchemaClause, clauses_of, nodes
 from harness.contract.consistency import contradictions, miscalibrated
-from harness.contract.contract_annotations import Refutation, judging_part, uses_of
+from harness.contract.contract_annotations import Refutation, judging_part
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.keywords import PatternError
 from harness.contract.model import Contract, ContractError, Mutant, Parameters, Profile
@@ -46,7 +46,7 @@ def load(path: Path, search: tuple[Path, ...]) -> Contract:
     except OSError as error:
         raise ContractError(path, [Problem("", f"cannot be read: {error.strerror}", "name a readable file")]) from error
     except strictjson.JsonError as error:
-        raise ContractError(path, [Problem(error.pointer, error.message, error.remedy)]) from error
+        raise ContractError(path, [*error.problems]) from error
     contract = parse(document, path, content)
     problems = list(_entry_point_problems(document, search))
     if path.name != CONTRACT:
@@ -109,7 +109,6 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
         outside_omits=frozenset(document.get("outside_omits", ())),
         stands_in_for=document.get("stands_in_for", ""),
         refuted=tuple(Refutation.from_json(refutation) for refutation in document.get("refuted", ())),
-        figures=uses_of(document),
     )
     problems = list(contradictions(contract))
     if problems:
@@ -171,7 +170,8 @@ def _described(document: JsonObject, key: str) -> tuple[JsonObject, tuple[Schema
         where = pointer_of(document[key], key, error.path, "pattern")
         linear, smaller = "no look-around, no back-references", r"repeat less, or fewer characters: [a-z] instead of \w"
         problems.append(Problem(where, str(error), smaller if error.is_too_large else f"use RE2's syntax: {linear}"))
-    for path in _untyped(schema):
+    typed = {"type", "const", "enum"}
+    for path in [path for path, node in nodes(schema) if typed.isdisjoint(node)]:
         where = pointer_of(document[key], key, path)
         problems.append(Problem(where, "accepts a value of any type", "add 'type' (or 'const' or 'enum')"))
     return schema, clauses, problems
@@ -199,16 +199,6 @@ def _rules(document: JsonObject) -> tuple[tuple[Rule, ...], list[Problem]]:
     return tuple(rules), problems
 
 
-def _untyped(schema: JsonObject, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    if not any(keyword in schema for keyword in ("type", "const", "enum")):
-        yield path
-    for name, inner in schema.get("properties", {}).items():
-        yield from _untyped(inner, (*path, name))
-    for keyword, step in (("items", ITEM), ("additionalProperties", VALUE)):
-        if keyword in schema:
-            yield from _untyped(schema[keyword], (*path, step))
-
-
 def _entry_point_problems(document: JsonObject, search: tuple[Path, ...]) -> Iterator[Problem]:
     places: list[tuple[str, str]] = [("/falsifier", document["falsifier"]), ("/subject", document["subject"])]
     places += [
@@ -221,18 +211,8 @@ def _entry_point_problems(document: JsonObject, search: tuple[Path, ...]) -> Ite
         for name, profile in document["profiles"].items()
         if "step" in profile
     ]
-    seen: dict[str, EntryPointError | None] = {}
     for where, text in places:
-        if text not in seen:
-            seen[text] = _failure(text, search)
-        error = seen[text]
-        if error is not None:
+        try:
+            locate(text, search)
+        except EntryPointError as error:
             yield Problem(where, str(error), error.remedy)
-
-
-def _failure(entry_point: str, search: tuple[Path, ...]) -> EntryPointError | None:
-    try:
-        locate(entry_point, search)
-    except EntryPointError as error:
-        return error
-    return None

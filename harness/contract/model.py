@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,20 +12,49 @@ from harness.base.device import Target
 from harness.base.schemas import Problem
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome
-from harness.contract.builtin import builtin_clauses
 from harness.contract.calibration import Calibration
 from harness.contract.clauses import SchemaClause, is_finite, judge_schema
-from harness.contract.contract_annotations import FigureUse, Refutation
+from harness.contract.contract_annotations import Refutation
 from harness.contract.patch import Patch
 from harness.contract.rules import Rule
 
 if TYPE_CHECKING:
     from harness.machine.requirements import Requirements  # it imports shutil and its archive formats
 
-__all__ = ["DEVICE_FIELDS", "Contract", "ContractError", "Mutant", "Parameters", "Profile"]
+__all__ = [
+    "COMPLETES", "CONTRADICTION", "DEVICE_FIELDS", "RESOLVED", "UNLIKE_FILES", "Contract", "ContractError", "Mutant",
+    "Parameters", "Profile", "builtin_clauses",
+]  # fmt: skip
 
 DEVICE_FIELDS = ("type", "name", "compute_capability", "memory_bytes", "memory_source", "unified", "uuid")
 """What rules may read of the device."""
+
+
+COMPLETES = "subject.completes"
+"""The clause on how the trial ended.
+
+NOT_MEASURED if something other than the subject cut the trial short. For an external trainer, also NOT_MEASURED if its
+output does not show all that is needed: then it is unknown whether the trainer itself failed."""
+
+CONTRADICTION = "reported.contradiction"
+"""The clause that what a trainer in another process says of its run does not contradict itself.
+
+Other subjects have no such clause."""
+
+UNLIKE_FILES = "reported.files"
+"""The clause that what a trainer in another process says of its run does not contradict the files that it left.
+
+Other subjects have no such clause, nor have runs whose output or files cannot be compared."""
+
+RESOLVED = ("dtype", "backend", "steps")
+"""Parameters that must equal the resolved values. The device is always compared."""
+
+
+def builtin_clauses(parameters: Iterable[str]) -> tuple[str, ...]:
+    """The ids of the built-in clauses for a contract whose profiles set these parameters."""
+    names = set(parameters)
+    resolved = [f"resolved.{name}" for name in RESOLVED if name in names]
+    return (COMPLETES, "resolved.device", *resolved, "residency.allocator", "residency.driver")
 
 
 class ContractError(ValueError):
@@ -117,8 +146,6 @@ class Contract:
     """What the source speaks of, and what is done instead; empty if the falsifier does what the source speaks of."""
     refuted: tuple[Refutation, ...] = ()
     """The refutations that are known."""
-    figures: Mapping[str, tuple[FigureUse, ...]] = field(default_factory=dict)
-    """By place of a bound, the figures of figures.json that it comes from."""
     calibration: Calibration | None = None
     """The calibration beside the file; None if there is none, and for a bundle's copy."""
     notes: str = ""

@@ -249,41 +249,40 @@ def _settings(path: Path) -> dict[str, Any] | None:
 
 def _subjects(root: Path, settings: object) -> dict[str, str]:
     if not isinstance(settings, dict) or not all(isinstance(one, str) and ":" in one for one in settings.values()):
-        raise ProjectError(
-            f"{root / 'pyproject.toml'}: tool.harness.subjects must name the subject of each claim: "
-            '"F-MINE-*" = "command:engine.toml"'
-        )
+        raise _wrong(root, 'subjects must name the subject of each claim: "F-MINE-*" = "command:engine.toml"')
     return settings
 
 
 def _mentions(root: Path, settings: object) -> Mentions:
-    where = f"{root / 'pyproject.toml'}: tool.harness.mentions"
     if not isinstance(settings, dict) or not set(settings) <= {"pattern", "exclude"}:
-        raise ProjectError(f"{where} must be a table with 'pattern' and 'exclude', or one of them")
+        raise _wrong(root, "mentions must be a table with 'pattern' and 'exclude', or one of them")
     pattern, exclude = settings.get("pattern", Mentions.pattern), settings.get("exclude", [])
-    if not isinstance(exclude, list) or not all(isinstance(entry, str) for entry in exclude):
-        raise ProjectError(f"{where}.exclude must be a list of files, folders and ids")
+    if not _are_texts(exclude):
+        raise _wrong(root, "mentions.exclude must be a list of files, folders and ids")
     try:
         re.compile(pattern)
     except (re.error, TypeError) as error:
-        raise ProjectError(f"{where}.pattern is not a regular expression: {error}") from error
+        raise _wrong(root, f"mentions.pattern is not a regular expression: {error}") from error
     return Mentions(pattern, tuple(exclude))
 
 
 def _ignored(root: Path, settings: object) -> dict[str, tuple[str, ...]]:
     ignored = settings.get("ignore", {}) if isinstance(settings, dict) and set(settings) <= {"ignore"} else None
-    if not isinstance(ignored, dict) or not all(
-        isinstance(claims, list) and all(isinstance(claim, str) for claim in claims) for claims in ignored.values()
-    ):
-        where = f"{root / 'pyproject.toml'}: tool.harness.lint"
-        raise ProjectError(f"{where} must be a table with 'ignore': a list of claims by the rule of a warning")
+    if not isinstance(ignored, dict) or not all(map(_are_texts, ignored.values())):
+        raise _wrong(root, "lint must be a table with 'ignore': a list of claims by the rule of a warning")
     return {rule: tuple(claims) for rule, claims in ignored.items()}
 
 
 def _inside(root: Path, entry: object, key: str) -> Path:
     path = Path(os.path.realpath(root / str(entry)))
     if not isinstance(entry, str) or not path.is_relative_to(root):
-        raise ProjectError(
-            f"{root / 'pyproject.toml'}: tool.harness.{key} must name a folder inside the project, not {entry!r}"
-        )
+        raise _wrong(root, f"{key} must name a folder inside the project, not {entry!r}")
     return path
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _wrong(root: Path, what: str) -> ProjectError:
+    return ProjectError(f"{root / 'pyproject.toml'}: tool.harness.{what}")

@@ -13,9 +13,9 @@ from typing import Any
 
 from harness.base.device import Device
 from harness.base.strictjson import JsonObject
-from harness.contract.cel_engine import engine
 from harness.contract.clauses import Clause, SchemaClause, is_finite, values_at
-from harness.contract.expression import Node, comparisons
+from harness.contract.expression import Node, comparisons, engine
+from harness.contract.keywords import is_number
 from harness.contract.model import Contract
 from harness.contract.rules import Rule, Scope
 
@@ -44,7 +44,7 @@ def ratio(clause: Clause, measurements: JsonObject, parameters: JsonObject, devi
         return None
     if isinstance(clause, SchemaClause):
         values = values_at(measurements, clause.path)
-        pairs = [(value, clause.argument) for value in values if _is_number(value) or not is_finite(value)]
+        pairs = [(value, clause.argument) for value in values if is_number(value) or not is_finite(value)]
         if clause.keyword in _LOWER:
             pairs = [(bound, value) for value, bound in pairs]
     else:
@@ -82,7 +82,7 @@ def evaluated(rule: Rule, scope: Scope) -> list[tuple[Node, float, float]]:
             left, right = (engine().compile(side).execute(scope.context) for side in sides)
         except Exception:  # the engine raises many types; the clause's own judgment says what is wrong
             return []
-        if not (_is_number(left) and _is_number(right)):
+        if not (is_number(left) and is_number(right)):
             return []
         found.append((node, float(left), float(right)))
     return found
@@ -97,7 +97,3 @@ def _pairs(rule: Rule, measurements: JsonObject, parameters: JsonObject, device:
         return [] if missing else [(math.inf, 1.0)]
     found = [] if scope.costly else evaluated(rule, scope)
     return [(right, left) if node.text.startswith(">") else (left, right) for node, left, right in found]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -18,10 +18,9 @@ from harness.base.device import Device
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome
 from harness.contract.bound import RULE, Bound
-from harness.contract.cel_engine import engine
 from harness.contract.clauses import Clause, ClauseResult, brief, empty_place, is_finite
 from harness.contract.cost import Allowance, Shape, evaluation, of_value
-from harness.contract.expression import ExpressionError, Node, NodeKind, parse
+from harness.contract.expression import ExpressionError, Node, NodeKind, engine, parse
 from harness.contract.reasons import Reason, ReasonCode
 
 if TYPE_CHECKING:
@@ -159,8 +158,8 @@ class Scope:
             else:
                 try:
                     readable[variable][name] = _as_doubles(values[name])
-                except _UnreadableError as error:
-                    self.wrong[variable, name] = error.code
+                except ValueError as error:
+                    (self.wrong[variable, name],) = error.args
         shapes = {kind: {name: of_value(value) for name, value in values.items()} for kind, values in readable.items()}
         self.costly: dict[str, str] = {}
         """The rules that cost more than is left, each with the largest value that it reads."""
@@ -270,24 +269,17 @@ def _paths(tree: Node) -> dict[str, tuple[tuple[str, ...], ...]]:
     return {name: tuple(paths) for name, paths in paths_of.items()}
 
 
-class _UnreadableError(ValueError):
-    """The engine cannot read a value."""
-
-    def __init__(self, code: ReasonCode) -> None:
-        super().__init__(str(code))
-        self.code = code
-
-
 def _as_doubles(value: Any) -> Any:
+    """The value as the engine reads it. Raises ValueError with the ReasonCode of what it cannot read."""
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise _UnreadableError(ReasonCode.NO_TEXT)
+            raise ValueError(ReasonCode.NO_TEXT)
         return value
     if isinstance(value, (float, bool)) or value is None:
         return value
     if isinstance(value, int):
         if not -_LARGEST_EXACT <= value <= _LARGEST_EXACT:
-            raise _UnreadableError(ReasonCode.INTEGER_TOO_LARGE)
+            raise ValueError(ReasonCode.INTEGER_TOO_LARGE)
         return float(value)
     if isinstance(value, (list, tuple)):
         return [item if type(item) is float else _as_doubles(item) for item in value]

@@ -12,10 +12,10 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final
 
 from harness.base import strictjson
@@ -96,20 +96,16 @@ class _Limits:
 def _walk(folder: Beneath, prefix: str, depth: int) -> Iterator[tuple[str, Beneath, str]]:
     """Yield everything that is not a folder: its name, its place, and why it cannot be opened (empty if it can)."""
     try:
-        with folder.folder() as descriptor, os.scandir(descriptor) as entries:
-            found = sorted(
-                (entry.name, entry.is_symlink(), entry.is_dir(follow_symlinks=False))
-                for entry in islice(entries, 10 * MOST)
-            )
+        found = folder.entries(10 * MOST)
     except OSError as error:
         if prefix or error.errno != errno.ENOENT:
             yield prefix or ".", folder, f"cannot be read: {error.strerror}"
         return
-    for last, is_link, is_folder in found:
+    for last, status in found:
         name, place = f"{prefix}/{last}" if prefix else last, folder / last
-        if is_link:
+        if stat.S_ISLNK(status.st_mode):
             yield name, place, "a symbolic link, which is not followed"
-        elif not is_folder:
+        elif not stat.S_ISDIR(status.st_mode):
             yield name, place, ""
         elif depth + 1 >= _DEEPEST:
             yield name, place, f"lies more than {_DEEPEST} folders deep"

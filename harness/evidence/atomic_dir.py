@@ -1,34 +1,28 @@
 """Writing that survives a crash: files are synced, and a folder is renamed into place once it is complete.
 
-While a bundle is being written, its folder has another name:
-
-    .unfinished-<run>~<process>-<its start>-<where>     becomes <run> by one rename
-
-The name contains the writing process, so the harness can always tell whether the writer is still alive.
+While a bundle is being written, its folder is called .unfinished-<run>. It becomes <run> by one rename. The writer
+holds a lock on it, so the harness can tell whether the writer is still alive.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import os
-import platform
-import re
+import stat
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from harness.base import regular_file
 from harness.base.beneath import Beneath
 from harness.base.removal import remove
-from harness.evidence.bundle_layout import UNFINISHED
-from harness.machine.process_tree import started
+from harness.evidence.bundle_layout import MANIFEST, UNFINISHED
 
 __all__ = [
     "locked",
-    "remove_stale",
+    "scratch_folder",
     "sync_folder",
     "sync_tree",
     "unfinished",
@@ -49,16 +43,13 @@ def sync_tree(folder: Beneath) -> None:
     Call this after all files are written: one journal commit then serves most of them. Every file is synced, because
     the kernel reports an earlier write-back error once per file, at its fsync.
     """
-    with folder.folder() as descriptor:
-        with os.scandir(descriptor) as entries:
-            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        for name, is_folder in found:
-            if is_folder:
-                sync_tree(folder / name)
-            else:
-                with (folder / name).opened() as file:
-                    os.fsync(file.fileno())
-        os.fsync(descriptor)
+    for name, status in folder.entries():
+        if stat.S_ISDIR(status.st_mode):
+            sync_tree(folder / name)
+        else:
+            with (folder / name).opened() as file:
+                os.fsync(file.fileno())
+    sync_folder(folder)
 
 
 def sync_folder(folder: Beneath) -> None:
@@ -83,52 +74,93 @@ def locked(folder: Beneath, kind: int) -> Iterator[None]:
         yield
 
 
-UNKNOWN_SECONDS = 3600.0
-"""The age at which a folder of another machine counts as abandoned. Sealing takes seconds."""
-_NAME = re.compile(re.escape(UNFINISHED) + r".+~(?P<pid>[0-9]{1,10})-(?P<started>[0-9]{1,20})-(?P<where>[0-9a-f]{8})")
+_UNLOCKED_SECONDS = 3600.0
+"""The age at which a folder counts as abandoned where there are no locks. Sealing takes seconds."""
 
 
 @contextmanager
 def unfinished(place: Beneath) -> Iterator[Beneath]:
     """Make a folder to write a bundle into. After the block it is at `place`; after an error it is removed.
 
+    Folders that dead writers left beside it are removed first.
+
     Raises:
         OSError: the folder cannot be written, or `place` exists already.
     """
-    if place.status() is not None:
-        raise FileExistsError(errno.EEXIST, "exists already", str(place))
-    pid = os.getpid()
-    folder = place.parent / f"{UNFINISHED}{place.last}~{pid}-{started(pid) or 0}-{_where()}"
-    if folder.status() is not None:
-        raise FileExistsError(errno.EEXIST, "exists already", str(folder))
-    folder.make_folder()
-    try:
-        yield folder
-        folder.rename(place)  # fails if `place` has become a folder with content
-        sync_folder(place.parent)
-    except BaseException:
-        remove(folder)
-        raise
+    folder = place.parent / f"{UNFINISHED}{place.last}"
+    with ExitStack() as held:
+        with locked(place.parent, fcntl.LOCK_EX):  # another writer must not remove the folder before it is locked
+            _remove_stale(place.parent)
+            for there in (place, folder):
+                if there.status() is not None:
+                    raise FileExistsError(errno.EEXIST, "exists already", str(there))
+            folder.make_folder()
+            held.enter_context(locked(folder, fcntl.LOCK_EX))
+        try:
+            yield folder
+            folder.rename(place)  # fails if `place` has become a folder with content
+            sync_folder(place.parent)
+        except BaseException:
+            remove(folder)
+            raise
 
 
-def remove_stale(claim: Beneath) -> None:
-    """Remove folders that dead writers left in a claim's folder. What cannot be removed stays, but is not a bundle."""
-    with suppress(OSError), claim.folder() as descriptor, os.scandir(descriptor) as entries:
-        for entry in list(entries):
-            if entry.name.startswith(UNFINISHED) and entry.is_dir(follow_symlinks=False) and _is_stale(entry):
-                remove(claim / entry.name)
-
-
-def _is_stale(entry: os.DirEntry[str]) -> bool:
-    writer = _NAME.fullmatch(entry.name)
-    if writer is not None and writer["where"] == _where():
-        return started(int(writer["pid"])) != int(writer["started"])
-    return time.time() - entry.stat(follow_symlinks=False).st_mtime > UNKNOWN_SECONDS
-
-
-def _where() -> str:
-    """Return eight hex digits for the machine, its boot and the PID namespace: process ids are unique within these."""
-    parts = [platform.node()]
+def _remove_stale(claim: Beneath) -> None:
     with suppress(OSError):
-        parts += [regular_file.read(Path("/proc/sys/kernel/random/boot_id")).decode(), os.readlink("/proc/self/ns/pid")]
-    return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:8]
+        for name, status in claim.entries():
+            is_unfinished = name.startswith(UNFINISHED) and stat.S_ISDIR(status.st_mode)
+            if is_unfinished and _is_stale(claim / name, status.st_mtime):
+                remove(claim / name)  # what cannot be removed stays, but is not a bundle
+
+
+def _is_stale(folder: Beneath, modified: float) -> bool:
+    """Whether no process writes a folder: a writer holds its lock."""
+    try:
+        with locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            return True
+    except BlockingIOError:
+        return False
+    except OSError:  # a filesystem without locks
+        return time.time() - modified > _UNLOCKED_SECONDS
+
+
+KEPT = 3
+"""How many folders of a user stay, the new one included."""
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Make a folder for the bundles of a run. If no bundle is in it after the block, it is removed.
+
+    All but the newest folders of the user are removed, except those of running processes: each holds a lock on its own.
+
+    Raises:
+        OSError: the folder cannot be made.
+    """
+    above = _folder_of_user()
+    with ExitStack() as held:
+        with locked(Beneath(above), fcntl.LOCK_EX):  # another run must not remove the folder before it is locked
+            earlier = sorted(int(entry.name) for entry in above.iterdir() if entry.name.isdecimal())
+            place = Beneath(above, str(earlier[-1] + 1 if earlier else 1))
+            place.path.mkdir(mode=0o700)
+            held.enter_context(locked(place, fcntl.LOCK_EX))
+            for number in earlier[: 1 - KEPT]:
+                old = Beneath(above, str(number))
+                with suppress(OSError), locked(old, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                    remove(old)
+        try:
+            yield place.path
+        finally:
+            if not any(place.path.glob(f"*/*/*/{MANIFEST}")):
+                remove(place)
+
+
+def _folder_of_user() -> Path:
+    """The folder with all scratch folders of this user. If another user made a folder of this name, it is refused."""
+    folder = Path(tempfile.gettempdir()) / f"harness-scratch-{os.getuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise FileExistsError(errno.EEXIST, "is not a folder of this user; remove it, or set TMPDIR", str(folder))
+    return folder

@@ -22,12 +22,12 @@ from typing import Any, Final, TypeVar, final
 from harness.base import schemas, strictjson
 from harness.base.schemas import MOST_PROBLEMS, DocumentError, Problem
 from harness.base.strictjson import JsonObject
-from harness.contract import Contract, ContractError, parse
+from harness.contract import ContractError, parse
 from harness.evidence import bundle_layout as layout
 from harness.evidence import manifest, untrusted
 from harness.evidence.artifacts import Artifact
-from harness.evidence.trial_files import MutantTrial, Stream, TrialLogError, parse_log
-from harness.judging.judge import Judgment, judge
+from harness.evidence.trial_files import MutantTrial, TrialLogError, parse_log
+from harness.judging.judge import judge
 from harness.judging.observation import Observation
 from harness.judging.record import Record
 from harness.search.counterexample import Counterexample
@@ -37,8 +37,6 @@ __all__ = ["Bundle", "BundleError", "Series"]
 T = TypeVar("T")
 D = TypeVar("D")
 Column = tuple[float | None, ...]
-_LEADING: Final = {layout.METRICS: ("step", "seconds"), layout.TELEMETRY: ("seconds",)}
-"""The first columns of each series, which hold numbers."""
 _ID: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -61,6 +59,17 @@ class Series:
     def __len__(self) -> int:
         """The number of rows."""
         return len(next(iter(self.columns.values()), ()))
+
+
+class _Part(cached_property[T]):
+    """A part of a bundle, read on first use. What is wrong with its file is raised as BundleError."""
+
+    def __init__(self, file: str, read: Callable[[Bundle], T]) -> None:
+        def part(bundle: Bundle) -> T:
+            with _reading(file):
+                return read(bundle)
+
+        super().__init__(part)
 
 
 @final
@@ -100,11 +109,8 @@ class Bundle:
 
     # Documents
 
-    @cached_property
-    def manifest(self) -> Mapping[str, str]:
-        """The sha256 of every file, by name."""
-        with _reading(layout.MANIFEST):
-            return manifest.parse(self.content(layout.MANIFEST))
+    manifest = _Part(layout.MANIFEST, lambda self: manifest.parse(self.content(layout.MANIFEST)))
+    """The sha256 of every file, by name."""
 
     @cached_property
     def attestation(self) -> bytes | None:
@@ -125,26 +131,19 @@ class Bundle:
         with _reading(layout.RECORD):
             return Record.from_json(document)
 
-    @cached_property
-    def contract(self) -> Contract:
-        """The contract as it was when the claim ran."""
-        with _reading(layout.CONTRACT):
-            document, content = self.document(layout.CONTRACT), self.content(layout.CONTRACT)
-            return parse(document, self.path / layout.CONTRACT, content)
+    contract = _Part(
+        layout.CONTRACT,
+        lambda self: parse(self.document(layout.CONTRACT), self.path / layout.CONTRACT, self.content(layout.CONTRACT)),
+    )
+    """The contract as it was when the claim ran."""
 
-    @cached_property
-    def observation(self) -> Observation:
-        """What the subject's trial measured."""
-        with _reading(layout.OBSERVATION):
-            return Observation.from_json(self.document(layout.OBSERVATION))
+    observation = _Part(layout.OBSERVATION, lambda self: Observation.from_json(self.document(layout.OBSERVATION)))
+    """What the subject's trial measured."""
 
-    @cached_property
-    def environment(self) -> JsonObject:
-        """Host, software and variables, of the schema `environment`."""
-        with _reading(layout.ENVIRONMENT):
-            environment: JsonObject = self.document(layout.ENVIRONMENT)
-            schemas.check("environment", environment)
-            return environment
+    environment: _Part[JsonObject] = _Part(
+        layout.ENVIRONMENT, lambda self: schemas.loads("environment", self.content(layout.ENVIRONMENT))
+    )
+    """Host, software and variables, of the schema `environment`."""
 
     @cached_property
     def counterexample(self) -> Counterexample | None:
@@ -160,27 +159,19 @@ class Bundle:
         if not self._has(layout.INDEX):
             return ()
         with _reading(layout.INDEX):
-            index = self.document(layout.INDEX)
-            schemas.check("artifacts", index)
+            index = schemas.loads("artifacts", self.content(layout.INDEX))
             return tuple(map(Artifact.from_json, index["artifacts"]))
 
     # Trials
 
-    @cached_property
-    def metrics(self) -> Series:
-        """The step series of the subject's trial."""
-        return self._series(layout.METRICS)
+    metrics = _Part(layout.METRICS, lambda self: _columns(self.content(layout.METRICS), ("step", "seconds")))
+    """The step series of the subject's trial."""
 
-    @cached_property
-    def telemetry(self) -> Series:
-        """How the machine behaved during the subject's trial."""
-        return self._series(layout.TELEMETRY)
+    telemetry = _Part(layout.TELEMETRY, lambda self: _columns(self.content(layout.TELEMETRY), ("seconds",)))
+    """How the machine behaved during the subject's trial."""
 
-    @cached_property
-    def logs(self) -> Mapping[tuple[str, str], Stream]:
-        """The output of the trials, by trial (`subject` or `mutant <id>`) and stream. Empty streams are left out."""
-        with _reading(layout.LOGS):
-            return parse_log(self.content(layout.LOGS))
+    logs = _Part(layout.LOGS, lambda self: parse_log(self.content(layout.LOGS)))
+    """The output of the trials, by trial (`subject` or `mutant <id>`) and stream. Empty streams are left out."""
 
     @cached_property
     def mutants(self) -> Mapping[str, MutantTrial]:
@@ -204,11 +195,11 @@ class Bundle:
             raise BundleError(layout.MUTANTS, found)
         return trials
 
-    @cached_property
-    def mutant_judgments(self) -> Mapping[str, Judgment]:
-        """Each mutant's observation, judged now by the bundle's contract, by id."""
-        with _reading(layout.MUTANTS):
-            return {name: judge(self.contract, trial.observation) for name, trial in self.mutants.items()}
+    mutant_judgments = _Part(
+        layout.MUTANTS,
+        lambda self: {name: judge(self.contract, trial.observation) for name, trial in self.mutants.items()},
+    )
+    """Each mutant's observation, judged now by the bundle's contract, by id."""
 
     # Reading
 
@@ -216,10 +207,6 @@ class Bundle:
         """Return a JSON file as it is, not checked against a schema."""
         with _reading(name):
             return strictjson.loads(self.content(name))
-
-    def _series(self, name: str) -> Series:
-        with _reading(name):
-            return _columns(self.content(name), _LEADING[name])
 
     def _has(self, name: str) -> bool:
         return (self.path / name).is_symlink() or (self.path / name).exists()
@@ -236,10 +223,8 @@ def _reading(file: str) -> Iterator[None]:
     """Raise what is wrong with a file as BundleError."""
     try:
         yield
-    except (ContractError, DocumentError) as error:
+    except (ContractError, DocumentError, strictjson.JsonError) as error:
         raise BundleError(file, error.problems) from error
-    except strictjson.JsonError as error:
-        raise BundleError(file, [Problem(error.pointer, error.message, error.remedy)]) from error
     except untrusted.TooLarge as error:
         raise BundleError(file, [Problem("", f"{error}; it was not read")]) from error
     except OSError as error:
@@ -253,7 +238,7 @@ def _mutant(line: bytes, number: int) -> MutantTrial:
     try:
         document = strictjson.loads(line)
     except strictjson.JsonError as error:
-        raise DocumentError([Problem(f"/{number}{error.pointer}", error.message, error.remedy)]) from error
+        raise DocumentError(error.problems).within(number) from error
     named = document.get("id") if isinstance(document, dict) else None
     try:
         return MutantTrial.from_json(document)

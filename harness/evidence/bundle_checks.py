@@ -11,17 +11,18 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.base import schemas
 from harness.base.device import Device
-from harness.base.exceptions import described
+from harness.base.shortening import described
 from harness.base.strictjson import JsonObject, pointer
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract
-from harness.contract.builtin import COMPLETES
-from harness.contract.cel_engine import engine
+from harness.contract.expression import engine
+from harness.contract.model import COMPLETES
 from harness.evidence import bundle_layout as layout
 from harness.evidence import untrusted
 from harness.evidence.artifacts import Artifact
@@ -29,7 +30,7 @@ from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.findings import Code, Detail, Finding, Severity, Verification, finding
 from harness.evidence.rejudge import rejudge
 from harness.evidence.signing import Key, signing
-from harness.evidence.staleness import Origin, clock_ahead, coverage
+from harness.evidence.staleness import clock_ahead, coverage
 from harness.evidence.trial_files import SUBJECT, MutantTrial, trial_of
 from harness.judging.observation import Observation
 from harness.judging.record import Record
@@ -52,8 +53,8 @@ def prepare(bundles: Iterable[Path] = ()) -> None:
         signing()
 
 
-def check(path: Path, trusted: Mapping[str, Key]) -> tuple[Verification, Origin | None]:
-    """Check a bundle without its project. Return the findings, and the origin that its record states.
+def check(path: Path, trusted: Mapping[str, Key]) -> tuple[Verification, Record | None]:
+    """Check a bundle without its project. Return the findings, and its record if that can be read.
 
     Args:
         path: the bundle's folder, resolved: no part of it is a link.
@@ -64,21 +65,12 @@ def check(path: Path, trusted: Mapping[str, Key]) -> tuple[Verification, Origin 
         checks.run()
     except Exception as error:  # a bundle that breaks the checks is unsound; earlier findings stay
         checks.note(Code.INVALID, Detail.CHECK_FAILED, error=described(error)[:300])
-    return checks.result(), checks.origin
-
-
-def _obstacle(path: Path) -> Detail | None:
-    """Return why this folder cannot be a bundle, by its name and kind; None if it can."""
-    if path.name.startswith(layout.UNPACKING):
-        return Detail.BEING_UNPACKED
-    if path.name.startswith(layout.UNFINISHED):
-        return Detail.UNFINISHED
-    return None if path.is_dir() else Detail.NO_FOLDER
+    return checks.result(), checks.record
 
 
 class _Checks:
     def __init__(self, path: Path, trusted: Mapping[str, Key]) -> None:
-        self.origin: Origin | None = None
+        self.record: Record | None = None
         self._path = path
         self._bundle = Bundle(path)
         self._trusted = trusted
@@ -104,9 +96,12 @@ class _Checks:
         return replace(self._known, findings=findings, remarks=remarks, signed_by=signed_by)
 
     def run(self) -> None:
-        obstacle = _obstacle(self._path)
-        if obstacle:
-            self.note(Code.INCOMPLETE, obstacle)
+        for prefix, obstacle in ((layout.UNPACKING, Detail.BEING_UNPACKED), (layout.UNFINISHED, Detail.UNFINISHED)):
+            if self._path.name.startswith(prefix):
+                self.note(Code.INCOMPLETE, obstacle)
+                return
+        if not self._path.is_dir():
+            self.note(Code.INCOMPLETE, Detail.NO_FOLDER)
             return
         for part in self._path.parent.parts:
             if part.startswith(layout.UNFINISHED):
@@ -182,9 +177,8 @@ class _Checks:
         for name in sorted(copied - there):
             self.note(Code.INCOMPLETE, Detail.NO_COPY, name)
         if len(copied) > layout.MOST_ARTIFACTS:
-            self.note(
-                Code.INVALID, Detail.TOO_MANY_COPIES, layout.INDEX, copies=len(copied), most=layout.MOST_ARTIFACTS
-            )
+            counts: dict[str, Any] = {"copies": len(copied), "most": layout.MOST_ARTIFACTS}
+            self.note(Code.INVALID, Detail.TOO_MANY_COPIES, layout.INDEX, **counts)
 
     # Documents
 
@@ -205,21 +199,18 @@ class _Checks:
 
     def _judge(self) -> None:
         environment = self._part(layout.ENVIRONMENT, lambda bundle: bundle.environment)
-        record = self._part(layout.RECORD, lambda bundle: bundle.record)
+        self.record = record = self._part(layout.RECORD, lambda bundle: bundle.record)
         contract = self._part(layout.CONTRACT, lambda bundle: bundle.contract)
         observation = self._part(layout.OBSERVATION, lambda bundle: bundle.observation)
         mutants = self._part(layout.MUTANTS, lambda bundle: bundle.mutants)
         case = self._part(layout.COUNTEREXAMPLE, lambda bundle: bundle.counterexample)
         if record is not None:
-            self.origin = Origin.of(record)
             self._check_folder(record)
             self._check_trials(record, mutants)
             if environment is not None:
                 self._found += _machine(record, environment)
-            device = f"{record.device.type} {record.device.name}"
-            self._known = replace(
-                self._known, id=record.id, issue=record.issue, run=record.run, profile=record.profile, device=device
-            )
+            names = {name: getattr(record, name) for name in ("id", "issue", "run", "profile")}
+            self._known = replace(self._known, **names, device=f"{record.device.type} {record.device.name}")
         if record is not None and contract is not None:
             self._found += (*coverage(record, contract.subject), *clock_ahead(record, datetime.now(UTC)))
             self._check_attestation(record, contract)
@@ -247,16 +238,11 @@ class _Checks:
 
     def _check_trials(self, record: Record, mutants: Mapping[str, MutantTrial] | None) -> None:
         """Check the record's counts of rows, its list of mutants, and its digests of the logs."""
-        for name, file, read in (
-            ("metrics", layout.METRICS, lambda bundle: bundle.metrics),
-            ("telemetry", layout.TELEMETRY, lambda bundle: bundle.telemetry),
-        ):
-            series = self._part(file, read)
-            if series is not None and len(series) != record.series[name]["kept"]:
-                kept = record.series[name]["kept"]
-                self._differs(
-                    pointer("series", name, "kept"), Detail.OTHER_ROWS, then=kept, series=file, now=len(series)
-                )
+        for name, file in (("metrics", layout.METRICS), ("telemetry", layout.TELEMETRY)):
+            series, kept = self._part(file, attrgetter(name)), record.series[name]["kept"]
+            if series is not None and len(series) != kept:
+                where = pointer("series", name, "kept")
+                self._differs(where, Detail.OTHER_ROWS, then=kept, series=file, now=len(series))
         listed = {mutant.id: mutant.failed for mutant in record.mutants}
         for name, one in (mutants or {}).items():
             if name not in listed:

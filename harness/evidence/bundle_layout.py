@@ -1,4 +1,4 @@
-"""The files of a bundle: their names, and the limits on their number and size.
+"""The files of a bundle: their names, the limits on their number and size, and where bundles are.
 
 evidence/<issue>/<claim>/<run>/
   record.json            the claim, the verdict, every clause with value and bound, what killed each mutant
@@ -14,12 +14,15 @@ evidence/<issue>/<claim>/<run>/
   MANIFEST.sha256
   attestation.intoto.jsonl    only if the bundle is signed
 
-While the harness writes a bundle, its folder is called .unfinished-<run>~… (see `harness.evidence.atomic_dir`).
+While the harness writes a bundle, its folder is called .unfinished-<run> (see `harness.evidence.atomic_dir`).
 """
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 __all__ = [
@@ -46,6 +49,7 @@ __all__ = [
     "TELEMETRY",
     "UNFINISHED",
     "UNPACKING",
+    "find_bundles",
     "is_folder_name",
 ]
 
@@ -86,9 +90,41 @@ MOST_ENTRIES: Final = 256
 DEEPEST: Final = 12
 """The most folders within each other."""
 
+_MARKS: Final = frozenset({MANIFEST, RECORD, OBSERVATION})
+"""A folder with one of these files is, or was, a bundle."""
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 
 
 def is_folder_name(text: str) -> bool:
     """Whether an id can be the name of one folder, and leads to no other folder."""
     return _FOLDER_NAME.fullmatch(text) is not None
+
+
+def find_bundles(paths: Iterable[Path]) -> list[Path]:
+    """Return the bundles at or below these folders, including unfinished ones, sorted. Links are not followed."""
+    found: dict[str, None] = {}
+    for start in paths:
+        pending = [str(start)]
+        while pending:
+            folder = pending.pop()
+            unfinished = os.path.basename(folder).startswith((UNFINISHED, UNPACKING))
+            folders = None if unfinished else _look_into(folder)
+            if folders is None:
+                found[folder] = None
+            else:
+                pending += folders
+    return [Path(folder) for folder in sorted(found, key=lambda folder: folder.split("/"))]
+
+
+def _look_into(folder: str) -> list[str] | None:
+    """Return the folders in a folder; None if it is a bundle or cannot be read, so that no bundle stays hidden."""
+    if os.path.lexists(f"{folder}/{MANIFEST}"):  # as in most folders, which then need not be listed
+        return None
+    try:
+        with os.scandir(folder) as scanned:
+            entries = list(scanned)
+    except OSError:
+        return None
+    if any(entry.name in _MARKS for entry in entries):
+        return None
+    return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]

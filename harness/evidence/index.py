@@ -27,22 +27,19 @@ from harness.base import strictjson
 from harness.base.device import Device, DeviceClass, Target
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Fate, Verdict
-from harness.contract.bound import RULE
 from harness.contract.contract_annotations import Result
 from harness.contract.reasons import Reason
 from harness.evidence.bundle import Bundle, BundleError
-from harness.evidence.bundle_layout import DEEPEST, MANIFEST, OBSERVATION, RECORD, UNFINISHED
-from harness.judging.record import Record, RecordedCommit, examined, judged
+from harness.evidence.bundle_layout import MANIFEST, RECORD, UNFINISHED, UNPACKING, find_bundles
+from harness.judging.record import RecordedCommit, examined, judged
 from harness.machine.file_memory import FileMemory, identity
 
 __all__ = [
     "Contents",
     "Entry",
-    "Measurement",
     "Unreadable",
     "Watch",
     "entry_of",
-    "measurements_of",
     "past_runs",
     "read",
     "whole_runs",
@@ -51,17 +48,12 @@ __all__ = [
 Watch = Callable[[int, int], None]
 """Called with the number of bundles read so far, and the number to read."""
 
-_FIELDS = (
-    "id", "issue", "spec", "title", "run", "proven", "profile", "mutants_skipped", "falsifier", "subject", "seed",
-    "started", "seconds", "trial_seconds", "contract_digest", "command", "lived",
-)  # fmt: skip
-"""Fields of the record that an entry takes unchanged, and that are no JSON objects."""
 _OBJECTS: Mapping[str, Callable[[Any], Any]] = {
     "overrides": dict, "subject_parameters": dict, "target": dict, "harness": dict, "commit": dict, "killed": tuple,
     "failed": tuple, "device": Device.from_json, "verdict": Verdict,
     "unjudged": tuple, "reason": lambda document: document and Reason.from_json(document),
 }  # fmt: skip
-"""The others. Most bundles have the same as another bundle, so each is parsed once."""
+"""Fields that are read in another form. Most bundles have the same as another bundle, so each is parsed once."""
 
 
 @final
@@ -151,17 +143,9 @@ class Contents:
     unreadable: tuple[Unreadable, ...]
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """A number that a clause of a record reads."""
-
-    value: float
-    """NaN and infinities included."""
-    unit: str
-
-
-_VERSION = repr((10, Entry.__slots__))
+_FIELDS = [name for name in Entry.__slots__ if name not in ("path", "sources", *_OBJECTS)]
+"""The others, which an entry takes from the record unchanged."""
+_VERSION = repr((11, Entry.__slots__))
 """The version of the cache's content. Raise the number when a field changes its meaning."""
 _NONE = "no sources"
 _Row = tuple[str, str, str, str]
@@ -180,7 +164,9 @@ def read(evidence: Path, claim: str | None = None, cache: Path | None = None, wa
     evidence = evidence.absolute()
     shared = lru_cache(maxsize=None)(_object)
     memory = FileMemory("index", None if cache is None else evidence, _VERSION, cache)
-    found = {os.fsdecode(name): state for name, state in sorted(_walk(evidence))}
+    below = find_bundles([evidence]) if evidence.exists() else []
+    folders = [str(one) for one in below if not one.name.startswith((UNFINISHED, UNPACKING))]
+    found = {folder.removeprefix(f"{evidence}/"): _fingerprint(folder) for folder in folders}
     changed = [name for name, state in found.items() if not memory.knows(name, state)]
     rows: dict[str, _Row] = {name: memory.get(name) for name in found.keys() - changed}
     sources: dict[str, Mapping[str, str]] = {key: memory.get(key) for *_, key in rows.values()}
@@ -195,7 +181,7 @@ def read(evidence: Path, claim: str | None = None, cache: Path | None = None, wa
     entries, unreadable = [], []
     for name in found:
         problem, of, text, key = rows[name]
-        path = Path(f"{evidence}/{name}")
+        path = evidence / name
         if problem:
             unreadable.append(Unreadable(path, problem))
         elif claim in (None, of):
@@ -219,16 +205,8 @@ def _entry(path: Path, document: str, sources: Mapping[str, str], read: Callable
 
 def _object(name: str, text: str) -> Any:
     """Return a field of an entry that is an object, from the cache's text."""
-    return _OBJECTS[name](_parsed(text))
-
-
-def measurements_of(record: Record) -> dict[str, Measurement]:
-    """Return every number that the clauses of a record read, by name.
-
-    A measurement has its name in the contract (`final_loss`). For a list, a clause reports only the item nearest to its
-    bound, so the name is that of the clause (`losses[].maximum`).
-    """
-    return {name: Measurement(*measured) for name, measured in _measured(record)}
+    document = json.loads(text)
+    return _OBJECTS[name](strictjson.untag_nonfinite(document) if '"nonfinite"' in text else document)
 
 
 def _row(folder: Path, state: str) -> tuple[_Row, Mapping[str, str]]:
@@ -246,81 +224,26 @@ def _row(folder: Path, state: str) -> tuple[_Row, Mapping[str, str]]:
     if digest != sealed:
         problem = f"{RECORD}: is not the one that {MANIFEST} seals; run `harness verify` to see all findings"
         return (problem, "", "", _NONE), {}
-    objects = {name: getattr(record, name) for name in _OBJECTS if name not in ("killed", "failed")}
-    objects |= {"verdict": str(record.verdict), "device": record.device.to_json()}
-    objects["reason"] = record.reason and record.reason.to_json()
-    objects["failed"] = record.result.failed
-    objects["killed"] = [mutant.id for mutant in record.mutants if mutant.fate is Fate.KILLED]
-    document = [[getattr(record, name) for name in _FIELDS], [_text(objects[name]) for name in _OBJECTS]]
+    killed = [mutant.id for mutant in record.mutants if mutant.fate is Fate.KILLED]
+    told = {**record.to_json(), "killed": killed, "failed": record.result.failed, "lived": record.lived}
+    document = [[told[name] for name in _FIELDS], [_text(told[name]) for name in _OBJECTS]]
     key = hashlib.sha256(json.dumps(record.sources, sort_keys=True).encode()).hexdigest()[:24]
     return ("", record.id, json.dumps(document), key), record.sources
 
 
 def _text(document: Any) -> str:
     # ASCII, because SQLite needs UTF-8, and half of a surrogate pair in a title has none.
-    return json.dumps(strictjson.tag_nonfinite(document))
+    return json.dumps(document)
 
 
-def _parsed(text: str) -> Any:
-    document = json.loads(text)
-    if '"nonfinite"' in text:
-        document = strictjson.untag_nonfinite(document)
-    return document
-
-
-def _measured(record: Record) -> Iterator[tuple[str, tuple[float, str]]]:
-    units: dict[str, str] = {}
-    for clause in record.clauses:
-        if isinstance(clause.value, Mapping):
-            read = clause.value if clause.bound is not None and clause.bound.keyword == RULE else {}
-            for name, value in read.items():
-                if _is_number(value) and name not in units:
-                    yield name, (value, "")
-        elif _is_number(clause.value) and not clause.id.startswith("resolved."):
-            place, _, keyword = clause.id.rpartition(".")
-            items = "[]" in place or "{}" in place
-            name = clause.id if items or clause.id.startswith("residency.") else place
-            if name and name not in units and not (items and keyword == "type"):
-                units[name] = clause.unit
-                yield name, (clause.value, clause.unit)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _walk(root: Path) -> Iterator[tuple[bytes, str]]:
-    """Yield the relative path of every bundle below a folder, with its fingerprint: "! …" names a problem."""
-    pending: list[tuple[str, int]] = [(".", 0)]
-    while pending:
-        name, depth = pending.pop()
-        folder = f"{root}/{name}"
-        try:
-            where = identity(f"{folder}/{RECORD}")
-            try:
-                where += f" {identity(f'{folder}/{MANIFEST}')}"
-            except FileNotFoundError:
-                where = f"! {MANIFEST} is missing"
-            yield os.fsencode(name), where
-            continue
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            yield os.fsencode(name), f"! {error.strerror}"
-            continue
-        try:
-            with os.scandir(folder) as scanned:
-                inside = list(scanned)
-        except FileNotFoundError:
-            continue  # there is no evidence yet, or the folder was just removed
-        except OSError as error:
-            yield os.fsencode(name), f"! {error.strerror}"
-            continue
-        if any(entry.name in (MANIFEST, OBSERVATION) for entry in inside):
-            yield os.fsencode(name), f"! {RECORD} is missing"
-        elif depth < DEEPEST:
-            folders = [entry.name for entry in inside if entry.is_dir(follow_symlinks=False)]
-            pending += [(f"{name}/{one}", depth + 1) for one in folders if not one.startswith(UNFINISHED)]
+def _fingerprint(folder: str) -> str:
+    """Return what changes if the record or the manifest of a bundle does; "! …" names a problem."""
+    try:
+        return " ".join(identity(f"{folder}/{name}") for name in (RECORD, MANIFEST))
+    except FileNotFoundError as error:
+        return f"! {os.path.basename(error.filename)} is missing"
+    except OSError as error:
+        return f"! {error.strerror}"
 
 
 def whole_runs(entries: Iterable[Entry]) -> Iterator[Entry]:

@@ -126,14 +126,14 @@ def _untried(reason: Reason | None, mutant: Mutant, record: Record, contract: Co
     unjudged = contract.unjudged(record.profile) if record.profile in contract.profiles else ()
     unseen = tuple(clause for clause in mutant.violates if clause in unjudged)
     code = ReasonCode.NEEDLESS if reason.code is ReasonCode.SKIPPED and not record.mutants_skipped else reason.code
-    fields = {
-        ReasonCode.SKIPPED: Reason(code),
-        ReasonCode.NEEDLESS: Reason(code),
-        ReasonCode.INTERRUPTED: Reason(code),
-        ReasonCode.NOT_JUDGED: Reason(code, record.profile, clauses=unseen),
-        ReasonCode.REQUIREMENT: Reason(code, text=reason.text),
-    }
-    return fields.get(reason.code, reason)
+    match reason.code:
+        case ReasonCode.SKIPPED | ReasonCode.NEEDLESS | ReasonCode.INTERRUPTED:
+            return Reason(code)
+        case ReasonCode.NOT_JUDGED:
+            return Reason(code, record.profile, clauses=unseen)
+        case ReasonCode.REQUIREMENT:
+            return Reason(code, text=reason.text)
+    return reason
 
 
 def _ran(seen: Observation, file: str, where: tuple[str, ...], **expected: Any) -> Iterator[Finding]:
@@ -199,11 +199,8 @@ def _differs(where: str, detail: Detail, **fields: Any) -> Finding:
 
 
 def _text(value: Any) -> str:
-    return json.dumps(strictjson.tag_nonfinite(value), sort_keys=True, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    return value.to_json() if isinstance(value, Device) else dict(value)
+    plain = value.to_json() if isinstance(value, Device) else value
+    return json.dumps(strictjson.tag_nonfinite(plain), sort_keys=True, default=dict)
 
 
 def _which(got: JsonObject, expected: JsonObject) -> dict[str, str | None]:

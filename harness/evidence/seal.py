@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import TypedDict, final
 
 from harness.base.beneath import Beneath
-from harness.base.exceptions import described
 from harness.base.redaction import Redactor
 from harness.base.regular_file import CHUNK
+from harness.base.shortening import described
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract
 from harness.evidence import artifacts, manifest
 from harness.evidence import bundle_layout as layout
-from harness.evidence.atomic_dir import remove_stale, sync_folder, sync_tree, unfinished, write_new
+from harness.evidence.atomic_dir import sync_folder, sync_tree, unfinished, write_new
 from harness.evidence.trial_files import SUBJECT, json_bytes, mutant_line, sections, subject_files, trial_of
 from harness.execution.executor import TrialResult
 from harness.judging.record import Record
@@ -137,7 +137,6 @@ class Sealer:
                     raise ValueError(f"{name!r} cannot be the name of a folder")
             place = root / "/".join(names)
             place.parent.make_folder()
-            remove_stale(place.parent)
             with unfinished(place) as folder:
                 self._write(folder, result)
                 _refuse_replaced(root)

@@ -29,25 +29,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
-from harness.base import regular_file
+from harness.base import regular_file, schemas
 from harness.base.device import DeviceClass, hardware
-from harness.base.json_dataclass import JsonDataclass
 from harness.base.vocabulary import Verdict
 from harness.contract.claim_folder import claim_of, family_of
 from harness.contract.contract_annotations import judging_part
 from harness.contract.imports import imported_files
 from harness.contract.installed import root_of
-from harness.contract.planting import planted_sources
 from harness.contract.project import Project
 from harness.evidence.bundle_layout import LARGEST_DOCUMENT, RECORD
 from harness.evidence.findings import Code, Detail, Finding, finding
-from harness.judging.record import Record, RecordedCommit
+from harness.judging.record import Record
 from harness.machine import git, provenance
 from harness.machine.file_memory import FileMemory
 
@@ -55,37 +52,21 @@ if TYPE_CHECKING:
     from harness.evidence.index import Entry
 
 __all__ = [
-    "Origin",
+    "PLANTING",
     "ProjectState",
     "changes",
     "clock_ahead",
     "coverage",
     "is_ahead",
+    "planted_sources",
+    "results_of",
     "staleness",
     "unplanted",
 ]
 
+PLANTING: Final = "planting"
+"""The folder of evidence that has the results of `harness plant`: planting/FAMILY-COMMIT.json."""
 _IMPORTED = (".py", ".pyi", ".so")
-
-
-@final
-@dataclass(frozen=True)
-class Origin(JsonDataclass):
-    """Where a record comes from: the fields that staleness needs."""
-
-    id: str
-    subject: str
-    falsifier: str
-    verdict: Verdict
-    contract_digest: str
-    sources: Mapping[str, str]
-    harness: Mapping[str, str]
-    commit: RecordedCommit
-
-    @classmethod
-    def of(cls, record: Record) -> Origin:
-        """Return the origin of a record."""
-        return cls(**{field.name: getattr(record, field.name) for field in fields(cls)})
 
 
 @final
@@ -207,13 +188,13 @@ def coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
         yield _remark(Code.OTHER_SUBJECT, Detail.OTHER_SUBJECT, "/subject", **details)
 
 
-def staleness(record: Record | Origin, state: ProjectState) -> Iterator[Finding]:
+def staleness(record: Record, state: ProjectState) -> Iterator[Finding]:
     """Yield remarks on a record whose project has changed since: its contract, its sources or its history."""
     yield from changes(record, state)
     yield from _history(record, state)
 
 
-def changes(record: Record | Origin | Entry, state: ProjectState) -> Iterator[Finding]:
+def changes(record: Record | Entry, state: ProjectState) -> Iterator[Finding]:
     """Yield the findings that make a record stale. Their codes are those of `findings.STALE`."""
     now = state.contract_digest(record.id)
     if now != record.contract_digest:
@@ -244,7 +225,7 @@ def _is_harness(entry_point: str) -> bool:
     return entry_point.startswith("harness.")
 
 
-def unplanted(record: Record | Origin | Entry, state: ProjectState) -> Iterator[Finding]:
+def unplanted(record: Record | Entry, state: ProjectState) -> Iterator[Finding]:
     """Yield a remark if no defects were planted in the sources of the subject that was measured."""
     planted = state.planted(record.id)
     if not planted:
@@ -257,7 +238,7 @@ def unplanted(record: Record | Origin | Entry, state: ProjectState) -> Iterator[
         yield _remark(Code.UNPLANTED, Detail.NOT_PLANTED, "/sources", **_some(missed))
 
 
-def _history(record: Record | Origin, state: ProjectState) -> Iterator[Finding]:
+def _history(record: Record, state: ProjectState) -> Iterator[Finding]:
     lacks = state.ancestry.lacks(record.commit["revision"])
     if lacks:
         reason = record.commit["reason"] if record.commit["revision"] is None else None
@@ -313,3 +294,25 @@ def clock_ahead(record: Record, now: datetime) -> Iterator[Finding]:
         yield _remark(Code.CLOCK_AHEAD, Detail.CLOCK_AHEAD, "/started", **details)
     elif record.seconds > (now + _SLACK - started).total_seconds():  # no sum, which could be past the year 9999
         yield _remark(Code.CLOCK_AHEAD, Detail.END_AHEAD, "/seconds", **details, seconds=record.seconds)
+
+
+def results_of(evidence: Path, family: str) -> Iterator[Path]:
+    """Yield the files with the planting scores of a family of claims, sorted by name."""
+    yield from sorted((evidence / PLANTING).glob(f"{family}-*.json"))
+
+
+def planted_sources(evidence: Path, family: str, claim: str) -> Mapping[str, frozenset[str]]:
+    """The sha256 of the files of a claim's subject in which defects were planted, by path from the project's root.
+
+    A file may have several, from several campaigns. A file of scores that is broken counts as none.
+    """
+    sources: dict[str, frozenset[str]] = {}
+    for path in results_of(evidence, family):
+        try:
+            document = schemas.loads("planting", regular_file.read(path))
+        except (OSError, schemas.DocumentError):
+            continue
+        if any(entry["id"] == claim and entry["obstacle"] is None for entry in document["claims"]):
+            for name, digest in document["sources"].items():
+                sources[name] = sources.get(name, frozenset()) | {digest}
+    return sources

@@ -7,32 +7,29 @@ for claim in survey.claims:
 
 from __future__ import annotations
 
-import gc
-import json
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import final
 
+from harness.base.plugins import PluginError
 from harness.base.vocabulary import Status, Verdict
 from harness.contract import Contract, ContractError
 from harness.contract.claim_folder import claim_of
-from harness.contract.project import Project
+from harness.contract.other_subject import NamedSubject, SubjectRefused, named
+from harness.contract.project import Project, ProjectError
 from harness.evidence.bundle import Bundle
 from harness.evidence.bundle_layout import MANIFEST
 from harness.evidence.claim_status import ClaimStatus, statuses
-from harness.evidence.default_subjects import default_subjects
-from harness.evidence.findings import Finding
+from harness.evidence.findings import Finding, Verification
 from harness.evidence.index import Contents, Entry, Unreadable, Watch, entry_of, read
 from harness.evidence.staleness import ProjectState, changes
+from harness.evidence.verification import verify_all
+from harness.judging.record import examined
 from harness.machine.cache_folder import cache_folder
-from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 
-__all__ = ["Gaps", "Staleness", "Survey", "gaps"]
+__all__ = ["Gaps", "Staleness", "Survey", "default_subjects", "gaps"]
 
 _DECIDED = frozenset({Status.DISCHARGED, Status.PARTIAL, Status.FALSIFIED})
 
@@ -86,11 +83,6 @@ class Survey:
             device: use only evidence from classes of device whose name contains this text.
             watch: see `harness.evidence.index.read`.
         """
-        with _uncollected():
-            return cls._of(project, evidence, device, watch)
-
-    @classmethod
-    def _of(cls, project: Project, evidence: Path | None, device: str, watch: Watch | None) -> Survey:
         place = evidence or project.evidence
         contents = read(place, cache=cache_folder(), watch=watch)
         ran, own = {entry.id for entry in contents.entries}, set(project.files())
@@ -121,18 +113,6 @@ class Survey:
 def _of_devices(contents: Contents, name: str) -> Contents:
     """Return the evidence from classes of device whose name contains this text."""
     return replace(contents, entries=tuple(one for one in contents.entries if name in str(one.device_class)))
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Pause the garbage collector: a hundred thousand entries have no cycles, and each search for cycles takes long."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @final
@@ -197,24 +177,21 @@ _MORE = "; harness verify says more"
 
 def _unsound(entries: Sequence[Entry]) -> dict[Path, str]:
     """Return why bundles are unsound, or are not what these entries say of them, by path. The others are left out."""
-    from harness.evidence import bundle_checks
+    verified = zip(entries, verify_all([entry.path for entry in entries], at_once=_AT_ONCE), strict=True)
+    return {entry.path: why for entry, verification in verified if (why := _wrong(entry, verification))}
 
-    if not entries:
-        return {}
-    bundle_checks.prepare([entry.path for entry in entries])
-    refused: dict[Path, str] = {}
-    alone: list[Entry] = []
-    for few, answer in _checked([entries[first : first + _AT_ONCE] for first in range(0, len(entries), _AT_ONCE)]):
-        if isinstance(answer, Stopped):
-            alone += few  # one of them broke the process
-        else:
-            refused |= {few[int(place)].path: why for place, why in decoded(answer).items()}
-    for (entry,), answer in _checked([[entry] for entry in alone]):
-        if isinstance(answer, Stopped):
-            refused[entry.path] = f"checking it {answer}{_MORE}"
-        else:
-            refused.update((entry.path, why) for why in decoded(answer).values())
-    return refused
+
+def _wrong(entry: Entry, verification: Verification) -> str:
+    """Return why a bundle is unsound or is not what its entry says; empty if it is neither."""
+    if verification.findings:
+        codes = sorted({f"{one.code} {one.file}".strip() for one in verification.findings})
+        return f"is unsound: {', '.join(codes[:3])}{_MORE}"
+    now = entry_of(entry.path)
+    if isinstance(now, Unreadable):
+        return now.reason
+    if now != entry or Bundle(entry.path).digest(MANIFEST) != verification.manifest:
+        return "is not what the index says of it"
+    return ""
 
 
 def _without(contents: Contents, refused: Mapping[Path, str]) -> Contents:
@@ -228,29 +205,20 @@ def _without(contents: Contents, refused: Mapping[Path, str]) -> Contents:
     )
 
 
-def _checked(groups: Sequence[Sequence[Entry]]) -> Iterator[tuple[Sequence[Entry], bytes | Stopped]]:
-    works = [partial(_work, group) for group in groups]
-    return zip(groups, isolated_all(works, Limits(), len(os.sched_getaffinity(0))), strict=True)
+def default_subjects(project: Project, claims: Iterable[Contract]) -> dict[str, str]:
+    """Return the subject of each claim for which the settings name one, in the form of `Entry.examined`.
 
-
-def _work(entries: Sequence[Entry]) -> bytes:
-    """Check bundles in a process of their own. Return what is wrong, by the place in the sequence, as JSON."""
-    found = {place: why for place, entry in enumerate(entries) if (why := _wrong(entry))}
-    return json.dumps(found).encode("ascii")
-
-
-def _wrong(entry: Entry) -> str:
-    """Return why a bundle is unsound or is not what its entry says; empty if it is neither."""
-    from harness.evidence import bundle_checks
-
-    path = Path(os.path.realpath(entry.path))
-    verification, _ = bundle_checks.check(path, {})
-    if verification.findings:
-        codes = sorted({f"{one.code} {one.file}".strip() for one in verification.findings})
-        return f"is unsound: {', '.join(codes[:3])}{_MORE}"
-    now = entry_of(entry.path)
-    if isinstance(now, Unreadable):
-        return now.reason
-    if now != entry or Bundle(path).digest(MANIFEST) != verification.manifest:
-        return "is not what the index says of it"
-    return ""
+    Raises:
+        ProjectError: a subject that they name cannot be read.
+    """
+    found: dict[str, NamedSubject | None] = {}
+    subjects: dict[str, str] = {}
+    for claim in claims:
+        if text := project.subject_of(claim.id):
+            try:
+                one = found[text] if text in found else named(text, project, is_default=True)
+            except (SubjectRefused, PluginError) as error:
+                raise ProjectError(f"{project.root / 'pyproject.toml'}: tool.harness.subjects: {error}") from error
+            found[text] = one
+            subjects[claim.id] = text if one is None else examined(one.entry_point(claim.falsifier), one.own(claim))
+    return subjects

@@ -40,45 +40,35 @@ def scan(root: Path) -> Listing:
         TooLarge: more files, deeper folders or more bytes than any bundle has.
     """
     listing = Listing()
-    pending: list[tuple[str, int]] = [("", 0)]
+    pending = [(Beneath(root), 0)]
     count = 0
     while pending:
-        prefix, depth = pending.pop()
-        before = count
+        folder, depth = pending.pop()
         try:
-            with Beneath(root, prefix).folder() as descriptor, os.scandir(descriptor) as entries:
-                for entry in entries:
-                    count += 1
-                    if count > MOST_ENTRIES:
-                        raise TooLarge(f"holds more than {MOST_ENTRIES} files and folders")
-                    name = f"{prefix}/{entry.name}" if prefix else entry.name
-                    if _take(listing, name, entry):
-                        pending.append((name, depth + 1))
+            entries = folder.entries(MOST_ENTRIES + 1)
         except OSError as error:
-            listing.refused[prefix] = f"cannot be read: {error.strerror}"
+            listing.refused[folder.name] = f"cannot be read: {error.strerror}"
             continue
+        count += len(entries)
+        if count > MOST_ENTRIES:
+            raise TooLarge(f"holds more than {MOST_ENTRIES} files and folders")
         if depth > DEEPEST:
             raise TooLarge(f"has folders more than {DEEPEST} deep")
-        if count == before and prefix:
-            listing.empty.append(prefix)
+        if not entries and folder.name:
+            listing.empty.append(folder.name)
+        for last, status in entries:
+            place = folder / last
+            if stat.S_ISDIR(status.st_mode):
+                pending.append((place, depth + 1))
+            elif stat.S_ISREG(status.st_mode):
+                listing.files[place.name] = status.st_size
+            else:
+                is_link = stat.S_ISLNK(status.st_mode)
+                listing.refused[place.name] = "is a symbolic link" if is_link else "is a pipe, a socket or a device"
     total = sum(listing.files.values())
     if total > LARGEST_BUNDLE:
         raise TooLarge(f"has {total} bytes; a bundle has at most {LARGEST_BUNDLE}")
     return listing
-
-
-def _take(listing: Listing, name: str, entry: os.DirEntry[str]) -> bool:
-    """Add one entry to a listing. Return whether it is a folder, which must be scanned too."""
-    status = entry.stat(follow_symlinks=False)
-    if stat.S_ISDIR(status.st_mode):
-        return True
-    if stat.S_ISREG(status.st_mode):
-        listing.files[name] = status.st_size
-    elif stat.S_ISLNK(status.st_mode):
-        listing.refused[name] = "is a symbolic link"
-    else:
-        listing.refused[name] = "is a pipe, a socket or a device"
-    return False
 
 
 def read(root: Path, name: str) -> tuple[bytes, str]:

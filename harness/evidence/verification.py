@@ -13,14 +13,16 @@ import json
 import os
 import shlex
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.evidence.bundle_layout import MANIFEST, OBSERVATION, RECORD, UNFINISHED, UNPACKING
+from harness.base.strictjson import JsonObject
+from harness.evidence.bundle_layout import find_bundles
 from harness.evidence.findings import Code, Detail, Verification, finding
+from harness.judging.record import Record
 from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 
 if TYPE_CHECKING:
@@ -28,9 +30,6 @@ if TYPE_CHECKING:
     from harness.evidence.staleness import ProjectState
 
 __all__ = ["Against", "Code", "Limits", "Verification", "find_bundles", "no_folder", "verify", "verify_all"]
-
-_MARKS = frozenset({MANIFEST, RECORD, OBSERVATION})
-"""A folder with one of these files is, or was, a bundle."""
 
 
 @dataclass(frozen=True)
@@ -58,58 +57,52 @@ def verify(path: Path, limits: Limits | None = None, against: Against | None = N
 
 
 def verify_all(
-    paths: Sequence[Path], limits: Limits | None = None, against: Against | None = None
+    paths: Sequence[Path], limits: Limits | None = None, against: Against | None = None, at_once: int = 1
 ) -> Iterator[Verification]:
-    """Verify bundles, one per processor at the same time. Yield the results in the order of the paths."""
+    """Verify bundles, one process per processor at the same time. Yield the results in the order of the paths.
+
+    Args:
+        at_once: how many bundles one process checks. If one of them breaks the process, each gets its own.
+    """
     from harness.evidence import bundle_checks
 
     if paths:
         bundle_checks.prepare(paths)
     against = against or Against()
-    works = [partial(_checked, Path(os.path.realpath(path)), against.trusted) for path in paths]
+    groups = [paths[first : first + at_once] for first in range(0, len(paths), at_once)]
+    works = [partial(_checked, group, against) for group in groups]
     outcomes = isolated_all(works, limits or Limits(), len(os.sched_getaffinity(0)))
-    for path, outcome in zip(paths, outcomes, strict=True):
-        if isinstance(outcome, Stopped):
-            yield Verification(path, (finding(Code.INVALID, Detail.CHECK_STOPPED, text=str(outcome)),))
+    for group, outcome in zip(groups, outcomes, strict=True):
+        if not isinstance(outcome, Stopped):
+            told = zip(group, decoded(outcome), strict=True)
+            yield from (_known(path, document, record, against) for path, (document, record) in told)
+        elif len(group) > 1:
+            yield from verify_all(group, limits, against)
         else:
-            yield _known(path, outcome, against)
+            yield Verification(group[0], (finding(Code.INVALID, Detail.CHECK_STOPPED, text=str(outcome)),))
 
 
-def _checked(folder: Path, trusted: Mapping[str, Key]) -> bytes:
-    """Run the checks of a bundle in its process. Return the result as JSON."""
+def _checked(folders: Sequence[Path], against: Against) -> bytes:
+    """Check bundles in a process of their own. Return each result, and the record if it is needed, as JSON."""
     from harness.evidence import bundle_checks
 
-    verification, origin = bundle_checks.check(folder, trusted)
-    return json.dumps([verification.to_json(), origin and origin.to_json()]).encode("ascii")
+    results = []
+    for folder in folders:
+        verification, record = bundle_checks.check(Path(os.path.realpath(folder)), against.trusted)
+        results.append((verification.to_json(), record.to_json() if record and against.state else None))
+    return json.dumps(results).encode("ascii")
 
 
-def _known(path: Path, told: bytes, against: Against) -> Verification:
-    from harness.evidence.staleness import Origin, staleness, unplanted
+def _known(path: Path, document: JsonObject, recorded: JsonObject | None, against: Against) -> Verification:
+    from harness.evidence.staleness import staleness, unplanted
 
-    document, origin = decoded(told)
     verification = Verification.from_json(document)
     remarks = verification.remarks
-    if against.state is not None and origin is not None:
-        source = Origin.from_json(origin)
-        remarks += (*staleness(source, against.state), *unplanted(source, against.state))
+    if against.state is not None and recorded is not None:
+        record = Record.from_json(recorded)
+        remarks += (*staleness(record, against.state), *unplanted(record, against.state))
     refused = tuple(sorted({remark.code for remark in remarks} & against.refused))
     return replace(verification, path=path, remarks=remarks, refused=refused)
-
-
-def find_bundles(paths: Iterable[Path]) -> list[Path]:
-    """Return the bundles at or below these folders, including unfinished ones, sorted. Links are not followed."""
-    found: dict[str, None] = {}
-    for start in paths:
-        pending = [str(start)]
-        while pending:
-            folder = pending.pop()
-            unfinished = os.path.basename(folder).startswith((UNFINISHED, UNPACKING))
-            folders = None if unfinished else _look_into(folder)
-            if folders is None:
-                found[folder] = None
-            else:
-                pending += folders
-    return [Path(folder) for folder in sorted(found, key=lambda folder: folder.split("/"))]
 
 
 def no_folder(path: Path) -> str:
@@ -118,17 +111,3 @@ def no_folder(path: Path) -> str:
         return f"is an archive; extract it first: harness merge {shlex.quote(str(path))} --into DIR"
     what = "is not a folder" if path.exists() else "does not exist"
     return f"{what}; name a bundle or a folder of bundles"
-
-
-def _look_into(folder: str) -> list[str] | None:
-    """Return the folders in a folder; None if it is a bundle or cannot be read, so that no bundle stays hidden."""
-    if os.path.lexists(f"{folder}/{MANIFEST}"):  # as in most folders, which then need not be listed
-        return None
-    try:
-        with os.scandir(folder) as scanned:
-            entries = list(scanned)
-    except OSError:
-        return None
-    if any(entry.name in _MARKS for entry in entries):
-        return None
-    return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]

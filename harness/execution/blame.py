@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from traceback import walk_tb
 
-from harness.base.exceptions import described
+from harness.base.shortening import described
 from harness.execution import frameworks
 from harness.execution.sources import Sources
 from harness.machine import triton_interpreter

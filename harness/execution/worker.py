@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from harness.base import strictjson
 from harness.base.beneath import Beneath
-from harness.base.exceptions import described
 from harness.base.removal import remove
+from harness.base.shortening import described
 from harness.contract.project_importer import install
 from harness.execution.authentication import signer
 from harness.execution.messages import (

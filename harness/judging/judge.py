@@ -15,9 +15,9 @@ from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract
 from harness.contract.bound import CLOSED, Bound
-from harness.contract.builtin import COMPLETES, CONTRADICTION, RESOLVED, UNLIKE_FILES
 from harness.contract.clauses import ClauseResult, is_finite, judge_schema
 from harness.contract.cost import Allowance
+from harness.contract.model import COMPLETES, CONTRADICTION, RESOLVED, UNLIKE_FILES
 from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.rules import Scope
 from harness.judging.observation import Ending, EndingKind, Observation

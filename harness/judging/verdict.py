@@ -9,7 +9,7 @@ from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract import Mutant
-from harness.contract.builtin import COMPLETES
+from harness.contract.model import COMPLETES
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import Judgment
 

@@ -21,16 +21,16 @@ from harness.base import regular_file, strictjson
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject, pointer
 from harness.contract import Contract, Profile
-from harness.contract.builtin import RESOLVED
-from harness.contract.clauses import ITEM, VALUE, Clause, SchemaClause
-from harness.contract.consistency import credentials, largest_shapes
+from harness.contract.clauses import ITEM, VALUE, Clause, SchemaClause, nodes
+from harness.contract.consistency import credentials, largest_shapes, unwritten_code, unwritten_texts
 from harness.contract.cost import Allowance
 from harness.contract.expression import Node, NodeKind
 from harness.contract.imports import imported_files
+from harness.contract.keywords import is_number
+from harness.contract.model import RESOLVED
 from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.references import pointer_of
 from harness.contract.rules import BROKEN, Rule, literals
-from harness.contract.todo_markers import unwritten_code, unwritten_texts
 from harness.lint.witnesses import Search, Undecided, without_traces
 
 __all__ = ["UNDECIDED", "Finding", "Severity", "lint", "undecided"]
@@ -158,12 +158,12 @@ def _read_back(path: Path) -> Iterator[str | None]:
 
 def _about_thresholds(contract: Contract) -> Iterator[Finding]:
     """Find thresholds without a source or a unit. Whole numbers, and sizes of lists and texts, need no unit."""
-    whole = {path for path, schema in _nodes(contract.observation) if schema.get("type") == "integer"}
+    whole = {path for path, schema in nodes(contract.observation) if schema.get("type") == "integer"}
     for clause in contract.clauses:
         trivial = (0, 1) if clause.keyword in _SIZES else (0,)
         if clause.keyword in _BOUNDS and any(number not in trivial for number in _numbers(clause.argument)):
-            message = f"the bound of {clause.id} has no source"
-            yield from _about_source(clause.source, _place(contract, clause), message, "x-source")
+            if not clause.source.strip():
+                yield _without_source(_place(contract, clause), f"the bound of {clause.id}", "x-source")
             needs_unit = clause.keyword not in (*_SIZES, "const", "enum") and clause.path not in whole
             if needs_unit and not clause.unit.strip():
                 message = f"the bound of {clause.id} has no unit"
@@ -171,15 +171,13 @@ def _about_thresholds(contract: Contract) -> Iterator[Finding]:
                 yield _warning("threshold-without-unit", _place(contract, clause), message, remedy)
     for index, rule in enumerate(contract.rules):
         named = [number for number in literals(rule.tree) if number not in (0, 1)]
-        if named:
-            message = f"the number {named[0]:g} has no source"
-            yield from _about_source(rule.source, pointer("rules", index, "rule"), message, "source")
+        if named and not rule.source.strip():
+            yield _without_source(pointer("rules", index, "rule"), f"the number {named[0]:g}", "source")
 
 
-def _about_source(source: str, place: str, message: str, key: str) -> Iterator[Finding]:
+def _without_source(place: str, what: str, key: str) -> Finding:
     remedy = f"add '{key}': the page, paper, issue or measurement that the threshold is from"
-    if not source.strip():
-        yield _error("threshold-without-source", place, message, remedy)
+    return _error("threshold-without-source", place, f"{what} has no source", remedy)
 
 
 def _about_lengths(contract: Contract) -> Iterator[Finding]:
@@ -195,7 +193,7 @@ def _about_lengths(contract: Contract) -> Iterator[Finding]:
 
 
 def _about_emptiness(contract: Contract) -> Iterator[Finding]:
-    for path, schema in _nodes(contract.observation):
+    for path, schema in nodes(contract.observation):
         place = pointer_of(contract.document["observation"], "observation", path)
         if schema.get("type") == "array" and not schema.get("minItems") and schema.get("maxItems") != 0:
             message = f"{_named(path)} can be an empty list, which proves nothing"
@@ -235,7 +233,11 @@ def _is_nonzero(contract: Contract, denominator: Node) -> bool:
         if denominator.kind is not NodeKind.FUNCTION or denominator.text != "size" or len(denominator.children) != 1:
             return False
         (denominator,) = denominator.children
-    variable, *path = _path(denominator)
+    path: list[str] = []
+    while denominator.kind is NodeKind.SELECT:
+        path.insert(0, denominator.text)
+        (denominator,) = denominator.children
+    variable = denominator.text if denominator.kind is NodeKind.NAME else ""
     if variable == "parameters" and not counted:
         return all(_is_nonzero_number(profile.parameters.get(path[0])) for profile in contract.profiles.values())
     if variable != "self":
@@ -252,14 +254,6 @@ def _is_nonzero(contract: Contract, denominator: Node) -> bool:
         or schema.get("maximum", 0) < 0
         or _is_nonzero_number(schema.get("const"))
     )
-
-
-def _path(node: Node) -> tuple[str, ...]:
-    """The variable and the names of a path, such as ("self", "loss"); ("",) for any other node."""
-    steps: tuple[str, ...] = ()
-    while node.kind is NodeKind.SELECT:
-        node, steps = node.children[0], (node.text, *steps)
-    return (node.text, *steps) if node.kind is NodeKind.NAME else ("",)
 
 
 def _about_both_ways(contract: Contract) -> Iterator[Finding]:
@@ -295,15 +289,6 @@ def _about_both_ways(contract: Contract) -> Iterator[Finding]:
                 )
             elif violation.reason and isinstance(clause, Rule):
                 yield _about_broken(contract, clause, violation.reason, violation.example)
-            elif violation.companions:
-                together = ", ".join(sorted(violation.companions))
-                yield _warning(
-                    "clause-redundant",
-                    place,
-                    f"{clause.id} fails only together with {together}, in all that lint tried",
-                    "remove it or loosen the other, unless both help the reader",
-                    violation.example,
-                )
 
 
 def _different_profiles(contract: Contract) -> list[Profile]:
@@ -361,27 +346,16 @@ def _place_of(contract: Contract, clause_id: str) -> str:
     return next((_place(contract, clause) for clause in clauses if clause.id == clause_id), "/observation")
 
 
-def _nodes(schema: JsonObject, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], JsonObject]]:
-    yield path, schema
-    for name, inner in schema.get("properties", {}).items():
-        yield from _nodes(inner, (*path, name))
-    for keyword, step in (("items", ITEM), ("additionalProperties", VALUE)):
-        if keyword in schema:
-            yield from _nodes(schema[keyword], (*path, step))
-
-
 def _numbers(value: Any) -> Iterator[float]:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if is_number(value):
         yield value
-    elif isinstance(value, list):
-        for item in value:
+    elif isinstance(value, (list, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from _numbers(item)
-    elif isinstance(value, dict):
-        yield from _numbers(list(value.values()))
 
 
 def _is_nonzero_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value != 0
+    return is_number(value) and value != 0
 
 
 def _named(path: tuple[str, ...]) -> str:

@@ -21,9 +21,9 @@ from harness.base.device import Device
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract, Profile, rules
-from harness.contract.clauses import Clause, ClauseResult, SchemaClause
+from harness.contract.clauses import Clause, ClauseResult, SchemaClause, nodes
 from harness.contract.reasons import Reason
-from harness.contract.rules import BROKEN, Rule
+from harness.contract.rules import BROKEN
 from harness.judging.judge import Judgment, judge, requested
 from harness.judging.observation import Observation, Residency
 from harness.lint.strategies import Strategy, fitting, pool_of, replaced, values, violations
@@ -48,15 +48,8 @@ class Violation:
 
     example: JsonObject | None = None
     """Measurements with which the clause fails; None if none were found."""
-    companions: frozenset[str] = frozenset()
-    """Clauses on other values that fail together with it."""
     reason: Reason | None = None
     """Why the rule could not be evaluated; None if it could."""
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether this clause, and no other, was violated."""
-        return self.example is not None and not self.companions and self.reason is None
 
 
 @dataclass
@@ -78,8 +71,8 @@ class Search:
             name: values(schema, self._pool) for name, schema in described.items() if name not in self.profile.omits
         }
         self._device = _device(self.contract, self.profile)
-        self._rules = {rule.id: rule for rule in self.contract.rules}
-        self._heads = {clause.id: frozenset(clause.path[:1]) for clause in self.contract.clauses}
+        self._reads = {rule.id: rule.measurements for rule in self.contract.rules}
+        self._reads |= {clause.id: frozenset(clause.path[:1]) for clause in self.contract.clauses}
 
     @property
     def clauses(self) -> tuple[Clause, ...]:
@@ -104,10 +97,8 @@ class Search:
 
     def unsatisfied(self, measurements: JsonObject) -> tuple[ClauseResult, ...]:
         """The clauses that are not PASS for these measurements, except the ignored ones."""
-        results = self.judge(measurements).clauses
-        return tuple(
-            result for result in results if result.outcome is not Outcome.PASS and result.id not in self.without
-        )
+        judged = (one for one in self.judge(measurements).clauses if one.id not in self.without)
+        return tuple(one for one in judged if one.outcome is not Outcome.PASS)
 
     def satisfying(self) -> dict[str, Any]:
         """Measurements that satisfy the contract or, if none were found, the nearest.
@@ -127,7 +118,7 @@ class Search:
         wrong = self.unsatisfied(best)
         while wrong:
             count = len(wrong)
-            involved = sorted({name for result in wrong for name in self._looked_at(result.id)})
+            involved = sorted({name for result in wrong for name in self._reads.get(result.id, ())})
             for strategy, budget in ((self._redrawn(best, involved), 100), (self._whole(), 200)):
                 better = self._first(strategy, lambda measurements: len(self.unsatisfied(measurements)) < count, budget)  # noqa: B023
                 if better is not None:
@@ -138,84 +129,49 @@ class Search:
         return best
 
     def violating(self, clause: Clause, base: JsonObject) -> Violation:
-        """Measurements that violate this clause and, if possible, no other, found from the satisfying `base`."""
-        best = Violation()
+        """Measurements that violate this clause, found from the satisfying `base`.
+
+        Those with which a rule cannot be evaluated count only if there are no others.
+        """
+        broken = Violation()
+
+        def fails(measurements: dict[str, Any]) -> bool:
+            nonlocal broken
+            (result,) = (one for one in self.judge(measurements).clauses if one.id == clause.id)
+            if result.outcome is Outcome.FAIL and result.reason is not None and result.reason.code in BROKEN:
+                broken = Violation(measurements, result.reason)
+                return False
+            return result.outcome is Outcome.FAIL
+
         for source, budget in self._attempts(clause, base):
-            best = self._better(clause, best, source, budget)
-            if best.is_clean:
-                return best
-        while best.companions:  # redraw what they read, until that no longer helps
-            names = sorted({name for other in best.companions for name in self._looked_at(other)})
-            better = self._better(clause, best, self._redrawn(best.example or base, names), 150)
-            if better is best:
-                break
-            best = better
-        return best
-
-    def _better(self, clause: Clause, best: Violation, source: _Source, budget: int) -> Violation:
-        """The first clean violation that is drawn; else the best violation, `best` included."""
-        seen = [best]
-
-        def is_clean(measurements: dict[str, Any]) -> bool:
-            seen.append(self._violation(clause, measurements))
-            return seen[-1].is_clean
-
-        self._first(source, is_clean, budget)
-        return min(
-            seen,
-            key=lambda violation: (violation.example is None, violation.reason is not None, len(violation.companions)),
-        )
+            if (example := self._first(source, fails, budget)) is not None:
+                return Violation(example)
+        return broken
 
     def _attempts(self, clause: Clause, base: JsonObject) -> Iterator[tuple[_Source, int]]:
         """Sources, each with the number of observations to judge. Later sources change more measurements."""
         if isinstance(clause, SchemaClause):
             wrong = self._wrong_values(clause, base)
-            if wrong:
-                yield wrong, len(wrong)
+            yield wrong, len(wrong)
             return
-        looked_at = self._looked_at(clause.id)
-        yield self._redrawn(base, sorted(looked_at), most=1), 60
-        yield self._redrawn(base, sorted(looked_at)), 200
-        # Values that the schema forbids show whether a rule never fails, or only never fails alone.
+        read = self._reads[clause.id]
+        yield self._redrawn(base, sorted(read), most=1), 60
+        yield self._redrawn(base, sorted(read)), 200
+        # A rule may fail only for values that the schema forbids, too.
         for inner in self.contract.clauses:
-            if inner.path and inner.path[0] in looked_at and inner.keyword != "type":
+            if inner.path and inner.path[0] in read and inner.keyword != "type":
                 wrong = self._wrong_values(inner, base)
-                if wrong:
-                    yield wrong, len(wrong)
+                yield wrong, len(wrong)
 
     def _wrong_values(self, clause: SchemaClause, base: JsonObject) -> list[dict[str, Any]]:
         """Copies of the base, each with another value that violates the clause."""
-        node: JsonObject = self.contract.observation
-        for step in clause.path:
-            inner = {"[]": "items", "{}": "additionalProperties"}.get(step)
-            node = node[inner] if inner else node["properties"][step]
+        node = dict(nodes(self.contract.observation))[clause.path]
         present: list[Any] = []
         replaced(base, clause.path, present.append)  # only reads the value at the path
         if not present:
             return []
         wrong = violations(clause, node, present[0], self._pool)
-        return [replaced(base, clause.path, _always(value)) for value in wrong]
-
-    def _violation(self, clause: Clause, measurements: JsonObject) -> Violation:
-        failed = {clause.id: clause for clause in self.judge(measurements).clauses if clause.outcome is Outcome.FAIL}
-        own = failed.pop(clause.id, None)
-        if own is None:
-            return Violation()
-        broken = own.reason is not None and own.reason.code in BROKEN
-        companions = {name for name in failed if name not in self.without and not self._goes_with(clause, name)}
-        return Violation(measurements, frozenset(companions), own.reason if broken else None)
-
-    def _goes_with(self, clause: Clause, other: str) -> bool:
-        """Whether another clause reads the same values as `clause`. Then it may be impossible to violate only one."""
-        if isinstance(clause, Rule):
-            return other in self._rules and self._looked_at(other) == self._looked_at(clause.id)
-        return self._looked_at(clause.id) <= self._looked_at(other)
-
-    def _looked_at(self, clause_id: str) -> frozenset[str]:
-        """The names of the measurements that a clause reads."""
-        if clause_id in self._rules:
-            return frozenset(path[0] for path in self._rules[clause_id].names["self"])
-        return self._heads.get(clause_id, frozenset())
+        return [replaced(base, clause.path, lambda _, value=value: value) for value in wrong]  # type: ignore[misc]
 
     def _whole(self) -> Strategy:
         return st.fixed_dictionaries(self._values)
@@ -231,11 +187,8 @@ class Search:
             borrowed = fitting(properties[name], present)
             drawn[name] = st.sampled_from(borrowed) | self._values[name] if borrowed else self._values[name]
         chosen = st.lists(st.sampled_from(names), min_size=1, max_size=most or len(names), unique=True)
-        return chosen.flatmap(
-            lambda chosen: st.fixed_dictionaries({name: drawn[name] for name in chosen}).map(
-                lambda new: {**base, **new}
-            )
-        )
+        drawing = chosen.flatmap(lambda chosen: st.fixed_dictionaries({name: drawn[name] for name in chosen}))
+        return drawing.map(lambda new: {**base, **new})
 
     def _first(self, source: _Source, wanted: Callable[[Any], bool], budget: int) -> dict[str, Any] | None:
         if isinstance(source, list):
@@ -257,10 +210,6 @@ def without_traces() -> Iterator[None]:
             yield
         finally:
             hypothesis.configuration.set_hypothesis_home_dir(None)
-
-
-def _always(value: Any) -> Callable[[Any], Any]:
-    return lambda _: value
 
 
 def _device(contract: Contract, profile: Profile) -> Device:

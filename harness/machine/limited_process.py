@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.base import regular_file
-from harness.base.exceptions import described
+from harness.base.shortening import described
 from harness.machine.process_control import adopt_orphans, die_with_parent, end_descendants
 
 __all__ = ["Limits", "Stopped", "completed", "decoded", "isolated", "isolated_all"]

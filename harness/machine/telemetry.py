@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from harness.base.exceptions import described
+from harness.base.shortening import described
 from harness.machine.process_tree import ProcessTree
 from harness.machine.residency import DriverResidency, GpuProbe
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar, final
 
-from harness.base.exceptions import described
+from harness.base.shortening import described
 
 __all__ = ["Answer", "call", "output", "run"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.base.exceptions import described
 from harness.base.plugins import plugins
+from harness.base.shortening import described
 from harness.contract.project import Project
 
 __all__ = ["RunningJob", "running_jobs"]

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
 
-from harness.base.exceptions import described
-from harness.base.shortening import first
+from harness.base.shortening import described, first
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Mutant

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from harness.base.exceptions import described
+from harness.base.shortening import described
 from harness.contract.other_subject import default_subjects
 from harness.contract.project import Project
 from harness.evidence.seal import Sealer

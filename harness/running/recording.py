@@ -15,11 +15,11 @@ from harness.base.redaction import allowed_environment, redactor
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase, Verdict
 from harness.contract import Contract, Mutant
+from harness.contract.consistency import unwritten_code, unwritten_texts
 from harness.contract.installed import is_own
 from harness.contract.project import Project
 from harness.contract.ratio import ratios
 from harness.contract.reasons import Reason, ReasonCode
-from harness.contract.todo_markers import unwritten_code, unwritten_texts
 from harness.evidence.seal import ClaimResult, Environment, Seal, SealError
 from harness.evidence.trial_files import series_of
 from harness.execution.executor import TrialRequest, TrialResult

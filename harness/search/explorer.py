@@ -36,8 +36,8 @@ from harness.base.redaction import Redactor
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome, SearchEnd
 from harness.contract import parse
-from harness.contract.builtin import COMPLETES
 from harness.contract.clauses import ITEM
+from harness.contract.model import COMPLETES
 from harness.search.counterexample import COUNTEREXAMPLE, Counterexample, judge_case, nearness
 
 __all__ = ["CaseSearch"]

@@ -19,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from harness.base.extras import installation
+from harness.base.plugins import installation
 from harness.base.schemas import Problem
 from harness.base.vocabulary import Fate
 from harness.contract.ratio import ratios

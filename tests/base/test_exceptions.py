@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.base.exceptions import described
+from harness.base.shortening import described
 
 
 class Unprintable(Exception):

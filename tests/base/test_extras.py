@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.base import extras
+from harness.base import plugins as extras
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,5 +53,6 @@ def test_of_an_installed_copy(
     assert spec is not None
     assert spec.loader is not None
     installed = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, installed)
     spec.loader.exec_module(installed)
     assert installed.installation("sign") == f"pip install '{requirement}'"

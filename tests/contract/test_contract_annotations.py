@@ -13,17 +13,16 @@ from hypothesis import strategies as st
 from harness.base.vocabulary import Verdict
 from harness.contract import ContractError
 from harness.contract.contract_annotations import (
-    FigureUse,
     Refutation,
     Result,
     counted,
     judging_part,
     refutation_of,
-    uses_of,
 )
-from harness.contract.layout import laid_out
 from harness.contract.project import Project
 from harness.evidence.staleness import ProjectState
+from harness.tools.figures.uses import FigureUse, uses_of
+from harness.tools.laid_out import laid_out
 from tests.contracts import document, write_project
 
 KNOWN = {

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from harness.contract import ContractError
-from harness.contract.equivalent import Equivalent, equivalents
-from harness.contract.planting import planted_sources, results_of
+from harness.contract.consistency import unwritten_code, unwritten_texts
 from harness.contract.project import Project
-from harness.contract.todo_markers import unwritten_code, unwritten_texts
+from harness.evidence.staleness import planted_sources, results_of
+from harness.tools.planting.equivalent import Equivalent, equivalents
 from tests.contracts import contract_of, document, put
 
 ONE = {"file": "a.py", "before": "x = 1", "after": "x = 2", "reason": "It is never read."}

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.contract.cel_engine import engine
-from harness.contract.expression import ExpressionError, Node, NodeKind, comparisons, parse
+from harness.contract.expression import ExpressionError, Node, NodeKind, comparisons, engine, parse
 
 _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,

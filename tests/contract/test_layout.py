@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.contract.layout import WIDTH, laid_out
 from harness.contract.project import Project
+from harness.tools.laid_out import WIDTH, laid_out
 
 _TEXTS = st.text(st.characters(codec="ascii", exclude_categories=["C"]), max_size=50)
 _VALUES: st.SearchStrategy[Any] = st.recursive(

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.contract.layout import laid_out
-from harness.contract.lines import Lines
 from harness.contract.project import Project
+from harness.report.contract_file import Lines
+from harness.tools.laid_out import laid_out
 
 ROOT = Path(__file__).parents[2]
 TEXT = """{

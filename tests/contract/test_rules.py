@@ -238,7 +238,7 @@ def test_literals(rule: str, numbers: list[float]) -> None:
 
 def test_the_engine_comes_without_its_command_line() -> None:
     """Its package imports typer, rich and prompt_toolkit, which takes a tenth of a second."""
-    code = "import sys; from harness.contract.cel_engine import engine; engine(); print('typer' in sys.modules)"
+    code = "import sys; from harness.contract.expression import engine; engine(); print('typer' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "False\n"
 

@@ -10,7 +10,7 @@ import pytest
 
 from harness.cli.subject import choose
 from harness.contract.project import Project, ProjectError
-from harness.evidence.default_subjects import default_subjects
+from harness.evidence.survey import default_subjects
 from harness.judging.record import examined
 
 PROJECT = Project.find(Path(__file__).parent)

@@ -18,11 +18,12 @@ import pytest
 from harness.base.vocabulary import Outcome, Verdict
 from harness.contract.bound import RULE, Bound
 from harness.contract.clauses import ClauseResult
-from harness.evidence import index, untrusted
+from harness.evidence import untrusted
 from harness.evidence.bundle import Bundle
-from harness.evidence.bundle_layout import DEEPEST
+from harness.evidence.bundle_layout import find_bundles
 from harness.evidence.index import Contents, past_runs, read, whole_runs
 from harness.judging.record import Record
+from harness.tools.html import measurements
 from tests.contracts import healthy
 from tests.evidence.entries import CPU, TARGET, entry
 from tests.evidence.factory import reseal, sealed
@@ -239,7 +240,7 @@ def test_measurements_are_the_numbers_that_clauses_looked_at(tmp_path: Path) -> 
     numbers are left out.
     """
     bundle = Bundle(sealed(tmp_path, run="a", measurements=healthy(largest=math.nan)))
-    values = {name: one.value for name, one in index.measurements_of(bundle.record).items()}
+    values = {name: one.value for name, one in measurements.measurements_of(bundle.record).items()}
     assert math.isnan(values.pop("largest"))
     assert values == {"given": 3, "returned": 3, "smallest": 1.0}
 
@@ -286,13 +287,14 @@ def test_interrupted_it_keeps_what_it_read(
     assert contents == read(tmp_path / "evidence")
 
 
-def test_a_bundle_too_deep_is_not_looked_for(tmp_path: Path, cache: Path) -> None:
-    """A folder of any depth does not hide the bundle beside it."""
+def test_a_bundle_at_any_depth_is_found(tmp_path: Path) -> None:
+    """The index finds the bundles that `harness verify` finds."""
     bundle = sealed(tmp_path)
-    deep = tmp_path / "evidence" / Path(*"x" * (DEEPEST + 3))
+    deep = tmp_path / "evidence" / Path(*"x" * 30)
     deep.mkdir(parents=True)
     shutil.copytree(bundle, deep / "run")
-    assert [entry.path for entry in read(tmp_path / "evidence").entries] == [bundle]
+    found = [entry.path for entry in read(tmp_path / "evidence").entries]
+    assert found == [bundle, deep / "run"] == find_bundles([tmp_path])
 
 
 def test_only_a_rule_names_what_it_reads() -> None:
@@ -301,7 +303,7 @@ def test_only_a_rule_names_what_it_reads() -> None:
     bounds = {"m.x": None, "m.y": Bound("type", "object")}
     others = [ClauseResult(name, Outcome.PASS, {"b": 2.0}, bound) for name, bound in bounds.items()]
     record = SimpleNamespace(clauses=[rule, *others])
-    assert dict(index._measured(cast(Record, record))) == {"a": (1.0, "")}
+    assert dict(measurements._measured(cast(Record, record))) == {"a": (1.0, "")}
 
 
 def test_runs_that_measured_something_oldest_first() -> None:

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from syrupy.assertion import SnapshotAssertion
 
-from harness.base.extras import installation
+from harness.base.plugins import installation
 from harness.evidence.signing import KeyRefused
 from harness.tools.sign import keys
 from harness.tools.sign.keys import exposure, generate, load_private, load_public, signed, signers

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.evidence.scratch import KEPT, scratch_folder
+from harness.evidence.atomic_dir import KEPT, scratch_folder
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.base.beneath import Beneath
 from harness.evidence import untrusted
 from harness.evidence.untrusted import Listing, TooLarge, chunks, digest, read, scan
 
@@ -32,16 +33,16 @@ def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path: Path, monkeypatch:
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").touch()
-    real = untrusted._take
+    real = Beneath.entries
 
-    def replaced(listing: Listing, name: str, entry: os.DirEntry[str]) -> bool:
-        told = real(listing, name, entry)
-        if name == "b":
+    def replaced(folder: Beneath, most: int | None = None) -> list[tuple[str, os.stat_result]]:
+        told = real(folder, most)
+        if not folder.name:
             (tmp_path / "b").rename(tmp_path.parent / "elsewhere")
             (tmp_path / "b").symlink_to(tmp_path.parent / "elsewhere")
         return told
 
-    monkeypatch.setattr(untrusted, "_take", replaced)
+    monkeypatch.setattr(Beneath, "entries", replaced)
     listing = scan(tmp_path)
     assert sorted(listing.files) == ["a/file", "c/file"]
     assert list(listing.refused) == ["b"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.contract import Contract, ContractError, load
-from harness.contract.cel_engine import engine
+from harness.contract.expression import engine
 from tests.contracts import document
 from tests.fuzz.corpus import cases
 from tests.fuzz.damage import altered, damaged, noise

@@ -13,8 +13,8 @@ from harness.base.device import Device
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract
 from harness.contract.bound import Bound
-from harness.contract.builtin import CONTRADICTION, UNLIKE_FILES
 from harness.contract.clauses import ClauseResult
+from harness.contract.model import CONTRADICTION, UNLIKE_FILES
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import Judgment, judge, requested
 from harness.judging.observation import Ending, EndingKind, Residency

@@ -25,11 +25,12 @@ POOL = ("contract", "judging", "evidence", "lint", "search", "run")
 """Folders of tests/ where a module's tests are looked for."""
 
 ELSEWHERE = {
-    "harness/contract/builtin.py": ["tests/judging/test_judge_builtin.py"],
-    "harness/contract/cel_engine.py": ["tests/contract/test_rules.py"],
     "harness/contract/consistency.py": ["tests/contract/test_calibration.py"],
     "harness/contract/entry_point.py": ["tests/contract/test_loader.py", "tests/contract/test_loader.py"],
-    "harness/contract/equivalent.py": ["tests/tools/planting/test_schedule.py", "tests/tools/planting/test_command.py"],
+    "harness/tools/planting/equivalent.py": [
+        "tests/tools/planting/test_schedule.py",
+        "tests/tools/planting/test_command.py",
+    ],
     "harness/contract/imports.py": ["tests/evidence/test_staleness.py"],
     "harness/contract/mentions.py": ["tests/cli/test_status.py"],
     "harness/contract/model.py": [
@@ -37,7 +38,6 @@ ELSEWHERE = {
         "tests/contract/test_calibration.py",
         "tests/judging/test_judge.py",
     ],
-    "harness/contract/planting.py": ["tests/tools/planting/test_schedule.py", "tests/evidence/test_staleness.py"],
     "harness/evidence/artifacts.py": ["tests/evidence/test_seal.py"],
     "harness/evidence/bundle_checks.py": ["tests/evidence/test_verification.py"],
     "harness/evidence/atomic_dir.py": ["tests/evidence/test_seal_refused.py", "tests/run/test_engine.py"],

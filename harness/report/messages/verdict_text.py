@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from harness.base.vocabulary import Outcome, Verdict
 from harness.contract import Contract
 from harness.contract.bound import CLOSED, RULE
-from harness.contract.builtin import CONTRADICTION, RESOLVED, UNLIKE_FILES, builtin_clauses
 from harness.contract.clauses import ClauseResult
+from harness.contract.model import CONTRADICTION, RESOLVED, UNLIKE_FILES, builtin_clauses
 from harness.contract.reasons import ReasonCode
 from harness.evidence.findings import NOT_ACCEPTED, Code, Verification
 from harness.report.messages import bound_text, number_text, qualifiers, reason_text

@@ -18,11 +18,11 @@ from harness.base.vocabulary import Fate, Outcome
 from harness.contract import Contract
 from harness.contract.calibration import calibration_digest, calibration_path
 from harness.contract.clauses import Clause
-from harness.contract.layout import laid_out
 from harness.contract.ratio import has_ratio, ratio
 from harness.evidence.seal import ClaimResult
 from harness.execution.executor import TrialResult
 from harness.judging.judge import Judgment
+from harness.tools.laid_out import laid_out
 
 __all__ = [
     "SUBJECT",

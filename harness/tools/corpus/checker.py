@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.authoring.setting import Setting
-from harness.base.exceptions import described
+from harness.base.shortening import described
 from harness.base.strictjson import JsonObject
 from harness.contract.entry_point import resolve
 from harness.contract.project_importer import install

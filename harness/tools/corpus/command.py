@@ -18,7 +18,6 @@ from harness.base import regular_file, strictjson
 from harness.base.strictjson import JsonObject
 from harness.base.version import VERSION
 from harness.base.vocabulary import ExitStatus
-from harness.contract.layout import laid_out
 from harness.contract.project import Project
 from harness.machine import git
 from harness.report.atomic_file import write_file
@@ -36,6 +35,7 @@ from harness.tools.corpus.results import (
     table,
     table_of_groups,
 )
+from harness.tools.laid_out import laid_out
 
 __all__ = ["CHECKERS", "command"]
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import final
 
-from harness.base.exceptions import described
+from harness.base.shortening import described
 from harness.machine import timebox
 from harness.machine.toolchain import SECONDS, Tool, of_python, ptxas, torch, vulkan
 

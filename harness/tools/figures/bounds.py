@@ -12,11 +12,12 @@ from typing import Final
 
 from harness.base.strictjson import LARGEST, pointer
 from harness.contract import Contract
-from harness.contract.contract_annotations import FIGURES, FigureUse
+from harness.contract.contract_annotations import FIGURES
 from harness.lint.linter import Finding, Severity
 from harness.tools.figures.figures import Figure, Figures, Relation, has_words
 from harness.tools.figures.places import Place, Stated, place_of
 from harness.tools.figures.quantity import converted
+from harness.tools.figures.uses import FigureUse, uses_of
 
 __all__ = ["about_figures", "unused_figures"]
 
@@ -29,7 +30,7 @@ def about_figures(contract: Contract, figures: Figures | None) -> Iterator[Findi
     Args:
         figures: those of the contract's folder; None if it has no figures.json.
     """
-    for key, uses in contract.figures.items():
+    for key, uses in uses_of(contract.document).items():
         place = place_of(contract, key)
         if place is None:
             message = f"the contract has no number at {key!r}"
@@ -43,7 +44,13 @@ def about_figures(contract: Contract, figures: Figures | None) -> Iterator[Findi
 
 def unused_figures(figures: Figures, contracts: Iterable[Contract]) -> Iterator[Finding]:
     """Yield the figures that no contract of the folder names."""
-    used = {name for contract in contracts for uses in contract.figures.values() for use in uses for name in use.names}
+    used = {
+        name
+        for contract in contracts
+        for uses in uses_of(contract.document).values()
+        for use in uses
+        for name in use.names
+    }
     for name in figures.named:
         if name not in used:
             where = pointer("figures", name)
@@ -146,7 +153,11 @@ def _about_unnamed(contract: Contract, figures: Figures) -> Iterator[Finding]:
     """Find bounds whose source is a document of figures.json, and which name no figure. 0 and 1 need none."""
     for clause in (*contract.clauses, *contract.rules):
         place = place_of(contract, clause.id)
-        if clause.id in contract.figures or place is None or all(bound.low in (0, 1) for bound in place.stated):
+        if (
+            clause.id in uses_of(contract.document)
+            or place is None
+            or all(bound.low in (0, 1) for bound in place.stated)
+        ):
             continue
         documents = [document for document in figures.documents.values() if document.is_named_in(place.source)]
         if documents:

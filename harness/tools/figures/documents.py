@@ -20,6 +20,7 @@ from harness.base.strictjson import pointer
 from harness.contract import Contract
 from harness.lint.linter import Finding, Severity
 from harness.tools.figures.figures import Document, Figure, Figures, is_printed_in
+from harness.tools.figures.uses import uses_of
 
 __all__ = ["Texts", "TextsError", "misplaced_figures", "misquotes"]
 
@@ -108,7 +109,7 @@ def misquotes(contract: Contract, figures: Figures, texts: Texts) -> Iterator[Fi
             yield from _unquoted(source["quote"], pointer("sources", index, "quote"), documents, texts)
     sources = {clause.id: clause.source for clause in contract.clauses}
     sources |= {rule.id: rule.source for rule in contract.rules}
-    for key, uses in contract.figures.items():
+    for key, uses in uses_of(contract.document).items():
         names = [name for use in uses for name in use.names if name in figures.named]
         documents = [figures.named[name].document for name in names]
         for quote in _QUOTED.finditer(sources.get(key, "")):

@@ -141,7 +141,7 @@ def figures_of(folder: Path) -> Figures | None:
     except OSError as error:
         raise ContractError(path, [Problem("", f"cannot be read: {error.strerror}", "make it readable")]) from error
     except strictjson.JsonError as error:
-        raise ContractError(path, [Problem(error.pointer, error.message, error.remedy)]) from error
+        raise ContractError(path, [*error.problems]) from error
     if problems := schemas.problems("figures", document):
         raise ContractError(path, problems)
     documents = {name: _document(name, entry) for name, entry in document["documents"].items()}

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from harness.evidence.index import measurements_of
 from harness.judging.record import Record
 from harness.tools.html import charts
 from harness.tools.html.charts import SIGNS, is_finite_number
 from harness.tools.html.clause_rows import ClauseGroup, Row
 from harness.tools.html.index_page import ListedBundle, Matrix
 from harness.tools.html.index_page import Row as ClaimRow
+from harness.tools.html.measurements import measurements_of
 from harness.tools.html.plot import Figure, Line, drawn
 from harness.tools.html.templating import page
 

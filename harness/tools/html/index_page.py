@@ -17,9 +17,8 @@ from harness.evidence import index
 from harness.evidence.bundle import Bundle
 from harness.evidence.bundle_layout import is_folder_name
 from harness.evidence.claim_status import Cell, ClaimStatus, Why, statuses
-from harness.evidence.default_subjects import default_subjects
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding, Verification
-from harness.evidence.survey import Staleness
+from harness.evidence.survey import Staleness, default_subjects
 from harness.report.messages import due_text
 from harness.report.messages.qualifiers import KNOWN, NEW, UNPROVEN
 from harness.report.running_jobs import RunningJob

@@ -25,7 +25,7 @@ from typing import Any
 from harness.authoring.faults import NotMeasured
 from harness.authoring.trial import Trial
 from harness.base import strictjson
-from harness.base.exceptions import described
+from harness.base.shortening import described
 from harness.contract.entry_point import resolve_own
 from harness.contract.project_importer import install
 from harness.tools.isolate.value_codec import Blobs, Codec, NotCarried, codec_of

@@ -20,13 +20,13 @@ from harness.cli.scaffold import write_all
 from harness.contract import Contract
 from harness.contract.claim_folder import CONTRACT
 from harness.contract.entry_point import EntryPointError, locate
-from harness.contract.layout import laid_out
 from harness.contract.project import Project
 from harness.evidence.bundle import Bundle
 from harness.execution.fork_server import IMPORT_SECONDS, PYTHON, server_environment
 from harness.machine.limited_process import Stopped, completed
 from harness.report.terminal.printing import tell
 from harness.tools.kernels.kernel_contract import Checked, contract_of
+from harness.tools.laid_out import laid_out
 from harness.tools.one_claim import claim_options, performed, project_here, request_of
 
 __all__ = ["command"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.base import strictjson
-from harness.base.exceptions import described
+from harness.base.shortening import described
 from harness.contract.entry_point import resolve
 from harness.contract.project_importer import install
 

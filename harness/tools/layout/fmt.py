@@ -13,10 +13,10 @@ import click
 from harness.base import regular_file, strictjson
 from harness.base.vocabulary import ExitStatus
 from harness.contract.claim_folder import CALIBRATION, CONTRACT, EQUIVALENT, NOTES
-from harness.contract.layout import laid_out
-from harness.contract.planting import PLANTING
 from harness.contract.project import Project
+from harness.evidence.staleness import PLANTING
 from harness.report.terminal.printing import tell
+from harness.tools.laid_out import laid_out
 
 __all__ = ["command"]
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.contract import Contract
-from harness.contract.equivalent import equivalents
 from harness.contract.patch import Patch
 from harness.contract.project import Project
 from harness.execution.lease import LeaseUnavailable, WaitInterrupted, lease
@@ -30,6 +29,7 @@ from harness.running.request import RunRequest
 from harness.running.resource_requests import MOST_PARALLEL
 from harness.tools.planting.claim_trials import ClaimTrials
 from harness.tools.planting.defects import Defect, Subjects
+from harness.tools.planting.equivalent import equivalents
 from harness.tools.planting.results import Planted, Planting, Reach
 from harness.tools.planting.schedule import Schedule, evenly
 

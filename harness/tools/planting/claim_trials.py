@@ -23,7 +23,6 @@ from harness.base.beneath import Beneath
 from harness.base.removal import remove
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome, Phase, SearchEnd
-from harness.contract.equivalent import Equivalent
 from harness.contract.imports import imported_files
 from harness.contract.project import Project
 from harness.execution.executor import TrialResult
@@ -33,6 +32,7 @@ from harness.judging.observation import EndingKind
 from harness.machine import provenance
 from harness.running.plan import Plan
 from harness.tools.planting.defects import Defect, Subjects
+from harness.tools.planting.equivalent import Equivalent
 from harness.tools.planting.kernels import is_kernel
 from harness.tools.planting.reach import used_lines
 from harness.tools.planting.reached import AROUND, read_reached

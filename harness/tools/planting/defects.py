@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TypeGuard
 
 from harness.base import regular_file
-from harness.contract.equivalent import Equivalent
 from harness.contract.patch import Patch, PatchError
 from harness.tools.planting import deep_learning, general, kernels, state
+from harness.tools.planting.equivalent import Equivalent
 from harness.tools.planting.syntax import Edit, Site, Source
 
 __all__ = ["FAMILIES", "Defect", "Subjects", "defects", "given"]

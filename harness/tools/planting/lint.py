@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from harness.contract import Contract, ContractError
 from harness.contract.claim_folder import EQUIVALENT
-from harness.contract.equivalent import equivalents
 from harness.contract.project import Project
 from harness.lint.linter import Finding, Severity
 from harness.tools.planting.defects import Subjects
+from harness.tools.planting.equivalent import equivalents
 
 __all__ = ["about_equivalents"]
 

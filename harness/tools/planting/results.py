@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 from harness.base import strictjson
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
-from harness.contract.builtin import COMPLETES
-from harness.contract.equivalent import Equivalent
+from harness.contract.model import COMPLETES
 from harness.tools.planting.defects import FAMILIES, Defect
+from harness.tools.planting.equivalent import Equivalent
 
 __all__ = ["Attempt", "DefectFate", "Planted", "Planting", "Reach", "Row", "as_json", "survivors", "written"]
 

@@ -12,9 +12,9 @@ from typing import Any
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract, Mutant
-from harness.contract.builtin import COMPLETES
 from harness.contract.clauses import ClauseResult
 from harness.contract.entry_point import EntryPointError, locate
+from harness.contract.model import COMPLETES
 from harness.contract.project import Project
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.bundle import Bundle

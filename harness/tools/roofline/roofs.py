@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from harness.authoring.timing import interleave
-from harness.base.exceptions import described
+from harness.base.shortening import described
 from harness.tools.roofline.measured_device import clocks, identity
 
 __all__ = ["PeakTooLowError", "Roof", "RooflineError", "Roofs", "Sizes", "measured"]

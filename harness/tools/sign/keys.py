@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.base import regular_file
-from harness.base.extras import installation
+from harness.base.plugins import installation
 from harness.evidence.signing import KeyRefused
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.base.exceptions import described
+from harness.base.shortening import described
 from harness.base.vocabulary import ExitStatus
 from harness.contract import Contract
 from harness.contract.reasons import Reason, ReasonCode

@@ -21,11 +21,11 @@ from harness.cli.options import duration
 from harness.cli.run_options import RunOptions
 from harness.contract import Contract
 from harness.contract.claim_folder import CONTRACT, claim_of
-from harness.contract.layout import laid_out
 from harness.contract.project import Project
 from harness.evidence.bundle import Bundle
 from harness.evidence.verified import verify
 from harness.report.terminal.printing import tell
+from harness.tools.laid_out import laid_out
 from harness.tools.one_claim import claim_options, performed, project_here, request_of
 from harness.tools.suite.contract import LISTS, Asked, contract_of, faults_of
 from harness.tools.suite.falsifier import EXECUTED, MUTANTS

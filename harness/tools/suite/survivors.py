@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from harness.authoring.faults import NotMeasured
-from harness.base.extras import installation
+from harness.base.plugins import installation
 from harness.base.strictjson import JsonObject
 from harness.tools.suite.copies import copy_tree, passing, reaching, suite_of_copy
 from harness.tools.suite.ledger import LONGEST

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from harness.base.extras import installation
+from harness.base.plugins import installation
 
 __all__ = ["PatternRefused", "compiled"]
 

@@ -35,7 +35,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from harness.base.exceptions import described
+from harness.base.shortening import described
 from harness.execution.logs import StepSeries
 from harness.tools.trainer.output_events import Event, EventKind
 from harness.tools.trainer.output_summary import Telling

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, final
 
-from harness.base.exceptions import described
+from harness.base.shortening import described
 from harness.contract.project import Project
 from harness.machine.host import probe
 from harness.tools.watch.checkpoint_reading import checkpoint_fact

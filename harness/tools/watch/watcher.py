@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from harness.base.exceptions import described
+from harness.base.shortening import described
 from harness.tools.watch.action import Action, call_hook, end_job, slurm_state
 from harness.tools.watch.checkpoint_reading import CheckpointReader
 from harness.tools.watch.checks import CHECKS

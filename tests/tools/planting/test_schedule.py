@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from harness.base.schemas import problems
-from harness.contract.equivalent import equivalents
-from harness.contract.planting import PLANTING
 from harness.contract.project import Project
+from harness.evidence.staleness import PLANTING
 from harness.machine.host import probe
 from harness.running.interruption import Interruption
 from harness.running.request import RunRequest
 from harness.tools.planting.campaign import Sample, _Campaign
 from harness.tools.planting.defects import Defect, Subjects, defects
+from harness.tools.planting.equivalent import equivalents
 from harness.tools.planting.results import Attempt, DefectFate, Planted
 from harness.tools.planting.schedule import Schedule, evenly
 

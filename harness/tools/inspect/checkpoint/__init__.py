@@ -19,7 +19,7 @@ try:
     import ml_dtypes as _ml_dtypes  # noqa: F401
     import numpy as _numpy  # noqa: F401
 except ImportError as error:
-    from harness.base.extras import installation
+    from harness.base.plugins import installation
 
     raise ImportError(
         f"harness.tools.inspect.checkpoint needs {error.name}: {installation('checkpoint')}", name=error.name

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from harness.base.extras import installation
+from harness.base.plugins import installation
 from harness.tools.inspect.budget import Budget
 from harness.tools.inspect.device_code.elf import Malformed
 
