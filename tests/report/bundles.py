@@ -10,7 +10,7 @@ from harness.contract.contract_annotations import Refutation
 from harness.evidence.findings import Code, Detail, Finding, Verification
 from harness.evidence.verification import verify_all
 from harness.judging.record import Record
-from harness.report.bundle_results import BundleResult, bundle_results
+from harness.tools.text_report import BundleResult, bundle_results
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, sealed, tamper
 

@@ -25,7 +25,7 @@ from harness.report.messages.qualifiers import refutation_text
 from harness.report.messages.verdict_text import violation
 
 if TYPE_CHECKING:
-    from harness.report.bundle_results import BundleResult
+    from harness.tools.text_report import BundleResult
 
 __all__ = [
     "NOTHING",

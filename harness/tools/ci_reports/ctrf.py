@@ -19,13 +19,12 @@ from typing import Any
 
 from harness.base.version import VERSION
 from harness.judging.record import Record
-from harness.report.bundle_results import BundleResult
 from harness.report.escaping import printable
-from harness.report.formats import TextReport
 from harness.report.messages.qualifiers import facts
 from harness.tools.ci_reports import cases
 from harness.tools.ci_reports.cases import Case
 from harness.tools.report_text import narrowed
+from harness.tools.text_report import BundleResult, TextReport
 
 __all__ = ["REPORT", "SPEC_VERSION", "render"]
 

@@ -27,16 +27,16 @@ from junitparser import Attr, Error, Failure, JUnitXml, Skipped, TestCase, TestS
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.judging.record import Record
-from harness.report.atomic_file import write_file
 from harness.report.escaping import printable
-from harness.report.formats import TextReport
 from harness.report.messages.qualifiers import facts
 from harness.running.events import ClaimFinished, ClaimPassedOver, ClaimPlanned, Event, Handler, RunFinished, RunStarted
+from harness.tools.atomic_file import write_file
 from harness.tools.ci_reports import cases
 from harness.tools.ci_reports.cases import Case, CaseKind, Status
+from harness.tools.text_report import TextReport
 
 if TYPE_CHECKING:
-    from harness.report.bundle_results import BundleResult
+    from harness.tools.text_report import BundleResult
 
 __all__ = ["REPORT", "handler", "render"]
 

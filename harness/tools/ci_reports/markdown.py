@@ -16,14 +16,13 @@ from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding
 from harness.judging.record import MutantRecord, Record
-from harness.report.bundle_results import BundleResult
-from harness.report.formats import TextReport
 from harness.report.messages import bound_text, finding_text, number_text, reason_text
 from harness.report.messages.not_finite import wrong
 from harness.report.messages.qualifiers import mutants, refutation_text
 from harness.report.messages.verdict_text import bundle_totals
 from harness.tools.ci_reports.markdown_text import code_block, code_span, markdown, table
 from harness.tools.report_text import caveats, narrowed, signed
+from harness.tools.text_report import BundleResult, TextReport
 
 __all__ = ["COMMENT", "LEAST", "MARK", "REPORT", "render"]
 

@@ -32,13 +32,12 @@ from harness.base.vocabulary import Verdict
 from harness.contract.contract_annotations import Refutation
 from harness.evidence.findings import STALE
 from harness.judging.record import Record
-from harness.report.bundle_results import BundleResult
 from harness.report.escaping import printable
-from harness.report.formats import TextReport
 from harness.report.messages import reason_text
 from harness.report.messages.qualifiers import facts
 from harness.tools.ci_reports import cases
 from harness.tools.ci_reports.cases import Case, CaseKind, Status
+from harness.tools.text_report import BundleResult, TextReport
 
 __all__ = ["REPORT", "render"]
 

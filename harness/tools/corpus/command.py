@@ -20,8 +20,8 @@ from harness.base.version import VERSION
 from harness.base.vocabulary import ExitStatus
 from harness.contract.project import Project
 from harness.machine import git
-from harness.report.atomic_file import write_file
 from harness.report.terminal.printing import tell, tell_all
+from harness.tools.atomic_file import write_file
 from harness.tools.corpus import new_case
 from harness.tools.corpus.campaign import Answer, Campaign, Judged, Round, ask_checker
 from harness.tools.corpus.record import CASES, COSTS, KINDS, Case, RecordError, cases_of, sample

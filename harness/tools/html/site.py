@@ -27,12 +27,12 @@ from harness.evidence.findings import Verification
 from harness.evidence.index import read
 from harness.evidence.verification import Against
 from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
-from harness.report.atomic_file import write_file
 from harness.report.formats import Evidence
 from harness.report.messages import qualifiers
 from harness.report.messages.qualifiers import standing
 from harness.report.running_jobs import running_jobs
 from harness.report.terminal.progress_line import progress_line
+from harness.tools.atomic_file import write_file
 from harness.tools.html import bundle_page, claim_page, index_page
 from harness.tools.html.clause_rows import Clauses
 from harness.tools.html.contents import Contents, ContentsError

@@ -17,7 +17,7 @@ from harness.contract.other_subject import Subject
 from harness.contract.project import Project
 from harness.machine.host import Host, probe
 from harness.machine.process_tree import started
-from harness.report.atomic_file import write_file
+from harness.tools.atomic_file import write_file
 from harness.tools.trainer import directory
 from harness.tools.trainer.output_events import EventKind
 from harness.tools.trainer.subjects import Recorded

@@ -9,10 +9,10 @@ import pytest
 from harness.base.vocabulary import Fate
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.verification import verify
-from harness.report.bundle_results import bundle_results
 from harness.report.messages import reason_text
 from harness.tools.ci_reports import ctrf, junit, sarif
 from harness.tools.report_text import caveats
+from harness.tools.text_report import bundle_results
 from tests.evidence.factory import claim_result, rewrite, sealer, set_at
 
 DERIVED = frozenset({ReasonCode.VIOLATED, ReasonCode.NOT_JUDGED, ReasonCode.PASSED})

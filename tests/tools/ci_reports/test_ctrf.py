@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft7Validator
 
-from harness.report.bundle_results import BundleResult
 from harness.tools.ci_reports import ctrf
+from harness.tools.text_report import BundleResult
 from tests.evidence.factory import claim_result
 from tests.report.bundles import every_verdict, examined, unsound
 from tests.report.texts import nasty, with_texts

@@ -19,10 +19,10 @@ from harness.base.vocabulary import Verdict
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.findings import Verification
 from harness.judging.record import Record
-from harness.report.bundle_results import BundleResult
 from harness.report.contract_file import UNKNOWN, ContractFile
 from harness.running.events import ClaimFinished, ClaimPassedOver, RunFinished, RunStarted
 from harness.tools.ci_reports import junit
+from harness.tools.text_report import BundleResult
 from tests.contracts import healthy
 from tests.evidence.factory import claim_result
 from tests.report.texts import nasty, with_texts

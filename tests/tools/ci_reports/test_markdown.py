@@ -16,8 +16,8 @@ from harness.contract.contract_annotations import Refutation
 from harness.contract.project import Project
 from harness.evidence.staleness import ProjectState
 from harness.evidence.verification import Against, verify_all
-from harness.report.bundle_results import BundleResult, bundle_results
 from harness.tools.ci_reports import ctrf, junit, markdown
+from harness.tools.text_report import BundleResult, bundle_results
 from tests.contracts import healthy, write_project
 from tests.evidence.factory import claim_result, contract_in, rewrite, sealed, set_at
 from tests.report.bundles import every_verdict, examined, unsound

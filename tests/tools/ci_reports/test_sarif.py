@@ -15,9 +15,9 @@ from jsonschema import Draft202012Validator
 
 from harness.base.vocabulary import Verdict
 from harness.evidence.findings import Code, Detail, Finding
-from harness.report.bundle_results import BundleResult
 from harness.report.contract_file import ContractFile
 from harness.tools.ci_reports import sarif
+from harness.tools.text_report import BundleResult
 from tests.contracts import document, healthy
 from tests.evidence.factory import DEFECTIVE, claim_result
 from tests.report.bundles import every_verdict, examined, unsound

@@ -10,12 +10,12 @@ import pytest
 
 from harness.evidence.findings import Code, Severity
 from harness.evidence.verification import Against, verify_all
-from harness.report.bundle_results import bundle_results
 from harness.report.messages import finding_text
 from harness.tools.ci_reports import markdown
 from harness.tools.html import site
 from harness.tools.report_text import asked
 from harness.tools.sign.signing import sign
+from harness.tools.text_report import bundle_results
 from tests.evidence.attested import forge, statement_of
 from tests.evidence.factory import sealed
 from tests.tools.html.browser import axe_source, browser, violations

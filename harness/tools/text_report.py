@@ -1,10 +1,17 @@
-"""Verified bundles for reports, with the records of those that are accepted."""
+"""Reports of bundles in one file, and the bundles as these reports take them.
+
+REPORT = TextReport("the verdict of each bundle", render)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
 
 from harness.contract import Contract, ContractError
 from harness.contract.claim_folder import claim_of
@@ -16,9 +23,14 @@ from harness.evidence.findings import Verification
 from harness.judging.record import Record
 from harness.report.contract_file import UNKNOWN, ContractFile
 from harness.report.escaping import printable
+from harness.report.formats import STDOUT, Evidence
 from harness.report.messages import finding_text
+from harness.tools.atomic_file import write_file
 
-__all__ = ["BundleResult", "bundle_results"]
+if TYPE_CHECKING:
+    from harness.running.events import Handler
+
+__all__ = ["BundleResult", "TextReport", "bundle_results"]
 
 
 @dataclass(frozen=True)
@@ -88,3 +100,33 @@ def _stated(project: Project, path: Path) -> Contract | None:
         return project.load(path)
     except ContractError:
         return None
+
+
+@lru_cache(1)
+def _results(evidence: Evidence) -> list[BundleResult]:
+    return bundle_results(evidence.verifications, evidence.project)
+
+
+@dataclass(frozen=True)
+class TextReport:
+    """A report in one file, or on standard output."""
+
+    about: str
+    render: Callable[[Sequence[BundleResult]], str]
+    """Returns the text. The same bundles give the same text."""
+    handler: Callable[[Path], Handler] | None = None
+    """Keeps the file current while `harness run` lasts."""
+
+    def check(self, target: Path) -> None:
+        """Refuse a folder."""
+        if target.is_dir():
+            raise IsADirectoryError(f"{target} is a folder; name a file")
+
+    def write(self, evidence: Evidence, target: Path) -> Path:
+        """Write the text."""
+        text = self.render(_results(evidence))
+        if target == STDOUT:
+            click.echo(text, nl=False)
+        else:
+            write_file(target, text)
+        return target
