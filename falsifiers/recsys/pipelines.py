@@ -60,7 +60,8 @@ def falsify_parity(trial: Trial[Training]) -> None:
             lists.setdefault(name, []).append(value)
         for step, outcome in enumerate(plain.outcomes if number == 0 else (), 1):
             trial.step(step, loss=float(outcome.loss))
-        trial.measure(trainings=number + 1, **lists)
+        trial.measure(**lists)
+    trial.measure(trainings=number + 1)
     trial.resolve(device=next(iter(plain.state.values())).device.type, steps=len(plain.outcomes))
 
 
@@ -100,7 +101,8 @@ def falsify_checkpoints(trial: Trial[Training]) -> None:
         }
         for name, value in found.items():
             lists.setdefault(name, []).append(value)
-        trial.measure(trainings=number + 1, **lists)
+        trial.measure(**lists)
+    trial.measure(trainings=number + 1)
     trial.resolve(device=next(iter(read.values())).device.type)
 
 

@@ -16,7 +16,7 @@ __all__ = ["Entered", "Logged", "Measured", "Report", "Resolved", "Stepped", "Tr
 @final
 @dataclass(frozen=True)
 class Measured(JsonDataclass):
-    """Measurements by name; a later value replaces an earlier one."""
+    """Measurements by name; a longer list replaces an earlier one."""
 
     values: JsonObject
 

@@ -89,6 +89,7 @@ class Trial(Generic[S]):
         self._artifacts = artifacts
         self._recorder = recorder
         self._new_search = new_search
+        self._measured: dict[str, Any] = {}
 
     @property
     def subject(self) -> S:
@@ -131,16 +132,18 @@ class Trial(Generic[S]):
         return self._setting.cache
 
     def measure(self, **measurements: Any) -> None:
-        """Record measurements by name; a later value replaces an earlier one.
+        """Record measurements by name. A measurement is final, except that a list can grow at its end.
 
         Values are JSON, numpy's scalars and arrays, and torch's tensors; no method of a subclass is asked. NaN and
         infinities are recorded as such, and judged to violate every clause that looks at them. An `Unobserved`
-        value, also one within a list or a map, is not measured, and the clauses that read it say why.
+        value, also one within a list or a map, is not measured, and the clauses that read it say why. A mutant's trial
+        ends here as soon as it has violated the clauses that the contract names for it.
 
         Raises:
             UndeclaredMeasurement: the contract's observation has no property of that name.
             MeasurementTooLarge: the values have more than 16 MiB as JSON.
             TypeError: the value is none of these.
+            ValueError: another value of that name was measured before.
         """
         self._recorder.require_declared(measurements)
         shown: dict[str, Any] = {}
@@ -149,6 +152,11 @@ class Trial(Generic[S]):
                 shown[name] = plain(value)
             except NotObserved as reason:
                 self._recorder.hide([name], reason)
+        for name, value in shown.items():
+            before = self._measured.setdefault(name, value)
+            if value != before and not (isinstance(before, list) and value[: len(before)] == before):
+                raise ValueError(f"{name!r} was measured before, with another value; only a list can grow")
+        self._measured.update(shown)
         if shown:
             self._recorder.report(Measured(shown))
 

@@ -49,7 +49,7 @@ class TrialRequest:
     search_end: SearchEnd = SearchEnd.SIMPLEST
     """When a falsifier that searches stops."""
     sought: tuple[str, ...] = ()
-    """The clauses of a mutant. A search stops once its cases have violated them all."""
+    """The clauses of a mutant. A search, and the trial, end once they are all violated."""
     root: Path | None = None
     """The project, or a copy of it, whose code the trial imports itself; None if the fork server has imported it."""
     cache: Path | None = None

@@ -21,6 +21,7 @@ from harness.base.beneath import Beneath
 from harness.base.redaction import Redactor
 from harness.base.removal import remove
 from harness.base.shortening import cut, first
+from harness.base.strictjson import JsonObject
 from harness.contract import Contract
 from harness.contract.imports import imported_libraries
 from harness.contract.project import Project
@@ -33,7 +34,7 @@ from harness.execution.progress import Progress
 from harness.execution.sources import changed
 from harness.execution.trial_log import TrialLog, WorkspaceFiles, short
 from harness.execution.watch import Watch
-from harness.judging.judge import requested
+from harness.judging.judge import refutes, requested
 from harness.judging.observation import Ending, EndingKind, Observation
 from harness.machine.process_control import adopting
 from harness.machine.telemetry import Sampler
@@ -134,7 +135,25 @@ class LocalExecutor:
         log, files = TrialLog(started, masked), WorkspaceFiles(folder / "workspace")
         profile = request.contract.profiles[request.profile]
         progress = Progress(started, request.seconds, profile.limit_is_claimed)
-        watch = Watch(progress, sampler, on_step, self._interrupted, masked, log, files, profile.exclusive)
+        mask = self._redactor.mask_json
+
+        def observation(measurements: JsonObject, **further: Any) -> Observation:
+            return Observation(
+                subject=request.subject,
+                profile=request.profile,
+                parameters=request.parameters,
+                device=request.device,
+                measurements=mask(measurements),
+                seed=request.seed,
+                **further,
+            )
+
+        def is_refuted(measurements: JsonObject) -> bool:
+            sought = request.sought
+            return bool(sought) and refutes(request.contract, observation(measurements), sought)
+
+        timed = profile.exclusive
+        watch = Watch(progress, sampler, on_step, self._interrupted, masked, log, files, timed, is_refuted)
         self._introduce(request, log)
         try:
             for made in (place / "workspace", place / "artifacts", Beneath(request.cache or self._cache)):
@@ -158,16 +177,11 @@ class LocalExecutor:
             log.write(line)
         for scratch in ("workspace", "claim.json"):  # the checkpoints of twenty trials would fill a disk
             remove(place / scratch)
-        mask = self._redactor.mask_json
         ending = watch.ending or watch.vanished()
         if names := self._changed(watch.sources, request.root):
             ending = Ending(EndingKind.CHANGED, ending.phase, first(names, 3))
-        observation = Observation(
-            subject=request.subject,
-            profile=request.profile,
-            parameters=request.parameters,
-            device=request.device,
-            measurements=mask(watch.measurements),
+        observed = observation(
+            watch.measurements,
             resolved=mask(watch.resolved),
             residency=watch.residency(telemetry, request.gpu),
             ending=replace(
@@ -175,14 +189,13 @@ class LocalExecutor:
                 reason=cut(mask(ending.reason), _LONGEST_REASON),
                 traceback=mask(ending.traceback or "")[-_LONGEST_TRACEBACK:] or None,
             ),
-            seed=request.seed,
             unseen={name: cut(str(why), _LONGEST_REASON) for name, why in mask(watch.unseen).items()},
         )
         settings = requested(request.contract, request.profile, dict(request.parameters), request.device.type)
-        log.compare(settings, observation.resolved)
-        log.end(observation.ending)
+        log.compare(settings, observed.resolved)
+        log.end(observed.ending)
         return TrialResult(
-            observation,
+            observed,
             watch.steps.close(),
             telemetry,
             log.close(self._redactor),
@@ -288,6 +301,8 @@ class LocalExecutors:
         }
         self._adopting = ExitStack()
         self._adopting.enter_context(adopting())
+        if len(self._servers) == 1:
+            next(iter(self._servers.values())).begin()
 
     def __call__(self, contract: Contract) -> LocalExecutor:
         """The executor of a claim."""

@@ -23,10 +23,12 @@ from harness.execution.authentication import signer
 from harness.execution.messages import Exited, Message, Started, encode
 from harness.machine.process_control import adopt_orphans, die_with_parent, end_descendants
 
-__all__ = ["FINISH", "STOP", "supervise"]
+__all__ = ["END", "FINISH", "STOP", "supervise"]
 
 STOP = b"s"
 """On the control pipe: end the trial now. Its processes first print their stacks to stderr."""
+END = b"e"
+"""On the control pipe: end the trial now, without the stacks."""
 FINISH = b"f"
 """On the control pipe: the trial may exit."""
 STACK_DUMP_SECONDS = 0.2

@@ -30,7 +30,7 @@ from harness.execution.messages import (
     decode,
 )
 from harness.execution.progress import Progress
-from harness.execution.supervisor import FINISH, STOP
+from harness.execution.supervisor import END, FINISH, STOP
 from harness.execution.trial_log import TrialLog, WorkspaceFiles
 from harness.judging.observation import Ending, EndingKind, Residency
 from harness.machine import process_tree
@@ -70,6 +70,8 @@ class Watch:
     files: WorkspaceFiles
     is_timed: bool = False
     """Whether the claim measures time. Then nothing looks at the workspace while the trial runs."""
+    refutes: Callable[[JsonObject], bool] = lambda measurements: False
+    """Whether these measurements already refute a mutant. Its trial then ends."""
     keys: tuple[bytes, bytes] = field(default_factory=lambda: (new_key(), new_key()))
     """The key of the trial's messages, and that of its supervisor's."""
     measurements: dict[str, Any] = field(default_factory=dict)
@@ -160,12 +162,12 @@ class Watch:
             self._stop(Ending(kind, self.phase, reason), control_pipe)
         return True
 
-    def _stop(self, ending: Ending, control_pipe: int) -> None:
+    def _stop(self, ending: Ending, control_pipe: int, command: bytes = STOP) -> None:
         self.ending = ending
         self.seconds = time.monotonic() - self.progress.started
         self._give_up = time.monotonic() + TEARDOWN_SECONDS
         with suppress(BrokenPipeError):
-            os.write(control_pipe, STOP)
+            os.write(control_pipe, command)
 
     def _hear(self, chunk: bytes, control_pipe: int) -> None:
         *lines, self._unread = (self._unread + chunk).split(b"\n")
@@ -192,7 +194,8 @@ class Watch:
         self._garbled = self._garbled or self.mask(line[:_MASKED].decode(errors="replace"))[:100]
 
     def _understand(self, message: Received, control_pipe: int) -> None:
-        if self._ended and not isinstance(message, Exited):
+        is_over = self._ended or (self.ending is not None and self.ending.kind is EndingKind.REFUTED)
+        if is_over and not isinstance(message, Exited):
             return  # a message of a thread that the subject left running is too late
         if self._garbled and not isinstance(message, Exited):
             self._is_lost = True  # its writer lives, so that it was not cut short by the end of the trial
@@ -203,6 +206,8 @@ class Watch:
                 self._step(step, values)
             case Measured(values):
                 self.measurements.update(values)
+                if self.ending is None and self.refutes(self.measurements):
+                    self._stop(Ending(EndingKind.REFUTED, self.phase), control_pipe, END)
             case Unseen(values):
                 self.unseen.update(values)
             case Resolved(values):

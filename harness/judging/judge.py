@@ -6,7 +6,7 @@ GPU nor torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.rules import Scope
 from harness.judging.observation import Ending, EndingKind, Observation
 
-__all__ = ["Judgment", "judge", "requested"]
+__all__ = ["Judgment", "judge", "refutes", "requested"]
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Judgment(JsonDataclass):
 def judge(contract: Contract, observation: Observation, *, quick: bool = False) -> Judgment:
     """Judge an observation by every clause of its contract. Never raises on a well-typed `Observation`.
 
-    A later measurement can replace an earlier one. So the measurements of a trial that was interrupted or too slow, or
-    that lost a message, are provisional: a clause that they violate is NOT_MEASURED. A clause that costs more than the
+    A list can grow later. So the measurements of a trial that was interrupted or too slow, or that lost a message, are
+    provisional: a clause that they violate is NOT_MEASURED. A clause that costs more than the
     trial's allowance has left is NOT_MEASURED too; that depends on sizes, not on time. The allowance of a trial that
     was interrupted or lost is small, because its run must end soon.
 
@@ -106,6 +106,24 @@ def judge(contract: Contract, observation: Observation, *, quick: bool = False) 
         place = _PROVISIONAL[observation.ending.kind]
         results = [_excused(one, Reason(ReasonCode.PROVISIONAL, place, cause=one.reason)) for one in results]
     return Judgment(tuple(results), unjudged)
+
+
+def refutes(contract: Contract, observation: Observation, clauses: Collection[str]) -> bool:
+    """Whether an observation violates all of these clauses of its contract, whatever the trial measures after it.
+
+    A measurement is final, but a list can grow. So a violation lasts if no list is read as a whole, and where a list is
+    too long or repeats an item.
+    """
+    measured = observation.measurements
+    final = {name for name, value in measured.items() if not isinstance(value, list)}
+    lasting = {rule.id for rule in contract.rules if rule.measurements <= final}
+    for clause in contract.clauses:
+        within = clause.path[0] in final or len(clause.path) > 1 or clause.keyword in ("maxItems", "uniqueItems")
+        if clause.path[0] in measured and within:
+            lasting.add(clause.id)
+    if not lasting.issuperset(clauses):
+        return False
+    return {clause.id for clause in judge(contract, observation).with_outcome(Outcome.FAIL)}.issuperset(clauses)
 
 
 def _explained(result: ClauseResult, why: str) -> ClauseResult:

@@ -33,6 +33,8 @@ class EndingKind(StrEnum):
     """The process ended itself: os._exit, SIGSEGV, SIGABRT…"""
     KILLED = "killed"
     """Another process or the kernel ended it with SIGKILL. The kernel does so when memory runs out."""
+    REFUTED = "refuted"
+    """The harness ended a mutant's trial early: it had violated the clauses that the contract names for it."""
     INTERRUPTED = "interrupted"
     LOST = "lost"
     """The harness failed around the trial."""

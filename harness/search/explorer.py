@@ -90,6 +90,7 @@ class CaseSearch:
         self._violated: frozenset[str] = frozenset()
         self._known: dict[str, CaseResult] = {}
         self._left = math.inf
+        self._tried = 0
 
     @property
     def results(self) -> tuple[CaseResult, ...]:
@@ -99,7 +100,8 @@ class CaseSearch:
     def explore(self, cases: SearchStrategy[Any], first: Iterable[Case], examples: int) -> CaseResult | None:
         """Try the cases of `first`, then draw others until `examples` were tried or the subject raised.
 
-        If the claim names one `case`, only that case is tried. A search may end at a refutation.
+        If the claim names one `case`, only that case is tried. A search may end at a refutation. What it returns is
+        kept as the counterexample at once, because a mutant's trial ends once it is measured.
 
         Returns: the refuting case that violates most clauses, the earliest of several; None if no case refutes.
 
@@ -121,7 +123,9 @@ class CaseSearch:
         refuting = [result for result in self.results if result.violated]
         if len(self._known) < examples and not refuting and self._only is None:
             raise ValueError(f"the strategy draws {len(self._known)} different cases of the {examples} asked for")
-        return max(refuting, key=lambda result: len(result.violated), default=None)
+        found = max(refuting, key=lambda result: len(result.violated), default=None)
+        self._tried = len(self._known)
+        return found and self._refuting(found)
 
     def shrink(self, cases: SearchStrategy[Any], found: CaseResult, examples: int) -> CaseResult:
         """Keep a case that refutes the claim, or a simpler one that violates at least the same clauses.
@@ -132,30 +136,22 @@ class CaseSearch:
 
         Returns: the case that is kept, and whether it repeats.
         """
-        if self._only is not None:
+        if self._only is not None or self._end is not SearchEnd.SIMPLEST:
             return found
-        shrunk, tried = self._end is SearchEnd.SIMPLEST, len(self._known)
+        best = self._refuting(self._simpler(cases, found, examples))
+        return self._refuting(replace(best, repeats=best.violated <= self._run(best.case).violated))
 
-        def keep(result: CaseResult) -> CaseResult:
+    def _refuting(self, result: CaseResult) -> CaseResult:
+        """Keep this result as the counterexample."""
+        if self._only is None:
             error = "" if result.fault is None else Redactor().mask(str(result.fault))
-            clauses = tuple(sorted(result.violated))
-            self._keep(Counterexample(result.case, clauses, result.measured, error, tried, shrunk, result.repeats))
-            return result
+            clauses, shrunk = tuple(sorted(result.violated)), self._end is SearchEnd.SIMPLEST
+            case, measured, repeats = result.case, result.measured, result.repeats
+            self._keep(Counterexample(case, clauses, measured, error, self._tried, shrunk, repeats))
+        return result
 
-        keep(found)
-        if not shrunk:
-            return found
-        best = keep(self._simpler(cases, found, examples, keep))
-        return keep(replace(best, repeats=best.violated <= self._run(best.case).violated))
-
-    def _simpler(
-        self, cases: SearchStrategy[Any], found: CaseResult, examples: int, keep: Callable[[CaseResult], CaseResult]
-    ) -> CaseResult:
-        """The given case if hypothesis finds no simpler one.
-
-        Args:
-            keep: takes the simplest case so far.
-        """
+    def _simpler(self, cases: SearchStrategy[Any], found: CaseResult, examples: int) -> CaseResult:
+        """The given case if hypothesis finds no simpler one."""
         self._left = max(_FEWEST_SHRINKS, examples)
         now = time.monotonic()
         end, simplest = now + (self._until - now) / 2, found
@@ -167,7 +163,7 @@ class CaseSearch:
             result = self._steered(case)
             if found.violated <= result.violated:
                 if _size(result) < _size(simplest):
-                    simplest = keep(result)
+                    simplest = self._refuting(result)
                 raise _Wanted(result)
 
         with self._until_stopped():

@@ -279,8 +279,7 @@ def falsify(trial):
     if trial.parameters["how"] == "threads":
         def report(number):
             for step in range(25):
-                trial.measure(inversions=[number] * 30_000)
-                trial.step(1000 * number + step, loss=0.5)
+                trial.step(1000 * number + step, **{"loss" * 200 + str(column): 0.5 for column in range(100)})
         threads = [threading.Thread(target=report, args=[number]) for number in range(4)]
         [thread.start() for thread in threads]
         [thread.join() for thread in threads]
@@ -330,7 +329,8 @@ def falsify(trial):
         with trial.subject_fault():
             trial.subject.train(trial.step)
     trial.step(1, loss=2.0)
-    trial.measure(inversions=0)
+    if trial.parameters["how"] not in ("not at all", "counts for itself"):
+        trial.measure(inversions=0)
     trial.resolve(device="cpu")
     items = [3, 1, 2][: trial.parameters["items"]]
     with trial.subject_fault():

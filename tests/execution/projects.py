@@ -42,7 +42,9 @@ def write_project(root: Path, requires: Mapping[str, Any] | None = None, claimed
     return Project.find(root)
 
 
-def run(executor: LocalExecutor, how: str, seconds: float = 20.0, gpu: Gpu | None = None) -> TrialResult:
+def run(
+    executor: LocalExecutor, how: str, seconds: float = 20.0, gpu: Gpu | None = None, sought: tuple[str, ...] = ()
+) -> TrialResult:
     """Run the subject with this behaviour. It computes on the CPU, even if it gets a GPU."""
     contract = executor._contract
     request = TrialRequest(
@@ -55,6 +57,7 @@ def run(executor: LocalExecutor, how: str, seconds: float = 20.0, gpu: Gpu | Non
         seconds=seconds,
         threads=1,
         gpu=gpu,
+        sought=sought,
     )
     return executor.run(request, lambda step, values, memory: None)
 

@@ -12,12 +12,13 @@ from typing import Any
 import psutil
 import pytest
 
-from harness.base.vocabulary import Outcome, Phase
+from harness.base.vocabulary import Fate, Outcome, Phase
 from harness.contract.project import Project
 from harness.execution.lease import lease
 from harness.execution.local_executor import LocalExecutor
 from harness.judging.judge import judge
 from harness.judging.observation import EndingKind
+from harness.judging.verdict import fate_of
 from harness.machine.host import Gpu
 from tests.execution.misbehaving import MODULE
 from tests.execution.projects import run, run_to_limit, write_project
@@ -99,6 +100,17 @@ def test_an_exception_names_its_place_in_the_project(executor: LocalExecutor, ho
     """The place is the innermost line of the project's own code, also if the harness raised the exception."""
     number = 1 + next(index for index, one in enumerate(MODULE.splitlines()) if one.strip() == line)
     assert run(executor, how).observation.ending.reason.startswith(f"toy/sorting.py:{number}: {text}")
+
+
+def test_a_mutant_ends_once_it_has_violated_what_the_contract_names(executor: LocalExecutor) -> None:
+    """Not before, and with the measurements until then. The same subject runs to its end if nothing is sought of it."""
+    (mutant,) = executor._contract.mutants
+    for sought, kind in ((mutant.violates, EndingKind.REFUTED), (("subject.completes",), EndingKind.COMPLETED)):
+        result = run(executor, "not at all", sought=sought)
+        assert result.observation.ending.kind is kind
+        assert result.observation.measurements == {"inversions": 1}
+        assert fate_of(mutant, judge(executor._contract, result.observation)).fate is Fate.KILLED
+    assert run(executor, "well", sought=mutant.violates).observation.ending.kind is EndingKind.COMPLETED
 
 
 def test_what_was_measured_before_a_crash_is_kept(executor: LocalExecutor) -> None:

@@ -24,6 +24,7 @@ NAMES = {
     EndingKind.SLOW: "slow",
     EndingKind.DIED: "died",
     EndingKind.KILLED: "killed",
+    EndingKind.REFUTED: "refuted",
     EndingKind.INTERRUPTED: "interrupted",
     EndingKind.LOST: "lost",
     EndingKind.GARBLED: "garbled",

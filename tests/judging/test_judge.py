@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -16,7 +17,7 @@ from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract
 from harness.contract.bound import Bound
 from harness.contract.reasons import Reason, ReasonCode
-from harness.judging.judge import Judgment, judge
+from harness.judging.judge import Judgment, judge, refutes
 from harness.judging.observation import Ending, EndingKind, Observation, Residency
 from tests.contracts import contract_of, document, healthy, observe
 from tests.strategies import broken_numbers, json_values, measurements
@@ -50,6 +51,36 @@ def plain(judgment: Judgment) -> Any:
         for one in judgment.clauses
     ]
     return [str(judgment.outcome), judgment.reason, rows]
+
+
+@pytest.mark.parametrize(
+    ("measured", "lasts"),
+    [
+        ({"single": 2}, {"single.maximum"}),
+        ({"single": math.nan}, {"single.maximum", "single.type"}),
+        ({"many": [2]}, {"many[].maximum"}),
+        ({"many": [1, 1]}, {"many.uniqueItems"}),
+        ({"many": [1, 0, 1, 0]}, {"many.maxItems", "many.uniqueItems"}),
+        ({"single": 1, "other": 0}, {"singles"}),
+        ({"single": 1}, set()),
+        ({"other": 0}, set()),
+        ({"single": 1, "other": 1, "many": [1]}, set()),
+    ],
+)
+def test_which_violations_last(measured: dict[str, Any], lasts: set[str]) -> None:
+    """Those of a final measurement, and of a list whatever it grows to. A list that is too short can grow."""
+    number = {"type": "number", "maximum": 1, "x-source": "given"}
+    many = {"type": "array", "minItems": 3, "maxItems": 3, "uniqueItems": True, "x-source": "given", "items": number}
+    changed = document(observation={"type": "object", "properties": {"single": number, "other": number, "many": many}})
+    changed["rules"] = [
+        {"id": "singles", "rule": "self.single == self.other", "message": "differ"},
+        {"id": "all-small", "rule": "self.many.exists(one, one < 1.0)", "message": "none"},
+    ]
+    changed["mutants"][0]["violates"] = ["singles"]
+    contract = contract_of(changed)
+    names = {clause.id for clause in (*contract.clauses, *contract.rules)}
+    assert {name for name in names if refutes(contract, observe(measured), [name])} == lasts
+    assert not refutes(contract, observe(measured), {*lasts, "many.minItems"})
 
 
 def test_healthy_measurements_pass() -> None:

@@ -181,6 +181,7 @@ def test_a_mutants_search_ends_once_its_clauses_are_violated(tmp_path: Path) -> 
         search = CaseSearch({**base, "sought": sought}, setting, attempt, tmp_path)
         search.explore(numbers, [{"left": 5}, {"left": 7}, {"left": 9}], 60)
         tried[sought] = len(search.results)
+        assert strictjson.load(tmp_path / COUNTEREXAMPLE)["tried"] == tried[sought]
     assert list(tried.values()) == [60, 2, 60]
 
 
