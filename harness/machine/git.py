@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
 from pathlib import Path
 from typing import final
 
@@ -113,7 +113,9 @@ def differing(root: Path, revision: str, digests: Mapping[str, str]) -> timebox.
         digests: the sha256 of contents by the paths of their files from `root`.
     """
     names = [name for name in sorted(digests) if "\n" not in name]
-    objects = "".join(f"{revision}:./{name}\n" for name in map(partial(_tracked, root), names)).encode()
+    resolved = cache(os.path.realpath)  # files share their folders
+    tracked = (_tracked(resolved, root, name) for name in names)
+    objects = "".join(f"{revision}:./{name}\n" for name in tracked).encode()
     answer = git(root, "cat-file", "--batch-check=%(objectname)", stdin=objects)
     if answer.value is None:
         return timebox.Answer(None, answer.reason)
@@ -122,9 +124,11 @@ def differing(root: Path, revision: str, digests: Mapping[str, str]) -> timebox.
     return timebox.Answer(sorted(digests.keys() - set(same)))
 
 
-def _tracked(root: Path, name: str) -> str:
+def _tracked(resolved: Callable[[Path], str], root: Path, name: str) -> str:
     """The path, from the root, of the file that a link in the checkout leads to."""
-    return os.path.relpath(os.path.realpath(root / name), os.path.realpath(root))
+    file = root / name
+    place = resolved(file) if file.is_symlink() else os.path.join(resolved(file.parent), file.name)
+    return os.path.relpath(place, resolved(root))
 
 
 def _is_blob(file: Path, digest: str, blob: str | None) -> bool:

@@ -10,10 +10,13 @@ harness, which decides what is sound, has the same sources.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import marshal
 import os
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import final
@@ -42,11 +45,14 @@ class MergedBefore:
     def places(self, bundles: Sequence[Path]) -> dict[Path, Path]:
         """Return the bundles whose files were found at a place and still are, with this place."""
         known: dict[Path, Path] = {}
-        for bundle in bundles:
-            mine, place, theirs = self._rows.get(os.path.abspath(bundle), ("", "", ""))
-            same = mine and state_of_files(Beneath(bundle)) == mine
-            if same and state_of_files(Beneath(self._into, place)) == theirs:
-                known[bundle] = self._into / place
+        rows = ((bundle, self._rows.get(os.path.abspath(bundle))) for bundle in bundles)
+        kept = sorted(((row, bundle) for bundle, row in rows if row is not None), key=lambda one: one[0][1])
+        for above, group in groupby(kept, lambda one: one[0][1].rpartition("/")[0]):
+            with suppress(OSError), Beneath(self._into, above).passage() as held:  # of all runs of a claim
+                for (mine, place, theirs), bundle in group:
+                    run = Beneath(self._into, place.rpartition("/")[2], held)
+                    if state_of_files(Beneath(bundle)) == mine and state_of_files(run) == theirs:
+                        known[bundle] = self._into / place
         return known
 
     def add(self, bundle: Path, mine: str, place: Sequence[str], theirs: str) -> None:
@@ -60,27 +66,31 @@ class MergedBefore:
             keep("merged", self._into, self._key, (self._rows if len(self._rows) < _MOST else {}) | self._news)
 
 
+def _list(descriptor: int, found: list[object]) -> None:
+    """Append what is in an open folder. Raises OSError if that is too much, or no file and no folder."""
+    for name in os.listdir(descriptor):
+        # By the descriptor, the path of a file is not walked again.
+        status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+        found += name, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        if S_ISDIR(status.st_mode):
+            inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
+            try:
+                _list(inside, found)
+            finally:
+                os.close(inside)
+        elif not S_ISREG(status.st_mode) or len(found) > 5 * MOST_ENTRIES:
+            raise OSError(errno.EINVAL, "is no bundle", name)
+
+
 def state_of_files(folder: Beneath) -> str:
     """Return a digest of the names, inodes, sizes and times of all files in a folder; empty if it has others, or links.
 
     It can also differ if the filesystem lists the files in another order. Then the bundle is read again.
     """
     found: list[object] = []
-    pending = [folder]
     try:
-        while pending:
-            inside = pending.pop()
-            with inside.folder() as descriptor:
-                for name in os.listdir(descriptor):
-                    # By the descriptor, the path of a file is not walked again.
-                    status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-                    if S_ISDIR(status.st_mode):
-                        pending.append(inside / name)
-                    elif not S_ISREG(status.st_mode):
-                        return ""
-                    found += name, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-            if len(found) > 5 * MOST_ENTRIES:
-                return ""
+        with folder.folder() as descriptor:
+            _list(descriptor, found)
     except OSError:
         return ""
     return hashlib.sha256(marshal.dumps(found, 2)).hexdigest()[:32]  # `repr` takes three times as long
