@@ -127,12 +127,17 @@ def _colour() -> bool | None:
     return True if os.environ.get("FORCE_COLOR") else None
 
 
-def main() -> None:
-    """Run the command line. Every refusal is one line with the cause and the remedy."""
+def _refusals() -> tuple[type[Exception], ...]:
+    """Return the errors whose text is a whole refusal. Most calls end without them, and without these imports."""
     from harness.contract import ContractError
     from harness.contract.project import ProjectError
     from harness.machine.cache_folder import NoCacheFolderError
 
+    return ContractError, PluginError, ProjectError, NoCacheFolderError
+
+
+def main() -> None:
+    """Run the command line. Every refusal is one line with the cause and the remedy."""
     _open_what_was_closed()
     escape_outputs()
     try:
@@ -148,7 +153,7 @@ def main() -> None:
             with suppress(OSError):
                 tell(f"`{error.ctx.command_path} --help` shows how to use it", err=True)
         status = ExitStatus.REFUSED
-    except (ContractError, PluginError, ProjectError, NoCacheFolderError) as error:
+    except _refusals() as error:
         _say(str(error))
         status = ExitStatus.REFUSED
     except (click.Abort, KeyboardInterrupt):

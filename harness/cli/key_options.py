@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.contract.project import Project
-from harness.evidence import verified
-from harness.evidence.findings import Code
-from harness.evidence.seal import Attest
 from harness.evidence.signing import KeyRefused, signing
-from harness.evidence.verification import Against
 from harness.report.terminal.printing import tell
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner
+
+    from harness.evidence.findings import Code
+    from harness.evidence.seal import Attest
+    from harness.evidence.verification import Against
 
 __all__ = ["against", "attest_of", "signer_of", "trusted_key_option"]
 
@@ -34,6 +34,8 @@ trusted_key_option = click.option(
 
 def against(trusted_keys: Sequence[Path], project: Project | None, refused: frozenset[Code] = frozenset()) -> Against:
     """Return what bundles are checked against (see `harness.evidence.verified`)."""
+    from harness.evidence import verified
+
     try:
         return verified.against(trusted_keys, project, refused)
     except KeyRefused as error:

@@ -76,10 +76,8 @@ def perform(given: RunOptions, project: Project, request: RunRequest, watch: Han
             output.reconfigure(errors="backslashreplace")  # so that a locale without "…" does not end a run
 
     from harness.machine.host import probe
-    from harness.report.messages import due_text
     from harness.running.compose import compose
-    from harness.running.events import Relay
-    from harness.running.stale_selection import never_here
+    from harness.running.events import ClaimPassedOver, Relay
 
     handlers = _handlers_of(given, project)
     seal = _sealer(request, project).seal
@@ -88,17 +86,25 @@ def perform(given: RunOptions, project: Project, request: RunRequest, watch: Han
     selection = (
         _due(project, machine, request, err=given.json_file == "-" or given.event_lines) if given.stale else None
     )
-    elsewhere = never_here(machine, request) if given.everything and selection is None else []
-    if elsewhere:
+    passed_over: Iterable[ClaimPassedOver] = ()
+    if given.everything and selection is None:
+        from harness.report.messages import due_text
+        from harness.running.stale_selection import never_here
+
+        elsewhere = never_here(machine, request)
+        passed_over = due_text.not_here(elsewhere)
         tell_all(due_text.elsewhere_lines(elsewhere), err=given.json_file == "-" or given.event_lines)
         left_out = {contract.id for contract, _ in elsewhere}
         request = replace(request, contracts=[one for one in request.contracts if one.id not in left_out])
     if selection is not None:
+        from harness.report.messages import due_text
+
+        passed_over = due_text.passed_over(selection)
         request = replace(request, contracts=[contract for contract, _ in selection.due])
     relay = Relay([*handlers, watch] if watch else handlers)
     expected = _Expected(request, relay, accepts_not_visible=given.accept is not None)
     runner = compose(project, machine, request, seal, expected, lambda line: tell(line, err=True))
-    for claim in due_text.not_here(elsewhere) if selection is None else due_text.passed_over(selection):
+    for claim in passed_over:
         relay(claim)
     try:
         finished = runner.run(request)

@@ -8,14 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.base import toml
 from harness.base.schemas import Problem
-from harness.contract import Contract, ContractError, load
 from harness.contract.claim_folder import CALIBRATION, EQUIVALENT, claim_of
 from harness.contract.contract_annotations import FIGURES
 from harness.contract.installed import claims_roots, root_of, source_file, source_name
+
+if TYPE_CHECKING:
+    from harness.contract import Contract, ContractError
 
 __all__ = ["Mentions", "Project", "ProjectError"]
 
@@ -162,10 +164,14 @@ class Project:
 
     def load(self, path: Path) -> Contract:
         """Load one contract file. Raises ContractError if it is refused."""
+        from harness.contract import load  # `harness list` needs no loader
+
         return load(path, self.search_of(path))
 
     def load_all(self, paths: Iterable[Path] | None = None) -> tuple[list[Contract], list[ContractError]]:
         """Load contract files; by default, all. Returns the refusals too. A second file with one id is refused."""
+        from harness.contract import ContractError
+
         contracts: dict[str, Contract] = {}
         refused: list[ContractError] = []
         for path in self.files() if paths is None else paths:

@@ -22,6 +22,7 @@ from harness.base.redaction import allowed_environment, looks_secret
 from harness.base.removal import remove
 from harness.contract.installed import claims_roots
 from harness.execution.messages import (
+    IMPORTING,
     Import,
     Imports,
     MessageError,
@@ -32,7 +33,6 @@ from harness.execution.messages import (
     decode,
     encode,
 )
-from harness.execution.worker import IMPORTING
 from harness.machine.process_control import end_tree
 from harness.machine.process_tree import started, stat_fields
 

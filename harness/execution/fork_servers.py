@@ -14,6 +14,7 @@ import errno
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from typing import final
 
@@ -51,6 +52,12 @@ class ForkServers:
         self._turns: dict[_Path, threading.Lock] = {}
         """A lock for each server: a server answers only after its imports, and other servers need not wait for them."""
         self._is_closed = False
+        self._begun: list[ForkServer] = []
+
+    def begin(self) -> None:
+        """Start the first server now. It starts beside what else a run does before its first trial."""
+        with suppress(OSError):  # `start` raises it again
+            self._begun.append(self._start())
 
     def start(self, claim: str) -> ForkServer:
         """Start the server of a claim. The caller closes it.
@@ -70,8 +77,8 @@ class ForkServers:
     def close(self) -> list[str]:
         """End all servers. Returns what is left of their files."""
         self._is_closed = True
-        servers = list(self._servers.items())  # the first one is the ancestor of all
-        return [left for _, server in reversed(servers) for left in server.close()]
+        servers = [*self._begun, *self._servers.values()]  # the first one is the ancestor of all
+        return [left for server in reversed(servers) for left in server.close()]
 
     def _at(self, path: _Path, forks: Sequence[int]) -> ForkServer:
         """The server that has imported these libraries."""
@@ -88,6 +95,8 @@ class ForkServers:
     def _first(self) -> ForkServer:
         if self._is_closed:
             raise OSError(errno.ECANCELED, "the run is over")
+        with suppress(IndexError):
+            return self._begun.pop()
         return self._start()
 
 

@@ -26,6 +26,7 @@ from harness.contract.patch import Patch
 from harness.judging.observation import EndingKind
 
 __all__ = [
+    "IMPORTING",
     "LARGEST_MESSAGE",
     "MOST_COLUMNS",
     "Ended",
@@ -46,6 +47,8 @@ __all__ = [
     "encode",
 ]
 
+IMPORTING = "importing"
+"""The file in a fork server's folder with the name of the module that is imported now, or was imported last."""
 LARGEST_MESSAGE = 16 << 20
 """Most bytes of one message of a trial. A document of a bundle has the same limit."""
 

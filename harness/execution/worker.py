@@ -35,6 +35,7 @@ from harness.base.shortening import described
 from harness.contract.project_importer import install
 from harness.execution.authentication import signer
 from harness.execution.messages import (
+    IMPORTING,
     Import,
     Imports,
     Lost,
@@ -52,10 +53,7 @@ from harness.machine.process_control import adopt_orphans, die_with_parent, end_
 if TYPE_CHECKING:
     pass
 
-__all__ = ["IMPORTING", "main"]
-
-IMPORTING = "importing"
-"""The file in the server's folder with the name of the module that is imported now, or was imported last."""
+__all__ = ["main"]
 
 _LARGEST_REQUEST = 1 << 20
 _LONGEST_TEXT = 200_000

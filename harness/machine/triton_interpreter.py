@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from harness.machine import timebox
@@ -34,6 +33,8 @@ def misfit() -> str:
 
 
 def _version(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version  # slow to import
+
     try:
         return version(name)
     except PackageNotFoundError:

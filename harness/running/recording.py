@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -70,10 +71,19 @@ class Recorder:
         command: the command line without the claims.
         """
         self._project, self._host, self._seal, self._command = project, host, seal, command
-        self._commit = git.commit(project.root)
+        self._identified = threading.Thread(target=self._identify, daemon=True)
+        self._identified.start()
+
+    def _identify(self) -> None:
+        """Find out which code is here, beside what else happens before a trial ends."""
+        self._commit = git.commit(self._project.root)
+        provenance.harness_identity()
+        provenance.harness_commit()
+        provenance.software(self._host)
 
     def finished(self, plan: Plan, trials: Trials) -> events.ClaimFinished:
         """Seal the result of a claim. If the bundle cannot be written at its place, the claim is NOT_MEASURED."""
+        self._identified.join()
         record = self._record(plan, trials)
         result = ClaimResult(record, plan.contract, trials.subject, trials.mutants, self._environment())
         observed = trials.subject.observation
