@@ -11,6 +11,8 @@ PYTEST ?=
 
 VENV := .venv
 INSTALLED := $(VENV)/.installed
+# What the claims of distillation need, a third of all.
+DISTILL := $(VENV)/.distill
 
 # The tests start hundreds of Python processes. Each would compile the harness again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -19,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 install: $(INSTALLED)
 
-run: $(INSTALLED)
+run: $(if $(filter F-DISTILL-%,$(CLAIM)),$(DISTILL),$(INSTALLED))
 	$(VENV)/bin/harness run $(CLAIM) --profile $(PROFILE) $(ARGS)
 
 test: $(INSTALLED)
@@ -77,13 +79,21 @@ check: docs
 	$(MAKE) test PYTEST=--hypothesis-seed=0
 
 # --system-site-packages is not used: a pinned environment is part of the evidence.
-$(INSTALLED): pyproject.toml constraints.txt
+# --no-compile: Python compiles each module when it is first imported; most are never.
+$(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "$(PYTHON) is older than 3.11; try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
-	@echo 'installing into $(VENV): downloads 2.9 GB with CUDA, 0.7 GB with a CPU build of torch; takes minutes'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[analysis,blackwell,checkpoint,device-code,distill,docs,external,jax,sign,test,trainers,triton,wgpu]'
+
+$(DISTILL): pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo 'installing what distillation needs: downloads 2.7 GB with CUDA, 0.3 GB with a CPU build of torch'
+	$(VENV)/bin/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.[distill]'
 	@touch $@
+
+$(INSTALLED): pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo 'installing into $(VENV): downloads 2.9 GB with CUDA, 0.7 GB with a CPU build of torch; takes minutes'
+	$(VENV)/bin/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.[analysis,blackwell,checkpoint,device-code,distill,docs,external,jax,sign,test,trainers,triton,wgpu]'
+	@touch $(DISTILL) $@
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
