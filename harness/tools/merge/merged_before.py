@@ -15,8 +15,7 @@ import hashlib
 import marshal
 import os
 from collections.abc import Sequence
-from contextlib import suppress
-from itertools import groupby
+from functools import cache
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import final
@@ -45,14 +44,18 @@ class MergedBefore:
     def places(self, bundles: Sequence[Path]) -> dict[Path, Path]:
         """Return the bundles whose files were found at a place and still are, with this place."""
         known: dict[Path, Path] = {}
-        rows = ((bundle, self._rows.get(os.path.abspath(bundle))) for bundle in bundles)
-        kept = sorted(((row, bundle) for bundle, row in rows if row is not None), key=lambda one: one[0][1])
-        for above, group in groupby(kept, lambda one: one[0][1].rpartition("/")[0]):
-            with suppress(OSError), Beneath(self._into, above).passage() as held:  # of all runs of a claim
-                for (mine, place, theirs), bundle in group:
-                    run = Beneath(self._into, place.rpartition("/")[2], held)
-                    if state_of_files(Beneath(bundle)) == mine and state_of_files(run) == theirs:
-                        known[bundle] = self._into / place
+
+        @cache
+        def is_no_link(name: str) -> bool:
+            """Whether neither this name in the folder nor a folder above it is a link."""
+            return not name or (is_no_link(name.rpartition("/")[0]) and not os.path.islink(f"{self._into}/{name}"))
+
+        for bundle in bundles:
+            mine, place, theirs = self._rows.get(os.path.abspath(bundle), ("", "", ""))
+            if mine and state_of_files(Beneath(bundle)) == mine and is_no_link(place):
+                there = self._into / place
+                if state_of_files(Beneath(there)) == theirs:
+                    known[bundle] = there
         return known
 
     def add(self, bundle: Path, mine: str, place: Sequence[str], theirs: str) -> None:
