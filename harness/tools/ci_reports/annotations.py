@@ -28,7 +28,7 @@ def handler() -> Handler | None:
         elif isinstance(event, ClaimFinished):
             record = event.record
             claim, *_ = cases.of_run(record, contracts.get(record.id))
-            if level := claim.status.formats.level:
+            if level := claim.status.level:
                 title, lines = f"{record.verdict} {record.id}", [claim.message, *claim.details]
                 annotate(level, title, lines, claim.file, claim.line)
         elif isinstance(event, ClaimPassedOver) and (event.is_news or event.verdict is Verdict.FAIL):

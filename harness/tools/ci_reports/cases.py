@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Self
 
 from harness.base.vocabulary import Fate, Verdict
 from harness.contract import Contract
@@ -53,35 +53,7 @@ class CaseKind(StrEnum):
 
 
 class Status(StrEnum):
-    """The result of a case."""
-
-    PASS = "PASS"
-    """A claim that holds, or a mutant that was killed."""
-    FAIL = "FAIL"
-    """A claim or a clause that is violated."""
-    KNOWN = "KNOWN"
-    """A FAIL that the contract states as a known refutation."""
-    HOLDS = "HOLDS"
-    """A claim that holds, where the contract states a refutation."""
-    VOID = "VOID"
-    """A mutant survived, or failed on other clauses only. The PASS of the subject means nothing."""
-    UNSOUND = "UNSOUND"
-    """The bundle is not evidence, or there is no bundle."""
-    NOT_ACCEPTED = "NOT_ACCEPTED"
-    """The bundle is sound, but has a remark that you asked to refuse."""
-    NOT_MEASURED = "NOT_MEASURED"
-    """The machine, the falsifier or an interruption prevented the measurement."""
-    NOT_RUN = "NOT_RUN"
-    """A mutant that cannot run on this machine or was skipped."""
-
-    @property
-    def formats(self) -> Format:
-        """What the status is in each format."""
-        return _FORMATS[self]
-
-
-class Format(NamedTuple):
-    """What a status is in each format."""
+    """The result of a case, and what it is in each format."""
 
     junit: str
     """The element; empty for none."""
@@ -89,18 +61,29 @@ class Format(NamedTuple):
     level: str
     """The level of an annotation; empty for none."""
 
+    def __new__(cls, word: str, junit: str = "error", ctrf: str = "failed", level: str = "error") -> Self:
+        member = str.__new__(cls, word)
+        member._value_, member.junit, member.ctrf, member.level = word, junit, ctrf, level
+        return member
 
-_FORMATS = {
-    Status.PASS: Format("", "passed", ""),
-    Status.FAIL: Format("failure", "failed", "error"),
-    Status.KNOWN: Format("skipped", "other", "notice"),
-    Status.HOLDS: Format("failure", "failed", "error"),
-    Status.VOID: Format("error", "failed", "error"),
-    Status.UNSOUND: Format("error", "failed", "error"),
-    Status.NOT_ACCEPTED: Format("error", "failed", "error"),
-    Status.NOT_MEASURED: Format("skipped", "other", "warning"),
-    Status.NOT_RUN: Format("skipped", "skipped", "error"),
-}
+    PASS = "PASS", "", "passed", ""
+    """A claim that holds, or a mutant that was killed."""
+    FAIL = "FAIL", "failure"
+    """A claim or a clause that is violated."""
+    KNOWN = "KNOWN", "skipped", "other", "notice"
+    """A FAIL that the contract states as a known refutation."""
+    HOLDS = "HOLDS", "failure"
+    """A claim that holds, where the contract states a refutation."""
+    VOID = "VOID"
+    """A mutant survived, or failed on other clauses only. The PASS of the subject means nothing."""
+    UNSOUND = "UNSOUND"
+    """The bundle is not evidence, or there is no bundle."""
+    NOT_ACCEPTED = "NOT_ACCEPTED"
+    """The bundle is sound, but has a remark that you asked to refuse."""
+    NOT_MEASURED = "NOT_MEASURED", "skipped", "other", "warning"
+    """The machine, the falsifier or an interruption prevented the measurement."""
+    NOT_RUN = "NOT_RUN", "skipped", "skipped"
+    """A mutant that cannot run on this machine or was skipped."""
 
 
 @dataclass(frozen=True)

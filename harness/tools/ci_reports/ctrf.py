@@ -61,7 +61,7 @@ def _test(case: Case, bundle: BundleResult | None) -> dict[str, Any]:
     record = bundle.record if bundle is not None else None
     test: dict[str, Any] = {
         "name": case.name if case.kind is cases.CaseKind.CLAIM else f"{case.claim} {case.name}",
-        "status": case.status.formats.ctrf,
+        "status": case.status.ctrf,
         "rawStatus": str(case.status),
         "duration": _duration(case.seconds),
         "type": str(case.kind),

@@ -140,7 +140,7 @@ def _case(case: Case) -> TestCase:
     place = f"{case.file}:{case.line}" if case.file else ""
     text = "\n".join(filter(None, (place, case.message, *case.details)))
     if case.status is not Status.PASS:
-        result = _RESULTS[case.status.formats.junit](case.message, str(case.status))
+        result = _RESULTS[case.status.junit](case.message, str(case.status))
         result.text = text
         element.result = [result]
     elif case.details:

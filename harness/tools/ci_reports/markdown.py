@@ -11,17 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from harness.base.shortening import cut
-from harness.base.vocabulary import Fate, Outcome, Verdict
-from harness.contract.clauses import ClauseResult
-from harness.contract.reasons import Reason, ReasonCode
+from harness.base.vocabulary import Fate, Verdict
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding
-from harness.judging.record import MutantRecord, Record
-from harness.report.messages import bound_text, finding_text, number_text, reason_text
+from harness.judging.record import Record
+from harness.report.messages import finding_text, number_text, reason_text
 from harness.report.messages.not_finite import wrong
 from harness.report.messages.qualifiers import mutants, refutation_text
 from harness.report.messages.verdict_text import bundle_totals
 from harness.tools.ci_reports.markdown_text import code_block, code_span, markdown, table
-from harness.tools.report_text import caveats, narrowed, signed
+from harness.tools.report_text import caveats, narrowed, signed, why
 from harness.tools.text_report import BundleResult, TextReport
 
 __all__ = ["COMMENT", "LEAST", "MARK", "REPORT", "render"]
@@ -35,7 +33,7 @@ MARK: Final = "<!-- falsifier-harness report -->"
 
 _FOR_LAST = 200
 """Bytes reserved for the line that says what was left out."""
-_MOST_CLAUSES = 20
+_MOST_ITEMS = 20
 _LONGEST, _LONGEST_COMMAND = 300, 2000
 """Characters of a text, and of a command."""
 _GRAVEST = (UNSOUND, NOT_ACCEPTED, Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, Verdict.PASS)
@@ -127,9 +125,7 @@ def _against(bundle: BundleResult) -> Iterator[str]:
     record = bundle.record
     if record is None:
         one = bundle.verification
-        listed = "\n".join(
-            f"- {markdown(cut(finding_text.line(problem), _LONGEST))}" for problem in one.objections[:_MOST_CLAUSES]
-        )
+        listed = _list(map(finding_text.line, one.objections))
         what = "is no evidence" if not one.sound else f"says {one.verdict}, and is not accepted"
         yield f"### {one.standing}: {markdown(bundle.name)}\n\n{code_span(str(bundle.path))} {what}:\n\n{listed}"
         return
@@ -137,19 +133,14 @@ def _against(bundle: BundleResult) -> Iterator[str]:
     if record.verdict is Verdict.PASS and not holds:
         return
     head = f"### {record.verdict}{_beside(record, bundle.verification.remarks)}: {markdown(record.id)}"
-    clauses, others = wrong(record.clauses)
-    # The table below has the reason of a clause.
-    is_of_clause = record.reason is not None and record.reason.code is ReasonCode.CLAUSE
     new = "" if bundle.refutation is None else markdown(refutation_text(bundle.refutation, record.result))
-    parts = [head, new, "" if is_of_clause else _why(record.reason)]
-    if clauses:
-        parts.append(_clause_table(clauses[:_MOST_CLAUSES]))
-        if len(clauses) > _MOST_CLAUSES:
-            parts.append(f"and {len(clauses) - _MOST_CLAUSES} more clauses that did not pass")
-    parts.append(markdown(others))
-    lived = [mutant for mutant in record.mutants if mutant.fate in (Fate.SURVIVED, Fate.MISATTRIBUTED)]
-    if lived:
-        parts.append(f"Mutants that were not killed as declared:\n\n{_mutant_table(lived)}")
+    lived = [
+        f"mutant {mutant.id} {mutant.fate}: {reason_text.marked(mutant.reason)}; its defect: {mutant.defect}"
+        for mutant in record.mutants
+        if mutant.fate in (Fate.SURVIVED, Fate.MISATTRIBUTED)
+    ]
+    _, unmeasured = wrong(record.clauses)
+    parts = [head, new, _list([*([] if lived else why(record)), *filter(None, [unmeasured]), *lived])]
     parts += [_reproduce(record), _caveats(bundle, record)]
     yield "\n\n".join(part for part in parts if part)
 
@@ -182,41 +173,11 @@ def _beside(record: Record, remarks: Iterable[Finding]) -> str:
     return f" ({said})" if said else ""
 
 
-def _clause_table(clauses: Sequence[ClauseResult]) -> str:
-    """Return a table of clauses with measured values and bounds, in the given order."""
-    rows = [
-        (
-            code_span(clause.id),
-            f"**{clause.outcome}**" if clause.outcome is not Outcome.PASS else str(clause.outcome),
-            markdown(number_text.value(clause.value, clause.unit)),
-            markdown(cut(bound_text.of(clause.bound, clause.unit), _LONGEST)),
-            _why(clause.reason),
-        )
-        for clause in clauses
-    ]
-    return table(("clause", "outcome", "measured", "bound", "why"), rows)
-
-
-def _mutant_table(mutants: Sequence[MutantRecord]) -> str:
-    """Return the kill table; empty without mutants."""
-    rows = [
-        (
-            code_span(mutant.id),
-            str(mutant.fate) if mutant.fate is Fate.KILLED else f"**{mutant.fate}**",
-            markdown(mutant.defect),
-            ", ".join(map(code_span, mutant.violates)),
-            ", ".join(map(code_span, mutant.failed)) or _why(mutant.reason),
-            "" if mutant.seconds is None else number_text.duration(mutant.seconds),
-        )
-        for mutant in mutants
-    ]
-    return table(("mutant", "fate", "defect", "must fail on", "failed on", "took"), rows) if rows else ""
-
-
-def _why(reason: Reason | None) -> str:
-    """Return a reason in words, with the source of words that follow from no measurement."""
-    by = reason_text.stated(reason)
-    return f"{markdown(cut(reason_text.of(reason), _LONGEST))}{f' _({by})_' if by else ''}"
+def _list(items: Iterable[str]) -> str:
+    """Return a list of texts, the first ones if there are many."""
+    texts = [f"- {markdown(cut(item, _LONGEST))}" for item in items]
+    more = [f"- and {len(texts) - _MOST_ITEMS} more"] if len(texts) > _MOST_ITEMS else []
+    return "\n".join([*texts[:_MOST_ITEMS], *more])
 
 
 REPORT = TextReport("a comment for a pull request, below 64 KB", render)
