@@ -305,7 +305,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_change_of_the_statement_is_forged(attested: Path, signer: CryptoSigner, data: st.DataObject) -> None:
     """A change of any value is found. The trusted key's signature does not help."""

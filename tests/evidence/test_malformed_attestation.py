@@ -106,7 +106,7 @@ def test_an_attestation_is_only_in_its_place(attested: Path, signer: CryptoSigne
     assert verification.signed_by == ()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_flipped_byte_is_noticed_or_was_never_signed(
     attested: Path, signer: CryptoSigner, data: st.DataObject

@@ -58,7 +58,7 @@ def test_every_changed_file_is_noticed(pristine: Path, tmp_path: Path) -> None:
         assert (code, name) in found(verify(bundle)), name
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_flipped_byte_of_any_file_is_noticed(pristine: Path, data: st.DataObject) -> None:
     """No byte of a bundle is without meaning."""
