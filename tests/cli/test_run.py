@@ -48,24 +48,15 @@ def test_a_claim_that_holds(folder: Path) -> None:
 
 
 def test_a_known_refutation(folder: Path) -> None:
-    """It exits with 0 while exactly the stated clauses fail; the verdict stays FAIL. If it holds, it exits with 1."""
-    with changed(folder) as contract:
-        contract["profiles"]["reduced"]["parameters"]["how"] = "not at all"
-    assert harness(folder, "run", CLAIM).returncode == ExitStatus.FAIL
-    failed = [one["id"] for one in record(folder)["clauses"] if one["outcome"] == "FAIL"]
+    """It exits with 0 while the stated clauses fail; the verdict stays FAIL. If it holds, it exits with 1."""
     known = {"since": "2026-11-23", "device": "CPU", "profile": "reduced", "explanation": "The source is wrong."}
-    shutil.rmtree(folder / "evidence")
-    for clauses, how, status in (
-        (failed, "not at all", ExitStatus.PASS),
-        ([*failed, "subject.completes"], "not at all", ExitStatus.FAIL),
-        (failed, "slowly", ExitStatus.FAIL),
-    ):
+    for how, status, verdict in (("not at all", ExitStatus.PASS, "FAIL"), ("slowly", ExitStatus.FAIL, "PASS")):
         with changed(folder) as contract:
-            contract["refuted"] = [{**known, "clauses": clauses}]
+            contract["refuted"] = [{**known, "clauses": ["inversions.maximum"]}]
             contract["profiles"]["reduced"]["parameters"]["how"] = how
         done = harness(folder, "run", CLAIM)
         assert done.returncode == status, done.stdout + done.stderr
-        assert record(folder)["verdict"] == ("PASS" if how == "slowly" else "FAIL")
+        assert record(folder)["verdict"] == verdict
         shutil.rmtree(folder / "evidence")
 
 
