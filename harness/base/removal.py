@@ -1,4 +1,4 @@
-"""Removing what code under test left, whatever it left: any depth, closed permissions, immutable files, pipes.
+"""Removing what code under test left, whatever it left: any depth, closed permissions, pipes.
 
     for remark in remove(Beneath(folder, "workspace")):
         …   # what is still there, and why
@@ -9,12 +9,10 @@ neither stack nor descriptors.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import stat
-import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from harness.base.beneath import Beneath
@@ -22,10 +20,6 @@ from harness.base.beneath import Beneath
 __all__ = ["remove"]
 
 _MOST_REMARKS = 3
-_GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
-"""FS_IOC_GETFLAGS and FS_IOC_SETFLAGS of <linux/fs.h>."""
-_KEPT_FLAGS = 0xFFFFFFFF & ~(0x10 | 0x20)
-"""Every flag except FS_IMMUTABLE_FL and FS_APPEND_FL, which prevent removal."""
 _LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -69,14 +63,14 @@ class _Removal:
     def entry(self, above: int, name: str) -> None:
         """Remove the place itself."""
         if not _is_folder(above, name):
-            _insist(lambda: os.unlink(name, dir_fd=above), above, name)
+            os.unlink(name, dir_fd=above)
             return
         with _emptiable(above, name) as top:
             self._empty(top, top, "")
             while self._pending:
                 self._subfolder(top, self._pending.pop())
         if not self._left:
-            _insist(lambda: os.rmdir(name, dir_fd=above), above, name)
+            os.rmdir(name, dir_fd=above)
 
     def _subfolder(self, top: int, name: str) -> None:
         before = len(self._left) + self._omitted
@@ -84,7 +78,7 @@ class _Removal:
             with _emptiable(top, name) as folder:
                 self._empty(folder, top, name)
             if len(self._left) + self._omitted == before:
-                _insist(lambda: os.rmdir(name, dir_fd=top), top, name)
+                os.rmdir(name, dir_fd=top)
 
     def _empty(self, folder: int, top: int, shown: str) -> None:
         """Remove the files of a folder, and move its folders into the topmost one."""
@@ -92,7 +86,7 @@ class _Removal:
             for entry in entries:
                 with self._noting(f"{shown}/{entry.name}" if shown else entry.name):
                     if not entry.is_dir(follow_symlinks=False):
-                        _insist(lambda name=entry.name: os.unlink(name, dir_fd=folder), folder, entry.name)  # type: ignore[misc]
+                        os.unlink(entry.name, dir_fd=folder)
                     elif folder == top:
                         self._pending.append(entry.name)
                     else:
@@ -102,7 +96,7 @@ class _Removal:
         self._count += 1
         new = f"{self._prefix}{self._count}"
         with _emptiable(folder, name):  # the kernel changes its "..", so it must be writable
-            _insist(lambda: os.rename(name, new, src_dir_fd=folder, dst_dir_fd=top), folder, name)
+            os.rename(name, new, src_dir_fd=folder, dst_dir_fd=top)
         self._pending.append(new)
 
     @contextmanager
@@ -133,25 +127,3 @@ def _emptiable(above: int, name: str) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _insist(call: Callable[[], None], above: int, name: str) -> None:
-    """Call a function. If it is not permitted, remove the flags of entry and folder, and call it again."""
-    try:
-        call()
-    except PermissionError:
-        _clear_flags(above)
-        with suppress(OSError):
-            if stat.S_IFMT(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
-                descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=above)
-                try:
-                    _clear_flags(descriptor)
-                finally:
-                    os.close(descriptor)
-        call()
-
-
-def _clear_flags(descriptor: int) -> None:
-    with suppress(OSError):  # a filesystem without flags, or a user without the right
-        flags = struct.unpack("I", fcntl.ioctl(descriptor, _GET_FLAGS, bytes(4)))[0]
-        fcntl.ioctl(descriptor, _SET_FLAGS, struct.pack("I", flags & _KEPT_FLAGS))

@@ -14,10 +14,9 @@ from harness.base.strictjson import pointer
 from harness.contract.cost import ITEMS, Allowance, Shape, of_schema, of_values
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.model import DEVICE_FIELDS, Contract
-from harness.contract.ratio import has_ratio
 from harness.contract.references import pointer_of
 
-__all__ = ["contradictions", "credentials", "largest_shapes", "miscalibrated", "unwritten_code", "unwritten_texts"]
+__all__ = ["contradictions", "credentials", "largest_shapes", "unwritten_code", "unwritten_texts"]
 
 _DOCSTRING = re.compile(r'^[ ]*"""TODO\b', re.MULTILINE)
 _MOST_COSTLY = 5
@@ -185,34 +184,6 @@ def largest_shapes(contract: Contract, assumed: int = ITEMS) -> dict[str, dict[s
         "parameters": of_values([profile.parameters for profile in contract.profiles.values()]),
         "device": {},
     }
-
-
-def miscalibrated(contract: Contract) -> Iterator[Problem]:
-    """Every part of a contract's calibration that does not fit the contract."""
-    if contract.calibration is None:
-        return
-    comparable = frozenset(clause.id for clause in (*contract.clauses, *contract.rules) if has_ratio(clause))
-    violated = {mutant.id: mutant.violates for mutant in contract.mutants}
-    for profile, measured in contract.calibration.profiles.items():
-        if profile not in contract.profiles:
-            yield _outdated(pointer("profiles", profile), f"there is no profile {profile!r}")
-            continue
-        for mutant, ratios in measured["mutants"].items():
-            if mutant not in violated:
-                yield _outdated(pointer("profiles", profile, "mutants", mutant), f"there is no mutant {mutant!r}")
-                continue
-            for clause in ratios:
-                where = pointer("profiles", profile, "mutants", mutant, clause)
-                if clause in contract.unjudged(profile):
-                    yield _outdated(where, f"the {profile} profile does not judge {clause!r}")
-                elif clause not in violated[mutant]:
-                    yield _outdated(where, f"{clause!r} is not a clause that this mutant must violate")
-                elif clause not in comparable:
-                    yield _outdated(where, f"{clause!r} has no threshold for a ratio")
-
-
-def _outdated(where: str, message: str) -> Problem:
-    return Problem(f"/calibration{where}", message, "remove the calibration, and run harness calibrate ID --write")
 
 
 def unwritten_texts(value: Any, *place: str | int) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ from harness.base.strictjson import JsonObject, pointer
 from harness.contract.calibration import calibration_of
 from harness.contract.claim_folder import CONTRACT, NOTES, claim_of
 from harness.contract.clauses import SchemaClause, clauses_of, nodes
-from harness.contract.consistency import contradictions, miscalibrated
+from harness.contract.consistency import contradictions
 from harness.contract.contract_annotations import Refutation, judging_part
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.keywords import PatternError
@@ -59,7 +59,7 @@ def load(path: Path, search: tuple[Path, ...]) -> Contract:
         problems.append(Problem("/id", message, f"name the folder {contract.id}"))
     calibration, calibration_problems = calibration_of(path, document.get("calibration"))
     contract = replace(contract, calibration=calibration, notes=notes_at(path.with_name(NOTES)))
-    problems += [*calibration_problems, *miscalibrated(contract)]
+    problems += calibration_problems
     if problems:
         raise ContractError(path, problems)
     return contract

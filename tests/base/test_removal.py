@@ -103,20 +103,3 @@ def test_what_belongs_to_others_is_named(open_to_all: Path) -> None:
         os._exit(0 if named == [True, True, True, False] else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert [path.name for path in (open_to_all / "maze").iterdir()] == ["held"]
-
-
-def test_immutable_files_are_removed(tmp_path: Path) -> None:
-    """Flags that forbid the removal are cleared if the user may do so."""
-    (tmp_path / "maze" / "inner").mkdir(parents=True)
-    for place in ("maze/inner/file", "maze/file"):
-        (tmp_path / place).touch()
-    frozen = [tmp_path / place for place in ("maze/inner/file", "maze/inner", "maze/file", "maze")]
-    try:
-        for path in frozen:
-            subprocess.run(["chattr", "+i", path], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("this user or this filesystem has no immutable files")
-    finally:
-        left = remove(Beneath(tmp_path, "maze"))
-    assert left == []
-    assert list(tmp_path.iterdir()) == []

@@ -11,6 +11,8 @@ import pytest
 
 from harness.contract import ContractError
 from harness.contract.project import Project
+from harness.lint import Severity
+from harness.tools.calibrate.lint import about_calibration
 from tests.contracts import IDENTIFIER, document, write_calibrated, write_contract, write_project
 
 _MUTANT = {**document()["mutants"][0], "violates": ["ordered", "nothing-lost", "error.maximum", "last.minimum"]}
@@ -31,6 +33,18 @@ def places(root: Path) -> list[str]:
     with pytest.raises(ContractError) as caught:
         Project.find(root).contract(IDENTIFIER)
     return [problem.pointer for problem in caught.value.problems]
+
+
+def outdated(root: Path) -> list[str]:
+    """The JSON pointers of what the schema refuses, else of what `harness lint` finds, in the calibration."""
+    project = Project.find(root)
+    try:
+        contract = project.contract(IDENTIFIER)
+    except ContractError as error:
+        return [problem.pointer for problem in error.problems]
+    found = list(about_calibration(contract, project))
+    assert all((one.rule, one.severity) == ("calibration-outdated", Severity.ERROR) for one in found)
+    return [one.pointer for one in found]
 
 
 @pytest.fixture
@@ -84,14 +98,14 @@ def test_ratios_are_of_clauses_that_the_mutant_violates_and_the_profile_judges(
 ) -> None:
     """Ratios need a threshold: a bound above 0, or a rule that compares."""
     write_calibrated(project, content(), ratios)
-    assert places(project) == [f"/calibration/profiles/{place}"]
+    assert outdated(project) == [f"/calibration/profiles/{place}"]
 
 
 def test_ratios_are_of_a_profile_that_there_is(project: Path) -> None:
     whole = content()
     del whole["profiles"]["reduced"]
     write_calibrated(project, whole, {"reduced": {"forgets-one": {"ordered": 2.0}}})
-    assert places(project) == ["/calibration/profiles/reduced"]
+    assert outdated(project) == ["/calibration/profiles/reduced"]
 
 
 def test_a_calibration_of_another_claim(project: Path) -> None:
