@@ -151,7 +151,8 @@ def _builtin(contract: Contract, observation: Observation) -> Iterator[ClauseRes
     for name, wanted in asked.items():
         got, bound, reason = observation.resolved.get(name), Bound("const", wanted), None
         if name not in observation.resolved:
-            outcome, reason = Outcome.NOT_MEASURED, _not_read_back(observation, name)
+            told = observation.resolved.get("told_device") if name == "device" else None
+            outcome, reason = Outcome.NOT_MEASURED, Reason(ReasonCode.NOT_READ_BACK, name, text=told or "")
         elif type(got) is type(wanted) and got == wanted:
             outcome = Outcome.PASS
         else:
@@ -166,11 +167,6 @@ def _builtin(contract: Contract, observation: Observation) -> Iterator[ClauseRes
         # A trial that something else ended may have ended before its work on the GPU began.
         ended = completes.outcome is Outcome.NOT_MEASURED
         yield from (_excused(one, completes.reason) if ended else one for one in _residency(observation))
-
-
-def _not_read_back(observation: Observation, name: str) -> Reason:
-    told = observation.resolved.get("told_device") if name == "device" else None
-    return Reason(ReasonCode.NOT_READ_BACK, name, text=told or "")
 
 
 def _completes(observation: Observation) -> ClauseResult:
