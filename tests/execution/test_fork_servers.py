@@ -83,6 +83,25 @@ def test_claims_share_the_import_of_a_library(
     assert set(psutil.Process().children(recursive=True)) <= set(others)
 
 
+def test_a_variable_is_admitted_to_its_claim_alone(
+    project: Project,
+    libraries: Path,
+    claims: Callable[..., list[Contract]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another claim of the run does not get it, although both import the same library."""
+    monkeypatch.setenv("ADMITTED", "yes")
+    there, absent = (
+        f"import common, os; assert ('ADMITTED' in os.environ) is {is_there}" for is_there in (True, False)
+    )
+    contracts = claims(there, absent)
+    executors = LocalExecutors(project, contracts, tmp_path / "cache", {contracts[0].id: ("ADMITTED",)})
+    found = [kind for _, kind in trials(executors, contracts)]
+    executors.close()
+    assert found == [EndingKind.COMPLETED] * 2
+
+
 def test_a_claim_that_runs_again_imports_nothing_again(
     project: Project, libraries: Path, claims: Callable[..., list[Contract]], tmp_path: Path
 ) -> None:

@@ -100,7 +100,7 @@ def test_other_claims_on_dumped_steps(tmp_path: Path, start: Path, claim: str, b
     own = json.loads((CONTRACTS / claim / "contract.json").read_text())["profiles"]["reduced"]["parameters"]
     given = {name: own[name] for name in ("steps", "batch", "learning_rate", "warmup_steps", "gradient_norm")}
     given |= {"sequence": 8, "alpha": 1, "steps": max(4, own["steps"])}
-    given |= {"gradient_norm": None} if "BATCH" in claim else {}
+    given |= {"gradient_norm": 1e6} if "BATCH" in claim else {}
     shape = {"steps": given["steps"], "batch": given["batch"], "lr": given["learning_rate"]}
     place = run(tmp_path / "run", start, bug, warmup=given["warmup_steps"], clip=given["gradient_norm"] or 0.0, **shape)
     found = judgment(tmp_path / "judged", claim, place, start, given)
@@ -111,6 +111,6 @@ def test_other_claims_on_dumped_steps(tmp_path: Path, start: Path, claim: str, b
 
 def test_a_batch_is_not_judged_by_clipped_gradients(tmp_path: Path, start: Path) -> None:
     """Clipping takes a factor of the gradient away, such as that of a loss that is summed."""
-    place = run(tmp_path / "run", start, "not-divided")
+    place = run(tmp_path / "run", start, "not-divided", clip=1.0)
     found = judgment(tmp_path / "judged", "F-DISTILL-BATCH-001", place, start, {**GIVEN, "gradient_norm": 1.0})
     assert found["gradient_error.maximum"] is Outcome.NOT_MEASURED
