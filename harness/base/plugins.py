@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.request import url2pathname
+from urllib.parse import unquote
 
 from harness.base import strictjson, toml
 
@@ -89,7 +89,7 @@ def _requirement(extra: str) -> str:
     origin = _origin()
     url: str = origin.get("url", "")
     if url.startswith("file://"):
-        return f"{url2pathname(url.removeprefix('file://'))}[{extra}]"
+        return f"{unquote(url.removeprefix('file://'))}[{extra}]"
     scheme = f"{origin['vcs_info']['vcs']}+" if "vcs_info" in origin else ""
     return f"{NAME}[{extra}] @ {scheme}{url}" if url else f"{NAME}[{extra}]"
 
