@@ -155,7 +155,6 @@ def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due
 
 def _handlers_of(given: RunOptions, project: Project) -> list[Handler]:
     """Return what shows or writes the events. A file that cannot be written refuses the run before the work."""
-    from harness.report.formats import GROUP
     from harness.report.terminal.run_lines import Shown
     from harness.report.terminal.run_output import json_handler, terminal_handler
     from harness.running.events import lines_to
@@ -172,6 +171,8 @@ def _handlers_of(given: RunOptions, project: Project) -> list[Handler]:
                 "name a file: it reports an error until the run ends; standard output is for --json -",
                 param_hint="--junit",
             )
+        from harness.report.formats import GROUP
+
         try:
             handlers.append(plugins(GROUP)["junit"].load().handler(junit))
         except OSError as error:

@@ -43,13 +43,21 @@ def sync_tree(folder: Beneath) -> None:
     Call this after all files are written: one journal commit then serves most of them. Every file is synced, because
     the kernel reports an earlier write-back error once per file, at its fsync.
     """
-    for name, status in folder.entries():
-        if stat.S_ISDIR(status.st_mode):
-            sync_tree(folder / name)
-        else:
-            with (folder / name).opened() as file:
-                os.fsync(file.fileno())
+    inside = [(folder / name, stat.S_ISDIR(status.st_mode)) for name, status in folder.entries()]
+    for sync in (_write_back, os.fsync):
+        for place, is_folder in inside:
+            if not is_folder:
+                with place.opened() as file:
+                    sync(file.fileno())
+    for place, is_folder in inside:
+        if is_folder:
+            sync_tree(place)
     sync_folder(folder)
+
+
+def _write_back(descriptor: int) -> None:
+    """Let the kernel begin to write a file. So all files of a folder are written at once, and fsync waits less."""
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def sync_folder(folder: Beneath) -> None:
