@@ -95,7 +95,8 @@ def test_a_violation_names_the_smallest_case() -> None:
     def wide_rows_wrong(x: torch.Tensor) -> torch.Tensor:
         return softmax(x) * (1.0 if x.shape[1] < 40 else 1.5)
 
-    found = try_relations(TensorFunction.of(wide_rows_wrong, known.reference, known.example), ["sizes"])
+    function = TensorFunction.of(wide_rows_wrong, known.reference, known.example, largest=1 << 9)
+    found = try_relations(function, ["sizes"])
     assert found.violations["sizes"][0].startswith("float32 width=47 rows=1 seed")
 
 
@@ -213,6 +214,7 @@ def test_classes_that_are_cut_show_whatever_the_labels_are() -> None:
         return draw.tensor(*shape), draw.tensor(*shape), draw.index(shape[0], below=shape[1])
 
     for seed in range(5):
-        found = try_relations(TensorFunction.of(cut, losses, example), ["shapes_checked"], seed=seed).violations
-        assert len(found["shapes_checked"]) == 2, seed
-    assert not try_relations(TensorFunction.of(losses, losses, example), ["shapes_checked"]).violations
+        function = TensorFunction.of(cut, losses, example, largest=1 << 8)
+        assert len(try_relations(function, ["shapes_checked"], seed=seed).violations["shapes_checked"]) == 2, seed
+    function = TensorFunction.of(losses, losses, example, largest=1 << 8)
+    assert not try_relations(function, ["shapes_checked"]).violations
