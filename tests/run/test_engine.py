@@ -124,12 +124,12 @@ def test_a_device_that_is_never_free(bench: Callable[..., Bench], monkeypatch: p
     assert whole.executor.started == []
 
 
-def test_a_hundred_mutants(bench: Callable[..., Bench]) -> None:
+def test_thirty_mutants(bench: Callable[..., Bench]) -> None:
     """All mutants run, a few at a time. The record lists them in the contract's order."""
     whole = bench(honest)
     mutants = tuple(
         Mutant(f"m-{number:03}", "falsifiers.demo.sorting:Forgetful", ("nothing-lost",), "", {}, {})
-        for number in range(100)
+        for number in range(30)
     )
     record = only(whole.run(replace(whole.contract, mutants=mutants)))
     assert record.verdict is Verdict.PASS

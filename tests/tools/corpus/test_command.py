@@ -18,7 +18,7 @@ from harness.tools.corpus.command import command
 from harness.tools.corpus.record import CASES, cases_of
 
 ROOT = Path(__file__).parents[3]
-QUICK = ("name-inside-a-name", "managed-by-capability", "wrapper-bypassed")
+QUICK = ("name-inside-a-name", "wrapper-bypassed")
 
 
 def called(*arguments: str) -> Result:
@@ -35,7 +35,7 @@ def picky(form: Form) -> None:
     assert form.mended, f"{form.case} is not mended"
 
 
-def test_three_cases_end_to_end(tmp_path: Path) -> None:
+def test_two_cases_end_to_end(tmp_path: Path) -> None:
     """Each is caught, its mended form passes, and the record says so with a digest of each bundle."""
     file = tmp_path / "results.json"
     told = called("run", *QUICK, "--no-checkers", "--json", str(file), "--evidence", str(tmp_path / "evidence"))
