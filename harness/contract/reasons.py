@@ -35,7 +35,7 @@ class ReasonCode(Worded):
     """The kind of a reason."""
 
     # of a clause
-    VIOLATED = "violated", "{place} violates {bound}"
+    VIOLATED = "violated", "{place} violates the bound: {bound}"
     """The value at `place` violates the `bound`. For a rule: it is false, and `text` is the contract's message."""
     NOT_FINITE = "not finite", "{place} is not finite"
     MISSING = "missing", "{place} was not measured{because}", "subject"

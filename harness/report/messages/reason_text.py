@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from harness.base.vocabulary import Fate
-from harness.contract.bound import CLOSED
 from harness.contract.reasons import Reason, ReasonCode
+from harness.report.messages import bound_text
 
 __all__ = ["marked", "of", "stated"]
 
@@ -19,7 +19,7 @@ def of(reason: Reason | None) -> str:
         place=place,
         where="at its start" if place == "start" else f"in the {place}'s code",
         text=text,
-        bound=reason.bound,
+        bound=bound_text.of(reason.bound),
         value=reason.value,
         mutant=reason.mutant,
         cause=cause,
@@ -53,8 +53,6 @@ def _template(reason: Reason) -> str:
     match reason:
         case Reason(code=ReasonCode.VIOLATED, bound=None):
             return "{text}"
-        case Reason(code=ReasonCode.VIOLATED, bound=bound) if bound and bound.keyword == CLOSED:
-            return "{place} has undeclared properties"
         case Reason(code=ReasonCode.NOT_ASKED | ReasonCode.INTERRUPTED, text=text) if text:
             return "{text}"
     return _AT_A_PLACE.get((reason.code, reason.place), reason.code.template)
