@@ -16,7 +16,6 @@ import torch
 
 from falsifiers.distill.measuring.answers import measure_answers
 from falsifiers.distill.measuring.held_out import HeldOut
-from falsifiers.distill.mutants.exporting import AveragedAtEnd
 from falsifiers.distill.reference import Distillation
 from falsifiers.distill.subject import OnStep, Run
 from harness import NotMeasured
@@ -333,7 +332,7 @@ def test_a_step_without_a_line_is_told(tmp_path: Path) -> None:
 
 def test_an_export_holds_what_the_last_step_left(tmp_path: Path) -> None:
     """Tensors that replace the weights in memory too do not differ from the export, but they are not trained."""
-    averaged = measured(EXPORT, tmp_path, AveragedAtEnd)
+    averaged = measured(EXPORT, tmp_path, "averaged-at-end")
     assert averaged["different"] == []
     assert "model.embed_tokens.weight" in averaged["not_of_last_step"]
 

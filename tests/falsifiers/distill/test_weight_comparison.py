@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import struct
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,10 +14,26 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from falsifiers.distill.measuring.weight_comparison import checkpoints_in, inspect_export, snapshot, weight_bytes
-from falsifiers.distill.mutants.exporting import HISTORICAL_METADATA, metadata_only
 
 LIVE = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1.0, 2.0]), "c": torch.tensor([3.0, 4.0])}
 INITIAL = {name: tensor - 1.0 for name, tensor in LIVE.items()}
+
+# The shape of the historical metadata: with a path of 63 characters the file has exactly 200 bytes.
+HISTORICAL_METADATA = {
+    "teacher_model": "/home/distill/models/qwen2.5-coder-0.5b-instruct/teacher.st-f32",
+    "temperature": "4.0",
+    "alpha": "0.3",
+    "epoch": "1",
+    "step": "50000",
+    "final_loss": "3.580000",
+}
+
+
+def metadata_only(metadata: Mapping[str, str]) -> bytes:
+    """A safetensors file without a tensor: a length, and a JSON header padded with spaces to a multiple of eight."""
+    header = json.dumps({"__metadata__": dict(metadata)}, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return struct.pack("<Q", len(header)) + header
 
 
 def test_a_good_file_has_no_findings(tmp_path: Path) -> None:
