@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
 
 __all__ = ["Setting"]
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(JsonDataclass):
     """What a subject is built from."""
 
     parameters: JsonObject

@@ -21,7 +21,6 @@ from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
 from harness.cli.run_options import (
     RunOptions,
-    on_gpus,
     refuse_without_gpu,
     request_of,
     run_options,
@@ -81,7 +80,7 @@ def perform(given: RunOptions, project: Project, request: RunRequest, watch: Han
 
     handlers = _handlers_of(given, project)
     seal = _sealer(request, project).seal
-    machine = on_gpus(probe(project.root), given.gpus)
+    machine = probe(project.root)
     refuse_without_gpu(given, machine)
     selection = (
         _due(project, machine, request, err=given.json_file == "-" or given.event_lines) if given.stale else None

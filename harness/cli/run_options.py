@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RunOptions",
-    "on_gpus",
     "refuse_without_gpu",
     "request_of",
     "require_isolable",
@@ -67,9 +66,6 @@ class RunOptions:
         "--require-gpu", help="Refuse the run if no GPU works on this machine, with the driver's reason."
     )
     device: str = _declared(device_option, "auto")
-    gpus: str | None = _option(
-        "--gpus", metavar="N[,N]…", help="Use these GPUs of the machine, by NVML's indices; by default, all."
-    )
     subject: str | None = _option(
         "--subject",
         metavar="SUBJECT",
@@ -191,10 +187,6 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
         )
     if given.require_gpu and (elsewhere or given.device == "cpu"):
         raise click.UsageError("--require-gpu speaks of this machine's GPU; leave out --device cpu and --executor")
-    if given.gpus is not None and (elsewhere or given.device not in ("auto", "cuda")):
-        raise click.UsageError(
-            "--gpus chooses among the GPUs of this machine; leave out --executor, and say no --device but cuda"
-        )
     if given.isolate:
         require_isolable(request, project)
     return request
@@ -244,18 +236,6 @@ def with_scratch(given: RunOptions, run: ExitStack) -> RunOptions:
         return replace(given, scratch=False, evidence=run.enter_context(scratch_folder()))
     except OSError as error:
         raise click.BadParameter(f"{error.filename}: {error.strerror}", param_hint="--scratch") from error
-
-
-def on_gpus(host: Host, given: str | None) -> Host:
-    """Return the machine with the GPUs of `--gpus`; all without it.
-
-    Raises:
-        click.BadParameter: this is no list of numbers, or there is no such GPU.
-    """
-    try:
-        return host if given is None else host.with_gpus([int(number) for number in given.split(",")])
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--gpus") from error
 
 
 def _require_profile(given: RunOptions, contracts: list[Contract]) -> None:

@@ -19,22 +19,15 @@ _GROUP = "harness.isolation"
 
 
 class IsolatedSubject(Protocol):
-    """The trial's side of a subject in a process of its own."""
+    """The trial's side of a subject in a process of its own: see `harness.tools.isolate.subject_process`."""
 
-    def __init__(self, start: Start, setting: Setting, sources: Sources, ours: Iterable[int]) -> None:
-        """Start the process. It closes the descriptors `ours`, which are the trial's."""
+    def __init__(self, start: Start, sources: Sources, ours: Iterable[int]) -> None: ...
 
-    def loaded(self, falsify: Callable[..., Any]) -> Callable[[Setting], Any]:
-        """Import the subject there. Returns a function that builds it there and returns a stand-in for it."""
-        ...
+    def loaded(self, falsify: Callable[..., Any]) -> Callable[[Setting], Any]: ...
 
-    def lines(self) -> list[tuple[str, str]]:
-        """Lines for the log since the last call, with topics."""
-        ...
+    def lines(self) -> list[tuple[str, str]]: ...
 
-    def end(self) -> int | None:
-        """End the process. Returns the peak of its GPU allocator in bytes; None if it is unknown."""
-        ...
+    def end(self) -> int | None: ...
 
 
 @dataclass(frozen=True)

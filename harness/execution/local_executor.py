@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, final
 
+from harness.authoring.setting import Setting
 from harness.base import strictjson
 from harness.base.beneath import Beneath
 from harness.base.redaction import Redactor
@@ -245,13 +246,15 @@ class LocalExecutor:
             falsifier=request.contract.falsifier,
             subject=request.subject,
             patches=request.patches,
-            parameters=dict(request.parameters),
-            device="cuda:0" if request.device.is_cuda else "cpu",
-            seed=request.seed,
+            setting=Setting(
+                parameters=dict(request.parameters),
+                device="cuda:0" if request.device.is_cuda else "cpu",
+                seed=request.seed,
+                workspace=folder / "workspace",
+                cache=cache,
+            ),
             threads=request.threads,
-            workspace=folder / "workspace",
             artifacts=folder / "artifacts",
-            cache=cache,
             memory_gib=request.contract.profiles[request.profile].requires.get("memory_gib", 0.0),
             declared=tuple(sorted(request.contract.measurements)),
             claim=folder / "claim.json",

@@ -19,6 +19,7 @@ from types import NoneType
 from typing import Any, final, get_args
 
 from harness.authoring.reports import Resolved, Stepped, TrialReport
+from harness.authoring.setting import Setting
 from harness.base import strictjson
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject
@@ -107,14 +108,9 @@ class Start(JsonDataclass):
     falsifier: str
     subject: str
     """Entry points."""
-    parameters: JsonObject
-    device: str
-    """"cpu" or "cuda:0"."""
-    seed: int
+    setting: Setting
     threads: int
-    workspace: Path
     artifacts: Path
-    cache: Path
     memory_gib: float
     """The requirements of the profile."""
     declared: tuple[str, ...]

@@ -46,7 +46,7 @@ class News:
     def _file(self, name: str) -> str:
         """A line on a file that the process has opened."""
         start, shown = self._start, name
-        for folder in (start.workspace, start.artifacts, start.cache):
+        for folder in (start.setting.workspace, start.artifacts, start.setting.cache):
             shown = shown.replace(f"{folder}{os.sep}", f"{folder.name}{os.sep}")
         try:
             size = os.stat(name).st_size

@@ -17,7 +17,7 @@ import os
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, final
@@ -40,13 +40,12 @@ _MASKED: Final = 16 << 10
 """Characters of a text in which secrets are masked before it is cut."""
 _MOST_TOPICS: Final = 1_000
 _MOST_NAMES: Final = 24
-"""Most names of one message, and most items of a map, that are written."""
+"""Most names of one message that are written."""
 _MOST_FILES: Final = 1_000
 _MOST_LEFT: Final = 60
 _DEEPEST: Final = 8
 _MOST_DIGESTED: Final = 4 << 30
 """Bytes of a workspace that are read for digests, so that large checkpoints do not delay the end of a trial."""
-_ROUND: Final = frozenset({1, 2, 5})
 
 
 @final
@@ -197,41 +196,14 @@ def _files(folder: str, prefix: str, depth: int) -> Iterator[tuple[str, tuple[in
 
 
 def short(value: Any, mask: Callable[[str], str] = str) -> str:
-    """Return a JSON value in a few words. A long list is given by its length, its ends and its range."""
-    return cut(_short(value, mask, 0), _LONGEST - 100)
-
-
-def _short(value: Any, mask: Callable[[str], str], depth: int) -> str:
-    match value:
-        case bool() | None:
-            return json.dumps(value)
-        case float():
-            return f"{value:.6g}"
-        case str():
-            return json.dumps(cut(mask(value[:_MASKED]), 200), ensure_ascii=False)
-        case Mapping():
-            if depth > 2:
-                return f"{{{len(value)} names}}"
-            names = {cut(mask(key[:_MASKED]), 80): item for key, item in _first(value.items())}
-            items = [f"{name}: {_short(item, mask, depth + 1)}" for name, item in names.items()]
-            return "{" + ", ".join([*items, *(["…"] if len(value) > _MOST_NAMES else [])]) + "}"
-        case list() | tuple():
-            return _list(value, mask, depth)
-        case _:
-            return str(value)
-
-
-def _list(values: Sequence[Any], mask: Callable[[str], str], depth: int) -> str:
-    if len(values) > 6 and all(type(number) in (int, float) for number in values):
-        ends = f"{values[0]:.6g}, {values[1]:.6g}, …, {values[-1]:.6g}"
-        finite = [number for number in values if math.isfinite(number)]
+    """Return a JSON value in a few words. A long list of numbers is given by its length, its ends and its range."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, (list, tuple)) and len(value) > 6 and all(type(item) in (int, float) for item in value):
+        finite = [number for number in value if math.isfinite(number)]
         spread = f"from {min(finite):.6g} to {max(finite):.6g}" if finite else "none finite"
-        return f"{len(values)} numbers {spread}: {ends}"
-    if depth > 2:
-        return f"[{len(values)} items]"
-    shown = values if len(values) <= 6 else values[:3]
-    items = [_short(item, mask, depth + 1) for item in shown]
-    return "[" + ", ".join([*items, *([f"… {len(values)} items"] if len(values) > 6 else [])]) + "]"
+        return f"{len(value)} numbers {spread}: {value[0]:.6g}, {value[1]:.6g}, …, {value[-1]:.6g}"
+    return cut(mask(json.dumps(value, ensure_ascii=False)[:_MASKED]), _LONGEST - 100)
 
 
 def _first(items: Any) -> list[Any]:
@@ -240,5 +212,4 @@ def _first(items: Any) -> list[Any]:
 
 def _is_round(count: int) -> bool:
     """Whether a number is 1, 2 or 5 times a power of ten."""
-    digits = str(count).rstrip("0")
-    return len(digits) == 1 and int(digits) in _ROUND
+    return str(count).rstrip("0") in ("1", "2", "5")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from harness.authoring.faults import FalsifierFault, MeasurementTooLarge, NotMeasured, SubjectFault
 from harness.authoring.reports import Entered, Logged, Stepped, Used
-from harness.authoring.setting import Setting
 from harness.authoring.toolkit_log import log_to
 from harness.authoring.trial import Case
 from harness.base import strictjson
@@ -49,19 +48,12 @@ def run_trial(start: Start, sources: Sources, messages: int, key: int, may_exit:
         key: the pipe with the key of its messages.
         may_exit: the pipe whose end lets the process exit.
     """
-    setting = Setting(
-        parameters=start.parameters,
-        device=start.device,
-        seed=start.seed,
-        workspace=start.workspace,
-        cache=start.cache,
-    )
     if start.patches:
         plant(start.patches)
     # The subject's process does not get the key.
     process: IsolatedSubject | None = None
     if start.isolated:
-        process = resolve_own(start.isolated)(start, setting, sources, (messages, key, may_exit))
+        process = resolve_own(start.isolated)(start, sources, (messages, key, may_exit))
     tell = _reporter(messages, key)  # while no code of the trial has run
     os.environ.update(start.environment)
     if start.search:
@@ -72,17 +64,15 @@ def run_trial(start: Start, sources: Sources, messages: int, key: int, may_exit:
     report = _with_news(tell, sources, news, process, start)
     log_to(report)
     trial = WorkerTrial(
-        setting,
-        start.artifacts,
-        frozenset(start.declared),
-        report,
-        lambda attempt: _search(start.claim, setting, attempt, start.artifacts),
+        start.setting, start.artifacts, frozenset(start.declared), report, lambda attempt: _search(start, attempt)
     )
     with contextlib.ExitStack() as around:
         for tool, argument in start.around.items():
             around.enter_context(resolve_own(tool)(start, argument))
         ended = _ended(lambda: _falsify(trial, start, process, news, sources), start.memory_gib, sources)
-    peak = process.end() if process is not None else _allocator_peak(trial)
+    # A subject outside this process uses another allocator.
+    ours = frameworks.allocator_peak_bytes() if trial.is_in_process else None
+    peak = ours if process is None else process.end()
     report(replace(ended, allocator_peak_bytes=peak))
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # the subject may have closed or replaced it
@@ -90,25 +80,18 @@ def run_trial(start: Start, sources: Sources, messages: int, key: int, may_exit:
     os.read(may_exit, 1)  # the harness reads the driver's process list once more before this process ends
 
 
-def _search(
-    claim: Path, setting: Setting, attempt: Callable[[Case], JsonObject | SubjectFault], artifacts: Path
-) -> CaseSearch:
+def _search(start: Start, attempt: Callable[[Case], JsonObject | SubjectFault]) -> CaseSearch:
     from harness.search.explorer import CaseSearch  # hypothesis, jsonschema and CEL, which few trials need
 
-    return CaseSearch(strictjson.load(claim), setting, attempt, artifacts)
-
-
-def _allocator_peak(trial: WorkerTrial) -> int | None:
-    """The peak of this process's GPU allocator in bytes; None if the subject works in other processes."""
-    return frameworks.allocator_peak_bytes() if trial.is_in_process else None
+    return CaseSearch(strictjson.load(start.claim), start.setting, attempt, start.artifacts)
 
 
 def _falsify(trial: WorkerTrial, start: Start, process: IsolatedSubject | None, news: News, sources: Sources) -> None:
     falsify = resolve_own(start.falsifier)
     subject = _loaded(start.subject, sources) if process is None else process.loaded(falsify)
-    if start.device != "cpu" and frameworks.cuda_is_spoilt():
+    if start.setting.device != "cpu" and frameworks.cuda_is_spoilt():
         raise RuntimeError("an import used CUDA, which cannot be forked then; move that into the subject")
-    frameworks.prepare(start.seed, start.threads)
+    frameworks.prepare(start.setting.seed, start.threads)
     news.listen()
     trial.run(falsify, subject)
 

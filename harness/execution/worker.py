@@ -26,7 +26,7 @@ import traceback
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from harness.base import strictjson
 from harness.base.beneath import Beneath
@@ -49,9 +49,6 @@ from harness.execution.sources import Sources
 from harness.execution.supervisor import supervise
 from harness.execution.trial_process import run_trial
 from harness.machine.process_control import adopt_orphans, die_with_parent, end_descendants
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["main"]
 

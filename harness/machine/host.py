@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
@@ -23,7 +22,7 @@ from harness.machine import nvml, timebox
 
 __all__ = ["Gpu", "Host", "probe", "promised_gpu"]
 
-_MEMINFO = Path("/proc/meminfo")
+_TOTAL_MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 _CGROUPS = Path("/sys/fs/cgroup")
 _SECONDS = 20.0
 """How long the driver may take to answer. Then the machine counts as having no GPU."""
@@ -84,18 +83,6 @@ class Host(JsonDataclass):
     """The newest CUDA that the driver can run, such as "13.0"."""
     notes: tuple[str, ...] = ()
 
-    def with_gpus(self, indices: Collection[int]) -> Host:
-        """This machine with some of its GPUs, in its order.
-
-        Raises:
-            ValueError: there is no GPU with one of these indices. The text names those that there are.
-        """
-        chosen = tuple(gpu for gpu in self.gpus if gpu.index in indices)
-        if missing := sorted(set(indices) - {gpu.index for gpu in chosen}):
-            there = ", ".join(map(str, sorted({gpu.index for gpu in self.gpus}))) or "none"
-            raise ValueError(f"there is no GPU {missing[0]} here; these can be used: {there}")
-        return replace(self, gpus=chosen)
-
 
 def probe(disk: Path | None = None) -> Host:
     """Read the properties of this machine.
@@ -105,7 +92,7 @@ def probe(disk: Path | None = None) -> Host:
     """
     folder = disk or Path.cwd()
     memory, source = _system_memory()
-    answer = timebox.call(lambda: _gpus(_total_memory()), _SECONDS)
+    answer = timebox.call(_gpus, _SECONDS)
     gpus = answer.value or _Gpus(reason=f"NVML was asked and did not answer: {answer.reason}")
     free = timebox.call(lambda: shutil.disk_usage(folder).free, _SECONDS)
     notes = list(gpus.notes)
@@ -146,7 +133,7 @@ class _Gpus:
     notes: tuple[str, ...] = ()
 
 
-def _gpus(system_bytes: int | None) -> _Gpus:
+def _gpus() -> _Gpus:
     session = nvml.connect()
     if isinstance(session, str):
         return _Gpus(reason=session)
@@ -162,12 +149,12 @@ def _gpus(system_bytes: int | None) -> _Gpus:
         if handle.reason is not None:
             notes.append(f"GPU {index} cannot be used: {handle.reason}")
             continue
-        gpu = _gpu(session, handle.value, index, system_bytes)
+        gpu = _gpu(session, handle.value, index)
         mig = session.ask("nvmlDeviceGetMigMode", handle.value)
         if mig.reason is not None or mig.value[0] != 1:
             gpus.append(gpu)
             continue
-        slices = list(_slices(session, handle.value, gpu, system_bytes))
+        slices = list(_slices(session, handle.value, gpu))
         notes.append(f"GPU {index} is divided by MIG into {len(slices)} slices; a trial gets one")
         gpus += slices
     reason = count.reason or (None if gpus else "the driver lists no GPU")
@@ -178,7 +165,7 @@ def _gpus(system_bytes: int | None) -> _Gpus:
     return _Gpus(tuple(kept), reason, driver.value, nvml.cuda_version(cuda.value), tuple(notes))
 
 
-def _gpu(session: nvml.Session, handle: Any, index: int, system_bytes: int | None) -> Gpu:
+def _gpu(session: nvml.Session, handle: Any, index: int) -> Gpu:
     name = session.ask("nvmlDeviceGetName", handle)
     uuid = session.ask("nvmlDeviceGetUUID", handle)
     capability = session.ask("nvmlDeviceGetCudaComputeCapability", handle)
@@ -193,33 +180,31 @@ def _gpu(session: nvml.Session, handle: Any, index: int, system_bytes: int | Non
         unified=None,
         reasons={field: reading.reason for field, reading in wanted.items() if reading.reason is not None},
     )
-    return _with_memory(session, handle, gpu, system_bytes)
+    return _with_memory(session, handle, gpu)
 
 
-def _slices(session: nvml.Session, handle: Any, gpu: Gpu, system_bytes: int | None) -> Iterator[Gpu]:
+def _slices(session: nvml.Session, handle: Any, gpu: Gpu) -> Iterator[Gpu]:
     """The slices into which MIG divides a GPU. CUDA cannot use the GPU itself meanwhile."""
     for place in range(session.ask("nvmlDeviceGetMaxMigDeviceCount", handle).value or 0):
         answer = session.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, place)
         if answer.reason is None:
-            slice_gpu = _gpu(session, answer.value, gpu.index, system_bytes)
+            slice_gpu = _gpu(session, answer.value, gpu.index)
             reasons = {name: why for name, why in slice_gpu.reasons.items() if name != "compute_capability"}
             yield replace(slice_gpu, compute_capability=gpu.compute_capability, reasons=reasons, parent=gpu.uuid)
 
 
-def _with_memory(session: nvml.Session, handle: Any, gpu: Gpu, system_bytes: int | None) -> Gpu:
+def _with_memory(session: nvml.Session, handle: Any, gpu: Gpu) -> Gpu:
     """Return the GPU with its memory. A unified device (GB10) answers NOT_SUPPORTED and uses the system's memory."""
     answer = session.ask("nvmlDeviceGetMemoryInfo", handle)
     if answer.code == nvml.NOT_SUPPORTED:
         source = f"system memory, unified; {answer.reason}"
-        missing = {} if system_bytes is not None else {"memory_bytes": f"{_MEMINFO} could not be read"}
-        reasons = {**gpu.reasons, **missing}
-        return replace(gpu, memory_bytes=system_bytes, memory_source=source, unified=True, reasons=reasons)
+        return replace(gpu, memory_bytes=_TOTAL_MEMORY, memory_source=source, unified=True)
     total = None if answer.reason is not None else int(answer.value.total)
     if not total:
         reason = answer.reason or "NVML answered 0 bytes, which no device has"
         unread = {"memory_bytes": reason, "unified": reason}
         return replace(gpu, memory_source=f"unreadable ({reason})", reasons={**gpu.reasons, **unread})
-    if system_bytes is None or not 0.9 <= total / system_bytes <= 1.1:
+    if not 0.9 <= total / _TOTAL_MEMORY <= 1.1:
         return replace(gpu, memory_bytes=total, memory_source="NVML", unified=False)
     # The size equals the system's memory, by chance or because it is the same memory. The addressing mode tells which.
     mode = session.ask("nvmlDeviceGetAddressingMode", handle)
@@ -254,22 +239,10 @@ def _visible(gpus: list[Gpu], variable: str | None) -> tuple[list[Gpu], str | No
     return kept, f"CUDA_VISIBLE_DEVICES={variable} leaves {len(kept)} of {len(gpus)} GPUs"
 
 
-def _system_memory() -> tuple[int | None, str]:
-    total = _total_memory()
-    limit = _cgroup_limit()
-    if total is None:
-        return limit, "control group limit" if limit is not None else f"unreadable ({_MEMINFO})"
-    if limit is not None and limit < total:
+def _system_memory() -> tuple[int, str]:
+    if (limit := _cgroup_limit()) is not None and limit < _TOTAL_MEMORY:
         return limit, "control group limit"
-    return total, "MemTotal"
-
-
-def _total_memory() -> int | None:
-    try:
-        match = re.search(r"^MemTotal:\s+(\d+) kB$", regular_file.read(_MEMINFO).decode(), re.MULTILINE)
-    except OSError:
-        return None
-    return int(match[1]) * 1024 if match else None
+    return _TOTAL_MEMORY, "MemTotal"
 
 
 def _cgroup_limit() -> int | None:

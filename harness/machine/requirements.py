@@ -8,20 +8,21 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import math
+import re
+import shutil
 import sys
-from collections.abc import Callable, Sequence
+import sysconfig
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
+
+from harness.machine import toolchain
+from harness.machine.toolchain import Tool
 
 if TYPE_CHECKING:
     from harness.machine.host import Gpu, Host
-    from harness.machine.toolchain import Tool
-import re
-import shutil
-import sysconfig
-from collections.abc import Iterable
-from pathlib import Path
 
 __all__ = ["Fit", "Requirements", "fit", "out_of_reach", "shortfalls", "suitable"]
 
@@ -153,11 +154,8 @@ def _gpu_memory(requires: Requirements, gpu: Gpu) -> str:
     needed = requires.get("memory_gib", 0)
     if not needed:
         return ""
-    if gpu.memory_bytes is None:
-        return f"needs {needed:g} GiB of GPU memory; that of {gpu.name} is {gpu.memory_source}"
-    if gpu.memory_bytes >= needed * _GIB:
-        return ""
-    return f"needs {needed:g} GiB of GPU memory; {gpu.name} has {_gib(gpu.memory_bytes)} GiB ({gpu.memory_source})"
+    unread = f"that of {gpu.name} is {gpu.memory_source}"
+    return _short(needed, "GPU memory", gpu.memory_bytes, unread, gpu.name, f" ({gpu.memory_source})")
 
 
 def _gpu_capability(requires: Requirements, gpu: Gpu) -> str:
@@ -174,12 +172,9 @@ def _gpu_capability(requires: Requirements, gpu: Gpu) -> str:
 
 
 def _system_memory(requires: Requirements, host: Host) -> list[str]:
-    needed = requires["memory_gib"]
-    if host.memory_bytes is None:
-        return [f"needs {needed:g} GiB of memory; this machine's is {host.memory_source}"]
-    if host.memory_bytes >= needed * _GIB:
-        return []
-    return [f"needs {needed:g} GiB of memory; this machine has {_gib(host.memory_bytes)} GiB ({host.memory_source})"]
+    source, unread = host.memory_source, f"this machine's is {host.memory_source}"
+    why = _short(requires["memory_gib"], "memory", host.memory_bytes, unread, "this machine", f" ({source})")
+    return [why] if why else []
 
 
 def _count(requires: Requirements, host: Host) -> list[str]:
@@ -226,12 +221,9 @@ def _exists(dotted: str) -> bool:
 
 
 def _disk(requires: Requirements, host: Host) -> list[str]:
-    needed = requires["disk_gib"]
-    if host.disk_free_bytes is None:
-        return [f"needs {needed:g} GiB of free disk space; that of {host.disk} could not be read"]
-    if host.disk_free_bytes >= needed * _GIB:
-        return []
-    return [f"needs {needed:g} GiB of free disk space; {host.disk} has {_gib(host.disk_free_bytes)} GiB"]
+    unread = f"that of {host.disk} could not be read"
+    why = _short(requires["disk_gib"], "free disk space", host.disk_free_bytes, unread, f"{host.disk}")
+    return [why] if why else []
 
 
 def _vulkan(requires: Requirements, host: Host) -> list[str]:
@@ -249,17 +241,13 @@ def _vulkan(requires: Requirements, host: Host) -> list[str]:
     return [only + remedy if host.gpus else only]
 
 
-@lru_cache(maxsize=1)
+@cache
 def _vulkan_adapters() -> tuple[Tool, ...]:
-    from harness.machine import toolchain
-
     return toolchain.vulkan()
 
 
-@lru_cache(maxsize=1)
+@cache
 def _vulkan_gpu() -> str | None:
-    from harness.machine import toolchain
-
     return toolchain.vulkan_gpu()
 
 
@@ -268,9 +256,13 @@ def _numbers(capability: str) -> tuple[int, ...]:
     return tuple(map(int, capability.split(".")))
 
 
-def _gib(count: int) -> str:
+def _short(needed: float, what: str, there: int | None, unread: str, whose: str, source: str = "") -> str:
+    """Return how many GiB are needed, and how many there are; empty if there are enough."""
+    if there is not None and there >= needed * _GIB:
+        return ""
     # Rounded down, so that 23.99 GiB is not shown as the required 24.0.
-    return f"{math.floor(count / _GIB * 10) / 10:.1f}"
+    has = unread if there is None else f"{whose} has {math.floor(there / _GIB * 10) / 10:.1f} GiB{source}"
+    return f"needs {needed:g} GiB of {what}; {has}"
 
 
 _CHECKS: dict[str, Callable[[Requirements, Host], list[str]]] = {
@@ -299,8 +291,6 @@ def _torch(host: Host) -> list[str]:
     A driver runs code that was built for any minor version of its CUDA ("Minor Version Compatibility" in NVIDIA's CUDA
     Compatibility guide).
     """
-    from harness.machine import toolchain
-
     torch = toolchain.torch()
     if torch.reason is not None:
         return []

@@ -135,39 +135,25 @@ def _target_order(target: str) -> tuple[int, str]:
 
 
 def vulkan() -> tuple[Tool, ...]:
-    """Return the Vulkan adapters that wgpu or else vulkaninfo lists, or one entry that states why there is none."""
-    reasons = []
-    if _folder_of("wgpu") is not None:
-        answer = timebox.run([sys.executable, "-c", _WGPU], SECONDS)
-        if answer.value is not None:
-            adapters = [
-                adapter for adapter in strictjson.loads(answer.value) if adapter.get("backend_type") == "Vulkan"
-            ]
-            none = Tool("vulkan", reason=f"wgpu lists no Vulkan adapter; {_vulkan_remedy()}")
-            return tuple(map(_wgpu_adapter, adapters)) or (none,)
-        reasons.append(f"wgpu: {answer.reason}")
-    else:
-        reasons.append("the package wgpu is not installed")
-    if shutil.which("vulkaninfo") is None:
-        reasons.append("vulkaninfo is not on PATH")
-    else:
-        answer = timebox.run(["vulkaninfo", "--summary"], SECONDS)
-        if answer.value is not None:
-            return tuple(_summary_adapters(answer.value)) or (Tool("vulkan", reason="vulkaninfo lists no adapter"),)
-        reasons.append(str(answer.reason))
-    return (Tool("vulkan", reason="; ".join(reasons)),)
+    """Return the Vulkan adapters that wgpu lists, or one entry that states why there is none."""
+    if _folder_of("wgpu") is None:
+        return (Tool("vulkan", reason="the package wgpu is not installed"),)
+    answer = timebox.run([sys.executable, "-c", _WGPU], SECONDS)
+    if answer.value is None:
+        return (Tool("vulkan", reason=f"wgpu: {answer.reason}"),)
+    adapters = [adapter for adapter in strictjson.loads(answer.value) if adapter.get("backend_type") == "Vulkan"]
+    none = Tool("vulkan", reason=f"wgpu lists no Vulkan adapter; {_vulkan_remedy()}")
+    return tuple(map(_wgpu_adapter, adapters)) or (none,)
 
 
 def vulkan_gpu() -> str | None:
     """Return the uuid of the GPU that Vulkan lists first, as NVML writes it; None if vulkaninfo does not tell it."""
     answer = timebox.run(["vulkaninfo", "--summary"], SECONDS) if shutil.which("vulkaninfo") else None
-    adapters = _summary_adapters(answer.value or "") if answer else ()
-    uuids = [
-        str(adapter.details["uuid"])
-        for adapter in adapters
-        if "uuid" in adapter.details and adapter.details["type"] != "CPU"
-    ]
-    return f"GPU-{uuids[0]}" if uuids else None
+    for block in re.split(r"^GPU\d+:\s*$", (answer and answer.value) or "", flags=re.MULTILINE)[1:]:
+        values = dict(re.findall(r"^\s*(\w+)\s*=\s*(.+?)\s*$", block, re.MULTILINE))
+        if "deviceUUID" in values and values.get("deviceType") != "PHYSICAL_DEVICE_TYPE_CPU":
+            return f"GPU-{values['deviceUUID']}"
+    return None
 
 
 def _vulkan_remedy() -> str:
@@ -180,13 +166,3 @@ def _vulkan_remedy() -> str:
 def _wgpu_adapter(info: Mapping[str, str]) -> Tool:
     details = {"adapter": info.get("device"), "driver": info.get("description"), "type": info.get("adapter_type")}
     return Tool("vulkan", path="wgpu", details=details)
-
-
-def _summary_adapters(summary: str) -> Iterator[Tool]:
-    for block in re.split(r"^GPU\d+:\s*$", summary, flags=re.MULTILINE)[1:]:
-        values = dict(re.findall(r"^\s*(\w+)\s*=\s*(.+?)\s*$", block, re.MULTILINE))
-        kind = values.get("deviceType", "").removeprefix("PHYSICAL_DEVICE_TYPE_")
-        details = {"adapter": values.get("deviceName"), "driver": values.get("driverInfo"), "type": kind}
-        if "deviceUUID" in values:
-            details["uuid"] = values["deviceUUID"]
-        yield Tool("vulkan", values.get("apiVersion"), "vulkaninfo", details)

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import pytest
 
 from harness.authoring.reports import Entered, Logged, Measured, Resolved, Stepped, Unseen, Used, Working
+from harness.authoring.setting import Setting
 from harness.base.vocabulary import Phase
 from harness.contract.patch import Patch
 from harness.execution.messages import (
@@ -32,8 +33,8 @@ from harness.judging.observation import EndingKind
 
 HERE = Path("/here")
 START = Start(
-    HERE, "toy:falsify", "toy:Toy", {"steps": 3}, "cpu", 0, 1, HERE, HERE, HERE, 0.5, ("loss",), HERE, {"A": "b"},
-    ("/here",), {"tool:around": "/here"}, "tool:process", False, (Patch("toy", "Toy.step", "a", "b"),),
+    HERE, "toy:falsify", "toy:Toy", Setting({"steps": 3}, "cpu", 0, HERE, HERE), 1, HERE, 0.5, ("loss",), HERE,
+    {"A": "b"}, ("/here",), {"tool:around": "/here"}, "tool:process", False, (Patch("toy", "Toy.step", "a", "b"),),
 )  # fmt: skip
 EVERY: list[Received] = [
     Logged("the steps to check: 1, 5", "steps"),

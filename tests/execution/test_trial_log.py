@@ -70,8 +70,8 @@ def test_a_secret_is_masked_before_it_is_cut() -> None:
         ([1, 2], "[1, 2]"),
         ([float(one) for one in range(100)], "100 numbers from 0 to 99: 0, 1, …, 99"),
         ([float("inf")] * 7, "7 numbers none finite: inf, inf, …, inf"),
-        ([{"a": 1}] * 9, "[{a: 1}, {a: 1}, {a: 1}, … 9 items]"),
-        ({"a": {"b": {"c": {"d": 1}}}}, "{a: {b: {c: {1 names}}}}"),
+        ({"a": {"b": [1]}}, '{"a": {"b": [1]}}'),
+        ("a" * 1000, '"' + "a" * 498 + "…"),
     ],
 )
 def test_values_are_short(value: object, text: str) -> None:

@@ -24,11 +24,8 @@ def replay(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Module
     # Setting it first makes monkeypatch restore the previous import later, and drop the stand-in.
     monkeypatch.setitem(sys.modules, "pynvml", ModuleType("pynvml"))
     del sys.modules["pynvml"]
-    meminfo = tmp_path / f"meminfo-{name}"
-    meminfo.write_text(
-        f"MemTotal:       {json.loads((FOLDER / f'nvml-{name}.json').read_text())['mem_total_kib']} kB\n"
-    )
-    monkeypatch.setattr(host, "_MEMINFO", meminfo)
+    memory = json.loads((FOLDER / f"nvml-{name}.json").read_text())["mem_total_kib"]
+    monkeypatch.setattr(host, "_TOTAL_MEMORY", memory * 1024)
     module = importlib.import_module("pynvml")
     assert Path(str(module.__file__)).parent == STAND_IN
     return module

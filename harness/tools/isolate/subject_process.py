@@ -50,7 +50,7 @@ class SubjectEnded(Exception):
 class SubjectProcess:
     """The trial's side: it starts the subject's process and calls it."""
 
-    def __init__(self, start: Start, setting: Setting, sources: Sources, ours: Iterable[int]) -> None:
+    def __init__(self, start: Start, sources: Sources, ours: Iterable[int]) -> None:
         """Fork the process.
 
         Args:
@@ -67,7 +67,7 @@ class SubjectProcess:
                 for descriptor in (*ours, connection.detach()):
                     os.close(descriptor)
                 die_with_parent(trial)
-                _Server(RpcChannel(theirs), start, setting, sources).serve()
+                _Server(RpcChannel(theirs), start, sources).serve()
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -244,8 +244,8 @@ def _set(variables: Mapping[str, str | None]) -> None:
 class _Server:
     """The subject's side: it answers until the trial ends it."""
 
-    def __init__(self, carrier: RpcChannel, start: Start, setting: Setting, sources: Sources) -> None:
-        self._carrier, self._start, self._setting, self._sources = carrier, start, setting, sources
+    def __init__(self, carrier: RpcChannel, start: Start, sources: Sources) -> None:
+        self._carrier, self._start, self._sources = carrier, start, sources
         self._news = News(start, sources)
 
     def serve(self) -> NoReturn:
@@ -280,10 +280,10 @@ class _Server:
                 except BaseException as error:
                     traceback.print_exc()
                     return placed(error, self._sources)[:_LONGEST_TEXT]
-                frameworks.prepare(self._start.seed, self._start.threads)
+                frameworks.prepare(self._start.setting.seed, self._start.threads)
                 self._news.listen()
             case ["build"]:
-                self._subject = self._kind(self._setting)
+                self._subject = self._kind(self._start.setting)
             case ["call", name, arguments, folder, changed]:
                 method = self._protocol.methods[name]
                 function = self._subject if name == "__call__" else getattr(self._subject, name)

@@ -171,15 +171,6 @@ def test_no_vulkan_adapter_comes_with_the_remedy(
     assert remedy in str(tool.reason)
 
 
-def test_vulkan_through_vulkaninfo(folder: Path) -> None:
-    put(folder / "wgpu" / "__init__.py", "raise OSError('no loader')")
-    put(folder / "bin" / "vulkaninfo", VULKANINFO)
-    (adapter,) = survey().vulkan
-    assert adapter.version == "1.3.230"
-    assert adapter.details["adapter"] == "llvmpipe (LLVM 15.0.6, 256 bits)"
-    assert adapter.details["type"] == "CPU"
-
-
 def test_slurm(folder: Path) -> None:
     put(folder / "bin" / "sinfo", SINFO)
     slurm = survey().slurm
@@ -191,14 +182,13 @@ def test_everything_missing_is_said(folder: Path) -> None:
     tools = survey()
     assert tools.slurm.reason == "sinfo is not on PATH"
     assert tools.triton.reason == "not installed for this Python"
-    assert tools.vulkan[0].reason == "the package wgpu is not installed; vulkaninfo is not on PATH"
+    assert tools.vulkan[0].reason == "the package wgpu is not installed"
 
 
 def test_tools_that_hang_or_fail_are_given_up(
     folder: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
     put(folder / "bin" / "sinfo", "#!/bin/sh\nsleep 1000\n")
-    put(folder / "bin" / "vulkaninfo", "#!/bin/sh\necho 'ERROR: no driver' >&2; exit 1\n")
     put(folder / "wgpu" / "__init__.py", "print('[[[')\nimport os; os._exit(0)\n")
     for module in (toolchain, surveying):
         monkeypatch.setattr(module, "SECONDS", 0.5)
@@ -207,7 +197,7 @@ def test_tools_that_hang_or_fail_are_given_up(
     assert str(tools.vulkan[0].reason).split(": ")[:2] == snapshot
     (folder / "wgpu" / "__init__.py").write_text("raise SystemExit(7)")
     (tool,) = survey().vulkan
-    assert tool.reason == "wgpu: python ended with status 7; vulkaninfo ended with status 1: ERROR: no driver"
+    assert tool.reason == "wgpu: python ended with status 7"
 
 
 def test_the_gpu_that_vulkan_lists_first(folder: Path) -> None:
