@@ -163,7 +163,6 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
     if elsewhere and given.fail_fast:
         raise click.UsageError("the jobs of all claims are submitted at once; leave out --fail-fast")
     contracts = _select(project, given)
-    _require_profile(given, contracts)
     request = RunRequest(
         contracts=contracts,
         profile=given.profile,
@@ -236,24 +235,6 @@ def with_scratch(given: RunOptions, run: ExitStack) -> RunOptions:
         return replace(given, scratch=False, evidence=run.enter_context(scratch_folder()))
     except OSError as error:
         raise click.BadParameter(f"{error.filename}: {error.strerror}", param_hint="--scratch") from error
-
-
-def _require_profile(given: RunOptions, contracts: list[Contract]) -> None:
-    """Check that the claim has the profile if the command names one claim.
-
-    If it selects several, a claim without the profile is NOT_MEASURED. So is the claim of a job of another executor.
-    `--stale` leaves the claim out.
-
-    Raises:
-        click.BadParameter: the claim has no such profile.
-    """
-    is_alone = given.ids == tuple(contract.id for contract in contracts) and len(contracts) == 1
-    if given.profile == "auto" or not is_alone or given.event_lines or given.stale:
-        return
-    (only,) = contracts
-    if given.profile not in only.profiles:
-        has = " or ".join(only.profiles)
-        raise click.BadParameter(f"{only.id} has no {given.profile} profile; say {has}", param_hint="--profile")
 
 
 def require_isolable(request: RunRequest, project: Project) -> None:

@@ -1,10 +1,10 @@
 """The fork servers of a run. Claims that import the same libraries get forks of one server, which has imported them.
 
-    first server ──▶ torch ──┬──▶ transformers, numpy ──┬──▶ the server of a claim
-                             │                          └──▶ the server of a claim
+    first server ──▶ torch ──┬──▶ numpy, torch, transformers ──┬──▶ the server of a claim
+                             │                                 └──▶ the server of a claim
                              └──▶ the server of a claim
 
-Each server between the first one and those of the claims has imported what all claims behind it import. The
+A server between the first one and those of the claims has imported what its claims share with other claims. The
 project's own modules are imported by the claim's server alone, so that it reports the sources of that claim alone.
 """
 
@@ -13,16 +13,16 @@ from __future__ import annotations
 import errno
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from itertools import takewhile
 from typing import final
 
 from harness.execution.fork_server import ForkServer, ForkServerError
 
 __all__ = ["ForkServers"]
 
-_Path = tuple[str, ...]
+_Libraries = frozenset[str]
+_NONE: _Libraries = frozenset()
 
 
 @final
@@ -30,26 +30,22 @@ class ForkServers:
     """Starts a fork server for each claim of a run."""
 
     def __init__(
-        self, first: Callable[[], ForkServer], libraries: Mapping[str, frozenset[str]], again: bool = False
+        self, first: Callable[[], ForkServer], libraries: Mapping[str, _Libraries], again: bool = False
     ) -> None:
         """Args:
         first: starts a server that has imported nothing.
         libraries: the modules from outside of the project that each claim of the run imports, by the claim's id.
         again: whether claims start more than once. All their libraries are then kept.
         """
-        self._again = again
         self._start = first
-        users = Counter(name for names in libraries.values() for name in names)
-        self._paths: Mapping[str, _Path] = {
-            claim: tuple(
-                sorted((name for name in names if again or users[name] > 1), key=lambda name: (-users[name], name))
-            )
+        self._users = Counter(name for names in libraries.values() for name in names)
+        self._shared = {
+            claim: frozenset(name for name in names if again or self._users[name] > 1)
             for claim, names in libraries.items()
         }
-        """Paths through one tree: the libraries that each claim shares with other claims, the most common first."""
-        self._servers: dict[_Path, ForkServer] = {}
+        self._servers: dict[_Libraries, ForkServer] = {}
         """The servers, by the libraries that they have imported."""
-        self._turns: dict[_Path, threading.Lock] = {}
+        self._turns: dict[_Libraries, threading.Lock] = {}
         """A lock for each server: a server answers only after its imports, and other servers need not wait for them."""
         self._is_closed = False
         self._begun: list[ForkServer] = []
@@ -65,12 +61,9 @@ class ForkServers:
         Raises:
             OSError: the machine has no process or no folder for it, or all servers are closed.
         """
-        path = self._paths.get(claim, ())
-        forks = sorted(
-            {_shared(path, other) for name, other in self._paths.items() if self._again or name != claim} - {0}
-        )
+        libraries = self._shared.get(claim, _NONE)
         try:
-            return self._at(path[: forks[-1]], forks).split(self._servers[()]) if forks else self._first()
+            return self._with(libraries).split(self._servers[_NONE]) if libraries else self._first()
         except ForkServerError:
             return self._first()  # a library ends what imports it; the claim's own imports will say so
 
@@ -80,17 +73,17 @@ class ForkServers:
         servers = [*self._begun, *self._servers.values()]  # the first one is the ancestor of all
         return [left for server in reversed(servers) for left in server.close()]
 
-    def _at(self, path: _Path, forks: Sequence[int]) -> ForkServer:
-        """The server that has imported these libraries."""
-        with self._turns.setdefault(path, threading.Lock()):
-            if path not in self._servers:
-                if not path:
-                    self._servers[path] = self._first()
-                else:
-                    start = max((fork for fork in forks if fork < len(path)), default=0)
-                    parent = self._at(path[:start], forks)
-                    self._servers[path] = parent.split(self._servers[()], path[start:])
-            return self._servers[path]
+    def _with(self, libraries: _Libraries) -> ForkServer:
+        """The server that has imported these libraries. It begins with those of another server."""
+        with self._turns.setdefault(libraries, threading.Lock()):
+            if not libraries and _NONE not in self._servers:
+                self._servers[_NONE] = self._first()
+            elif libraries not in self._servers:
+                first = self._with(_NONE)
+                nearest = max((known for known in list(self._servers) if known < libraries), key=len)
+                further = sorted(libraries - nearest, key=lambda name: (-self._users[name], name))
+                self._servers[libraries] = self._servers[nearest].split(first, further)
+            return self._servers[libraries]
 
     def _first(self) -> ForkServer:
         if self._is_closed:
@@ -98,8 +91,3 @@ class ForkServers:
         with suppress(IndexError):
             return self._begun.pop()
         return self._start()
-
-
-def _shared(left: _Path, right: _Path) -> int:
-    """The number of libraries with which both paths begin."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))

@@ -165,7 +165,7 @@ def test_a_library_that_spoils_the_shared_server(
     contracts = claims("import common, deadly", "import common, deadly", "import common")
     executors = LocalExecutors(project, contracts, tmp_path / "cache")
     found = [kind is EndingKind.COMPLETED for _, kind in trials(executors, contracts)]
-    places = [next(iter(executors._servers.values()))._servers[()].folder]
+    places = [next(iter(executors._servers.values()))._servers[frozenset()].folder]
     executors.close()
     assert found == [runs, runs, True]
     assert not any(place.exists() for place in places)
