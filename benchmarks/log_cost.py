@@ -21,6 +21,7 @@ from pathlib import Path
 import torch
 
 from harness.authoring.reports import Stepped
+from harness.authoring.setting import Setting
 from harness.authoring.timing import interleave
 from harness.base.redaction import redactor
 from harness.execution.messages import Start, decode, encode
@@ -98,7 +99,8 @@ def main() -> int:
         place = Path(folder)
         sources = Sources(place)
         sources.listen()
-        start = Start(place, "", "", {}, "cpu", 0, 1, place, place, place, 0.0, (), place / "claim", {}, is_timed=True)
+        setting = Setting({}, "cpu", 0, place, place)
+        start = Start(place, "", "", setting, 1, place, 0.0, (), place / "claim", {}, is_timed=True)
         news = News(start, sources)
         logged = _with_news(reader(True), sources, news, None, start)  # type: ignore[arg-type]
         reports = {"logged": logged, "bare": reader(False), "again": reader(False)}

@@ -176,7 +176,7 @@ def main() -> None:
             place = error.filename or "the output"
             _say(f"{place} cannot be written: {error.strerror}; free some space and run it again")
             status = ExitStatus.NOT_MEASURED
-        elif isinstance(error, FileNotFoundError) and not _has_folder():
+        elif isinstance(error, FileNotFoundError) and not os.stat(os.curdir).st_nlink:
             _say("the current folder has been removed; change to another one")
             status = ExitStatus.REFUSED
         else:
@@ -203,14 +203,6 @@ def _say(text: str) -> None:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}… ({len(text)} characters)"
-
-
-def _has_folder() -> bool:
-    try:
-        os.getcwd()
-    except OSError:
-        return False
-    return True
 
 
 def _open_what_was_closed() -> None:

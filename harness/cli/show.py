@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from harness.base.device import hardware
-from harness.cli.parameter_options import allowed
+from harness.cli.options import allowed
 from harness.contract import Contract, Profile
 from harness.contract.clauses import SchemaClause
 from harness.contract.other_subject import NamedSubject, kind, kinds, own_names

@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from harness.base.strictjson import JsonObject
-from harness.cli.options import value_of
-from harness.cli.parameter_options import overrides, parameter_texts
+from harness.cli.options import overrides, parameter_texts, value_of
 from harness.contract import Contract
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.other_subject import NamedSubject, Subject, SubjectRefused, kinds, named, own_names

@@ -47,6 +47,7 @@ from harness.evidence.findings import Code, Detail, Finding, finding
 from harness.judging.record import Record
 from harness.machine import git, provenance
 from harness.machine.file_memory import FileMemory
+from harness.machine.timebox import Answer
 
 if TYPE_CHECKING:
     from harness.evidence.index import Entry
@@ -93,7 +94,7 @@ class ProjectState:
         return git.ancestry(self._project.root)
 
     @cached_property
-    def commit(self) -> git.Commit:
+    def commit(self) -> Answer[str]:
         """The commit that is checked out."""
         return git.commit(self._project.root)
 

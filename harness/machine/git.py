@@ -18,7 +18,7 @@ from typing import final
 from harness.base import regular_file
 from harness.machine import timebox
 
-__all__ = ["Ancestry", "Commit", "ancestry", "commit", "differing", "git", "is_untracked"]
+__all__ = ["Ancestry", "ancestry", "commit", "differing", "git", "is_untracked"]
 
 _SECONDS, _HISTORY_SECONDS = 10.0, 60.0
 """How long git may take, and how long to list a history. A million commits take about ten seconds."""
@@ -37,17 +37,6 @@ _VARIABLES = {
     "GIT_GRAFT_FILE": os.devnull,
     "LC_ALL": "C",
 }
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """The commit that is checked out. What git cannot tell is None."""
-
-    revision: str | None
-    """The full object name of the commit."""
-    reason: str | None = None
-    """Why `revision` is None."""
 
 
 @final
@@ -91,16 +80,16 @@ def git(
     return timebox.output(command, seconds, stdin=stdin, environment=environment)
 
 
-def commit(root: Path) -> Commit:
-    """Return the commit that is checked out at `root`, any folder inside a checkout."""
+def commit(root: Path) -> timebox.Answer[str]:
+    """Return the full name of the commit that is checked out at `root`, any folder inside a checkout."""
     answer = git(root, "rev-parse", "--is-inside-work-tree", "--verify", "--quiet", "HEAD^{commit}")
     lines = (answer.value or b"").decode().split()
     if not lines and (inside := git(root, "rev-parse", "--is-inside-work-tree")).value is None:
-        return Commit(None, inside.reason)
+        return timebox.Answer(None, inside.reason)
     oid = lines[-1] if lines else ""
     if not re.fullmatch(r"[0-9a-f]{40,64}", oid):
-        return Commit(None, "the repository has no commit yet")
-    return Commit(oid)
+        return timebox.Answer(None, "the repository has no commit yet")
+    return timebox.Answer(oid)
 
 
 def differing(root: Path, revision: str, digests: Mapping[str, str]) -> timebox.Answer[list[str]]:

@@ -91,7 +91,7 @@ def harness_commit(folder: Path = _FOLDER) -> dict[str, str]:
     """
     if not (folder.parent / ".git").exists():  # an installed package may lie in the checkout of another project
         return {}
-    root, revision = folder.parent, git.commit(folder).revision
+    root, revision = folder.parent, git.commit(folder).value
     if revision is None:
         return {}
     files = {path.relative_to(root).as_posix(): sha256(path.read_bytes()) for path in folder.rglob("*.py")}

@@ -157,7 +157,7 @@ class Recorder:
 
     def _commit_of(self, contract: Contract, sources: Mapping[str, str]) -> RecordedCommit:
         """The commit, and whether the contract and every source are as they are in it."""
-        revision, reason = self._commit.revision, self._commit.reason
+        revision, reason = self._commit.value, self._commit.reason
         if revision is None:
             return {"revision": None, "dirty": None, "reason": reason}
         whole = sha256(contract.content).hexdigest()  # the contract's digest leaves out its annotations

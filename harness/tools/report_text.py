@@ -139,7 +139,7 @@ def asked(against: Against) -> Iterator[str]:
     if against.state is None:
         yield "Staleness was not checked, because this needs a project"
     else:
-        revision = against.state.commit.revision
+        revision = against.state.commit.value
         where = f"at commit {revision[:KEY_LETTERS]}" if revision else "without a commit"
         yield f"Staleness was checked against the project {where}"
     if against.trusted:

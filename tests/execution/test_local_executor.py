@@ -81,7 +81,7 @@ def test_endings_are_told_apart(
     times = [float(line.split()[0]) for line in told]
     assert times == sorted(times)
     assert "toy.sorting:Sorter" in told[0]
-    assert f'how: "{how}"' in told[1]
+    assert f'"how": "{how}"' in told[1]
     (ended,) = [line for line in told if f"ended: {kind}" in line]
     assert observation.ending.reason in ended
     assert any("the subject's code ran for" in line for line in told)

@@ -101,7 +101,7 @@ def test_no_program_of_a_repository_runs(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("GIT_TRACE", str(ran))
     ask_everything(root)
     assert not ran.exists(), ran.read_text()
-    revision = git.commit(root).revision
+    revision = git.commit(root).value
     assert revision is not None
     assert git.differing(root, revision, {"a.py": hashlib.sha256(b"2\n").hexdigest()}).value == ["a.py"]
     assert not ran.exists(), ran.read_text()

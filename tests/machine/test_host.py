@@ -18,7 +18,7 @@ from harness.machine.health import Health
 from harness.machine.host import probe
 from harness.machine.provenance import software
 from harness.machine.requirements import shortfalls, suitable
-from tests.machine.invented_hosts import GIB, a_gpu, a_host
+from tests.machine.invented_hosts import GIB, a_host
 from tests.recorded import replay
 
 
@@ -109,7 +109,6 @@ def test_the_slices_of_mig_stand_for_their_gpu(monkeypatch: pytest.MonkeyPatch, 
     ]  # fmt: skip
     assert {gpu.parent for gpu in host.gpus} == {"GPU-00000000-0000-0000-0000-000000000200"}
     assert [gpu.uuid for gpu in suitable({"device": "cuda", "memory_gib": 24}, host)] == [f"{MIG}0"]
-    assert host.with_gpus([0]).gpus == host.gpus
 
 
 @pytest.mark.parametrize(
@@ -192,21 +191,21 @@ def git(folder: Path, *words: str) -> None:
 def test_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion) -> None:
     """The commit is unknown without a repository or a commit."""
     nowhere = commit(tmp_path)
-    assert nowhere.revision is None
+    assert nowhere.value is None
     assert str(nowhere.reason).partition(" (")[0] == snapshot(name="no repository")  # git may name a mount point
     git(tmp_path, "init", "-q")
     empty = commit(tmp_path)
-    assert empty.revision is None
+    assert empty.value is None
     assert empty.reason == snapshot(name="no commit")
     (tmp_path / "a.py").write_text("1")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "one")
     clean = commit(tmp_path)
-    assert len(str(clean.revision)) == 40
+    assert len(str(clean.value)) == 40
     assert clean.reason is None
     # A hook runs with GIT_DIR set to its own repository.
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
-    assert commit(tmp_path).revision == clean.revision
+    assert commit(tmp_path).value == clean.value
     monkeypatch.setenv("PATH", "")
     assert commit(tmp_path).reason == "git does not start: No such file or directory"
 
@@ -237,11 +236,3 @@ def test_probing_loads_neither_torch_nor_cuda() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_some_of_the_gpus() -> None:
-    """GPUs are chosen by index, in the machine's order. An unknown index is refused."""
-    host = a_host(*(a_gpu(index=index, uuid=f"GPU-{index}") for index in range(3)))
-    assert [gpu.index for gpu in host.with_gpus([2, 0]).gpus] == [0, 2]
-    with pytest.raises(ValueError, match="no GPU 3 here"):
-        host.with_gpus([0, 3])

@@ -13,6 +13,7 @@ import harness
 from harness.base.version import VERSION
 from harness.machine import git
 from harness.machine.provenance import harness_commit, harness_identity
+from harness.machine.timebox import Answer
 
 ROOT = Path(harness.__file__).parents[1]
 
@@ -55,13 +56,13 @@ def test_the_commit_of_a_source_tree(tmp_path: Path, change: Callable[[Path], No
 
 def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What git cannot tell is left out."""
-    monkeypatch.setattr(git, "commit", lambda root: git.Commit(None, "no git"))
+    monkeypatch.setattr(git, "commit", lambda root: Answer(None, "no git"))
     (tmp_path / ".git").touch()
     assert harness_commit(tmp_path / "harness") == {}
 
 
 def test_an_installed_package_has_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The repository around a virtual environment is another project's."""
-    monkeypatch.setattr(git, "commit", lambda root: git.Commit("a" * 40))
+    monkeypatch.setattr(git, "commit", lambda root: Answer("a" * 40))
     (tmp_path / ".git").mkdir()
     assert harness_commit(tmp_path / ".venv/lib/python3.11/site-packages/harness") == {}

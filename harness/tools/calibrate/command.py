@@ -9,8 +9,7 @@ from dataclasses import replace
 import click
 
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
-from harness.cli.options import device_option, profile_option
-from harness.cli.parameter_options import overrides, parameter_texts
+from harness.cli.options import device_option, overrides, parameter_texts, profile_option
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.evidence.seal import ClaimResult

@@ -143,7 +143,7 @@ def run(
     in_scope = [one for one in cases if not one.out_of_scope]
     asked = () if no_checkers else (checkers or CHECKERS)
     about: JsonObject = {
-        "version": VERSION, "revision": git.commit(project.root).revision, "corpus": corpus_digest(project.root),
+        "version": VERSION, "revision": git.commit(project.root).value, "corpus": corpus_digest(project.root),
         "code": code_digest(project.root),
     }  # fmt: skip
     wanted = [Round(profile, seed + number) for number in range(rounds) for profile in profiles]

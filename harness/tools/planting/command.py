@@ -11,8 +11,7 @@ import click
 
 from harness.base import regular_file, schemas, strictjson
 from harness.base.vocabulary import ExitStatus
-from harness.cli.options import device_option, duration
-from harness.cli.parameter_options import overrides, parameter_texts
+from harness.cli.options import device_option, duration, overrides, parameter_texts
 from harness.contract.patch import Patch, PatchError
 from harness.contract.project import Project
 from harness.machine.cache_folder import made_cache_folder
