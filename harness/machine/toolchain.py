@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import final
@@ -123,15 +123,16 @@ def _one_ptxas(path: Path, found_by: str) -> Tool:
     version = re.search(r"\bV(\d+(?:\.\d+)+)", answer.value)
     helped = timebox.run([str(path), "--help"], SECONDS)
     # The help lists 'sm_90a' and the like, in quotes, as the allowed values of --gpu-name.
-    targets = sorted(set(re.findall(r"'(sm_\d+[a-z]?)'", helped.value or "")), key=_target_order)
+    targets = sorted(
+        set(re.findall(r"'(sm_\d+[a-z]?)'", helped.value or "")),
+        key=lambda target: (int(re.sub(r"\D", "", target)), target),
+    )
     reason = helped.reason or (None if targets else "its help names no sm_ target")
     details = {"found_by": found_by, "targets": targets}
     return Tool("ptxas", version[1] if version else None, str(path), details, reason)
 
 
-def _target_order(target: str) -> tuple[int, str]:
-    digits = re.sub(r"\D", "", target)
-    return int(digits), target
+_WGPU_DETAILS = {"adapter": "device", "driver": "description", "type": "adapter_type"}
 
 
 def vulkan() -> tuple[Tool, ...]:
@@ -141,9 +142,12 @@ def vulkan() -> tuple[Tool, ...]:
     answer = timebox.run([sys.executable, "-c", _WGPU], SECONDS)
     if answer.value is None:
         return (Tool("vulkan", reason=f"wgpu: {answer.reason}"),)
-    adapters = [adapter for adapter in strictjson.loads(answer.value) if adapter.get("backend_type") == "Vulkan"]
-    none = Tool("vulkan", reason=f"wgpu lists no Vulkan adapter; {_vulkan_remedy()}")
-    return tuple(map(_wgpu_adapter, adapters)) or (none,)
+    adapters = tuple(
+        Tool("vulkan", path="wgpu", details={name: info.get(key) for name, key in _WGPU_DETAILS.items()})
+        for info in strictjson.loads(answer.value)
+        if info.get("backend_type") == "Vulkan"
+    )
+    return adapters or (Tool("vulkan", reason=f"wgpu lists no Vulkan adapter; {_vulkan_remedy()}"),)
 
 
 def vulkan_gpu() -> str | None:
@@ -161,8 +165,3 @@ def _vulkan_remedy() -> str:
     if ctypes.util.find_library("vulkan") is None:
         return "there is no Vulkan loader (libvulkan1)"
     return "the loader finds no driver: that of the GPU (libnvidia-gl), or Mesa's in software (mesa-vulkan-drivers)"
-
-
-def _wgpu_adapter(info: Mapping[str, str]) -> Tool:
-    details = {"adapter": info.get("device"), "driver": info.get("description"), "type": info.get("adapter_type")}
-    return Tool("vulkan", path="wgpu", details=details)
