@@ -124,7 +124,6 @@ def test_a_mutant_that_cannot_run_here_is_not_counted_as_killed(folder: Path) ->
         ["run", CLAIM, "--executor-options=--time=1"],
         ["run", CLAIM, "--executor", "nowhere"],
         ["run", CLAIM, "--executor", "kubernetes"],
-        ["run", CLAIM, "--profile", "full"],
         ["no-such-command"],
     ],
     ids=" ".join,
