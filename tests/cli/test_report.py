@@ -51,6 +51,8 @@ def test_where_there_is_nothing_to_report_it_says_so(tmp_path: Path, evidence: P
     assert "1 bundle" in missing.stdout
     idle = harness(tmp_path, "report", str(evidence))
     assert (idle.returncode, "--html" in idle.stderr) == (2, True)
+    pages = harness(tmp_path, "report", str(evidence), "--html", "-")
+    assert (pages.returncode, "pages need a folder" in " ".join(pages.stderr.split())) == (2, True)
     both = harness(tmp_path, "report", str(evidence), "--ctrf", "-", "--sarif", "-")
     assert (both.returncode, "standard output takes one report" in both.stderr) == (2, True)
 

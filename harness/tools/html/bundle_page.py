@@ -119,8 +119,8 @@ def render(
         samples=plot.drawn(charts.samples(contents)),
         resolved=_resolved(record),
         parameters=dict(observation.parameters) if observation else {},
-        device=_device(record),
-        machine_facts=_facts(contents.environment),
+        device=_facts({**record.device.to_json(), "the claim's hardware": hardware(record.target)}),
+        machine_facts=_facts(_environment(contents.environment)),
         packages=_mapping(_mapping(contents.environment.get("software")).get("distributions")),
         variables=_mapping(contents.environment.get("variables")),
         logs=[_log(name, contents) for name in ("log", "stdout", "stderr")],
@@ -195,36 +195,31 @@ def _resolved(record: Record) -> list[tuple[str, str, str, bool]]:
     return rows
 
 
-def _device(record: Record) -> list[tuple[str, str]]:
-    device = record.device
-    memory = number_text.binary(device.memory_bytes) if device.memory_bytes else ""
-    facts = [
-        ("device", device.name),
-        ("type", device.type),
-        ("compute capability", device.compute_capability),
-        ("memory", f"{memory}{' unified' if device.unified else ''} ({device.memory_source})"),
-        ("uuid", device.uuid),
-        ("the claim's hardware", hardware(record.target)),
-    ]  # fmt: skip
-    return [(name, str(value)) for name, value in facts if value and (name != "memory" or memory)]
-
-
-def _facts(environment: JsonObject) -> list[tuple[str, str]]:
+def _environment(environment: JsonObject) -> dict[str, Any]:
     """Return the facts of the environment that most often explain a difference."""
     host, software = _mapping(environment.get("host")), _mapping(environment.get("software"))
-    python, packages = _mapping(software.get("python")), _mapping(software.get("distributions"))
-    memory = host.get("memory_bytes")
-    facts = [
-        ("driver", host.get("driver") or software.get("driver_reason")),
-        ("CUDA of the driver", host.get("cuda_driver_version")),
-        *((name, packages.get(name)) for name in ("torch", "triton", "transformers", "numpy")),
-        ("Python", " ".join(str(python.get(key, "")) for key in ("implementation", "version")).strip()),
-        ("platform", software.get("platform") or host.get("kernel")),
-        ("host", host.get("hostname")),
-        ("CPU", f"{host.get('cpu_count')} cores, {host.get('machine')}"),
-        ("host memory", number_text.binary(memory) if isinstance(memory, (int, float)) else None),
+    packages = _mapping(software.get("distributions"))
+    return {
+        "driver": host.get("driver") or software.get("driver_reason"),
+        "CUDA of the driver": host.get("cuda_driver_version"),
+        **{name: packages.get(name) for name in ("torch", "triton", "transformers", "numpy")},
+        "Python": _mapping(software.get("python")).get("version"),
+        "platform": software.get("platform") or host.get("kernel"),
+        **{name: host.get(name) for name in ("hostname", "machine", "cpu_count", "memory_bytes")},
+    }
+
+
+def _facts(values: JsonObject) -> list[tuple[str, str]]:
+    """Return names in words and the values that are known, bytes in binary units."""
+    units = {name: "B" if name.endswith("_bytes") else "" for name in values}
+    return [
+        (
+            name.removesuffix("_bytes").replace("_", " "),
+            one if isinstance(one, str) else number_text.value(one, units[name]),
+        )
+        for name, one in values.items()
+        if isinstance(one, (str, int, float)) and one
     ]
-    return [(name, str(value)) for name, value in facts if value]
 
 
 def _log(name: str, contents: Contents) -> Log:

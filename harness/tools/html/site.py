@@ -27,7 +27,7 @@ from harness.evidence.findings import Verification
 from harness.evidence.index import read
 from harness.evidence.verification import Against
 from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
-from harness.report.formats import Evidence
+from harness.report.formats import STDOUT, Evidence
 from harness.report.messages import qualifiers
 from harness.report.messages.qualifiers import standing
 from harness.report.running_jobs import running_jobs
@@ -59,6 +59,8 @@ def check(folder: Path) -> None:
     """
     index = folder / INDEX
     try:
+        if folder == STDOUT:
+            raise SiteError("pages need a folder; standard output takes one file")
         if folder.is_file():
             raise SiteError(f"{folder} is a file; name a folder, which the pages are written into")
         if index.is_symlink() or (index.exists() and not _is_ours(index)):
