@@ -234,7 +234,7 @@ def test_a_trainer_that_hangs_ends_with_its_trial(folder: Path) -> None:
         (["--subject", f"command:{APR}"], "a value for student and teacher: -P student=… -P teacher=…"),
         (["--subject", f"command:{BIGRAMS}", "-P", "techer=x"], "did you mean teacher?"),
         (["--subject", f"command:{APR}", "-P", "epochs=many"], "epochs is a number"),
-        (["--subject", f"command:{APR}", "-P", "dir=/tmp"], "neither the claim nor apr distill has a parameter 'dir'"),
+        (["--subject", f"command:{APR}", "-P", "dir=/tmp"], f"neither {EXPORT} nor {APR} has a parameter 'dir'"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_runs(tmp_path: Path, options: list[str], said: str) -> None:
