@@ -54,7 +54,7 @@ class _Findings:
 
     def measurements(self) -> dict[str, Any]:
         """By name. That no file is incomplete is known only if the student's tensors are."""
-        inner = ("student", "in_memory", "compared", "state")
+        inner = ("student", "in_memory", "compared", "state", "matched")
         found = {name: value for name, value in vars(self).items() if name not in inner}
         return found | {
             "incomplete": self.incomplete or provided(self.student, self.incomplete),
@@ -63,7 +63,6 @@ class _Findings:
             "metadata_untrue": provided(self.in_memory, self.metadata_untrue),
             "miscounted": self.miscounted or provided(self.state, self.miscounted),
             "export_wrong": provided(self.in_memory, self.export_wrong),
-            "matched": provided(self.compared, self.matched),
         }
 
 
@@ -96,6 +95,7 @@ def falsify(trial: Trial[Checkpointing]) -> None:
             trial, "default/new", without=("checkpoint_every",), steps=trial.parameters["steps_without_period"]
         )
     _examine(trial, subject, _DEFAULT, seen, truth)
+    trial.measure(matched=provided(seen.compared, seen.matched))
 
 
 class _CheckpointWatch(StepWatch):
