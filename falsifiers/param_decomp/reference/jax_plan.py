@@ -16,7 +16,7 @@ from falsifiers.param_decomp.reference import jax_model, jax_step
 from falsifiers.param_decomp.reference.jax_trainer import QUICK, Layout, mesh_of, state_shapes, suffix_names
 from harness import Setting
 
-__all__ = ["JaxPlan"]
+__all__ = ["JaxPlan", "planned"]
 
 _OPTIONS = {**QUICK, "xla_cpu_enable_concurrency_optimized_scheduler": False}
 """The CPU's own scheduler starts what can run at once; this one keeps few bytes alive, as that of a GPU does."""
@@ -27,7 +27,7 @@ class JaxPlan:
 
     def __init__(self, setting: Setting) -> None:
         """Nothing is compiled yet."""
-        self.setting = setting
+        self.setting, self.options = setting, _OPTIONS
         self.mesh = mesh_of(setting.parameters["devices"])
 
     def plan(self, workload: Mapping[str, Any]) -> Plan:
@@ -38,15 +38,8 @@ class JaxPlan:
             state, seen = jax_step.train_step(config, self.mesh, *arguments)
             return state, seen.terms
 
-        compiled = jax.jit(step, out_shardings=(layout.state(), None)).lower(*arguments).compile(_OPTIONS)
-        found = compiled.memory_analysis()
-        return Plan(
-            found.argument_size_in_bytes,
-            found.temp_size_in_bytes,
-            found.output_size_in_bytes,
-            found.alias_size_in_bytes,
-            str(next(iter(compiled.out_info[0].components.values())).dtype),
-        )
+        compiled = jax.jit(step, out_shardings=(layout.state(), None)).lower(*arguments).compile(self.options)
+        return planned(compiled, next(iter(compiled.out_info[0].components.values())).dtype)
 
     def kept(self, workload: Mapping[str, Any]) -> tuple[int, int]:
         """Of the shapes and their shardings."""
@@ -67,6 +60,18 @@ class JaxPlan:
             everywhere((2,), jnp.uint32),
         )
         return config, layout, arguments
+
+
+def planned(compiled: Any, dtype: Any) -> Plan:
+    """What the compiler says of the memory of a compiled function, whose state has that dtype."""
+    found = compiled.memory_analysis()
+    return Plan(
+        found.argument_size_in_bytes,
+        found.temp_size_in_bytes,
+        found.output_size_in_bytes,
+        found.alias_size_in_bytes,
+        str(dtype),
+    )
 
 
 def _bytes(shapes: Any) -> int:
