@@ -9,6 +9,7 @@ reach, rules that raise or divide by zero, empty lists that pass, and contracts 
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from harness.base import strictjson
+from harness.base import regular_file, strictjson
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject, pointer
 from harness.contract import Contract, Profile
@@ -24,7 +25,9 @@ from harness.contract.clauses import ITEM, VALUE, Clause, SchemaClause, nodes
 from harness.contract.consistency import credentials, largest_shapes, unwritten_code, unwritten_texts
 from harness.contract.cost import Allowance
 from harness.contract.expression import Node, NodeKind
+from harness.contract.imports import imported_files
 from harness.contract.keywords import is_number
+from harness.contract.model import RESOLVED
 from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.references import pointer_of
 from harness.contract.rules import BROKEN, Rule, literals
@@ -72,6 +75,7 @@ def lint(contract: Contract, search: Sequence[Path] = ()) -> list[Finding]:
         search: the import roots of the project, whose code is searched for what is not written yet.
     """
     findings = [*_about_the_whole(contract), *_about_what_to_write(contract, search), *_about_thresholds(contract)]
+    findings += _about_what_is_read_back(contract, search)
     findings += [*_about_emptiness(contract), *_about_lengths(contract), *_about_division(contract)]
     with without_traces():
         try:
@@ -125,6 +129,31 @@ def _about_what_to_write(contract: Contract, search: Sequence[Path]) -> Iterator
         place = next((f"/{key}" for key, value in keys.items() if value == entry), "/mutants")
         message = f"{entry} is not written yet: {path}:{line}"
         yield _warning("code-to-do", place, message, "write the code, and say in its docstring what it does")
+
+
+def _about_what_is_read_back(contract: Contract, search: Sequence[Path]) -> Iterator[Finding]:
+    """Find parameters that the judge compares with what ran, and that the falsifier's code never reads back."""
+    asked = [(one.name, name) for one in contract.profiles.values() for name in RESOLVED if name in one.parameters]
+    is_written = not any(entry == contract.falsifier for entry, *_ in unwritten_code(contract, search))
+    files = imported_files(contract.falsifier, tuple(search)) if asked and is_written else ()
+    given = {name for path in files for name in _read_back(path)}
+    for profile, name in asked if files and None not in given else ():
+        if name not in given:
+            message = f"the parameter {name} adds the clause resolved.{name}, and nothing reads back what ran"
+            remedy = f"call trial.resolve({name}=…) with what ran, or give the parameter another name"
+            yield _warning("parameter-not-read-back", pointer("profiles", profile, "parameters", name), message, remedy)
+
+
+def _read_back(path: Path) -> Iterator[str | None]:
+    """Yield the names of the arguments of each call of `resolve` in a source file; None for arguments in a mapping."""
+    try:
+        text = regular_file.read(path)
+        tree = ast.parse(text) if b".resolve(" in text else ast.Module([], [])
+    except (OSError, ValueError, SyntaxError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "resolve":
+            yield from (one.arg for one in node.keywords)
 
 
 def _about_thresholds(contract: Contract) -> Iterator[Finding]:

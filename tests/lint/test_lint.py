@@ -15,7 +15,7 @@ import pytest
 from harness.base.vocabulary import Outcome
 from harness.judging.judge import judge
 from harness.lint import Finding, Severity, lint
-from tests.contracts import contract_of, document, observe
+from tests.contracts import contract_of, document, observe, write_project
 
 _NUMBER = {"type": "number"}
 
@@ -354,3 +354,15 @@ def test_the_search_begins_with_an_example_of_the_observation() -> None:
     assert "contract-unsatisfiable" in [finding.rule for finding in findings(content)]
     content["observation"]["examples"] = [{"a": 10.9005, "b": 10.0}]
     assert [finding.rule for finding in findings(content)] == []
+
+
+@pytest.mark.parametrize(("call", "found"), [("device='cpu'", ["steps"]), ("steps=3", []), ("**told", [])])
+def test_a_parameter_that_nothing_reads_back_is_named(tmp_path: Path, call: str, found: list[str]) -> None:
+    """The judge compares it with what ran; without a call it is NOT_MEASURED. Arguments in a mapping may have it."""
+    root = write_project(tmp_path)
+    path = root / "falsifiers" / "demo" / "sorting.py"
+    path.write_text(f"def falsify(trial):\n    told = {{}}\n    trial.resolve({call})\n")
+    told = [one for one in lint(contract_of(document()), [root]) if one.rule == "parameter-not-read-back"]
+    places = [f"/profiles/{profile}/parameters/{name}" for profile in ("full", "reduced") for name in found]
+    assert [one.pointer for one in told] == places
+    assert all("trial.resolve(steps=" in one.remedy for one in told)
