@@ -118,7 +118,7 @@ def test_other_reasons_against_it(folder: Path) -> None:
 
 def test_the_documentation_lists_the_claims_that_can_be_isolated() -> None:
     """The page lists exactly the claims of this repository that can be isolated."""
-    project = Project.find(Path(__file__).parents[2])
+    project = Project.find(Path(__file__).parents[3])
     contracts, _ = project.load_all()
     able = {name for name, why in obstacles(project, contracts).items() if not why}
     text = (project.root / "docs" / "isolation.md").read_text()
