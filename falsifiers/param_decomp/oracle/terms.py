@@ -57,8 +57,6 @@ def gate_gradient(logits: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     Lower: on 0 < x <= 1 all of it passes; at x <= 0 a share ALPHA, if it is negative; above 1 nothing.
     Upper: on [0, 1] all of it passes; above 1 a share ALPHA; below 0 nothing.
     """
-    within = ((logits > 0) & (logits <= 1)).to(logits.dtype)
-    waking = ((logits <= 0) & (lower < 0)).to(logits.dtype)
-    kept = ((logits >= 0) & (logits <= 1)).to(logits.dtype)
-    above = (logits > 1).to(logits.dtype)
-    return lower * (within + ALPHA * waking) + upper * (kept + ALPHA * above)
+    waking, within, above = (logits <= 0) & (lower < 0), (logits > 0) & (logits <= 1), logits > 1
+    of_lower = torch.where(within, lower, torch.where(waking, ALPHA * lower, 0.0))  # not 0 * NaN
+    return of_lower + torch.where(within | (logits == 0), upper, torch.where(above, ALPHA * upper, 0.0))
