@@ -64,8 +64,9 @@ def main() -> None:
                 each += [
                     {"claim": claim, "mutant": name, "arm": arm, "s": one["seconds"]} for name, one in mutants.items()
                 ]
-            if fates["whole"] != fates["refuted"]:
-                raise SystemExit(f"{claim}: the fates differ: {fates}")
+            lived = [name for name, fate in fates["whole"].items() if fate == "killed" != fates["refuted"][name]]
+            if lived:  # the other way round, a whole trial can reach its limit where the machine is busy
+                raise SystemExit(f"{claim}: only the whole trial kills {', '.join(lived)}")
             rows.append(row)
     table = pd.DataFrame(rows).groupby("claim", sort=False).median(numeric_only=True)
     table.loc["all"] = table.sum()
