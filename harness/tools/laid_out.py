@@ -1,7 +1,7 @@
 """The layout of a contract as text: compact JSON of at most 120 columns.
 
 A value that fits is on one line. Otherwise short members share lines, and a longer member has its own lines. Only a
-text that is longer than a line makes a longer line.
+text that is longer than a line, or a first member, which stays beside its brackets, makes a longer line.
 """
 
 from __future__ import annotations
