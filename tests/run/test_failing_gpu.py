@@ -219,7 +219,7 @@ def test_a_signal_as_a_claim_moves(
     bench: Callable[..., Bench], driver: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing was measured, so nothing is sealed."""
-    monkeypatch.setattr(Health, "broken", lambda self: "Xid 79" if self._gpu.index == 0 else "")
+    monkeypatch.setattr(Health, "broken", lambda self: "Xid 79" if self._gpu._uuid == GPUS[0].uuid else "")
     whole = bench(honest)
 
     def listen(event: events.Event) -> None:
