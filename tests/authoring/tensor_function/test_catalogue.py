@@ -1,4 +1,8 @@
-"""The adversary lets right functions pass, and finds each defect by the relation that is made for it."""
+"""The adversary lets right functions pass, and finds each defect by the relation that is made for it.
+
+Calls in fresh processes stay in this file: it has the most tests, so a worker runs it early. Fake tensors, which tests
+of the probe make, start autograd's threads, and no later fork of that worker could differentiate.
+"""
 
 from __future__ import annotations
 
@@ -218,3 +222,15 @@ def test_classes_that_are_cut_show_whatever_the_labels_are() -> None:
         assert len(try_relations(function, ["shapes_checked"], seed=seed).violations["shapes_checked"]) == 2, seed
     function = TensorFunction.of(losses, losses, example, largest=1 << 8)
     assert not try_relations(function, ["shapes_checked"]).violations
+
+
+def test_the_gradient_from_above_may_be_the_gradient() -> None:
+    """torch's sum returns the same tensor, whose memory the harness refills for the next call."""
+
+    def pair(draw: Draw) -> tuple[torch.Tensor, torch.Tensor]:
+        rows, width = draw.size("rows"), draw.size("width")
+        return draw.tensor(rows, width), draw.tensor(rows, width)
+
+    names = [name for name, one in RELATIONS.items() if not one.needs_gpu and name not in ("compiled", "no_growth")]
+    found = try_relations(TensorFunction.of(torch.add, torch.add, pair, largest=512), names, device="cpu")
+    assert found.violations == {}

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness.authoring.tensor_function import RELATIONS, Draw, Host, TensorFunction, try_relations
+from harness.authoring.tensor_function import Draw, Host, TensorFunction, try_relations
 from harness.authoring.tensor_function.adversary import Adversary
 from harness.tools.kernels.paired_time import timed
 from tests.authoring.tensor_function.computing_defects import _dense
@@ -104,15 +104,3 @@ def test_integers_of_the_source_that_are_too_large_are_named() -> None:
     found = try_relations(function, ["sizes"], device="cpu")
     assert found.violations == {}
     assert [one for one in found.refused["sizes"] if "width of [4000]" in one]
-
-
-def test_the_gradient_from_above_may_be_the_gradient() -> None:
-    """torch's sum returns the same tensor, whose memory the harness refills for the next call."""
-
-    def pair(draw: Draw) -> tuple[Tensor, Tensor]:
-        rows, width = draw.size("rows"), draw.size("width")
-        return draw.tensor(rows, width), draw.tensor(rows, width)
-
-    names = [name for name, one in RELATIONS.items() if not one.needs_gpu and name not in ("compiled", "no_growth")]
-    found = try_relations(TensorFunction.of(torch.add, torch.add, pair, largest=512), names, device="cpu")
-    assert found.violations == {}
