@@ -274,7 +274,7 @@ def test_users_share_leases(common: Path, holders: Holders) -> None:
 
 
 def test_every_user_can_add_a_lease(folder: Path) -> None:
-    """The folders are for all, and sticky. So nobody can remove the leases of others."""
+    """Every user can write to the folders. They are sticky, so no user can remove the leases of another."""
     ask("shared", folder)
     assert [place.stat().st_mode & 0o7777 for place in (folder, folder / "GPU-a")] == [0o1777, 0o1777]
 

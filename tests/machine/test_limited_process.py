@@ -15,14 +15,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import psutil
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.machine import limited_process
-from harness.machine.limited_process import Limits, Stopped, completed, isolated, isolated_all
+from harness.machine.limited_process import Limits, Stopped, isolated, isolated_all
 
 LIMITS = Limits(seconds=0.5, elapsed=60.0, memory_bytes=256 << 20, answer_bytes=1 << 20)
 
@@ -381,43 +380,3 @@ def test_descendants_end_when_the_caller_is_killed() -> None:
     os.kill(caller, signal.SIGKILL)
     os.waitpid(caller, 0)
     assert all(map(gone, map(int, told.split())))
-
-
-LEAVES = "sleep 600 & echo $!; echo wrong >&2; exit 3"
-
-
-def test_a_command_is_told_by_its_status_and_output() -> None:
-    """What it left behind has ended."""
-    done = completed(["sh", "-c", LEAVES.replace("&", ">/dev/null 2>&1 &", 1)], 60)
-    assert (done.returncode, done.stderr) == (3, "wrong\n")
-    assert gone(int(done.stdout))
-
-
-@pytest.mark.parametrize("ended", [True, False])
-def test_a_command_has_a_time_limit(tmp_path: Path, ended: bool) -> None:
-    """It can also be ended. What it started ends with it."""
-    command = ["sh", "-c", f"sleep 600 & echo $! > {tmp_path}/half; mv {tmp_path}/half {tmp_path}/pid; wait"]
-    with pytest.raises(Stopped):
-        completed(command, 600 if ended else 2.0, ended=lambda: ended and (tmp_path / "pid").exists())
-    assert gone(int((tmp_path / "pid").read_text()))
-
-
-def test_a_command_that_does_not_start() -> None:
-    with pytest.raises(Stopped):
-        completed(["no-such-command"], 60)
-
-
-def test_a_command_ends_when_the_caller_is_killed(tmp_path: Path) -> None:
-    """So do the processes that it started in sessions of their own."""
-    command = ["sh", "-c", f"setsid sleep 600 & echo $! $$ > {tmp_path}/half; mv {tmp_path}/half {tmp_path}/pids; wait"]
-    caller = os.fork()
-    if caller == 0:
-        completed(command, 600)
-        os._exit(0)
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "pids").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    os.kill(caller, signal.SIGKILL)
-    os.waitpid(caller, 0)
-    assert all(map(gone, map(int, (tmp_path / "pids").read_text().split())))

@@ -44,7 +44,7 @@ def blocks_are_whole(text: str) -> bool:
 
 
 def test_another_subject_is_told_where_the_verdict_stands(tmp_path: Path) -> None:
-    """The other subject is told in the table, JUnit and CTRF."""
+    """The table, JUnit and CTRF name the other subject."""
     other = "falsifiers.demo.sorting:Forgetful"
     bundle = sealed(tmp_path, subject=other)
     rewrite(bundle, "observation.json", set_at("subject", other))
