@@ -5,6 +5,7 @@
  *   HARNESS_RECORDER_DIR    the folder of the records: one file for each process, one JSON object a line
  *   HARNESS_RECORDER_CUPTI  libraries of CUPTI to try, separated by colons, newest first
  *   HARNESS_RECORDER_LINES  most lines of each kind of event (default 1000); further events are only counted
+ *   HARNESS_RECORDER_LAUNCHES  see sampling.h
  *
  * A line is one write to a file opened to append, so a crash loses no finished line. Types and numbers of CUPTI are
  * declared here, as in cupti_callbacks.h and cupti_activity.h of CUDA 12.0 to 13.0; callbacks are found by their names. */
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #include "image.h"
+#include "sampling.h"
 #include "sha256.h"
 
 enum { DOMAIN_DRIVER = 1, DOMAIN_RESOURCE = 3 };              /* CUpti_CallbackDomain */
@@ -139,7 +141,8 @@ static void totals(int final) {
     add(&line, ",\"final\":%s,\"launches\":%llu,\"modules\":%llu,\"ptx\":%llu,\"jit\":%llu,\"refused\":%llu",
         final ? "true" : "false", (unsigned long long)launches, (unsigned long long)modules_loaded,
         (unsigned long long)ptxs, (unsigned long long)jits, (unsigned long long)refusals);
-    add(&line, ",\"unnamed_launches\":%llu,\"calls\":{", (unsigned long long)unnamed);
+    add(&line, ",\"unnamed_launches\":%llu,\"sampled\":%s,\"calls\":{", (unsigned long long)unnamed,
+        launches >= sampling.all ? "true" : "false");
     const char *between = "";
     for (size_t i = 0; i < CALLS_COUNT; i++)
         if (calls[i]) {
@@ -153,6 +156,7 @@ static void totals(int final) {
 
 static void finish(void) {
     if (getpid() != owner || out < 0) return;
+    end_sampling();
     if (flush) flush(1); /* CUPTI_ACTIVITY_FLAG_FLUSH_FORCED */
     for (size_t i = 0, told = 0; i < MOST_KERNELS && told < most_lines; i++) {
         const char *name = kernels[i].name;
@@ -240,6 +244,7 @@ static void on_kernel(const void *function, const char *name) {
         if (tries == 63) atomic_fetch_add_explicit(&unnamed, 1, memory_order_relaxed);
     }
     if ((all & (all - 1)) == 0) totals(0);
+    if (all == sampling.all) count(SAMPLED);
 }
 
 static void on_refusal(const char *function, int result, uint64_t size) {
@@ -338,11 +343,22 @@ static void buffer_full(void *context, uint32_t stream, uint8_t *buffer, size_t 
 
 static int (*enable)(uint32_t, void *, int, uint32_t);
 static void *subscriber;
+static int (*activity[2])(int); /* disables and enables a kind of CUPTI's records */
 
-/* For benchmarks/recorder_overhead.py: the same process with and without callbacks. */
-__attribute__((visibility("default"))) void RecorderEnable(int on) {
-    for (uint32_t id = 1; id < MOST_IDS && subscriber; id++)
-        if (call_of[id] >= 0) enable((uint32_t)on, subscriber, DOMAIN_DRIVER, id);
+static int is_launch(enum kind kind) { return kind == LAUNCH || kind == LAUNCH_EX || kind == GRAPH; }
+
+static void count_launches(int on) {
+    for (uint32_t id = 1; id < MOST_IDS; id++)
+        if (call_of[id] >= 0 && is_launch(CALLS[call_of[id]].kind)) enable((uint32_t)on, subscriber, DOMAIN_DRIVER, id);
+}
+
+/* For benchmarks/recorder_overhead.py: the same process with no callbacks and no records, with all, or with samples. */
+__attribute__((visibility("default"))) void RecorderEnable(int mode) {
+    if (subscriber == NULL) return;
+    for (uint32_t id = 1; id < MOST_IDS; id++)
+        if (call_of[id] >= 0 && !is_launch(CALLS[call_of[id]].kind)) enable(mode != 0, subscriber, DOMAIN_DRIVER, id);
+    if (activity[mode != 0]) activity[mode != 0](ACTIVITY_JIT);
+    count(mode);
 }
 
 static void fail(const char *what, const char *detail) {
@@ -389,12 +405,15 @@ static int same_call(const char *name, const char *wanted) { /* also its variant
 __attribute__((visibility("default"))) int InitializeInjection(void) {
     static _Atomic int begun;
     const char *folder = getenv("HARNESS_RECORDER_DIR"), *limit = getenv("HARNESS_RECORDER_LINES");
+    const char *all = getenv("HARNESS_RECORDER_LAUNCHES");
     if (folder == NULL || atomic_exchange(&begun, 1)) return 1;
     char path[4096];
     owner = getpid();
     snprintf(path, sizeof path, "%s/%d-%lld.jsonl", folder, (int)owner, (long long)time(NULL));
     out = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (limit && atoll(limit) > 0) most_lines = (uint64_t)atoll(limit);
+    if (all && atoll(all) > 0) sampling.all = (uint64_t)atoll(all);
+    sampling.count_launches = count_launches;
     pthread_atfork(NULL, NULL, in_child);
 
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
@@ -414,7 +433,8 @@ __attribute__((visibility("default"))) int InitializeInjection(void) {
     int (*subscribe)(void **, void (*)(void *, int, uint32_t, const void *), void *) = dlsym(cupti, "cuptiSubscribe");
     enable = (int (*)(uint32_t, void *, int, uint32_t))dlsym(cupti, "cuptiEnableCallback");
     int (*name_of)(int, uint32_t, const char **) = dlsym(cupti, "cuptiGetCallbackName");
-    int (*activate)(int) = dlsym(cupti, "cuptiActivityEnable");
+    activity[0] = (int (*)(int))dlsym(cupti, "cuptiActivityDisable");
+    activity[1] = (int (*)(int))dlsym(cupti, "cuptiActivityEnable");
     int (*take)(void *, void *) = dlsym(cupti, "cuptiActivityRegisterCallbacks");
     int (*every)(uint32_t) = dlsym(cupti, "cuptiActivityFlushPeriod");
     next_record = (int (*)(uint8_t *, size_t, void **))dlsym(cupti, "cuptiActivityGetNextRecord");
@@ -435,7 +455,7 @@ __attribute__((visibility("default"))) int InitializeInjection(void) {
         if (call_of[id] >= 0 && enable(1, subscriber, DOMAIN_DRIVER, id) == 0) enabled++;
     }
     int modules = enable(1, subscriber, DOMAIN_RESOURCE, RESOURCE_MODULE_LOADED) == 0;
-    if (activate && take && next_record && take(buffer_wanted, buffer_full) == 0 && activate(ACTIVITY_JIT) == 0) {
+    if (activity[1] && take && next_record && take(buffer_wanted, buffer_full) == 0 && activity[1](ACTIVITY_JIT) == 0) {
         sees_jit = 1;
         if (every) every(1000);
     }

@@ -87,8 +87,13 @@ class Recording:
 
     @property
     def launches(self) -> int:
-        """Kernels and graphs that were launched; after a crash, at least half of them."""
+        """Kernels and graphs that were seen launched: all, if `sampled` is false and no process crashed."""
         return sum(int(last["launches"]) + int(last["calls"].get("cuGraphLaunch", [0])[0]) for last in self._totals())
+
+    @property
+    def sampled(self) -> bool:
+        """Whether a process made so many launches that its later ones were counted in samples alone."""
+        return any(last["sampled"] for last in self._totals())
 
     @property
     def allocated_bytes(self) -> int:

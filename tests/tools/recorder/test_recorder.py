@@ -77,9 +77,10 @@ def test_ptx_for_the_linker_is_seen_where_the_caller_says_what_it_is(fakes: Fake
 def test_every_thread_counts_and_the_lines_are_bounded(fakes: Fakes) -> None:
     """40,000 launches of 3,000 kernels by eight threads: every launch in the totals, and each line whole."""
     ran = fakes.run(
-        "threads", ["--threads", "8", "--launches", "5000", "--kernels", "3000"], HARNESS_RECORDER_LINES="50"
-    )
-    assert ran.seen.launches == 40_000
+        "threads", ["--threads", "8", "--launches", "5000", "--kernels", "3000"],
+        HARNESS_RECORDER_LINES="50", HARNESS_RECORDER_LAUNCHES="100000",
+    )  # fmt: skip
+    assert (ran.seen.launches, ran.seen.sampled) == (40_000, False)
     assert len(ran.seen.kernels) == 50
     (path,) = ran.folder.iterdir()
     lines = path.read_text().splitlines()
@@ -87,6 +88,14 @@ def test_every_thread_counts_and_the_lines_are_bounded(fakes: Fakes) -> None:
     assert {json.loads(line)["event"] for line in lines} >= {"start", "ready", "kernel", "launches", "totals"}
     unnamed = [event["unnamed_launches"] for event in ran.seen.events if event["event"] == "totals"][-1]
     assert unnamed < 40_000 / 10
+
+
+def test_many_launches_are_counted_in_samples(fakes: Fakes) -> None:
+    """All of the first hundred, and not the next one, though each was made."""
+    ran = fakes.run("samples", ["--launches", "5000"], HARNESS_RECORDER_LAUNCHES="100")
+    assert ran.output.startswith("step 1/1 loss 5000.0")
+    assert 100 <= ran.seen.launches < 5000
+    assert ran.seen.sampled
 
 
 def test_a_process_that_is_killed_leaves_whole_lines(fakes: Fakes) -> None:
@@ -121,7 +130,16 @@ def test_what_the_recorder_could_not_see_or_write_is_said(
     ready: dict[str, object], totals: dict[str, object], said: str
 ) -> None:
     """A CUPTI without JIT records, and a disk that was full for a time, do not look like an engine without PTX."""
-    counted = {"event": "totals", "final": True, "launches": 1, "ptx": 0, "jit": 0, "refused": 0, "calls": {}}
+    counted = {
+        "event": "totals",
+        "final": True,
+        "launches": 1,
+        "ptx": 0,
+        "jit": 0,
+        "refused": 0,
+        "calls": {},
+        "sampled": False,
+    }
     events = ({"event": "ready", "jit": True, "callbacks": 30, **ready}, {**counted, **totals})
     seen = Recording(tuple({**event, "process": "1"} for event in events))
     assert [text.partition(" were")[0] for text in seen.unseen] == [said]
