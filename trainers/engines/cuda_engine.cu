@@ -79,8 +79,8 @@ int main(int argc, char **argv) {
     product(back, output, second, rows, wide, out, false, true);
     rectify_back<<<blocks(rows * wide), 256>>>(back, hidden, rows * wide);
     product(first_gradient, inputs, back, in, wide, rows, true);
-    descend<<<blocks(in * wide), 256>>>(first, first_gradient, 1.0f, in * wide);
-    descend<<<blocks(wide * out), 256>>>(second, second_gradient, 1.0f, wide * out);
+    descend<<<blocks(in * wide), 256>>>(first, first_gradient, 0.2f, in * wide);
+    descend<<<blocks(wide * out), 256>>>(second, second_gradient, 0.2f, wide * out);
     checked(cudaGetLastError(), "a launch");
     float now;
     checked(cudaMemcpy(&now, loss, sizeof now, cudaMemcpyDeviceToHost), "the loss");
