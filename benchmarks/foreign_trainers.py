@@ -23,13 +23,13 @@ SHAPE = {"steps": STEPS, "batch": 4, "sequence": 16, "checkpoint_every": 1}
 
 
 def main() -> None:
-    from trainers.foreign.common import BUGS, OF_PLAIN, make
+    from trainers.foreign.common import BUGS, OF_DATA, OF_PLAIN, make
 
     with TemporaryDirectory() as folder:
         make(Path(folder) / "start")
         for engine in sys.argv[1:] or ["plain"]:
             for bug in ("", *BUGS):
-                if bug in OF_PLAIN and engine != "plain":
+                if bug in OF_DATA or (bug in OF_PLAIN and engine != "plain"):
                     continue  # the others take the optimizer as it is
                 print(f"{engine:15} {bug or 'healthy':25} {judged(Path(folder), engine, bug)}", flush=True)
 

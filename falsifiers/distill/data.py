@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from falsifiers.distill.dumped_batches import examine_batches, gap
 from falsifiers.distill.measuring.held_out import divergence
 from falsifiers.distill.measuring.largest import largest
 from falsifiers.distill.measuring.teacher_cache import SMALL, measure_teacher_cache
@@ -27,7 +28,7 @@ from falsifiers.distill.running.further_subjects import setting_of
 from falsifiers.distill.running.shown import not_refused, shown
 from falsifiers.distill.running.training import StepWatch, train
 from falsifiers.distill.subject import Shadowed
-from harness import NotObserved, Trial, first_observed, for_external, not_observable, propagates
+from harness import NotObserved, Trial, first_observed, for_external, propagates
 
 __all__ = ["falsify"]
 
@@ -38,7 +39,7 @@ _HELD_OUT_SEED = 30_303  # of the text on which teachers are compared
 Rows = npt.NDArray[np.int64]
 
 
-@for_external(not_observable("the batch of a step is in another process"))
+@for_external(examine_batches)
 def falsify(trial: Trial[Shadowed]) -> None:
     """Ask for many batches and find their rows in the text; then train, and see which rows the student reads."""
     wanted = trial.parameters
@@ -137,8 +138,8 @@ def _find(trial: Trial[Shadowed], text: Text, whole: Mapping[int, Rows], stated:
         foreign_rows=sorted({step for step, other in lost if other is None}),
         held_out_rows=sorted({step for step, other in lost if other is not None}),
         repeated_share=max(0.0, _repeated(rows[: len(steps)]) - _repeated(stated)),
-        position_gap=_gap([position for position, _ in seen], [position for position, _ in expected]),
-        offset_gap=_gap([offset for _, offset in seen], [offset for _, offset in expected]),
+        position_gap=gap([position for position, _ in seen], [position for position, _ in expected]),
+        offset_gap=gap([offset for _, offset in seen], [offset for _, offset in expected]),
     )
 
 
@@ -185,15 +186,6 @@ def _shares(place: Place, blocks: Sequence[Tokens], length: int) -> tuple[float,
     block, start = place
     offset = start / (len(blocks[block]) - length + 1)
     return (block + offset) / len(blocks), offset
-
-
-def _gap(one: Sequence[float], other: Sequence[float]) -> float:
-    """Kolmogorov's distance of two samples; 1 if one is empty."""
-    if not one or not other:
-        return 1.0
-    points = np.concatenate([one, other])
-    below = [np.searchsorted(np.sort(sample), points, side="right") / len(sample) for sample in (one, other)]
-    return float(np.abs(below[0] - below[1]).max())
 
 
 class _Reads(TorchFunctionMode):

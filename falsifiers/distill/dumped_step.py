@@ -107,6 +107,18 @@ class DumpedRun:
             yield dump, dump.before if last is None else last
             last = dump.after
 
+    def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """The token ids and labels [rows, tokens] of each step, on the CPU.
+
+        Raises:
+            NotObserved: a dump holds no batch.
+        """
+        for path in self._paths:
+            dump: DumpedStep = self._subject.dump(path)
+            if dump.inputs is None or dump.labels is None:
+                raise NotObserved(f"the dump {path.name} holds no batch")
+            yield dump.inputs, dump.labels
+
     @propagates
     def gradient_error(self, before: Snapshot, dump: DumpedStep) -> float:
         """The largest error of a tensor's gradient, in tolerances of the weights' dtype. See `hidden`."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from falsifiers.distill.measuring.dumped_steps import DumpedStep, read_dump
 from falsifiers.distill.measuring.held_out import HeldOut
-from falsifiers.distill.measuring.named_models import NamedModel, held_out_of
+from falsifiers.distill.measuring.named_models import NamedModel, NamedText, held_out_of
 from falsifiers.distill.measuring.weight_comparison import UNFINISHED
 from falsifiers.distill.measuring.weight_files import Unreadable
 from falsifiers.distill.measuring.weight_formats import read_weights
@@ -128,6 +128,14 @@ class _Trainer(Outside):
         held_out, vocabulary = held_out_of(text, tokenizer, self.setting)
         self._models = {role: NamedModel(self.setting, vocabulary) for role in ("teacher", "student")}
         return held_out
+
+    def named_text(self) -> NamedText:
+        """The text that the TOML file names, all of it.
+
+        Raises:
+            NotObserved: it names no text or no tokenizer, or they cannot be used.
+        """
+        return NamedText(self._named("models.text", "text"), self._named("models.tokenizer", "tokenizer"))
 
     @propagates
     def teacher_logits(self, tokens: Tensor) -> Tensor:

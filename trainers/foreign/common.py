@@ -16,9 +16,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 OF_PLAIN = ("decay-after-update", "group-without-schedule", "gradients-kept", "last-rows-dropped")
 """The bugs that only the loop of plain PyTorch plants."""
+OF_DATA = ("first-rows-again", "half-of-the-text", "labels-shifted-twice", "rows-of-noise")
+"""The bugs of batches, which F-DISTILL-DATA-001 judges."""
 BUGS = (
     "ema-saved", "not-divided", "schedule-per-micro-batch", "empty-checkpoint", "last-step-not-saved",
-    "resume-without-optimizer", "smoothed-loss", "skipped-step", *OF_PLAIN,
+    "resume-without-optimizer", "smoothed-loss", "skipped-step", *OF_PLAIN, *OF_DATA,
 )  # fmt: skip
 
 
@@ -56,6 +58,9 @@ class Batches(torch.utils.data.Dataset[torch.Tensor]):
 
     def __init__(self, asked: argparse.Namespace) -> None:
         self.text = torch.frombuffer(bytearray(Path(asked.text).read_bytes()), dtype=torch.uint8).long()
+        if asked.bug == "half-of-the-text":
+            self.text = self.text[: len(self.text) // 2]
+        self.bug, self.batch = asked.bug, asked.batch
         self.first, self.length, self.seed = asked.made * asked.batch, asked.sequence + 1, asked.seed
         self.rows = (asked.stop or asked.steps) * asked.batch - self.first
 
@@ -63,10 +68,16 @@ class Batches(torch.utils.data.Dataset[torch.Tensor]):
         return self.rows
 
     def __getitem__(self, row: int) -> Any:
-        chance = torch.Generator().manual_seed(self.seed * 1_000_003 + self.first + row)
+        number = (self.first + row) % self.batch if self.bug == "first-rows-again" else self.first + row
+        chance = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
         start = int(torch.randint(len(self.text) - self.length, (), generator=chance))
         tokens = self.text[start : start + self.length]
-        return {"input_ids": tokens, "labels": tokens.clone()}
+        if self.bug == "rows-of-noise" and number % 100 == 0:
+            tokens = torch.randint(256, (self.length,), generator=chance)
+        labels = tokens.clone()
+        if self.bug == "labels-shifted-twice":
+            labels = torch.cat([tokens[1:], torch.tensor([-100])])
+        return {"input_ids": tokens, "labels": labels}
 
     def step(self, number: int, asked: argparse.Namespace) -> list[Any]:
         """The micro-batches of a step, from 1."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from falsifiers.distill.oracle.corpus import Tokens, draw
 from falsifiers.distill.oracle.qwen2 import SHAPES, new_model
 from harness import NotObserved, Setting
 
-__all__ = ["NamedModel", "built", "held_out_of"]
+__all__ = ["NamedModel", "NamedText", "built", "held_out_of"]
 
 _SEED = 20_201
 _BLOCKS = 20
@@ -62,6 +62,53 @@ def held_out_of(text: str, tokenizer: str, setting: Setting) -> tuple[HeldOut, i
     return HeldOut(batches, -blind.mean().item(), hashlib.sha256(content).hexdigest()), vocabulary
 
 
+class NamedText:
+    """A text and its tokenizer, in which rows of tokens are looked up by their bytes.
+
+    So a row is found however the trainer cut the text before it tokenised it.
+
+    Attributes:
+        tokens: how many the text has.
+    """
+
+    def __init__(self, text: str, tokenizer: str) -> None:
+        """Args:
+        text, tokenizer: see `held_out_of`.
+
+        Raises:
+            NotObserved: one of them cannot be read.
+        """
+        self._content = _content(Path(text))
+        self._ids, self._vocabulary = _tokens(self._content, tokenizer)
+        self._tokenizer = None if tokenizer == "bytes" else _tokenizer(tokenizer)
+        added = {} if self._tokenizer is None else self._tokenizer.get_added_tokens_decoder()
+        self._special = {number for number, token in added.items() if token.special}
+        self.tokens = len(self._ids)
+
+    def find(self, row: Sequence[int]) -> int | None:
+        """The first byte of a row; None if it is not of this text. Special tokens part it into pieces."""
+        pieces: list[list[int]] = [[]]
+        for token in row:
+            if token in self._special:
+                pieces.append([])
+            else:
+                pieces[-1].append(token)
+        found = [self._find(piece) for piece in pieces if piece]
+        return None if not found or min(found) < 0 else found[0]
+
+    def stretch(self, begin: int, length: int) -> tuple[int, ...]:
+        """So many tokens of the text, from one of them on."""
+        return tuple(self._ids[begin : begin + length].tolist())
+
+    def _find(self, piece: Sequence[int]) -> int:
+        if not all(0 <= token < self._vocabulary for token in piece):
+            return -1
+        if self._tokenizer is None:
+            return self._content.find(bytes(piece))
+        decoded = self._tokenizer.decode(list(piece), skip_special_tokens=False)
+        return self._content.find(decoded.strip("\ufffd").encode())  # a token may be a part of a character
+
+
 def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
@@ -73,15 +120,19 @@ def _content(path: Path) -> bytes:
 def _tokens(content: bytes, tokenizer: str) -> tuple[Tokens, int]:
     if tokenizer == "bytes":
         return np.frombuffer(content, dtype=np.uint8), 256
-    place = Path(tokenizer)
-    place = place / "tokenizer.json" if place.is_dir() else place
-    try:
-        read = tokenizers.Tokenizer.from_file(str(place))
-    except Exception as error:  # the library raises no narrower type
-        raise NotObserved(f"the tokenizer {place} cannot be read: {error}") from error
+    read = _tokenizer(tokenizer)
     lines = content.decode(errors="replace").splitlines(keepends=True)
     found = read.encode_batch(lines, add_special_tokens=False)
     return np.array([token for one in found for token in one.ids], dtype=np.int64), read.get_vocab_size()
+
+
+def _tokenizer(named: str) -> tokenizers.Tokenizer:
+    place = Path(named)
+    place = place / "tokenizer.json" if place.is_dir() else place
+    try:
+        return tokenizers.Tokenizer.from_file(str(place))
+    except Exception as error:  # the library raises no narrower type
+        raise NotObserved(f"the tokenizer {place} cannot be read: {error}") from error
 
 
 class NamedModel:

@@ -40,7 +40,7 @@ def run(
     given = {"student": str(start), "text": str(ROOT / "README.md"), "out": str(folder), "dump": str(folder / "steps")}
     shape = {"steps": 6, "batch": 4, "sequence": 8, "accumulate": 2, "lr": 0.01, "warmup": 2, "clip": 0.0, **changes}
     asked = argparse.Namespace(
-        **given, **shape, decay=0.01, every=2, stop=shape["steps"] // 2, seed=0, resume=False, made=0, bug=bug
+        **{**given, **shape}, decay=0.01, every=2, stop=shape["steps"] // 2, seed=0, resume=False, made=0, bug=bug
     )
     folder.mkdir()
     with (folder / "train.log").open("w") as log, contextlib.redirect_stdout(log):
@@ -107,6 +107,30 @@ def test_other_claims_on_dumped_steps(tmp_path: Path, start: Path, claim: str, b
     assert failed(found) == clauses
     unseen = {name.partition(".")[0] for name, outcome in found.items() if outcome is Outcome.NOT_MEASURED}
     assert unseen == {"resolved"} | ({"gradient_error_of_drawn_tokens"} if "BATCH" in claim else set())
+
+
+@pytest.mark.parametrize(
+    ("bug", "clauses"),
+    [
+        ("", set()),
+        ("first-rows-again", {"repeated_share.maximum"}),
+        ("half-of-the-text", {"position_gap.maximum"}),
+        ("labels-shifted-twice", {"wrong_labels.maxItems"}),
+        ("rows-of-noise", {"foreign_rows.maxItems"}),
+        ("last-rows-dropped", {"misshapen.maxItems"}),
+    ],
+)
+def test_the_batches_of_a_loop_that_knows_nothing_of_the_harness(
+    tmp_path: Path, start: Path, bug: str, clauses: set[str]
+) -> None:
+    """1,040 rows, one epoch. Fewer steps than the claim looks at prove nothing."""
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"line {number}: {number**3 % 99_991}\n" for number in range(2000))[:33_000])
+    given = {"steps": 4, "batch": 260, "sequence": 32, "alpha": 1, "text": str(text)}
+    place = run(tmp_path / "run", start, bug, **{name: given[name] for name in ("steps", "batch", "sequence", "text")})
+    found = judgment(tmp_path / "judged", "F-DISTILL-DATA-001", place, start, given)
+    assert failed(found) == clauses
+    assert found["batches.minimum"] is Outcome.NOT_MEASURED
 
 
 def test_a_batch_is_not_judged_by_clipped_gradients(tmp_path: Path, start: Path) -> None:

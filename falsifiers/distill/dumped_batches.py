@@ -1,0 +1,129 @@
+"""The batches that a trainer in another process dumped: F-DISTILL-DATA-001 in part.
+
+The trainer draws its batches itself, by a rule that nothing states, from a text that its file names. So its rows are
+decoded and looked up in the bytes of that text, and compared with as many that are drawn evenly from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from falsifiers.distill.dumped_step import DumpedRun
+from falsifiers.distill.measuring.named_models import NamedText
+from harness import NotObserved, Trial, Unobserved, propagates
+
+__all__ = ["examine_batches", "gap"]
+
+_FEWEST_ROWS = 1000
+"""Rows of one epoch, of which repeats are counted; see the contract's notes."""
+_EVEN = 0.1
+"""The contract's bound of `position_gap`."""
+
+_INSIDE = (
+    "held_out_rows", "offset_gap", "not_as_stated", "not_as_stated_elsewhere", "changed", "read_otherwise",
+    "teacher_divergence", "unchanged_by", "damage",
+)  # fmt: skip
+
+Row = tuple[int, ...]
+
+
+def examine_batches(trial: Trial[Any]) -> None:
+    """Let the subject train, and look at the batch of each dumped step."""
+    wanted = trial.parameters
+    run = DumpedRun(trial)
+    text = trial.subject.named_text()
+    shape = (wanted["batch"], wanted["sequence"])
+    steps: list[int] = []
+    rows: list[Row] = []
+    misshapen, wrong_labels, foreign_rows, starts = [], [], [], []
+    for number, (inputs, labels) in enumerate(run.batches(), start=1):
+        if not (inputs.shape == labels.shape and _fits(inputs, shape)):
+            misshapen.append(number)
+        if not _next(inputs, labels):
+            wrong_labels.append(number)
+        mine = list(_rows(inputs, labels))
+        found = [text.find(row) for row in mine]
+        if None in found:
+            foreign_rows.append(number)
+        starts += [start for start in found if start is not None]
+        rows += mine
+        steps.append(number)
+    even = _evenly(text, trial.seed, len(rows), wanted["sequence"] + 1)
+    places = [start for start in map(text.find, even) if start is not None]
+    trial.measure(
+        batches=_counted(len(steps), wanted["batches"]),
+        misshapen=misshapen,
+        wrong_labels=wrong_labels,
+        foreign_rows=foreign_rows,
+        repeated_share=_repeated(rows, even, text.tokens // wanted["sequence"]),
+        position_gap=_position_gap(starts, places, len(rows) * wanted["sequence"], text.tokens),
+        **dict.fromkeys(_INSIDE, Unobserved("the trainer draws its batches itself, by a rule that nothing states")),
+    )
+
+
+@propagates
+def _counted(made: int, wanted: int) -> int:
+    if made < wanted:
+        raise NotObserved(f"it dumped {made} steps, and {wanted} are looked at; add -P steps={wanted}")
+    return made
+
+
+def _fits(inputs: Tensor, shape: tuple[int, int]) -> bool:
+    """Whether a batch has the configured rows. Of rows that are the model's own labels, the last token is no input."""
+    rows, length = shape
+    return inputs.ndim == 2 and len(inputs) == rows and inputs.shape[1] in (length, length - 1)
+
+
+def _next(inputs: Tensor, labels: Tensor) -> bool:
+    """Whether each label but the last of a row is the next input. One below 0 counts for nothing."""
+    if inputs.shape != labels.shape:
+        return False
+    due, told = inputs[:, 1:], labels[:, :-1]
+    return bool(((due == told) | (told < 0)).all())
+
+
+def _rows(inputs: Tensor, labels: Tensor) -> Iterator[Row]:
+    """The rows of a batch, each with its last label if that counts."""
+    for row, last in zip(inputs.tolist(), labels[:, -1].tolist(), strict=True):
+        yield (*row, last) if last >= 0 else tuple(row)
+
+
+@propagates
+def _repeated(rows: Sequence[Row], even: Sequence[Row], epoch: int) -> float:
+    """How many more rows are equal to an earlier one than of `even`, within as many as the text has side by side."""
+    if (size := min(len(rows), epoch)) < _FEWEST_ROWS:
+        raise NotObserved(
+            f"of {len(rows)} rows, {size} are the first epoch; {_FEWEST_ROWS} are needed to count repeats"
+        )
+    shares = [1 - len(set(one[:size])) / size for one in (rows, even)]
+    return max(0.0, shares[0] - shares[1])
+
+
+@propagates
+def _position_gap(starts: Sequence[int], even: Sequence[int], read: int, tokens: int) -> float:
+    """How far the rows are from being spread evenly over the text, once they could be."""
+    if not starts:
+        raise NotObserved("no row is of the text that the trainer's file names")
+    found = gap(starts, even)
+    if found > _EVEN and read < tokens:
+        raise NotObserved(f"the run reads {read} of the text's {tokens} tokens, so it need not reach all of its parts")
+    return found
+
+
+def _evenly(text: NamedText, seed: int, count: int, length: int) -> list[Row]:
+    """Rows that are drawn evenly from the text, which may repeat itself."""
+    begins = np.random.default_rng((2 * seed + 1,)).integers(max(1, text.tokens - length), size=count)
+    return [text.stretch(int(begin), length) for begin in begins]
+
+
+def gap(one: Sequence[float], other: Sequence[float]) -> float:
+    """Kolmogorov's distance of two samples; 1 if one is empty."""
+    if not one or not other:
+        return 1.0
+    points = np.concatenate([one, other])
+    below = [np.searchsorted(np.sort(sample), points, side="right") / len(sample) for sample in (one, other)]
+    return float(np.abs(below[0] - below[1]).max())
