@@ -25,7 +25,7 @@ from harness.contract import Contract, parse
 from harness.contract.project import Project
 from harness.judging.judge import judge, requested
 from harness.judging.observation import Observation, Residency
-from harness.lint.witnesses import Search, without_traces
+from harness.tools.search.witnesses import Search, without_traces
 
 FLOOR = 10_000
 """Observations per second."""

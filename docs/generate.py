@@ -25,7 +25,7 @@ from run_notebook import NOTEBOOK, as_markdown
 
 from harness.cli import _group
 from harness.contract.claim_folder import CONTRACT, NOTES, claim_of
-from harness.evidence.staleness import results_of
+from harness.tools.planting.scores import results_of
 
 ROOT = Path(__file__).parents[1]
 SCHEMAS = ROOT / "contracts" / "schema"

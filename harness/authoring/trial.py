@@ -50,7 +50,7 @@ class CaseResult:
 
 
 class Search(Protocol):
-    """A search for a case that refutes the claim; `harness.search.explorer` is the one that trials get."""
+    """A search for a case that refutes the claim; `harness.tools.search.cases` is the one that trials get."""
 
     @property
     def results(self) -> tuple[CaseResult, ...]:

@@ -33,11 +33,11 @@ trusted_key_option = click.option(
 
 
 def against(trusted_keys: Sequence[Path], project: Project | None, refused: frozenset[Code] = frozenset()) -> Against:
-    """Return what bundles are checked against (see `harness.evidence.verified`)."""
-    from harness.evidence import verified
+    """Return what bundles are checked against (see `Against`)."""
+    from harness.evidence.verification import Against
 
     try:
-        return verified.against(trusted_keys, project, refused)
+        return Against.of(trusted_keys, project, refused)
     except KeyRefused as error:
         raise click.BadParameter(str(error), param_hint="--trusted-key") from error
 

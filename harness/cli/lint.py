@@ -46,8 +46,8 @@ class Report(JsonDataclass):
 
     @classmethod
     def of(cls, file: Path, findings: Iterable[Finding]) -> Report:
-        """Return the report on a file that could be read."""
-        found = tuple(findings)
+        """Return the report on a file that could be read: errors first."""
+        found = tuple(sorted(findings, key=lambda finding: finding.severity is Severity.WARNING))
         if any(finding.severity is Severity.ERROR for finding in found):
             return cls(str(file), "unsound", found)
         if any(finding.rule == UNDECIDED for finding in found):

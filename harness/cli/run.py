@@ -156,10 +156,9 @@ def _handlers_of(given: RunOptions, project: Project) -> list[Handler]:
     """Return what shows or writes the events. A file that cannot be written refuses the run before the work."""
     from harness.report.terminal.run_lines import Shown
     from harness.report.terminal.run_output import json_handler, terminal_handler
-    from harness.running.events import lines_to
 
     if given.event_lines:
-        return [lines_to(sys.stdout)]
+        return [plugin.load()(sys.stdout) for plugin in plugins("harness.event_lines").values()]
     junit, json_file = given.junit, given.json_file
     shown = Shown(given.verbose, given.quiet, given.durations)
     handlers = [terminal_handler(sys.stderr if json_file == "-" else sys.stdout, shown, lambda: _earlier(project))]

@@ -17,6 +17,7 @@ __all__ = [
     "CONTRACT",
     "EQUIVALENT",
     "NOTES",
+    "PLANTING",
     "claim_of",
     "contract_of",
     "family_of",
@@ -27,6 +28,8 @@ CONTRACT: Final = "contract.json"
 NOTES: Final = "notes.md"
 CALIBRATION: Final = "calibration.json"
 EQUIVALENT: Final = "equivalent.json"
+PLANTING: Final = "planting"
+"""The folder of evidence that has the results of `harness plant`."""
 
 _SCHEMA = re.compile(rb'("\$schema"\s*:\s*")(?:\.\./)+(?=schema/)')
 

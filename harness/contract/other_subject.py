@@ -10,7 +10,7 @@ class, in lower case.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, cast
@@ -21,7 +21,7 @@ from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.model import Contract
 from harness.contract.project import Project
 
-__all__ = ["NamedSubject", "Subject", "SubjectRefused", "default_subjects", "kind", "kinds", "named", "own_names"]
+__all__ = ["NamedSubject", "Subject", "SubjectRefused", "kind", "kinds", "named", "own_names"]
 
 _GROUP = "harness.subjects"
 
@@ -180,22 +180,6 @@ def named(text: str, project: Project, is_default: bool = False) -> NamedSubject
     if is_default and chosen.is_over:
         raise SubjectRefused(f"{text} is one run, and no subject of all runs; name what ran it")
     return chosen(value, project.root if is_default else Path.cwd(), project)
-
-
-def default_subjects(contracts: Iterable[Contract], project: Project) -> dict[str, Subject]:
-    """The subjects that the project's settings name for claims, by claim.
-
-    Raises:
-        SubjectRefused, EntryPointError: a subject is refused.
-        PluginError: its kind cannot be imported.
-    """
-    found = {}
-    for contract in contracts:
-        if text := project.subject_of(contract.id):
-            if (one := named(text, project, is_default=True)) is None:
-                locate(text, project.search)
-            found[contract.id] = Subject.at(text) if one is None else one.subject(contract, project)
-    return found
 
 
 def own_names(contract: Contract) -> list[str]:

@@ -26,7 +26,7 @@ from harness.base.regular_file import CHUNK
 from harness.base.schemas import DocumentError
 from harness.evidence import manifest
 from harness.evidence.bundle_layout import ARTIFACTS, COUNTEREXAMPLE, INDEX, MOST_ARTIFACTS
-from harness.search.counterexample import Counterexample
+from harness.judging.counterexample import Counterexample
 
 __all__ = ["LARGEST", "LARGEST_TOGETHER", "Artifact", "collect", "counterexample", "index"]
 

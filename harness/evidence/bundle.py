@@ -27,10 +27,10 @@ from harness.evidence import bundle_layout as layout
 from harness.evidence import manifest, untrusted
 from harness.evidence.artifacts import Artifact
 from harness.evidence.trial_files import MutantTrial, TrialLogError, parse_log
+from harness.judging.counterexample import Counterexample
 from harness.judging.judge import judge
 from harness.judging.observation import Observation
 from harness.judging.record import Record
-from harness.search.counterexample import Counterexample
 
 __all__ = ["Bundle", "BundleError", "Series"]
 

@@ -32,9 +32,9 @@ from harness.evidence.rejudge import rejudge
 from harness.evidence.signing import Key, signing
 from harness.evidence.staleness import clock_ahead, coverage
 from harness.evidence.trial_files import SUBJECT, MutantTrial, trial_of
+from harness.judging.counterexample import Counterexample, judge_case
 from harness.judging.observation import Observation
 from harness.judging.record import Record
-from harness.search.counterexample import Counterexample, judge_case
 
 __all__ = ["MOST_FINDINGS", "check", "prepare"]
 

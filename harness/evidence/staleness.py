@@ -32,12 +32,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
-from harness.base import regular_file, schemas
+from harness.base import regular_file
 from harness.base.device import DeviceClass, hardware
 from harness.base.vocabulary import Verdict
-from harness.contract.claim_folder import claim_of, family_of
+from harness.contract.claim_folder import claim_of
 from harness.contract.contract_annotations import judging_part
 from harness.contract.imports import imported_files
 from harness.contract.installed import root_of
@@ -53,20 +53,15 @@ if TYPE_CHECKING:
     from harness.evidence.index import Entry
 
 __all__ = [
-    "PLANTING",
     "ProjectState",
     "changes",
     "clock_ahead",
     "coverage",
     "is_ahead",
-    "planted_sources",
-    "results_of",
+    "some",
     "staleness",
-    "unplanted",
 ]
 
-PLANTING: Final = "planting"
-"""The folder of evidence that has the results of `harness plant`: planting/FAMILY-COMMIT.json."""
 _IMPORTED = (".py", ".pyi", ".so")
 
 
@@ -82,21 +77,20 @@ class ProjectState:
         files: the contract files, if they are known already.
         """
         self._files = files
-        self._project = project
+        self.project = project
         self._sources: dict[str, str | None] = {}
         self._uses: dict[str, frozenset[str]] = {}
         self._contracts: dict[str, str | None] = dict(contracts or {})
-        self._planted: dict[str, Mapping[str, frozenset[str]]] = {}
 
     @cached_property
     def ancestry(self) -> git.Ancestry:
         """The commits in the history of the present checkout."""
-        return git.ancestry(self._project.root)
+        return git.ancestry(self.project.root)
 
     @cached_property
     def commit(self) -> Answer[str]:
         """The commit that is checked out."""
-        return git.commit(self._project.root)
+        return git.commit(self.project.root)
 
     @cached_property
     def harness(self) -> str:
@@ -106,39 +100,27 @@ class ProjectState:
     def contract_digest(self, claim: str) -> str | None:
         """Return the digest of a claim's contract; None if it cannot be read, or there is not exactly one."""
         if claim not in self._contracts:
-            files = self._contract_files.get(claim, [])
+            files = self.contract_files.get(claim, [])
             content = _content(files[0]) if len(files) == 1 else None
             self._contracts[claim] = None if content is None else hashlib.sha256(judging_part(content)).hexdigest()
         return self._contracts[claim]
-
-    def planted(self, claim: str) -> Mapping[str, frozenset[str]]:
-        """Return the digests of the files in which defects were planted for a claim; none if it has no contract."""
-        if claim not in self._planted:
-            files = self._contract_files.get(claim, [])
-            self._planted[claim] = self._planted_sources(files[0], claim) if len(files) == 1 else {}
-        return self._planted[claim]
-
-    def _planted_sources(self, contract: Path, claim: str) -> Mapping[str, frozenset[str]]:
-        root = root_of(contract)
-        evidence = self._project.evidence if root is None else root / "evidence"
-        return planted_sources(evidence, family_of(contract).name, claim)
 
     def source_digest(self, name: str) -> str | None:
         """Return the sha256 of a file below the project's root; None if it is missing or lies outside."""
         if name not in self._sources:
             try:
-                self._sources[name] = _digest(self._project.named(name))
+                self._sources[name] = _digest(self.project.named(name))
             except ValueError:  # a name of a stranger's record
                 self._sources[name] = None
         return self._sources[name]
 
     def uses(self, entry_point: str, claim: str) -> frozenset[str]:
         """Return the files that an entry point of a claim uses, by their names in evidence."""
-        contract = next(iter(self._contract_files.get(claim, ())), None)
+        contract = next(iter(self.contract_files.get(claim, ())), None)
         key = f"{'' if contract is None else root_of(contract) or ''}:{entry_point}"
         if key not in self._uses:
-            files = imported_files(entry_point, self._project.search_of(contract), self._imports)
-            self._uses[key] = frozenset(map(self._project.name_of, files))
+            files = imported_files(entry_point, self.project.search_of(contract), self._imports)
+            self._uses[key] = frozenset(map(self.project.name_of, files))
         return self._uses[key]
 
     def remember(self) -> None:
@@ -147,12 +129,13 @@ class ProjectState:
 
     @cached_property
     def _imports(self) -> FileMemory:
-        return FileMemory("imports", self._project.root, "")
+        return FileMemory("imports", self.project.root, "")
 
     @cached_property
-    def _contract_files(self) -> dict[str, list[Path]]:
+    def contract_files(self) -> dict[str, list[Path]]:
+        """The contract files by claim."""
         found: dict[str, list[Path]] = {}
-        for path in self._project.known() if self._files is None else self._files:
+        for path in self.project.known() if self._files is None else self._files:
             found.setdefault(claim_of(path), []).append(path)
         return found
 
@@ -182,7 +165,7 @@ def coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
     if record.mutants_skipped:
         yield _remark(Code.MUTANTS_SKIPPED, Detail.SKIPPED, "/mutants_skipped")
     if record.overrides:
-        changed = _some([f"{name}={value}" for name, value in record.overrides.items()])
+        changed = some([f"{name}={value}" for name, value in record.overrides.items()])
         yield _remark(Code.OVERRIDDEN, Detail.OVERRIDDEN, "/overrides", **changed)
     if record.subject != contract_subject:
         details = {"measured": record.judged, "declared": contract_subject}
@@ -215,7 +198,7 @@ def changes(record: Record | Entry, state: ProjectState) -> Iterator[Finding]:
         if names:
             gone = all(state.source_digest(name) is None for name in names)
             detail = Detail.FILES_GONE if gone else Detail.FILES_CHANGED
-            yield _remark(code, detail, "/sources", **_some(sorted(names)))
+            yield _remark(code, detail, "/sources", **some(sorted(names)))
         elif record.verdict is Verdict.NOT_MEASURED or _is_harness(entry_point):
             continue  # the record has the identity of the harness
         elif uses.isdisjoint(record.sources):
@@ -224,19 +207,6 @@ def changes(record: Record | Entry, state: ProjectState) -> Iterator[Finding]:
 
 def _is_harness(entry_point: str) -> bool:
     return entry_point.startswith("harness.")
-
-
-def unplanted(record: Record | Entry, state: ProjectState) -> Iterator[Finding]:
-    """Yield a remark if no defects were planted in the sources of the subject that was measured."""
-    planted = state.planted(record.id)
-    if not planted:
-        yield _remark(Code.UNPLANTED, Detail.NEVER_PLANTED, "/subject")
-        return
-    measured = record.sources
-    subject = state.uses(record.subject, record.id) | planted.keys()
-    missed = sorted(name for name in subject & measured.keys() if measured[name] not in planted.get(name, ()))
-    if missed:
-        yield _remark(Code.UNPLANTED, Detail.NOT_PLANTED, "/sources", **_some(missed))
 
 
 def _history(record: Record, state: ProjectState) -> Iterator[Finding]:
@@ -257,7 +227,7 @@ def _remark(code: Code, detail: Detail, where: str, **fields: Any) -> Finding:
     return finding(code, detail, RECORD, where, **fields)
 
 
-def _some(names: Sequence[str]) -> dict[str, Any]:
+def some(names: Sequence[str]) -> dict[str, Any]:
     """Return the fields for the first names of a list and the number of further ones."""
     return {"names": [name[:120] for name in names[:3]], "more": max(0, len(names) - 3)}
 
@@ -295,25 +265,3 @@ def clock_ahead(record: Record, now: datetime) -> Iterator[Finding]:
         yield _remark(Code.CLOCK_AHEAD, Detail.CLOCK_AHEAD, "/started", **details)
     elif record.seconds > (now + _SLACK - started).total_seconds():  # no sum, which could be past the year 9999
         yield _remark(Code.CLOCK_AHEAD, Detail.END_AHEAD, "/seconds", **details, seconds=record.seconds)
-
-
-def results_of(evidence: Path, family: str) -> Iterator[Path]:
-    """Yield the files with the planting scores of a family of claims, sorted by name."""
-    yield from sorted((evidence / PLANTING).glob(f"{family}-*.json"))
-
-
-def planted_sources(evidence: Path, family: str, claim: str) -> Mapping[str, frozenset[str]]:
-    """The sha256 of the files of a claim's subject in which defects were planted, by path from the project's root.
-
-    A file may have several, from several campaigns. A file of scores that is broken counts as none.
-    """
-    sources: dict[str, frozenset[str]] = {}
-    for path in results_of(evidence, family):
-        try:
-            document = schemas.loads("planting", regular_file.read(path))
-        except (OSError, schemas.DocumentError):
-            continue
-        if any(entry["id"] == claim and entry["obstacle"] is None for entry in document["claims"]):
-            for name, digest in document["sources"].items():
-                sources[name] = sources.get(name, frozenset()) | {digest}
-    return sources

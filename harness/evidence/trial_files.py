@@ -39,11 +39,11 @@ from harness.contract import Contract, Mutant
 from harness.evidence.bundle_layout import METRICS, OBSERVATION, TELEMETRY
 from harness.execution.executor import TrialResult
 from harness.execution.logs import CUT, NUL
+from harness.judging.counterexample import Counterexample
 from harness.judging.judge import judge
 from harness.judging.observation import Observation
 from harness.judging.verdict import MutantOutcome, fate_of
 from harness.machine.telemetry import COLUMNS
-from harness.search.counterexample import Counterexample
 
 __all__ = [
     "MOST_SAMPLES",

@@ -13,23 +13,29 @@ import json
 import os
 import shlex
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.base.plugins import plugins
 from harness.base.strictjson import JsonObject
 from harness.evidence.bundle_layout import find_bundles
-from harness.evidence.findings import Code, Detail, Verification, finding
+from harness.evidence.findings import Code, Detail, Finding, Verification, finding
+from harness.evidence.signing import signing
 from harness.judging.record import Record
 from harness.machine.limited_process import Limits, Stopped, decoded, isolated_all
 
 if TYPE_CHECKING:
+    from harness.contract.project import Project
     from harness.evidence.signing import Key
     from harness.evidence.staleness import ProjectState
 
 __all__ = ["Against", "Code", "Limits", "Verification", "find_bundles", "no_folder", "verify", "verify_all"]
+
+
+_SIGNED = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,23 @@ class Against:
     """The project that the bundles should be evidence for; None skips the checks for staleness."""
     refused: frozenset[Code] = frozenset()
     """Codes of the remarks that an accepted bundle must not have."""
+
+    @classmethod
+    def of(cls, trusted_keys: Iterable[Path], project: Project | None, refused: Iterable[Code] = ()) -> Against:
+        """What bundles are checked against: the trusted keys, and the project.
+
+        Args:
+            trusted_keys: files of public keys. If there is one, a bundle that none of them signed is not accepted.
+            refused: further remarks that are not accepted.
+
+        Raises:
+            KeyRefused: a file is not a public key that can be used.
+        """
+        from harness.evidence.staleness import ProjectState
+
+        keys = {key.keyid: key for key in (signing().load_public(path) for path in trusted_keys)}
+        state = ProjectState(project) if project else None
+        return cls(keys, state, frozenset(refused) | (_SIGNED if keys else frozenset()))
 
 
 def verify(path: Path, limits: Limits | None = None, against: Against | None = None) -> Verification:
@@ -94,15 +117,22 @@ def _checked(folders: Sequence[Path], against: Against) -> bytes:
 
 
 def _known(path: Path, document: JsonObject, recorded: JsonObject | None, against: Against) -> Verification:
-    from harness.evidence.staleness import staleness, unplanted
+    from harness.evidence.staleness import staleness
 
     verification = Verification.from_json(document)
     remarks = verification.remarks
     if against.state is not None and recorded is not None:
         record = Record.from_json(recorded)
-        remarks += (*staleness(record, against.state), *unplanted(record, against.state))
+        for remark in (staleness, *_remarks()):
+            remarks += (*remark(record, against.state),)
     refused = tuple(sorted({remark.code for remark in remarks} & against.refused))
     return replace(verification, path=path, remarks=remarks, refused=refused)
+
+
+@cache
+def _remarks() -> list[Callable[[Record, ProjectState], Iterable[Finding]]]:
+    """What tools remark on a bundle beside its staleness."""
+    return [plugin.load() for plugin in plugins("harness.remarks").values()]
 
 
 def no_folder(path: Path) -> str:

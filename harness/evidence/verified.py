@@ -7,13 +7,9 @@ from pathlib import Path
 
 from harness.contract.project import Project
 from harness.evidence.findings import Code, Verification
-from harness.evidence.signing import signing
-from harness.evidence.staleness import ProjectState
 from harness.evidence.verification import Against, find_bundles, no_folder, verify_all
 
-__all__ = ["against", "verify"]
-
-_SIGNED = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
+__all__ = ["verify"]
 
 
 def verify(
@@ -47,19 +43,5 @@ def verify(
     folder = Path(path)
     if not folder.is_dir():
         raise NotADirectoryError(f"{folder} {no_folder(folder)}")
-    asked = against(map(Path, trusted_keys), Project.around(), frozenset(map(Code, fail_on)))
+    asked = Against.of(map(Path, trusted_keys), Project.around(), frozenset(map(Code, fail_on)))
     return tuple(verify_all(find_bundles([folder]), against=asked))
-
-
-def against(trusted_keys: Iterable[Path], project: Project | None, refused: frozenset[Code] = frozenset()) -> Against:
-    """Return what bundles are checked against: the trusted keys, and the project.
-
-    Args:
-        trusted_keys: files of public keys. If there is one, a bundle that none of them signed is not accepted.
-        refused: further remarks that are not accepted.
-
-    Raises:
-        KeyRefused: a file is not a public key that can be used.
-    """
-    keys = {key.keyid: key for key in (signing().load_public(path) for path in trusted_keys)}
-    return Against(keys, ProjectState(project) if project else None, refused | (_SIGNED if keys else frozenset()))

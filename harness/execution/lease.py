@@ -5,7 +5,7 @@
 
 Leases work between processes and users of one machine. Each is a small JSON file in the folder of its device. Its
 process locks the file (flock) as long as it waits for the device or holds it, so a lease ends when its process ends.
-Files that nobody locks are removed. Whoever reads or changes the leases of a device locks the folder meanwhile.
+Files without a lock are removed. A process that reads or changes the leases of a device locks the folder meanwhile.
 
 The leases are a queue: one waits for those that hold the device, and for those that came before, as far as one of the
 two is exclusive. So no stream of shared leases keeps an exclusive one waiting for ever.

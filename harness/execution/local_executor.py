@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, final
@@ -19,6 +19,7 @@ from typing import Any, final
 from harness.authoring.setting import Setting
 from harness.base import strictjson
 from harness.base.beneath import Beneath
+from harness.base.plugins import plugins
 from harness.base.redaction import Redactor
 from harness.base.removal import remove
 from harness.base.shortening import cut, first
@@ -346,7 +347,7 @@ def _told(error: Exception, folder: Path) -> str:
 
 
 def _claim(request: TrialRequest, until: float) -> dict[str, Any]:
-    """The input of a search (see `harness.search.explorer`). The trial is ended `until`, by the monotonic clock."""
+    """The input of a search (see `harness.tools.search.cases`). The trial is ended `until`, by the monotonic clock."""
     return {
         "contract": request.contract.document,
         "device": request.device.to_json(),
@@ -354,7 +355,16 @@ def _claim(request: TrialRequest, until: float) -> dict[str, Any]:
         "end": request.search_end,
         "sought": request.sought,
         "until": until,
+        "engine": _search_engine(),
     }
+
+
+@cache
+def _search_engine() -> str:
+    """The entry point of what searches for a refuting case; empty if nothing is installed that does."""
+    return next(
+        (one.value for plugin in plugins("harness.search").values() for one in plugin.entry_points.values()), ""
+    )
 
 
 @contextmanager

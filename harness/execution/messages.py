@@ -116,7 +116,7 @@ class Start(JsonDataclass):
     declared: tuple[str, ...]
     """The measurements that the contract declares."""
     claim: Path
-    """The file with the input of a search (see `harness.search.explorer`)."""
+    """The file with the input of a search (see `harness.tools.search.cases`)."""
     environment: Mapping[str, str]
     """Environment variables of the trial."""
     search: tuple[str, ...] = ()

@@ -10,12 +10,12 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.authoring.faults import FalsifierFault, MeasurementTooLarge, NotMeasured, SubjectFault
 from harness.authoring.reports import Entered, Logged, Stepped, Used
 from harness.authoring.toolkit_log import log_to
-from harness.authoring.trial import Case
+from harness.authoring.trial import Case, Search
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.contract.entry_point import resolve_own
@@ -29,9 +29,6 @@ from harness.execution.news import News
 from harness.execution.sources import Sources
 from harness.execution.worker_trial import WorkerTrial
 from harness.judging.observation import EndingKind
-
-if TYPE_CHECKING:
-    from harness.search.explorer import CaseSearch
 
 __all__ = ["run_trial"]
 
@@ -80,10 +77,12 @@ def run_trial(start: Start, sources: Sources, messages: int, key: int, may_exit:
     os.read(may_exit, 1)  # the harness reads the driver's process list once more before this process ends
 
 
-def _search(start: Start, attempt: Callable[[Case], JsonObject | SubjectFault]) -> CaseSearch:
-    from harness.search.explorer import CaseSearch  # hypothesis, jsonschema and CEL, which few trials need
-
-    return CaseSearch(strictjson.load(start.claim), start.setting, attempt, start.artifacts)
+def _search(start: Start, attempt: Callable[[Case], JsonObject | SubjectFault]) -> Search:
+    claim = strictjson.load(start.claim)
+    if not claim["engine"]:
+        raise NotMeasured("nothing that is installed searches for a case; install the harness again")
+    search: Search = resolve_own(claim["engine"])(claim, start.setting, attempt, start.artifacts)
+    return search
 
 
 def _falsify(trial: WorkerTrial, start: Start, process: IsolatedSubject | None, news: News, sources: Sources) -> None:

@@ -17,10 +17,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from harness.base import regular_file, strictjson
+from harness.base import regular_file
 from harness.base.json_dataclass import JsonDataclass
 from harness.base.strictjson import JsonObject, pointer
-from harness.contract import Contract, Profile
+from harness.contract import Contract
 from harness.contract.clauses import ITEM, VALUE, Clause, SchemaClause, nodes
 from harness.contract.consistency import credentials, largest_shapes, unwritten_code, unwritten_texts
 from harness.contract.cost import Allowance
@@ -28,12 +28,10 @@ from harness.contract.expression import Node, NodeKind
 from harness.contract.imports import imported_files
 from harness.contract.keywords import is_number
 from harness.contract.model import RESOLVED
-from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.references import pointer_of
-from harness.contract.rules import BROKEN, Rule, literals
-from harness.lint.witnesses import Search, Undecided, without_traces
+from harness.contract.rules import literals
 
-__all__ = ["UNDECIDED", "Finding", "Severity", "lint", "undecided"]
+__all__ = ["UNDECIDED", "Finding", "Severity", "clause_place", "error", "lint", "undecided"]
 
 UNDECIDED = "undecided"
 """The kind of the finding that lint could not decide."""
@@ -43,7 +41,6 @@ _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multip
 _TARGET = """add 'target', such as {"type": "cpu"}, {"type": "cuda"} or {"device": "NVIDIA GB10"}"""
 _MANY = 100_000
 """The length of a list that a falsifier can measure: a number for each step of a long run."""
-_ARITHMETIC = frozenset("+-*/%")
 
 
 class Severity(StrEnum):
@@ -69,66 +66,57 @@ class Finding(JsonDataclass):
 
 
 def lint(contract: Contract, search: Sequence[Path] = ()) -> list[Finding]:
-    """All findings about a loaded contract: errors first, in a fixed order.
+    """What a contract says wrongly, in a fixed order. `harness.tools.search.lint` finds what it cannot say.
 
     Args:
         search: the import roots of the project, whose code is searched for what is not written yet.
     """
     findings = [*_about_the_whole(contract), *_about_what_to_write(contract, search), *_about_thresholds(contract)]
     findings += _about_what_is_read_back(contract, search)
-    findings += [*_about_emptiness(contract), *_about_lengths(contract), *_about_division(contract)]
-    with without_traces():
-        try:
-            findings += _about_both_ways(contract)
-        except Undecided as reason:
-            findings.append(undecided(str(reason)))
-    unique: dict[tuple[str, str], Finding] = {}
-    for finding in findings:  # a finding of both profiles is listed once
-        unique.setdefault((finding.rule, finding.pointer), finding)
-    return sorted(unique.values(), key=lambda finding: finding.severity is Severity.WARNING)
+    return [*findings, *_about_emptiness(contract), *_about_lengths(contract), *_about_division(contract)]
 
 
 def undecided(why: str) -> Finding:
     """The finding that lint could not decide whether a contract can hold and can fail."""
     message = f"whether the contract can hold and can fail is undecided: {why}"
-    return _warning(
+    return warning(
         UNDECIDED, "", message, "make lists shorter and rules simpler, or add 'examples' that satisfy the contract"
     )
 
 
 def _about_the_whole(contract: Contract) -> Iterator[Finding]:
     for problem in credentials(contract):
-        yield _error("secret", problem.pointer, problem.message, problem.remedy)
+        yield error("secret", problem.pointer, problem.message, problem.remedy)
     if "full" not in contract.profiles:
-        yield _warning("full-profile-missing", "/profiles", "no profile does the claim's whole work", "add 'full'")
+        yield warning("full-profile-missing", "/profiles", "no profile does the claim's whole work", "add 'full'")
     if not contract.target:
-        yield _warning("target-absent", "", "the claim names no hardware, so it is never DISCHARGED", _TARGET)
+        yield warning("target-absent", "", "the claim names no hardware, so it is never DISCHARGED", _TARGET)
     if re.search(r"\b(any|cpu)\b", contract.target.get("device", ""), re.IGNORECASE):
         message = f"no device has the name {contract.target['device']!r}, so the claim is never DISCHARGED"
-        yield _error("target-unnamed", "/target/device", message, "for any CPU, write 'type': 'cpu' instead")
+        yield error("target-unnamed", "/target/device", message, "for any CPU, write 'type': 'cpu' instead")
     reduced = contract.profiles.get("reduced")
     needs_cuda = [mutant.requires.get("device") == "cuda" for mutant in contract.mutants]
     if reduced is not None and reduced.requires["device"] == "any" and all(needs_cuda):
         message = "every mutant needs CUDA, so the reduced profile proves nothing on a host without it"
-        yield _warning("mutants-need-cuda", "/mutants", message, "add a mutant that runs anywhere")
+        yield warning("mutants-need-cuda", "/mutants", message, "add a mutant that runs anywhere")
     for place, run_kind, unjudged in (
         ("/profiles/reduced/omits", "the reduced profile", contract.unjudged("reduced")),
         ("/outside_omits", "a subject outside the process", contract.unjudged("", hidden=contract.outside_omits)),
     ):
         if unjudged and all(set(unjudged).intersection(mutant.violates) for mutant in contract.mutants):
             message = f"every mutant violates a clause that {run_kind} does not judge, so none proves anything there"
-            yield _error("mutants-omitted", place, message, "add a mutant that violates other clauses")
+            yield error("mutants-omitted", place, message, "add a mutant that violates other clauses")
 
 
 def _about_what_to_write(contract: Contract, search: Sequence[Path]) -> Iterator[Finding]:
     """Find what `harness new` left for the author to write. Until it is written, a run leaves no bundle."""
     for place, text in unwritten_texts(contract.document):
-        yield _warning("text-to-do", place, f"{text!r} is not written yet", "write this text")
+        yield warning("text-to-do", place, f"{text!r} is not written yet", "write this text")
     keys = {"falsifier": contract.falsifier, "subject": contract.subject}
     for entry, path, line in unwritten_code(contract, search):
         place = next((f"/{key}" for key, value in keys.items() if value == entry), "/mutants")
         message = f"{entry} is not written yet: {path}:{line}"
-        yield _warning("code-to-do", place, message, "write the code, and say in its docstring what it does")
+        yield warning("code-to-do", place, message, "write the code, and say in its docstring what it does")
 
 
 def _about_what_is_read_back(contract: Contract, search: Sequence[Path]) -> Iterator[Finding]:
@@ -141,7 +129,7 @@ def _about_what_is_read_back(contract: Contract, search: Sequence[Path]) -> Iter
         if name not in given:
             message = f"the parameter {name} adds the clause resolved.{name}, and nothing reads back what ran"
             remedy = f"call trial.resolve({name}=…) with what ran, or give the parameter another name"
-            yield _warning("parameter-not-read-back", pointer("profiles", profile, "parameters", name), message, remedy)
+            yield warning("parameter-not-read-back", pointer("profiles", profile, "parameters", name), message, remedy)
 
 
 def _read_back(path: Path) -> Iterator[str | None]:
@@ -163,12 +151,12 @@ def _about_thresholds(contract: Contract) -> Iterator[Finding]:
         trivial = (0, 1) if clause.keyword in _SIZES else (0,)
         if clause.keyword in _BOUNDS and any(number not in trivial for number in _numbers(clause.argument)):
             if not clause.source.strip():
-                yield _without_source(_place(contract, clause), f"the bound of {clause.id}", "x-source")
+                yield _without_source(clause_place(contract, clause), f"the bound of {clause.id}", "x-source")
             needs_unit = clause.keyword not in (*_SIZES, "const", "enum") and clause.path not in whole
             if needs_unit and not clause.unit.strip():
                 message = f"the bound of {clause.id} has no unit"
                 remedy = "add 'x-unit', such as s, B or nats; write ratio for a number without a dimension"
-                yield _warning("threshold-without-unit", _place(contract, clause), message, remedy)
+                yield warning("threshold-without-unit", clause_place(contract, clause), message, remedy)
     for index, rule in enumerate(contract.rules):
         named = [number for number in literals(rule.tree) if number not in (0, 1)]
         if named and not rule.source.strip():
@@ -177,7 +165,7 @@ def _about_thresholds(contract: Contract) -> Iterator[Finding]:
 
 def _without_source(place: str, what: str, key: str) -> Finding:
     remedy = f"add '{key}': the page, paper, issue or measurement that the threshold is from"
-    return _error("threshold-without-source", place, f"{what} has no source", remedy)
+    return error("threshold-without-source", place, f"{what} has no source", remedy)
 
 
 def _about_lengths(contract: Contract) -> Iterator[Finding]:
@@ -189,7 +177,7 @@ def _about_lengths(contract: Contract) -> Iterator[Finding]:
             place = rule.largest(shapes)
             message = f"a long list in {place} makes the rule too costly to judge, and it is then NOT_MEASURED"
             remedy = f"add 'maxItems' to {place}, or compute in the falsifier what the rule computes"
-            yield _warning("rule-length-unbounded", pointer("rules", index, "rule"), message, remedy)
+            yield warning("rule-length-unbounded", pointer("rules", index, "rule"), message, remedy)
 
 
 def _about_emptiness(contract: Contract) -> Iterator[Finding]:
@@ -201,12 +189,12 @@ def _about_emptiness(contract: Contract) -> Iterator[Finding]:
                 "add 'minItems', or 'maxItems': 0 if it must be empty; if the length matters, measure it as a number; "
                 "if the reduced profile does not measure it, add it to 'omits' there"
             )
-            yield _error("array-may-be-empty", place, message, remedy)
+            yield error("array-may-be-empty", place, message, remedy)
         may_be_empty = not schema.get("minProperties") and schema.get("maxProperties") != 0
         closed = "properties" in schema or "additionalProperties" in schema
         if schema.get("type") == "object" and not closed and may_be_empty:
             message = f"{_named(path)} can be an empty map, which proves nothing"
-            yield _error("map-may-be-empty", place, message, "add 'additionalProperties' or 'minProperties'")
+            yield error("map-may-be-empty", place, message, "add 'additionalProperties' or 'minProperties'")
 
 
 def _about_division(contract: Contract) -> Iterator[Finding]:
@@ -215,7 +203,7 @@ def _about_division(contract: Contract) -> Iterator[Finding]:
             if node.kind is not NodeKind.OPERATOR or node.text != "/" or _is_nonzero(contract, node.children[1]):
                 continue
             denominator = rule.text[node.children[1].start : node.children[1].end]
-            yield _error(
+            yield error(
                 "division-by-measurement-that-may-be-zero",
                 pointer("rules", index, "rule"),
                 f"{denominator} can be zero, and a comparison with infinity or NaN proves nothing",
@@ -256,94 +244,11 @@ def _is_nonzero(contract: Contract, denominator: Node) -> bool:
     )
 
 
-def _about_both_ways(contract: Contract) -> Iterator[Finding]:
-    for profile in _different_profiles(contract):
-        search = Search(contract, profile)
-        base = search.satisfying()
-        while broken := _broken_rules(search, base):
-            for rule, reason in broken:
-                yield _about_broken(contract, rule, reason, base)
-            search = Search(contract, profile, search.without | {rule.id for rule, _ in broken})
-            base = search.satisfying()
-        unsatisfied = search.unsatisfied(base)
-        if unsatisfied:
-            yield _error(
-                "contract-unsatisfiable",
-                _place_of(contract, unsatisfied[0].id),
-                f"no observation satisfies the contract ({profile.name}); the nearest of {search.judged} fails "
-                + "; ".join(f"{result.id}: {result.reason}" for result in unsatisfied[:4]),
-                "loosen one of these clauses, or add 'examples' that satisfy them all",
-                base,
-            )
-            continue
-        for clause in search.clauses:
-            violation = search.violating(clause, base)
-            place = _place(contract, clause)
-            if violation.example is None:
-                yield _error(
-                    "clause-unviolable",
-                    place,
-                    f"{clause.id} cannot fail ({profile.name}): no observation that lint tried violates {clause.bound}",
-                    "tighten it, or remove it: a clause that cannot fail proves nothing",
-                    base,
-                )
-            elif violation.reason and isinstance(clause, Rule):
-                yield _about_broken(contract, clause, violation.reason, violation.example)
-
-
-def _different_profiles(contract: Contract) -> list[Profile]:
-    """One profile for each different set of the values that clauses read."""
-    read = sorted({path[0] for rule in contract.rules for path in rule.names["parameters"]})
-    different: dict[str, Profile] = {}
-    for profile in contract.profiles.values():
-        seen = [sorted(profile.omits), *(profile.parameters[name] for name in read)]
-        if any(rule.names["device"] for rule in contract.rules):
-            seen.append(profile.requires)
-        different.setdefault(strictjson.dumps(seen), profile)
-    return list(different.values())
-
-
-def _broken_rules(search: Search, base: JsonObject) -> list[tuple[Rule, Reason]]:
-    """The rules that raise or give neither true nor false although every schema clause holds."""
-    reasons = {result.id: result.reason for result in search.unsatisfied(base)}
-    if any(clause.id in reasons for clause in search.contract.clauses):
-        return []
-    rules = [(rule, reasons.get(rule.id)) for rule in search.contract.rules]
-    return [(rule, reason) for rule, reason in rules if reason is not None and reason.code in BROKEN]
-
-
-def _about_broken(contract: Contract, rule: Rule, reason: Reason, example: JsonObject) -> Finding:
-    place = _place(contract, rule)
-    if reason.code is ReasonCode.NOT_BOOLEAN:
-        message = f"the rule gives neither true nor false: {reason.text}"
-        return _error("rule-not-boolean", place, message, "write a comparison: self.a < self.b", example)
-    message = f"the rule cannot be evaluated: {reason.text}"
-    integer = _integer_in_arithmetic(rule.tree)
-    if integer:
-        remedy = f"write {integer}.0: measurements are doubles, and CEL does not mix doubles with integers"
-        return _error("integer-literal-in-rule", place, f"{integer} is an integer: {message}", remedy, example)
-    return _error("rule-cannot-be-evaluated", place, message, "see https://cel.dev for the language", example)
-
-
-def _integer_in_arithmetic(tree: Node) -> str:
-    """The first integer literal in a rule's arithmetic; empty if there is none."""
-    for node in tree.walk():
-        if node.kind is NodeKind.OPERATOR and node.text in _ARITHMETIC:
-            for child in node.children:
-                if child.kind is NodeKind.NUMBER and child.text.isdigit():
-                    return child.text
-    return ""
-
-
-def _place(contract: Contract, clause: Clause) -> str:
+def clause_place(contract: Contract, clause: Clause) -> str:
+    """Return the place of a clause in the contract as written: a JSON pointer."""
     if isinstance(clause, SchemaClause):
         return pointer_of(contract.document["observation"], "observation", clause.path, clause.keyword)
     return pointer("rules", [rule.id for rule in contract.rules].index(clause.id), "rule")
-
-
-def _place_of(contract: Contract, clause_id: str) -> str:
-    clauses: tuple[Clause, ...] = (*contract.clauses, *contract.rules)
-    return next((_place(contract, clause) for clause in clauses if clause.id == clause_id), "/observation")
 
 
 def _numbers(value: Any) -> Iterator[float]:
@@ -362,9 +267,10 @@ def _named(path: tuple[str, ...]) -> str:
     return "".join(step if step in (ITEM, VALUE) else f".{step}" for step in path).lstrip(".")
 
 
-def _error(rule: str, place: str, message: str, remedy: str, example: JsonObject | None = None) -> Finding:
+def error(rule: str, place: str, message: str, remedy: str, example: JsonObject | None = None) -> Finding:
+    """Return a finding that refuses the contract."""
     return Finding(rule, Severity.ERROR, place, message, remedy, example)
 
 
-def _warning(rule: str, place: str, message: str, remedy: str, example: JsonObject | None = None) -> Finding:
+def warning(rule: str, place: str, message: str, remedy: str, example: JsonObject | None = None) -> Finding:
     return Finding(rule, Severity.WARNING, place, message, remedy, example)

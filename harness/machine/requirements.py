@@ -18,8 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from harness.machine import toolchain
-from harness.machine.toolchain import Tool
+from harness.machine import installed
+from harness.machine.installed import Tool
 
 if TYPE_CHECKING:
     from harness.machine.host import Gpu, Host
@@ -243,12 +243,12 @@ def _vulkan(requires: Requirements, host: Host) -> list[str]:
 
 @cache
 def _vulkan_adapters() -> tuple[Tool, ...]:
-    return toolchain.vulkan()
+    return installed.vulkan()
 
 
 @cache
 def _vulkan_gpu() -> str | None:
-    return toolchain.vulkan_gpu()
+    return installed.vulkan_gpu()
 
 
 def _numbers(capability: str) -> tuple[int, ...]:
@@ -291,7 +291,7 @@ def _torch(host: Host) -> list[str]:
     A driver runs code that was built for any minor version of its CUDA ("Minor Version Compatibility" in NVIDIA's CUDA
     Compatibility guide).
     """
-    torch = toolchain.torch()
+    torch = installed.torch()
     if torch.reason is not None:
         return []
     built, driver = torch.details["cuda"], host.cuda_driver_version

@@ -105,7 +105,7 @@ class Sampler:
             self._thread.start()
 
     def starved(self) -> float:
-        """For how long a thread of the watched processes has waited for a processor, in seconds; 0 if nobody says."""
+        """For how long a thread of the watched processes has waited for a processor, in seconds; 0 if unknown."""
         return max(self._tree.delays().values(), default=0) / 1e9
 
     def sample(self) -> None:

@@ -18,18 +18,18 @@ from harness.base.plugins import PluginError
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.contract.claim_folder import claim_of
-from harness.contract.other_subject import default_subjects
 from harness.contract.project import Project, ProjectError
 from harness.machine.host import Host, probe
 from harness.pytest_plugin.tied_tests import CLAIM
 from harness.report.contract_file import ContractFile
 from harness.report.escaping import printable
-from harness.report.messages.qualifiers import facts, refutation_text
+from harness.report.messages.qualifiers import refutation_text
+from harness.report.messages.run_facts import facts
 from harness.report.terminal.printing import lines_of
 from harness.report.terminal.run_lines import Lines
 from harness.report.terminal.run_text import claim_lines, qualities, short_reason
 from harness.running.events import SUBJECT, ClaimFinished, Event, TrialFinished
-from harness.running.in_process import perform
+from harness.running.in_process import default_subjects, perform
 from harness.running.plan import Plan, make_plan
 from harness.running.request import RunRequest
 

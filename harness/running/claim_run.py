@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
 
+from harness.base.plugins import plugins
 from harness.base.shortening import described, first
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome, Phase
@@ -23,7 +24,7 @@ from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Ending, EndingKind
 from harness.judging.verdict import MutantOutcome, fate_of, interrupted, not_run
 from harness.machine.host import Host
-from harness.running import events, memory_check
+from harness.running import events
 from harness.running.durations import Durations
 from harness.running.interruption import Interruption
 from harness.running.plan import Plan, device_of
@@ -197,10 +198,14 @@ class ClaimRun:
         gpus = shared.demand.gpus(turn.amounts)
         gpu = gpus[0] if gpus else None
         plan = replace(self.plan, gpu=gpu, others=gpus[1:], device=device_of(gpu, shared.host))
-        with turn.idle():
-            predicted = memory_check.foreseen(plan, shared.root, lambda: shared.interruption.requested)
-        self._attempt.predicted = predicted
-        self.plan = replace(plan, obstacle=memory_check.obstacle(predicted))
+        predicted: JsonObject = {}
+        if plan.profile.step is not None and gpu is not None:
+            for plugin in plugins("harness.memory").values():
+                check = plugin.load()
+                with turn.idle():
+                    predicted = check.foreseen(plan, shared.root, lambda: shared.interruption.requested)
+                plan = replace(plan, obstacle=check.obstacle(predicted))
+        self._attempt.predicted, self.plan = predicted, plan
         return predicted
 
     def _moves(self, failure: Failure | None) -> bool:

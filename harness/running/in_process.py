@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from harness.base.shortening import described
-from harness.contract.other_subject import default_subjects
+from harness.contract import Contract
+from harness.contract.entry_point import locate
+from harness.contract.other_subject import Subject, named
 from harness.contract.project import Project
 from harness.evidence.seal import Sealer
 from harness.execution.executor import Executors
@@ -16,7 +18,7 @@ from harness.running.compose import compose
 from harness.running.events import ClaimFinished, Event, Handler, Relay, RunFinished
 from harness.running.request import RunRequest
 
-__all__ = ["perform", "run"]
+__all__ = ["default_subjects", "perform", "run"]
 
 
 def perform(
@@ -122,3 +124,19 @@ def run(
     if finished.interrupted:
         raise KeyboardInterrupt
     return claims
+
+
+def default_subjects(contracts: Iterable[Contract], project: Project) -> dict[str, Subject]:
+    """The subjects that the project's settings name for claims, by claim.
+
+    Raises:
+        SubjectRefused, EntryPointError: a subject is refused.
+        PluginError: its kind cannot be imported.
+    """
+    found = {}
+    for contract in contracts:
+        if text := project.subject_of(contract.id):
+            if (one := named(text, project, is_default=True)) is None:
+                locate(text, project.search)
+            found[contract.id] = Subject.at(text) if one is None else one.subject(contract, project)
+    return found

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from harness.base.device import Device, DeviceClass
+from harness.base.plugins import plugins
 from harness.base.redaction import redactor
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import SearchEnd
@@ -15,7 +17,6 @@ from harness.contract.reasons import Reason, ReasonCode
 from harness.execution.executor import TrialRequest
 from harness.execution.lease import CPU
 from harness.machine.host import Gpu, Host
-from harness.machine.pace import pace
 from harness.machine.requirements import Fit, fit, shortfalls
 from harness.running.request import RunRequest
 
@@ -205,8 +206,14 @@ def _plan(
         others,
         device_of(gpu, host),
         tuple(obstacles),
-        pace=1.0 if gpu is None or profile.limit_is_claimed else pace(gpu.name),
+        pace=1.0 if gpu is None or profile.limit_is_claimed else max([1.0, *(pace(gpu.name) for pace in _paces())]),
     )
+
+
+@cache
+def _paces() -> list[Callable[[str], float]]:
+    """What tells how many times slower than the reference a GPU is, by its name."""
+    return [plugin.load() for plugin in plugins("harness.pace").values()]
 
 
 def _mutant_obstacle(

@@ -8,15 +8,16 @@ from typing import NamedTuple
 from harness.base.shortening import first
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract import Contract
+from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import ReasonCode
 from harness.evidence.findings import NOT_ACCEPTED, STALE, UNSOUND, Code, Finding, Verification
 from harness.evidence.verification import Against
 from harness.judging.record import Record
-from harness.report.messages import finding_text, number_text, qualifiers, reason_text
+from harness.report.messages import bound_text, finding_text, number_text, qualifiers, reason_text
 from harness.report.messages.not_finite import decisive, violations
-from harness.report.messages.verdict_text import IMPORTANCE, KEY_LETTERS, undecided, violation
+from harness.report.messages.verdict_text import IMPORTANCE, KEY_LETTERS, exceeds, undecided, words
 
-__all__ = ["Caveat", "asked", "caveats", "narrowed", "signature", "signed", "statement", "why"]
+__all__ = ["Caveat", "asked", "caveats", "narrowed", "signature", "signed", "statement", "violation", "why"]
 
 
 class Caveat(NamedTuple):
@@ -107,6 +108,14 @@ def why(record: Record, contract: Contract | None = None) -> list[str]:
     listed = ", ".join(f"{name} ({bound})" for name, bound in bounds.items() if bound)
     told = "; not decided: ".join(filter(None, (reason_text.marked(reason), listed)))
     return [told] if told else []
+
+
+def violation(clause: ClauseResult, contract: Contract | None = None) -> str:
+    """Return why a clause is no PASS: the contract's words or the reason, the value and the bound."""
+    value, bound = number_text.value(clause.value, clause.unit), bound_text.of(clause.bound, clause.unit)
+    shown = f"{clause.reason.place} is {value}" if clause.reason and exceeds(clause) else value
+    told = ": ".join(filter(None, (words(clause, contract), "" if clause.value is None or not bound else shown)))
+    return f"{told}; the bound is {bound}" if bound else told
 
 
 def signed(one: Verification) -> str:

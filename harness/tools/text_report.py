@@ -66,7 +66,7 @@ class BundleResult:
     def problem(self) -> str:
         """Why the record counts for nothing."""
         standing = self.verification.standing.lower().replace("_", " ")
-        return printable(f"{standing}: {finding_text.problem(self.verification)}")
+        return printable(f"{standing}: {_problem(self.verification)}")
 
 
 def bundle_results(verifications: Iterable[Verification], project: Project | None = None) -> list[BundleResult]:
@@ -130,3 +130,11 @@ class TextReport:
         else:
             write_file(target, text)
         return target
+
+
+def _problem(verification: Verification) -> str:
+    """Return the first objection to a bundle, and the number of further ones; empty if there is none."""
+    if not verification.objections:
+        return ""
+    first, *others = verification.objections
+    return finding_text.line(first) + (f", and {len(others)} more" if others else "")

@@ -14,7 +14,7 @@ import pytest
 
 from harness.cli import _group
 from harness.machine import host
-from harness.machine.toolchain import Tool
+from harness.machine.installed import Tool
 from harness.report.terminal.run_lines import Lines, Shown
 from harness.tools.doctor import survey
 from harness.tools.doctor.survey import Toolchain

@@ -11,8 +11,8 @@ import pytest
 from harness.contract import ContractError
 from harness.contract.consistency import unwritten_code, unwritten_texts
 from harness.contract.project import Project
-from harness.evidence.staleness import planted_sources, results_of
 from harness.tools.planting.equivalent import Equivalent, equivalents
+from harness.tools.planting.scores import planted_sources, results_of
 from tests.contracts import contract_of, document, put
 
 ONE = {"file": "a.py", "before": "x = 1", "after": "x = 2", "reason": "It is never read."}

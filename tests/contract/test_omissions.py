@@ -21,6 +21,7 @@ from harness.judging.record import Record
 from harness.lint import lint
 from harness.report.terminal.run_text import qualities, unjudged_text
 from harness.tools.ci_reports import cases
+from harness.tools.search.lint import about_both_ways
 from tests.cli.harness_command import harness
 from tests.contracts import FALSIFIER, IDENTIFIER, contract_of, document, healthy, observe, write_project
 from tests.evidence.factory import MUTANTS, claim_result, contract_in, rewrite, sealed
@@ -84,7 +85,8 @@ def test_refusals(project: Project, content: dict[str, Any], pointer: str, snaps
 
 def test_lint_knows_what_a_profile_omits() -> None:
     """Lint finds a profile in which every mutant violates only omitted clauses."""
-    assert [finding.rule for finding in lint(contract_of(omitting("largest")))] == []
+    sound = contract_of(omitting("largest"))
+    assert [*lint(sound), *about_both_ways(sound)] == []
     found = lint(contract_of(omitting("largest", mutants=[_LATE])))
     assert [finding.rule for finding in found] == ["mutants-omitted"]
 

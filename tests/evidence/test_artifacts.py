@@ -17,7 +17,7 @@ from harness.base.beneath import Beneath
 from harness.base.redaction import Redactor
 from harness.evidence import artifacts
 from harness.evidence.verification import verify
-from harness.search.counterexample import Counterexample
+from harness.judging.counterexample import Counterexample
 from tests.evidence.factory import claim_result, sealer
 
 TOKEN = "hf_" + "a" * 30

@@ -18,7 +18,7 @@ from harness.evidence.bundle_checks import MOST_FINDINGS, _machine, check
 from harness.evidence.bundle_layout import ATTESTATION, MOST_ARTIFACTS
 from harness.evidence.findings import Code, Detail, Finding
 from harness.evidence.verification import verify
-from harness.search.counterexample import Counterexample
+from harness.judging.counterexample import Counterexample
 from tests.evidence.factory import DEFECTIVE, claim_result, found, reseal, rewrite, sealed, sealer, set_at, tamper
 
 GPU = {"name": "NVIDIA H200", "compute_capability": "9.0", "memory_bytes": 150 << 30, "unified": False, "uuid": "GPU-1"}

@@ -20,10 +20,11 @@ from syrupy.assertion import SnapshotAssertion
 from harness.base.vocabulary import Verdict
 from harness.contract.project import Project
 from harness.evidence.findings import STALE, Code, Severity
-from harness.evidence.staleness import ProjectState, clock_ahead, coverage, staleness, unplanted
+from harness.evidence.staleness import ProjectState, clock_ahead, coverage, staleness
 from harness.evidence.verification import verify
 from harness.judging.record import Record
 from harness.machine import provenance
+from harness.tools.planting.scores import unplanted
 from tests.contracts import IDENTIFIER, put
 from tests.evidence.factory import claim_result, rewrite, sealed, set_at
 

@@ -9,7 +9,8 @@ import pytest
 
 from harness.contract.project import Project
 from harness.evidence.findings import Code
-from harness.evidence.verified import against, verify
+from harness.evidence.verification import Against
+from harness.evidence.verified import verify
 from harness.tools.sign.keys import generate
 from tests.contracts import write_project
 
@@ -49,12 +50,12 @@ def test_a_remark_can_be_refused(bundle: Path, tmp_path: Path, monkeypatch: pyte
 
 def test_what_bundles_are_checked_against(tmp_path: Path) -> None:
     """The context has the ids of the trusted keys, the project if there is one, and the refused remarks."""
-    none = against([], None)
+    none = Against.of([], None)
     assert (none.trusted, none.state, none.refused) == ({}, None, frozenset())
     key, public = generate(tmp_path / "a.key")
     other, public_of_other = generate(tmp_path / "b.key")
     project = Project.find(write_project(tmp_path / "project"))
-    asked = against([public, public_of_other], project, frozenset({Code.DIRTY_TREE}))
+    asked = Against.of([public, public_of_other], project, frozenset({Code.DIRTY_TREE}))
     assert asked.trusted == {key.keyid: key, other.keyid: other}
     assert asked.state is not None
     assert asked.refused == {Code.DIRTY_TREE, Code.UNSIGNED, Code.UNKNOWN_KEY}

@@ -19,7 +19,7 @@ from harness.contract.entry_point import resolve
 from harness.execution.worker_trial import WorkerTrial
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Observation
-from harness.search.explorer import CaseSearch
+from harness.tools.search.cases import CaseSearch
 from tests.falsifiers.distill.trials import Heard
 from tests.falsifiers.planted import planted
 

@@ -13,11 +13,20 @@ from typing import Any
 import pytest
 
 from harness.base.vocabulary import Outcome
+from harness.cli.lint import Report
+from harness.contract import Contract
 from harness.judging.judge import judge
-from harness.lint import Finding, Severity, lint
+from harness.lint import Finding, Severity
+from harness.lint import lint as statically
+from harness.tools.search.lint import about_both_ways
 from tests.contracts import contract_of, document, observe, write_project
 
 _NUMBER = {"type": "number"}
+
+
+def lint(contract: Contract) -> list[Finding]:
+    """The findings of `harness lint` on a contract, without its files."""
+    return [*statically(contract), *about_both_ways(contract)]
 
 
 def contract_with(*rules: str, source: str = "a test", **properties: Any) -> dict[str, Any]:
@@ -310,8 +319,8 @@ def test_the_order_of_findings_is_errors_first() -> None:
     """Errors come first."""
     content = contract_with(x={"type": "number", "minimum": 0.5, "x-unit": "m"})
     del content["target"]
-    expected = [Severity.ERROR, Severity.WARNING]
-    assert expected == [finding.severity for finding in findings(content)]
+    report = Report.of(Path("contract.json"), findings(content))
+    assert [finding.severity for finding in report.findings] == [Severity.ERROR, Severity.WARNING]
 
 
 def test_lint_takes_under_two_seconds() -> None:
@@ -335,8 +344,9 @@ def test_lint_leaves_nothing_behind(tmp_path: Path) -> None:
     contract = tmp_path / "contract.json"
     contract.write_text(json.dumps(document()), encoding="utf-8")
     script = (
-        "import json; from pathlib import Path; from harness.contract import parse; from harness.lint import lint;"
-        "path = Path('contract.json'); lint(parse(json.loads(path.read_text()), path, b''))"
+        "import json; from pathlib import Path; from harness.contract import parse;"
+        "from harness.tools.search.lint import about_both_ways;"
+        "path = Path('contract.json'); about_both_ways(parse(json.loads(path.read_text()), path, b''))"
     )
     root = Path(__file__).parents[2]
     subprocess.run(
@@ -362,7 +372,7 @@ def test_a_parameter_that_nothing_reads_back_is_named(tmp_path: Path, call: str,
     root = write_project(tmp_path)
     path = root / "falsifiers" / "demo" / "sorting.py"
     path.write_text(f"def falsify(trial):\n    told = {{}}\n    trial.resolve({call})\n")
-    told = [one for one in lint(contract_of(document()), [root]) if one.rule == "parameter-not-read-back"]
+    told = [one for one in statically(contract_of(document()), [root]) if one.rule == "parameter-not-read-back"]
     places = [f"/profiles/{profile}/parameters/{name}" for profile in ("full", "reduced") for name in found]
     assert [one.pointer for one in told] == places
     assert all("trial.resolve(steps=" in one.remedy for one in told)

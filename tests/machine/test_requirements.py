@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from harness.machine import requirements, toolchain
+from harness.machine import installed, requirements
 from harness.machine.host import Gpu
+from harness.machine.installed import Tool
 from harness.machine.requirements import out_of_reach, shortfalls, suitable
-from harness.machine.toolchain import Tool
 from tests.machine.invented_hosts import GIB, a_gpu, a_host
 
 
@@ -103,7 +103,7 @@ def test_a_vulkan_adapter_is_looked_for_when_one_is_required(
     monkeypatch: pytest.MonkeyPatch, wanted: str, adapters: list[Tool], reasons: list[str]
 ) -> None:
     asked: list[float] = []
-    monkeypatch.setattr(toolchain, "vulkan", lambda: asked.append(0.0) or tuple(adapters))
+    monkeypatch.setattr(installed, "vulkan", lambda: asked.append(0.0) or tuple(adapters))
     requirements._vulkan_adapters.cache_clear()
     try:
         assert shortfalls({"device": "any"}, a_host()) == []
@@ -156,7 +156,7 @@ def test_a_torch_that_finds_no_gpu_is_none_for_a_gpu(
     """The error would be raised in the subject's code, so an installation without CUDA would refute the claim."""
     monkeypatch.setattr(requirements, "_exists", lambda name: True)
     tool = Tool("torch", "2.13.0", "/site-packages/torch", {"cuda": cuda, "hip": None})
-    monkeypatch.setattr(toolchain, "torch", lambda: tool)
+    monkeypatch.setattr(installed, "torch", lambda: tool)
     host = a_host(a_gpu(), cuda_driver_version=driver)
     assert shortfalls({"device": "cuda", "modules": ["torch"]}, host) == reasons
     assert shortfalls({"device": "any", "modules": ["torch"]}, host) == []

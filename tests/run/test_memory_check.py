@@ -16,10 +16,10 @@ from harness.contract import Contract
 from harness.execution.executor import TrialRequest
 from harness.machine.host import Gpu
 from harness.machine.requirements import Requirements
-from harness.running import memory_check
-from harness.running.memory_check import foreseen, obstacle
 from harness.running.plan import Plan, make_plan
 from harness.running.request import RunRequest
+from harness.tools.probe import memory_check
+from harness.tools.probe.memory_check import foreseen, obstacle
 from tests.run.pretending import Bench, honest, only
 
 GPU = Gpu(0, "GPU-0", "NVIDIA H200", "9.0", 140 << 30, "NVML", False)

@@ -10,8 +10,8 @@ import pytest
 
 from harness.contract import Contract, Profile
 from harness.contract.other_subject import Subject
-from harness.machine import requirements, toolchain
-from harness.machine.toolchain import Tool
+from harness.machine import installed, requirements
+from harness.machine.installed import Tool
 from harness.report.terminal.run_text import limit_text
 from harness.running.events import ClaimPlanned
 from harness.running.plan import device_of, make_plan, option_for_target
@@ -196,7 +196,7 @@ def test_a_slower_gpu_gets_more_time(
     monkeypatch: pytest.MonkeyPatch, gpus: int, claimed: bool, expected: float
 ) -> None:
     """Subject, mutants and the line of the plan have the same limit. One that is claimed stays, and so does a CPU's."""
-    monkeypatch.setattr("harness.running.plan.pace", lambda name: 17.0)
+    monkeypatch.setattr("harness.running.plan._paces", lambda: [lambda name: 17.0])
     asked = contract(ANY if not gpus else CUDA)
     asked = replace(asked, profiles={"full": replace(asked.profiles["full"], limit_is_claimed=claimed)})
     plan = make_plan(asked, a_host(*[a_gpu()] * gpus), RunRequest())
@@ -231,7 +231,7 @@ def test_arguments_name_another_s_trainer_and_its_parameters() -> None:
 def test_a_gpu_that_was_asked_for_needs_a_torch_that_was_built_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """This holds for a profile that could also run on the CPU."""
     tool = Tool("torch", "2.13.0+cpu", "/site-packages/torch", {"cuda": None, "hip": None})
-    monkeypatch.setattr(toolchain, "torch", lambda: tool)
+    monkeypatch.setattr(installed, "torch", lambda: tool)
     monkeypatch.setattr(requirements, "_exists", lambda name: True)
     needing = contract({**CUDA, "modules": ["torch"]}, {**ANY, "modules": ["torch"]})
     plan = make_plan(needing, a_host(a_gpu()), RunRequest())

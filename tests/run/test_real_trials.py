@@ -15,11 +15,11 @@ from harness.contract.project import Project
 from harness.evidence.seal import ClaimResult
 from harness.execution.executor import TrialRequest
 from harness.execution.local_executor import LocalExecutor, LocalExecutors
+from harness.judging.counterexample import COUNTEREXAMPLE
 from harness.judging.observation import EndingKind
 from harness.machine.host import probe
 from harness.running.engine import Engine
 from harness.running.request import RunRequest
-from harness.search.counterexample import COUNTEREXAMPLE
 from tests.execution.projects import write_project
 from tests.searching import CLAIM, write_searching_project
 

@@ -8,7 +8,7 @@ from harness.contract.reasons import Reason
 from harness.evidence.findings import Finding, Verification
 from harness.report.messages import reason_text
 
-__all__ = ["document", "line", "message", "problem"]
+__all__ = ["document", "line", "message"]
 
 _LONGEST = 600
 
@@ -23,14 +23,6 @@ def line(finding: Finding) -> str:
     """Return a finding with its code and place."""
     place = f" {finding.place}:" if finding.place else ""
     return f"{finding.code}{place} {message(finding)}"
-
-
-def problem(verification: Verification) -> str:
-    """Return the first objection to a bundle, and the number of further ones; empty if there is none."""
-    if not verification.objections:
-        return ""
-    first, *others = verification.objections
-    return line(first) + (f", and {len(others)} more" if others else "")
 
 
 def document(verification: Verification) -> dict[str, Any]:

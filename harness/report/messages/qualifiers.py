@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from harness.base import strictjson
 from harness.base.shortening import cut, first
 from harness.base.vocabulary import Fate, Verdict
 from harness.contract.contract_annotations import Refutation, Result
 from harness.judging.record import Record
-from harness.report.escaping import printable
-from harness.report.messages import reason_text
 
 __all__ = [
     "ISOLATED",
@@ -20,7 +17,6 @@ __all__ = [
     "UNPROVEN",
     "another_subject",
     "changed",
-    "facts",
     "mutants",
     "overridden",
     "profile",
@@ -63,28 +59,6 @@ def overridden(overrides: Mapping[str, Any] | None) -> list[str]:
 def another_subject(name: str) -> str:
     """Return that the subject is not the contract's."""
     return f"another subject: {name}"
-
-
-def facts(record: Record) -> dict[str, str]:
-    """Return what a report says of a run beside its outcome: names and texts."""
-    device = record.device
-    found = {
-        "verdict": str(record.verdict),
-        "proven": "yes" if record.proven else "no",
-        "reason": reason_text.marked(record.reason),
-        "profile": record.profile,
-        "subject": record.subject,
-        "device": f"{device.type} {device.name}",
-        "overrides": strictjson.dumps(strictjson.tag_nonfinite(dict(record.overrides))),
-        "run": record.run,
-        "issue": record.issue,
-        "spec": record.spec,
-        "commit": f"{record.commit.get('revision')}{' (dirty)' if record.commit.get('dirty') else ''}",
-        "contract_sha256": record.contract_digest,
-        "command": record.command,
-        "waited_seconds": str(record.waited_seconds),
-    }
-    return {name: printable(value) for name, value in found.items()}
 
 
 KNOWN: Final = "known"

@@ -12,7 +12,7 @@ from harness.contract.clauses import ClauseResult
 from harness.contract.model import CONTRADICTION, RESOLVED, UNLIKE_FILES, builtin_clauses
 from harness.contract.reasons import ReasonCode
 from harness.evidence.findings import NOT_ACCEPTED, Code, Verification
-from harness.report.messages import bound_text, number_text, qualifiers, reason_text
+from harness.report.messages import bound_text, qualifiers, reason_text
 
 __all__ = [
     "DOES_NOT_REPEAT",
@@ -20,8 +20,8 @@ __all__ = [
     "KEY_LETTERS",
     "bundle_line",
     "bundle_totals",
+    "exceeds",
     "undecided",
-    "violation",
     "words",
 ]
 
@@ -55,22 +55,14 @@ def words(clause: ClauseResult, contract: Contract | None) -> str:
 
     If the clause failed for another reason, such as a NaN, that reason.
     """
-    if not _exceeds(clause):
+    if not exceeds(clause):
         return reason_text.marked(clause.reason)
     properties = {} if contract is None else contract.observation["properties"]
     about = properties.get(re.split(r"[.\[]", clause.id)[0], {}).get("description", "")
     return str(about).removesuffix(".")
 
 
-def violation(clause: ClauseResult, contract: Contract | None = None) -> str:
-    """Return why a clause is no PASS: the contract's words or the reason, the value and the bound."""
-    value, bound = number_text.value(clause.value, clause.unit), bound_text.of(clause.bound, clause.unit)
-    shown = f"{clause.reason.place} is {value}" if clause.reason and _exceeds(clause) else value
-    told = ": ".join(filter(None, (words(clause, contract), "" if clause.value is None or not bound else shown)))
-    return f"{told}; the bound is {bound}" if bound else told
-
-
-def _exceeds(clause: ClauseResult) -> bool:
+def exceeds(clause: ClauseResult) -> bool:
     """Whether a value is beyond the bound of a keyword, so that value and bound say why the clause is violated."""
     reason = clause.reason
     return reason is not None and reason.code is ReasonCode.VIOLATED and reason.bound is not None and not reason.text

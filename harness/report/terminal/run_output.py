@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from harness.base import strictjson
+from harness.base.plugins import plugins
 from harness.base.redaction import redactor
 from harness.base.vocabulary import Outcome, Verdict
 from harness.evidence.index import Entry
@@ -24,15 +25,15 @@ __all__ = ["json_handler", "terminal_handler"]
 
 
 def terminal_handler(stream: IO[str], shown: Shown = USUAL, earlier: Callable[[], Iterable[Entry]] = tuple) -> Handler:
-    """Return a live view for a terminal, plain lines for any other stream.
+    """Return the view of a tool for a terminal, plain lines for any other stream.
 
     Args:
         earlier: reads the evidence of earlier runs, for estimates. Only a terminal shows them.
     """
     if stream.isatty() and os.environ.get("TERM") != "dumb":
-        from harness.report.terminal.live import Live
-
-        return Live(stream, shown, earlier)
+        for plugin in plugins("harness.views").values():
+            view: Handler = plugin.load()(stream, shown, earlier)
+            return view
     colourful = bool(os.environ.get("FORCE_COLOR")) and not os.environ.get("NO_COLOR")
 
     def write(line: Line) -> None:

@@ -22,7 +22,7 @@ from harness.report.escaping import printable
 from harness.report.messages import reason_text
 from harness.report.messages.not_finite import decisive, violations, wrong
 from harness.report.messages.qualifiers import refutation_text
-from harness.report.messages.verdict_text import violation
+from harness.tools.report_text import violation
 
 if TYPE_CHECKING:
     from harness.tools.text_report import BundleResult

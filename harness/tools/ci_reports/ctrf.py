@@ -20,7 +20,7 @@ from typing import Any
 from harness.base.version import VERSION
 from harness.judging.record import Record
 from harness.report.escaping import printable
-from harness.report.messages.qualifiers import facts
+from harness.report.messages.run_facts import facts
 from harness.tools.ci_reports import cases
 from harness.tools.ci_reports.cases import Case
 from harness.tools.report_text import narrowed

@@ -28,7 +28,7 @@ from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.judging.record import Record
 from harness.report.escaping import printable
-from harness.report.messages.qualifiers import facts
+from harness.report.messages.run_facts import facts
 from harness.running.events import ClaimFinished, ClaimPassedOver, ClaimPlanned, Event, Handler, RunFinished, RunStarted
 from harness.tools.atomic_file import write_file
 from harness.tools.ci_reports import cases

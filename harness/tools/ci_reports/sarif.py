@@ -34,7 +34,7 @@ from harness.evidence.findings import STALE
 from harness.judging.record import Record
 from harness.report.escaping import printable
 from harness.report.messages import reason_text
-from harness.report.messages.qualifiers import facts
+from harness.report.messages.run_facts import facts
 from harness.tools.ci_reports import cases
 from harness.tools.ci_reports.cases import Case, CaseKind, Status
 from harness.tools.text_report import BundleResult, TextReport

@@ -22,8 +22,8 @@ from harness.contract.claim_folder import claim_of
 from harness.contract.project import Project
 from harness.machine import host, timebox
 from harness.machine.host import Host
+from harness.machine.installed import Tool
 from harness.machine.requirements import out_of_reach
-from harness.machine.toolchain import Tool
 from harness.report.terminal.printing import tell, tell_json, terminal_width
 from harness.running.plan import make_plan, option_for_target
 from harness.running.request import RunRequest

@@ -10,7 +10,8 @@ from typing import final
 
 from harness.base.shortening import described
 from harness.machine import timebox
-from harness.machine.toolchain import SECONDS, Tool, of_python, ptxas, torch, vulkan
+from harness.machine.installed import SECONDS, Tool, of_python, torch, vulkan
+from harness.machine.toolchain import ptxas
 
 __all__ = ["Toolchain", "survey"]
 

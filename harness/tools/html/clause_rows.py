@@ -15,12 +15,12 @@ from harness.contract.clauses import Clause, ClauseResult, SchemaClause
 from harness.contract.ratio import ratio
 from harness.contract.rules import Rule
 from harness.evidence.trial_files import MutantTrial
+from harness.judging.counterexample import Counterexample
 from harness.judging.judge import Judgment
 from harness.judging.observation import Observation
 from harness.judging.record import MutantRecord
 from harness.report.messages import bound_text, number_text
 from harness.report.messages.verdict_text import words
-from harness.search.counterexample import Counterexample
 from harness.tools.html.contents import Contents
 
 __all__ = ["ClauseGroup", "Clauses", "Kill", "Row", "kills"]

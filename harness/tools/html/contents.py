@@ -12,10 +12,10 @@ from harness.contract import Contract
 from harness.evidence.artifacts import Artifact
 from harness.evidence.bundle import Bundle, BundleError, Series
 from harness.evidence.trial_files import MutantTrial, Stream
+from harness.judging.counterexample import Counterexample
 from harness.judging.judge import Judgment
 from harness.judging.observation import Observation
 from harness.judging.record import Record
-from harness.search.counterexample import Counterexample
 
 __all__ = ["Contents", "ContentsError"]
 

@@ -12,9 +12,8 @@ import click
 
 from harness.base import regular_file, strictjson
 from harness.base.vocabulary import ExitStatus
-from harness.contract.claim_folder import CALIBRATION, CONTRACT, EQUIVALENT, NOTES
+from harness.contract.claim_folder import CALIBRATION, CONTRACT, EQUIVALENT, NOTES, PLANTING
 from harness.contract.project import Project
-from harness.evidence.staleness import PLANTING
 from harness.report.terminal.printing import tell
 from harness.tools.laid_out import laid_out
 

@@ -21,6 +21,7 @@ from harness.evidence.bundle import Bundle
 from harness.evidence.verification import find_bundles, verify
 from harness.execution.lease import Holder, LeaseUnavailable, lease
 from harness.execution.local_executor import LocalExecutor
+from harness.judging.counterexample import Counterexample, judge_case
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Observation
 from harness.judging.record import Record
@@ -30,7 +31,6 @@ from harness.machine.process_control import adopting
 from harness.running.interruption import Interruption
 from harness.running.plan import Plan, make_plan
 from harness.running.request import RunRequest
-from harness.search.counterexample import Counterexample, judge_case
 
 __all__ = ["Replay", "ReplayRefused", "Sealed", "open_bundle", "replay"]
 

@@ -21,6 +21,7 @@ from harness.running import events
 from harness.running.compose import Unmeasured
 from harness.running.interruption import Interruption
 from harness.running.request import RunRequest
+from harness.tools.slurm.event_lines import NoEventError, decode
 from harness.tools.slurm.job import Job
 from harness.tools.slurm.judged_bundle import BundleRefused, JudgedBundle
 
@@ -95,11 +96,11 @@ class Dispatcher:
 
         def on_line(line: str) -> None:
             try:
-                event = events.decode(line, contracts)
+                event = decode(line, contracts)
                 if not isinstance(event, events.ClaimPlanned) and event.id not in contracts:  # type: ignore[union-attr]
-                    raise events.NoEventError(f"{event} is of another claim")
+                    raise NoEventError(f"{event} is of another claim")
                 dispatch.events.put(event)
-            except events.NoEventError:
+            except NoEventError:
                 self._remark(line.rstrip("\n"))
 
         with room:

@@ -9,16 +9,18 @@ from pathlib import Path
 
 import harness.evidence
 from harness.evidence.findings import Code, Detail, Finding, finding
-from harness.evidence.staleness import _some
+from harness.evidence.staleness import some
 from harness.report.messages import finding_text
 
 EVIDENCE = Path(harness.evidence.__file__).parent
-SOURCES = sorted([*EVIDENCE.glob("*.py"), *EVIDENCE.parent.glob("tools/sign/*.py")])
+SOURCES = sorted(
+    path for folder in ("evidence", "tools/sign", "tools/planting") for path in EVIDENCE.parent.glob(f"{folder}/*.py")
+)
 GIVEN_BY = {
     "_compare": {"then", "now"},
     "_fields": {"then", "now"},
     "_which": {"name", "found", "expected"},
-    "_some": {"names", "more"},
+    "some": {"names", "more"},
 }
 """The fields of findings that these functions make, or that they return for a call with `**`."""
 
@@ -45,7 +47,7 @@ def _name(node: object) -> str:
 
 
 def test_a_sentence_uses_the_fields_of_its_finding() -> None:
-    """A sentence uses exactly the fields of the calls in harness/evidence/."""
+    """A sentence uses exactly the fields of the calls that make its finding."""
     calls = list(given())
     assert len({name for name, _ in calls}) >= 48
     for name, fields in calls:
@@ -63,7 +65,7 @@ def test_a_finding_in_a_line() -> None:
 
 def test_fields_in_words() -> None:
     """Lists have commas, further items are a number, and a missing value is the word for it."""
-    names = finding(Code.STALE_SUBJECT, Detail.FILES_GONE, **_some([f"{number}.py" for number in range(5)]))
+    names = finding(Code.STALE_SUBJECT, Detail.FILES_GONE, **some([f"{number}.py" for number in range(5)]))
     assert finding_text.message(names).endswith(": 0.py, 1.py, 2.py and 2 more")
     fields = {"name": "steps", "found": None, "expected": "3"}
     assert "steps is missing, not 3" in finding_text.message(

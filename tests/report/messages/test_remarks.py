@@ -6,10 +6,10 @@ import io
 import json
 from pathlib import Path
 
-from harness.report.terminal.live import Live
 from harness.report.terminal.run_lines import Lines, Shown
 from harness.report.terminal.run_output import json_handler
 from harness.running import events
+from harness.tools.live import Live
 
 REMARK = events.Remarked("F-A-001", "left:\n\x1b[31m/tmp/x")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from harness.machine import toolchain
-from harness.machine.toolchain import Tool, vulkan_gpu
+from harness.machine import installed
+from harness.machine.installed import Tool, vulkan_gpu
 from harness.tools.doctor import survey as surveying
 from harness.tools.doctor.survey import Toolchain, survey
 
@@ -190,7 +190,7 @@ def test_tools_that_hang_or_fail_are_given_up(
 ) -> None:
     put(folder / "bin" / "sinfo", "#!/bin/sh\nsleep 1000\n")
     put(folder / "wgpu" / "__init__.py", "print('[[[')\nimport os; os._exit(0)\n")
-    for module in (toolchain, surveying):
+    for module in (installed, surveying):
         monkeypatch.setattr(module, "SECONDS", 0.5)
     tools = survey()
     assert tools.slurm.reason == "sinfo gave no answer within 0.5 s"

@@ -19,8 +19,8 @@ from harness.evidence.findings import Verification
 from harness.evidence.staleness import coverage
 from harness.evidence.trial_files import SUBJECT, Stream
 from harness.evidence.verification import verify
+from harness.judging.counterexample import Counterexample
 from harness.judging.observation import Ending, EndingKind
-from harness.search.counterexample import Counterexample
 from harness.tools.html import bundle_page
 from harness.tools.html.contents import Contents, ContentsError
 from tests.contracts import document, healthy

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.base.schemas import problems
+from harness.contract.claim_folder import PLANTING
 from harness.contract.project import Project
-from harness.evidence.staleness import PLANTING
 from harness.machine.host import probe
 from harness.running.interruption import Interruption
 from harness.running.request import RunRequest

@@ -25,6 +25,7 @@ from harness.running import events
 from harness.running.request import RunRequest
 from harness.tools.slurm import dispatcher
 from harness.tools.slurm.dispatcher import Dispatcher
+from harness.tools.slurm.event_lines import encode
 from harness.tools.slurm.judged_bundle import BundleRefused, JudgedBundle
 from tests.contracts import healthy, observe
 from tests.evidence.factory import claim_result
@@ -113,7 +114,7 @@ def dispatched(submit: Callable[[Contract], Told], *contracts: Contract, judged:
 
 def ends(contract: Contract, unsealed: str = "") -> list[str]:
     """The lines of a job whose claim ends."""
-    return [events.encode(planned(contract)), events.encode(events.ClaimEnded(contract.id, "run", unsealed))]
+    return [encode(planned(contract)), encode(events.ClaimEnded(contract.id, "run", unsealed))]
 
 
 def test_claims_are_told_one_after_the_other(contract: Contract, tmp_path: Path) -> None:
@@ -160,7 +161,7 @@ def test_not_all_jobs_at_once(contract: Contract, tmp_path: Path, monkeypatch: p
 
 def test_a_job_without_a_verdict(contract: Contract) -> None:
     """The claim is NOT_MEASURED with Slurm's words. A plan that was already reported is not reported again."""
-    for lines in ([], [events.encode(planned(contract))]):
+    for lines in ([], [encode(planned(contract))]):
         heard = dispatched(lambda one, told=lines: Told(told, status=1), contract)  # type: ignore[misc]
         (only,) = heard.finished.records
         assert only.verdict is Verdict.NOT_MEASURED
@@ -227,7 +228,7 @@ def test_a_claim_without_a_bundle(contract: Contract) -> None:
 
 def test_events_of_other_claims_are_remarks(contract: Contract) -> None:
     other = named(contract, 7)
-    heard = dispatched(lambda one: Told([*ends(other), events.encode(events.Remarked(other.id, "hm"))]), contract)
+    heard = dispatched(lambda one: Told([*ends(other), encode(events.Remarked(other.id, "hm"))]), contract)
     assert len(heard.remarks) == 3
     assert heard.finished.records[0].verdict is Verdict.NOT_MEASURED
 

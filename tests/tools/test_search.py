@@ -17,15 +17,15 @@ from harness.base.device import Device
 from harness.base.schemas import DocumentError
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract
-from harness.search import explorer
-from harness.search.counterexample import (
+from harness.judging.counterexample import (
     COUNTEREXAMPLE,
     Counterexample,
     clauses_on_cases,
     judge_case,
     nearness,
 )
-from harness.search.explorer import CaseSearch
+from harness.tools.search import cases as searching
+from harness.tools.search.cases import CaseSearch
 from tests.contracts import contract_of, document
 from tests.searching import CONTRACT
 
@@ -144,7 +144,7 @@ def test_shrinking_ends_before_the_trial_is_ended(tmp_path: Path, monkeypatch: p
         now += 1.0
         return {"errors": float(sum(case["left"]) > 1_234_567)}
 
-    monkeypatch.setattr(explorer, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(searching, "time", SimpleNamespace(monotonic=lambda: now))
     numbers = st.fixed_dictionaries({"left": st.lists(st.integers(0, 10**6), min_size=9, max_size=9)})
     claim = {
         "contract": CONTRACT,

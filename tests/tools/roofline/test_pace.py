@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.base import strictjson
-from harness.machine.pace import MOST, REFERENCE, pace
+from harness.tools.roofline.pace import MOST, REFERENCE, pace
 from harness.tools.roofline.roofs import Roof
 from tests.tools.roofline.given import ROOFS
 
@@ -69,5 +69,5 @@ def test_what_cannot_be_read_changes_nothing(folder: Path, content: str) -> None
 
 
 def test_a_plan_asks_without_torch() -> None:
-    code = "import sys, harness.machine.pace; print('torch' in sys.modules)"
+    code = "import sys, harness.tools.roofline.pace; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

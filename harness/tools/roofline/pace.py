@@ -1,6 +1,6 @@
 """How much slower than the reference a GPU is, by the roofs that `harness roofline` kept. Imports no torch.
 
-The time limits of contracts are those of the reference, an H200. `harness.running.plan` multiplies them by the pace.
+The time limits of contracts are those of the reference, an H200. A plan multiplies them by the pace.
 """
 
 from __future__ import annotations

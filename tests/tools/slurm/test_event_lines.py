@@ -16,6 +16,7 @@ from harness.contract import Contract
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import judge
 from harness.running import events
+from harness.tools.slurm.event_lines import NoEventError, decode, encode, lines_to
 from tests.contracts import healthy, observe
 from tests.evidence.factory import claim_result
 
@@ -24,9 +25,9 @@ NUMBERS = st.floats(allow_nan=False) | st.integers(min_value=-(2**1000), max_val
 
 def there_and_back(event: events.Event, *contracts: Contract) -> Any:
     """The event after encoding and decoding."""
-    line = events.encode(event)
+    line = encode(event)
     assert "\n" not in line
-    return events.decode(line + "\n", {contract.id: contract for contract in contracts})
+    return decode(line + "\n", {contract.id: contract for contract in contracts})
 
 
 @given(st.integers(min_value=0), st.dictionaries(st.text(), NUMBERS), st.none() | st.integers(min_value=0))
@@ -58,14 +59,14 @@ def test_the_line_of_a_result_says_only_where_the_bundle_is(contract: Contract, 
     record = claim_result(tmp_path).record
     judgment = judge(contract, observe(healthy()))
     stream = io.StringIO()
-    write = events.lines_to(stream)
+    write = lines_to(stream)
     write(events.TrialFinished(contract.id, "subject", judgment, None, 1.5))
     write(events.ClaimFinished(record, tmp_path))
     write(events.ClaimFinished(record, None, unsealed="a scaffold"))
     full = replace(record, reason=Reason(ReasonCode.UNSEALED, text="no space"))
     write(events.ClaimFinished(full, tmp_path))
     assert "PASS" not in stream.getvalue()
-    *told, unsealed = (events.decode(line, {}) for line in stream.getvalue().splitlines())
+    *told, unsealed = (decode(line, {}) for line in stream.getvalue().splitlines())
     assert told == [
         events.TrialPhase(contract.id, "subject", "ended"),
         events.ClaimEnded(record.id, record.run),
@@ -80,24 +81,24 @@ def test_the_line_of_a_result_says_only_where_the_bundle_is(contract: Contract, 
 )
 def test_what_is_no_event(line: str) -> None:
     """Other output of a job is not an event."""
-    with pytest.raises(events.NoEventError, match="is not an event"):
-        events.decode(line, {})
+    with pytest.raises(NoEventError, match="is not an event"):
+        decode(line, {})
 
 
 def test_a_line_is_too_long_to_be_parsed() -> None:
     """Few characters make many objects, so the length is looked at first."""
     stream = io.StringIO()
-    events.lines_to(stream)(events.TrialPhase("F-DEMO-A-001", "subject", "ended"))
+    lines_to(stream)(events.TrialPhase("F-DEMO-A-001", "subject", "ended"))
     line = stream.getvalue()
-    assert events.decode(line, {}) == events.TrialPhase("F-DEMO-A-001", "subject", "ended")
-    with pytest.raises(events.NoEventError, match="characters"):
-        events.decode(line + " " * (4 << 20), {})
+    assert decode(line, {}) == events.TrialPhase("F-DEMO-A-001", "subject", "ended")
+    with pytest.raises(NoEventError, match="characters"):
+        decode(line + " " * (4 << 20), {})
 
 
 def test_a_handler_writes_a_line_an_event() -> None:
     """The last line has the exit status."""
     stream = io.StringIO()
-    write = events.lines_to(stream)
+    write = lines_to(stream)
     write(events.ClaimWaiting("F-A-001", ("another",)))
     write(events.RunFinished(1, (), 1.0, False))
     assert len(stream.getvalue().splitlines()) == 1

@@ -38,7 +38,7 @@ from harness.base.vocabulary import Outcome, SearchEnd
 from harness.contract import parse
 from harness.contract.clauses import ITEM
 from harness.contract.model import COMPLETES
-from harness.search.counterexample import COUNTEREXAMPLE, Counterexample, judge_case, nearness
+from harness.judging.counterexample import COUNTEREXAMPLE, Counterexample, judge_case, nearness
 
 __all__ = ["CaseSearch"]
 

@@ -20,14 +20,14 @@ _GIB = 2**30
 
 
 def foreseen(plan: Plan, root: Path, interrupted: Callable[[], bool]) -> JsonObject:
-    """Return the `predicted` of a record, without `measured`; empty if the profile names no step or needs no GPU.
+    """Return the `predicted` of a record, without `measured`. The profile names a step, and the plan has a GPU.
 
     The step is predicted in a process of its own, which sees no GPU and may take as long as a trial. If it cannot be
     predicted, the result has the reason.
     """
     step = plan.profile.step
-    if step is None or plan.gpu is None:
-        return {}
+    assert step is not None
+    assert plan.gpu is not None
     command = [sys.executable, "-m", "harness", "probe", step, "--device", plan.gpu.name.split()[-1]]
     if plan.device.memory_bytes:
         command += ["--device-memory", str(plan.device.memory_bytes / _GIB)]

@@ -1,8 +1,8 @@
 """The search behind `harness lint`: for observations that satisfy a contract, and that violate one clause of it.
 
 A contract that no observation satisfies is useless, and so is a clause that none violates. Hypothesis draws the
-observations (see `harness.lint.strategies`), and the judge judges them. The search is deterministic and bounded. It can
-miss rare observations; then an entry in `examples` helps it.
+observations (see `harness.tools.search.strategies`), and the judge judges them. The search is deterministic and
+bounded. It can miss rare observations; then an entry in `examples` helps it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.contract.reasons import Reason
 from harness.contract.rules import BROKEN
 from harness.judging.judge import Judgment, judge, requested
 from harness.judging.observation import Observation, Residency
-from harness.lint.strategies import Strategy, fitting, pool_of, replaced, values, violations
+from harness.tools.search.strategies import Strategy, fitting, pool_of, replaced, values, violations
 
 __all__ = ["Search", "Undecided", "Violation", "without_traces"]
 

@@ -11,10 +11,10 @@ from syrupy.assertion import SnapshotAssertion
 
 from harness.base.device import Device
 from harness.judging.judge import judge
-from harness.report.terminal.live import Live
 from harness.report.terminal.run_lines import Shown
 from harness.running import events
 from harness.running.events import SUBJECT
+from harness.tools.live import Live
 from tests.contracts import contract_of, document, healthy, observe
 
 CPU = Device("cpu", "x86_64")

@@ -1,1 +1,0 @@
-"""The search for a case that refutes a claim."""

@@ -1,0 +1,1 @@
+"""Searches with Hypothesis: for a case that refutes a claim, for observations that satisfy or violate a contract."""
