@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from falsifiers.distill.measuring.dumped_steps import DumpedStep
+from falsifiers.distill.oracle.adapters import AdapterSteps
 from falsifiers.distill.oracle.qwen2 import SHAPES, NotTheModel, new_model
 from falsifiers.distill.oracle.shadow import Configuration, ShadowStep, Snapshot, Step, compare
 from falsifiers.distill.oracle.tolerances import QUANTITIES, TOLERANCES, refuted
@@ -49,11 +50,22 @@ def examine(trial: Trial[Any]) -> None:
         foreign_slots=sorted(largest.keys() - QUANTITIES),
         worst_tensors=[f"{one.quantity} {one.tensor}".strip() for one in largest.values()],
         steps_executed=run.made,
-        steps_checked=list(range(1, run.made + 1)),
+        steps_checked=_checked(run.made),
         moved_share=_moved(first.before.weights, last.after.weights) if first and last else 0.0,
         **hidden,
         **dict.fromkeys(_INSIDE, Unobserved("it needs the process of the training")),
     )
+
+
+_FEWEST_STEPS = 6
+"""As the contract demands of `steps_checked`."""
+
+
+@propagates
+def _checked(made: int) -> list[int]:
+    if made < _FEWEST_STEPS:
+        raise NotObserved(f"it dumped {made} steps, and {_FEWEST_STEPS} are compared; add -P steps={_FEWEST_STEPS}")
+    return list(range(1, made + 1))
 
 
 _INSIDE = (
@@ -93,9 +105,9 @@ class DumpedRun:
         self._subject, self.made, self._number = trial.subject, len(self._paths), 0
         self._configuration = Configuration.of(trial.parameters)
         device, file = torch.device(trial.device), trial.subject.config_file()
-        self._shadow = ShadowStep(
-            self._configuration, device, lambda dtype: _model(file, trial.parameters, dtype, device)
-        )
+        given = self._configuration, device, lambda dtype: _model(file, trial.parameters, dtype, device)
+        adapters = trial.subject.adapters()
+        self._shadow = ShadowStep(*given) if adapters is None else AdapterSteps(adapters, *given)
         self.hidden: Unobserved | None = None
 
     def steps(self) -> Iterator[tuple[DumpedStep, Snapshot]]:

@@ -9,7 +9,7 @@ NOT_MEASURED.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,9 +19,11 @@ from torch import Tensor
 from falsifiers.distill.measuring.dumped_steps import DumpedStep, read_dump
 from falsifiers.distill.measuring.held_out import HeldOut
 from falsifiers.distill.measuring.named_models import NamedModel, NamedText, held_out_of
-from falsifiers.distill.measuring.weight_comparison import UNFINISHED
 from falsifiers.distill.measuring.weight_files import Unreadable
 from falsifiers.distill.measuring.weight_formats import read_weights
+from falsifiers.distill.oracle.adapters import Adapters
+from falsifiers.distill.oracle.qwen2 import NotTheModel
+from falsifiers.distill.outside_files import OutsideFiles
 from falsifiers.distill.subject import OnStep, Run
 from harness import NotMeasured, NotObserved, Unobserved, propagates
 from harness.tools.trainer import directory
@@ -36,72 +38,19 @@ T = TypeVar("T")
 
 _LOSSES = ("distillation", "cross_entropy", "kl")
 
+_MERGE_ROUNDINGS = 64  # of the largest element, for products of matrices of that rank
+
 _FEWEST_STEPS = 2
 """Told steps from which on weights must have moved: the first may have a learning rate of 0."""
-
-
-class _Files:
-    """The files of a trainer, called and read as its TOML file says; see `WeightFiles`."""
-
-    in_memory: bool = Unobserved("the weights in memory after a step are in another process")  # type: ignore[assignment]
-    no_metadata: Mapping[str, str] = Unobserved("the export says nothing about itself")  # type: ignore[assignment]
-
-    def __init__(self, subject: Outside) -> None:
-        self._trainer = subject.trainer
-        self._values = subject.values
-
-    def read_export(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """See `WeightFiles`."""
-        return read_weights(path, self._trainer.files.export_prefix)
-
-    def read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """See `WeightFiles`."""
-        return read_weights(path, self._trainer.files.prefix)
-
-    def moving(self, names: Iterable[str]) -> list[str]:
-        """The names without those of tensors that the run leaves as they are, by the TOML file."""
-        frozen = self._trainer.files.frozen
-        return [name for name in names if frozen is None or frozen.search(name) is None]
-
-    def name(self, step: int) -> str:
-        """See `WeightFiles`: the TOML file says which name is that of which step."""
-        return f"step {step}"
-
-    def checkpoints(self, folder: Path) -> dict[Path, str]:
-        """See `WeightFiles`; the TOML file names the folder too.
-
-        Raises:
-            NotObserved: the TOML file names no checkpoints.
-        """
-        finished = {path: self.name(step) for step, path in self.by_step().items() if self._is_periodic(step)}
-        return finished | {path: path.name for suffix in UNFINISHED for path in self.by_step(suffix).values()}
-
-    def _is_periodic(self, step: int) -> bool:
-        """Whether a checkpoint is one of those at equal distances, and not the one that each run leaves at its end."""
-        every = self._values.get("checkpoint_every")
-        return not (self._trainer.files.last and step == self._values.get("steps") and (not every or step % every))
-
-    def by_step(self, suffix: str = "") -> dict[int, Path]:
-        """The checkpoints by step; with a suffix, the files that are called so but for it.
-
-        Raises:
-            NotObserved: the TOML file names no checkpoints, or finds the step of none.
-        """
-        if not self._trainer.files.checkpoints:
-            raise NotObserved(f"{self._trainer.path.name} names no checkpoints; say in /files where they are")
-        found = directory.checkpoints(self._trainer, self._values, suffix)
-        if not found and (files := directory.checkpoint_files(self._trainer, self._values, suffix)):
-            raise NotObserved(f"/files/step of {self._trainer.path.name} finds no step in {files[0]} or the others")
-        return found
 
 
 class _Trainer(Outside):
     """What a command and a run that has ended have in common."""
 
     @property
-    def weight_files(self) -> _Files:
+    def weight_files(self) -> OutsideFiles:
         """How its checkpoints and its export are called and read."""
-        return _Files(self)
+        return OutsideFiles(self)
 
     @property
     def reported_loss(self) -> str:
@@ -268,11 +217,36 @@ class _Trainer(Outside):
             self._newest = path, read_dump(path, self.trainer.dumps)
         return self._newest[1]
 
+    def adapters(self) -> Adapters | None:
+        """What the adapters of the dumps are added to, of a run that trains adapters.
+
+        Raises:
+            NotObserved: there is no initial file, or it cannot be read.
+        """
+        scale = self.trainer.dumps.adapters
+        return (
+            None if scale is None else Adapters(self._weights(self._initial, self.trainer.files.initial_prefix), scale)
+        )
+
+    def _merged(self, adapters: Adapters, trained: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The model's weights; where a file has them to rounding, its own bits, as the trainer merges in its way."""
+        steps = propagates(self.weight_files.by_step)()
+        path = None if isinstance(steps, Unobserved) else steps.get(self.step)
+        saved = propagates(self._weights)(path or self._export, self.trainer.files.prefix)
+        try:
+            merged = adapters.merged(trained)
+        except NotTheModel as error:
+            raise NotObserved(str(error)) from error
+        own = {} if isinstance(saved, Unobserved) else saved
+        return {name: _to_rounding(own.get(name), weight, adapters.base[name]) for name, weight in merged.items()}
+
     @propagates
     def optimizer_state(self) -> Mapping[str, Mapping[str, Tensor]]:
         """The optimizer's slots after step k, of its dump, by the names of the evaluated model."""
         self.must_dump()
         dumps = self.dumps()
+        if self.trainer.dumps.adapters is not None:
+            raise NotObserved("the slots are those of adapters, which are merged into the weights")
         if not 0 < self.step <= len(dumps):
             raise NotObserved(f"{self.trainer.name} dumped no step {self.step}")
         return self.dump(dumps[self.step - 1]).after.slots
@@ -295,8 +269,9 @@ class _Trainer(Outside):
                 raise NotObserved(f"{self.trainer.path.name} names no file with the student before its first step")
             return self._weights(Path(self.filled(files.initial)), files.initial_prefix)
         dumps = self.dumps()
-        if 0 < self.step <= len(dumps) and not files.frozen:
-            return self.dump(dumps[self.step - 1]).after.weights
+        if 0 < self.step <= len(dumps) and ((adapters := self.adapters()) or not files.frozen):
+            trained = self.dump(dumps[self.step - 1]).after.weights
+            return trained if adapters is None else self._merged(adapters, trained)
         path = self.weight_files.by_step().get(self.step)
         if path is None:
             last = f"step {self.step}" if self.step > 0 else "the last step, which its output does not tell"
@@ -352,6 +327,15 @@ class _Trainer(Outside):
         if not weights:
             raise NotObserved(f"{path} holds no tensor{f' named {prefix}…' if prefix else ''}")
         return weights
+
+
+def _to_rounding(saved: Tensor | None, merged: Tensor, base: Tensor) -> Tensor:
+    """The saved tensor if it is the merged one but for rounding, else the merged one in the dtype of the base."""
+    if saved is not None and saved.shape == merged.shape:
+        largest = float(torch.maximum(merged.abs(), base.double().abs()).max())
+        if float((saved.double() - merged).abs().max()) <= _MERGE_ROUNDINGS * torch.finfo(saved.dtype).eps * largest:
+            return saved
+    return merged.to(base.dtype)
 
 
 @propagates

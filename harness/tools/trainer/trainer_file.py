@@ -284,7 +284,7 @@ def _dumps(path: Path, table: JsonObject) -> Dumps:
     names = (
         (_expression(path, f"/dump/names/{pattern}", pattern), text) for pattern, text in table.get("names", {}).items()
     )
-    return Dumps(table.get("files", ""), tuple(names))
+    return Dumps(table.get("files", ""), tuple(names), table.get("adapters"))
 
 
 def _rule(path: Path, position: int, line: JsonObject) -> LineRule:

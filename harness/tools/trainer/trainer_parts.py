@@ -48,6 +48,8 @@ class Dumps:
     """A glob with placeholders; empty if it dumps none."""
     names: tuple[tuple[Any, str], ...] = ()
     """Compiled expressions on the names of its parameters, each with the text that replaces the match."""
+    adapters: float | None = None
+    """The scale of LoRA's adapters, whose products are added to the initial weights; None if it trains none."""
 
     def name(self, own: str) -> str:
         """What the evaluated model calls a parameter of the trainer."""

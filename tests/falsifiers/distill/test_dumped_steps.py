@@ -38,9 +38,19 @@ def run(
 ) -> Path:
     """Train for half of the steps, and resume for the others."""
     given = {"student": str(start), "text": str(ROOT / "README.md"), "out": str(folder), "dump": str(folder / "steps")}
-    shape = {"steps": 6, "batch": 4, "sequence": 8, "accumulate": 2, "lr": 0.01, "warmup": 2, "clip": 0.0, **changes}
+    shape = {
+        "steps": 6,
+        "batch": 4,
+        "sequence": 8,
+        "accumulate": 2,
+        "lr": 0.01,
+        "warmup": 2,
+        "clip": 0.0,
+        "rank": 0,
+        **changes,
+    }
     asked = argparse.Namespace(
-        **{**given, **shape}, decay=0.01, every=2, stop=shape["steps"] // 2, seed=0, resume=False, made=0, bug=bug
+        **{"every": 2, **given, **shape}, decay=0.01, stop=shape["steps"] // 2, seed=0, resume=False, made=0, bug=bug
     )
     folder.mkdir()
     with (folder / "train.log").open("w") as log, contextlib.redirect_stdout(log):
@@ -50,9 +60,11 @@ def run(
     return folder
 
 
-def judgment(folder: Path, claim: str, place: Path, start: Path, given: Mapping[str, Any]) -> Mapping[str, Outcome]:
+def judgment(
+    folder: Path, claim: str, place: Path, start: Path, given: Mapping[str, Any], file: str = "foreign"
+) -> Mapping[str, Outcome]:
     """The outcomes of the clauses of a claim on the run in a folder."""
-    trainer = {"trainer": str(ROOT / "trainers" / "foreign" / "foreign.toml"), "dir": str(place), "student": str(start)}
+    trainer = {"trainer": str(ROOT / "trainers" / "foreign" / f"{file}.toml"), "dir": str(place), "student": str(start)}
     return outcomes(claim, outside(folder, claim, Recorded, **given, **trainer), given)
 
 
@@ -78,6 +90,28 @@ def test_the_steps_of_a_loop_that_knows_nothing_of_the_harness(
     if not bug:
         judged = ("loss", "gradient", "first-moment", "second-moment", "weights", "all-steps", "resolved.steps")
         assert {found[name] for name in judged} == {Outcome.PASS}
+
+
+@pytest.mark.parametrize(
+    ("bug", "of_steps", "of_export"),
+    [
+        ("", set(), set()),
+        ("not-divided", {"gradient", "first-moment", "second-moment"}, set()),
+        ("ema-saved", set(), {"different.maxItems", "not_of_last_step.maxItems"}),
+    ],
+)
+def test_adapters_are_judged_as_the_matrices_that_they_change(
+    tmp_path: Path, start: Path, bug: str, of_steps: set[str], of_export: set[str]
+) -> None:
+    """LoRA by peft, resumed once. The export is the merged model, in the bits of peft's own product."""
+    pytest.importorskip("peft")
+    train = import_module("trainers.foreign.transformers_loop").train
+    place = run(tmp_path / "run", start, bug, train, rank=4, every=1)
+    given = {**GIVEN, "checkpoint_every": 1}
+    found = judgment(tmp_path / "steps", STEP, place, start, given, "lora")
+    assert failed(found) == of_steps
+    assert bug or {found[name] for name in ("loss", "gradient", "weights", "all-steps")} == {Outcome.PASS}
+    assert failed(judgment(tmp_path / "export", "F-DISTILL-CKPT-EXPORT-001", place, start, given, "lora")) == of_export
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,78 @@
+"""LoRA (Hu and others, arXiv:2106.09685): a matrix W of the model is W0 + s B A, and A and B alone are trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from falsifiers.distill.oracle.qwen2 import NotTheModel
+from falsifiers.distill.oracle.shadow import ShadowStep
+
+__all__ = ["AdapterSteps", "Adapters"]
+
+_A, _B, _W = ".lora_A.weight", ".lora_B.weight", ".weight"
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """The weights that stay, and the scale s. Adapters of the layer X are X.lora_A.weight and X.lora_B.weight."""
+
+    base: Mapping[str, Tensor]
+    scale: float
+
+    def merged(self, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """All weights of the model, in float64; what is trained and no adapter takes its own place.
+
+        Raises:
+            NotTheModel: an adapter has no counterpart, or is of no layer of the model.
+        """
+        found = {name: weight.double() for name, weight in self.base.items()}
+        for name, weight in trained.items():
+            layer = name.removesuffix(_A)
+            if layer != name:
+                if layer + _B not in trained or layer + _W not in found:
+                    raise NotTheModel(f"{name} has no counterpart, or {layer} is no layer of the initial file")
+                found[layer + _W] = found[layer + _W] + self.scale * (trained[layer + _B].double() @ weight.double())
+            elif not name.endswith(_B):
+                found[name] = weight.double()
+        return found
+
+    def gradients(self, trained: Mapping[str, Tensor], of_model: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Those of what is trained, by the chain rule: of A it is s Bᵀ G and of B it is s G Aᵀ, with the matrix's G."""
+        found = {}
+        for name in trained:
+            layer = name.removesuffix(_A).removesuffix(_B)
+            of_matrix = of_model[name if layer == name else layer + _W]
+            if layer == name:
+                found[name] = of_matrix
+            elif name.endswith(_A):
+                found[name] = self.scale * trained[layer + _B].to(of_matrix).T @ of_matrix
+            else:
+                found[name] = self.scale * of_matrix @ trained[layer + _A].to(of_matrix).T
+        return found
+
+
+class AdapterSteps(ShadowStep):
+    """Steps of a run that trains adapters: snapshots hold what is trained, and the model gets the merged weights."""
+
+    def __init__(self, adapters: Adapters, *given: Any) -> None:
+        """The rest is as for `ShadowStep`."""
+        super().__init__(*given)
+        self._adapters = adapters
+
+    def _gradients(
+        self,
+        weights: Mapping[str, Tensor],
+        inputs: Tensor,
+        labels: Tensor,
+        teacher: Mapping[str, Tensor] | Tensor,
+        dtype: torch.dtype,
+    ) -> tuple[float, tuple[Tensor, Tensor], dict[str, Tensor]]:
+        merged = self._adapters.merged(weights)
+        teacher = teacher if isinstance(teacher, Tensor) else merged  # without a part in the loss
+        loss, logits, found = super()._gradients(merged, inputs, labels, teacher, dtype)
+        return loss, logits, self._adapters.gradients(weights, found)
