@@ -1,0 +1,35 @@
+"""The tests of a checkout of the source, https://github.com/NVIDIA/recsys-examples, by the names of their files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+# What the process that collects them imports: the evidence is about this source, too.
+from falsifiers.recsys.reference import collected_stand_ins
+from harness import Setting
+from harness.base import regular_file
+
+__all__ = ["SourceSuite"]
+
+
+class SourceSuite:
+    """Files of `examples/hstu/test`, and settings of pytest that load the stand-ins."""
+
+    def __init__(self, setting: Setting) -> None:
+        """The source's packages are on PYTHONPATH; the tests are beside them."""
+        spec = find_spec("ops")
+        if spec is None or not spec.submodule_search_locations:
+            raise ModuleNotFoundError("ops is not on PYTHONPATH; put examples/hstu and examples there")
+        self._tests = Path(next(iter(spec.submodule_search_locations))).parent / "test"
+        self._names: list[str] = [*setting.parameters["files"], setting.parameters["filtered_file"]]
+
+    def files(self) -> Mapping[str, str]:
+        """Return the text of each file, by name."""
+        texts = {name: self.text(self._tests / name) for name in (*self._names, "conftest.py")}
+        return {**texts, "pytest.ini": f"[pytest]\naddopts = -p {collected_stand_ins.__name__}\n"}
+
+    def text(self, path: Path) -> str:
+        """Return the text of a file."""
+        return regular_file.read(path).decode()
