@@ -31,8 +31,14 @@ def of(reason: Reason | None) -> str:
         fate=_FATES.get(reason.fate, reason.fate) if reason.fate else "",
         text_and_cause="; ".join(filter(None, (text, cause))),
         was="were" if place.endswith("s") else "was",
-        said=f"; only the output says that it was {text}" if text else f" by trial.resolve({place}=…)",
+        said=f"; only the output says that it was {text}"
+        if text
+        else f" by trial.resolve({place}=…){_OUTSIDE.get(place, '')}",
     )
+
+
+_OUTSIDE = {"steps": "; of a trainer in another process, a checkpoint of each step shows them"}
+"""What shows a value of a subject in another process, by the value's name."""
 
 
 def marked(reason: Reason | None) -> str:

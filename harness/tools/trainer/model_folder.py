@@ -10,7 +10,7 @@ __all__ = ["weight_paths"]
 
 _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 _NAMES = ("model.safetensors", "pytorch_model.bin", "model.pt", "model.apr", "model.gguf")
-_SUFFIXES = (".safetensors", ".apr", ".pt", ".bin", ".gguf")
+_SUFFIXES = (".safetensors", ".apr", ".pt", ".bin", ".gguf", ".npz")
 
 
 def weight_paths(place: Path) -> list[Path]:

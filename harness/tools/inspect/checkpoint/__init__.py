@@ -1,4 +1,5 @@
-"""Reads checkpoints without trusting them: safetensors, APR v2, PyTorch's zip and GGUF.
+"""Reads checkpoints without trusting them: safetensors, APR v2, PyTorch's zip,
+NumPy's npz and GGUF.
 
     from harness.tools.inspect.checkpoint import Refused, compare, inspect
 

@@ -19,7 +19,7 @@ from falsifiers.apr.reference import Reference
 from falsifiers.apr.subject import AprFile, TensorRecord
 from harness import Setting
 
-__all__ = ["FORMATS", "apr", "gguf_bytes", "safetensors_bytes", "torch_zip", "with_apr_header", "zero_tensors"]
+__all__ = ["FORMATS", "apr", "gguf_bytes", "npz", "safetensors_bytes", "torch_zip", "with_apr_header", "zero_tensors"]
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -88,10 +88,18 @@ def zero_tensors() -> bytes:
     return struct.pack("<Q", len(header)) + header
 
 
+def npz(arrays: Arrays) -> bytes:
+    """Written by NumPy, whose savez gives "file" a meaning of its own."""
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=True, **{name: one for name, one in arrays.items() if name != "file"})
+    return file.getvalue()
+
+
 FORMATS = {
     "safetensors": lambda arrays, _folder: safetensors_bytes(arrays),
     "PyTorch zip": lambda arrays, _folder: torch_zip(arrays),
     "GGUF": gguf_bytes,
     "APR v2": lambda arrays, _folder: apr(arrays),
+    "NumPy npz": lambda arrays, _folder: npz(arrays),
 }
 """The writers of the formats, by the names that the inspector gives the formats."""

@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 from syrupy.assertion import SnapshotAssertion
 
 from harness.tools.inspect.checkpoint import Kind, Refused, inspect
-from tests.tools.inspect.checkpoint.files import FORMATS, apr, safetensors_bytes, with_apr_header, zero_tensors
+from tests.tools.inspect.checkpoint.files import FORMATS, apr, npz, safetensors_bytes, with_apr_header, zero_tensors
 
 DTYPES = {"float32": "F32", "float16": "F16", "float64": "F64", "int32": "I32", "int64": "I64", "int8": "I8"}
 NAMES = {"PyTorch zip": "model."}
@@ -273,6 +273,15 @@ def test_findings_are_about_what_they_say(tmp_path: Path) -> None:
         (Kind.DUPLICATE, ("copy", "fine")),
         (Kind.EMPTY, ("empty",)),
     }
+
+
+def test_an_array_whose_first_dimension_is_the_fastest(tmp_path: Path) -> None:
+    """NumPy saves what it calls Fortran order so; its digest is that of the rows."""
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    (tmp_path / "file").write_bytes(npz({"w": np.asfortranarray(array), "truth": np.array([True, False])}))
+    seen = inspect(tmp_path / "file").tensors
+    assert (seen["w"].shape, seen["w"].digest) == ((3, 4), hashlib.sha256(array.tobytes()).hexdigest())
+    assert seen["truth"].dtype == "BOOL"
 
 
 def test_deviation_of_numbers_far_from_zero(tmp_path: Path) -> None:

@@ -231,6 +231,37 @@ def test_archives_that_pytorch_does_not_write(tmp_path: Path, snapshot: Snapshot
     assert {name: refusal(tmp_path / "file", data) for name, data in files.items()} == snapshot
 
 
+def test_npz_archives(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    """Objects would be unpickled, and compressed members unpacked; both are refused, and so is a header that lies."""
+    compressed, objects, big_endian = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    np.savez_compressed(compressed, w=np.zeros(100, np.float32))
+    np.savez(objects, w=np.array([{}], dtype=object))
+    np.savez(big_endian, w=np.ones(3, ">f4"))
+    good = io.BytesIO()
+    np.save(good, np.ones((2, 3), np.float32))
+
+    def archived(member: bytes) -> bytes:
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("w.npy", member)
+        return file.getvalue()
+
+    text = good.getvalue()
+    files = {
+        "compressed": compressed.getvalue(),
+        "objects": objects.getvalue(),
+        "big-endian": big_endian.getvalue(),
+        "too many elements": archived(text.replace(b"(2, 3)", b"(9, 3)")),
+        "a shape below zero": archived(text.replace(b"(2, 3)", b"(-2,3)")),
+        "an expression": archived(text.replace(b"(2, 3)", b"exit()")),
+        "no shape": archived(text.replace(b"'shape'", b"'shade'")),
+        "a long header": archived(text[:8] + b"\xff\xff" + text[10:]),
+        "no magic": archived(b"NUMPY!" + text[6:]),
+        "empty": archived(b""),
+    }
+    assert {name: refusal(tmp_path / "file", data) for name, data in files.items()} == snapshot
+
+
 @pytest.mark.parametrize("name", ["gzip", "bz2", "lzma"])
 def test_a_compressed_file_is_to_be_unpacked_first(name: str, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     packed = importlib.import_module(name).compress(zipped(b"", {}))

@@ -7,11 +7,18 @@ from __future__ import annotations
 
 from harness.tools.inspect.checkpoint.bounded_file import BoundedFile, Packed, Refused, Unrecognized
 from harness.tools.inspect.checkpoint.entries import Contents
-from harness.tools.inspect.checkpoint.formats import apr, gguf, safetensors, torch_zip
+from harness.tools.inspect.checkpoint.formats import apr, gguf, npz, safetensors, torch_zip, zip_members
 
 __all__ = ["read"]
 
-_BY_MAGIC = {apr.MAGIC: apr.read, gguf.MAGIC: gguf.read, torch_zip.MAGIC: torch_zip.read}
+
+def _zip(source: BoundedFile) -> Contents:
+    """A zip archive of NumPy or of PyTorch."""
+    directory = zip_members.listed(source)
+    return npz.read(source, directory) if npz.is_npz(directory) else torch_zip.read(source, directory)
+
+
+_BY_MAGIC = {apr.MAGIC: apr.read, gguf.MAGIC: gguf.read, zip_members.MAGIC: _zip}
 _LEGACY_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF"
 """The first bytes of a pickle that PyTorch before 1.6 wrote."""
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "Zstandard", b"BZh": "bzip2"}
@@ -38,4 +45,4 @@ def read(source: BoundedFile) -> Contents:
     for magic, name in _COMPRESSED.items():
         if start.startswith(magic):
             raise Packed(f"is compressed ({name}); unpack it and name an unpacked file", 0)
-    raise Unrecognized("begins like none of safetensors, APR v2, PyTorch's zip and GGUF", 0)
+    raise Unrecognized("begins like none of safetensors, APR v2, PyTorch's zip, NumPy's npz and GGUF", 0)
