@@ -34,7 +34,7 @@ _DTYPES = {
 
 
 def read_weights(path: Path, prefix: str = "") -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a safetensors, APR v2, PyTorch zip, npz or GGUF file by name, on the CPU, and its metadata as texts.
+    """The tensors of a safetensors, APR v2, PyTorch zip, npz or GGUF file by name, on the CPU, and its metadata.
 
     Args:
         path: the file, or the folder of a model.

@@ -37,8 +37,9 @@ def of(reason: Reason | None) -> str:
     )
 
 
-_OUTSIDE = {"steps": "; of a trainer in another process, a checkpoint of each step shows them"}
-"""What shows a value of a subject in another process, by the value's name."""
+def _how_to_show(name: str) -> str:
+    outside = "; of a trainer in another process, a checkpoint of each step shows them" if name == "steps" else ""
+    return f" by trial.resolve({name}=…){outside}"
 
 
 def marked(reason: Reason | None) -> str:

@@ -1,5 +1,4 @@
-"""Reads checkpoints without trusting them: safetensors, APR v2, PyTorch's zip,
-NumPy's npz and GGUF.
+"""Reads checkpoints without trusting them: safetensors, APR v2, PyTorch's zip, NumPy's npz and GGUF.
 
     from harness.tools.inspect.checkpoint import Refused, compare, inspect
 
