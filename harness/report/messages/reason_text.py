@@ -31,9 +31,7 @@ def of(reason: Reason | None) -> str:
         fate=_FATES.get(reason.fate, reason.fate) if reason.fate else "",
         text_and_cause="; ".join(filter(None, (text, cause))),
         was="were" if place.endswith("s") else "was",
-        said=f"; only the output says that it was {text}"
-        if text
-        else f" by trial.resolve({place}=…){_OUTSIDE.get(place, '')}",
+        said=f"; only the output says that it was {text}" if text else _how_to_show(place),
     )
 
 
