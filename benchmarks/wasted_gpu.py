@@ -28,7 +28,9 @@ def waste_gpu(defect: str, step: int, kept: list[Any]) -> None:
         kept.append(torch.zeros(1 << 22, device="cuda"))
     elif defect == "kernels-recompiled":
         module, driver = ctypes.c_void_p(), ctypes.CDLL("libcuda.so.1")
-        driver.cuModuleLoadData(ctypes.byref(module), PTX % step)
+        status = driver.cuModuleLoadData(ctypes.byref(module), PTX % step)
+        if status != 0:
+            raise RuntimeError(f"cuModuleLoadData of PTX answered {status}, so nothing was compiled")
     elif defect == "allocations-refused" and step % 5 == 0:
         with contextlib.suppress(torch.OutOfMemoryError):
             torch.empty(1 << 44, device="cuda")

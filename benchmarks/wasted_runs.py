@@ -111,8 +111,10 @@ def wasted(work: Path, part: str, kind: str, defect: str, device: str, until: fl
         if time.monotonic() > until:
             break
     if found is None:
-        unjudged = [line.strip() for line in run.said().splitlines() if "not judged" in line or "absent" in line]
-        return Result(part, name, False, f"MISSED: {[one['check'] for one in refuted]}; {'; '.join(unjudged)}")
+        said = [line.strip() for line in run.said().splitlines() if "not judged" in line or "absent" in line]
+        steps = sum(kind == "step" for fact in run.of("output") for kind, _, _ in fact["events"])
+        said += [f"{steps} steps", *(f"driver: {one}" for one in run.of("driver")[-2:])]
+        return Result(part, name, False, f"MISSED: {[one['check'] for one in refuted]}; {'; '.join(said)}")
     share, note = share_of(run, defect, found)
     sound = is_sound(run)
     told = f"{found['check']:<23} step {found['step']:>5} second {found['at']:>6.1f} {share:>7.2%}  {note}"
