@@ -91,14 +91,18 @@ class Table:
     """The style of each row. Rows without one are plain."""
     indent: int = 2
     """Spaces before a row. A further line of the row has at least twice as many and two more."""
+    notes: Sequence[str] = ()
+    """What stands below each row; empty for nothing."""
 
     def lines(self, width: int | None) -> Iterator[Line]:
         """Yield the lines of the table on a terminal of this width. None means no limit.
 
         Columns that do not fit go to further lines, each to its own if they do not fit into one.
         """
-        for lines, style in zip_longest(self._laid_out(width), self.styles, fillvalue=""):
+        for lines, style, note in zip_longest(self._laid_out(width), self.styles, self.notes, fillvalue=""):
             yield from ((line, style) for line in lines)
+            if note:
+                yield f"{' ' * (2 * self.indent + 2)}{note}", ""
 
     def _laid_out(self, width: int | None) -> Iterator[Sequence[str]]:
         """Yield the lines of each row."""

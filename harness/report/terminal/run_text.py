@@ -186,16 +186,13 @@ def _why_not_killed(mutant: MutantRecord, record: Record) -> str:
 def _clauses(event: ClaimFinished, contract: Contract | None, verbose: bool) -> Iterator[Block]:
     """Yield the clauses that failed, with -v all others, else the rules and the tightest margins of a PASS."""
     record, ratios = event.record, event.ratios
-    for place, (clause, others) in enumerate(violations(record.clauses)):
-        told = words(clause, contract)
-        if others:
-            told += f", which violates {first(others, len(others) if verbose else 3)} too"
-        cells = clause_cells(clause, ratios)
-        headed = place == 0 and any(cells[1:])
-        shown_rows = [[text for text, cell in zip(row, cells, strict=True) if cell] for row in (_HEAD, cells)]
-        yield Table(shown_rows, ["dim", "red"]) if headed else Table(shown_rows[1:], ["red"])
-        if told:
-            yield f"      {told}", ""
+    violated = list(_violated(record, contract, ratios, verbose))
+    if violated:
+        notes = ["", *(note for _, note in violated)]
+        columns = [column for column in zip(_HEAD, *(cells for cells, _ in violated), strict=True) if any(column[1:])]
+        begin = 1 if len(columns) == 1 else 0  # names alone need no heading
+        styles = ["dim", *["red"] * len(violated)]
+        yield Table(list(zip(*columns, strict=True))[begin:], styles[begin:], notes=notes[begin:])
     unmeasured = [clause for clause in record.clauses if clause.outcome is Outcome.NOT_MEASURED]
     passed = [clause for clause in record.clauses if clause.outcome is Outcome.PASS]
     shown = passed
@@ -212,6 +209,17 @@ def _clauses(event: ClaimFinished, contract: Contract | None, verbose: bool) -> 
         yield Table(rows, ["dim"])
     if hidden := len(passed) - len(shown):
         yield f"  {'and ' if shown else ''}{number_text.counted(hidden, 'clause')} PASS (-v shows them)", "dim"
+
+
+def _violated(
+    record: Record, contract: Contract | None, ratios: Mapping[str, float], verbose: bool
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the cells of each violated clause, and what it says in words."""
+    for clause, others in violations(record.clauses):
+        told = words(clause, contract)
+        if others:
+            told += f", which violates {first(others, len(others) if verbose else 3)} too"
+        yield clause_cells(clause, ratios), told
 
 
 def _unmeasured(clauses: Sequence[ClauseResult], reason: Reason | None, verbose: bool) -> Iterator[Line]:

@@ -60,3 +60,14 @@ def test_every_cell_is_shown(rows: list[tuple[str, str, str]], width: int | None
     assert all(line.isprintable() for line in shown.split("\n"))
     for word in (word for row in rows for cell in row if cell.isprintable() for word in cell.split()):
         assert word in shown
+
+
+def test_a_note_stands_below_its_row() -> None:
+    """It widens no column, and the rows below it stay aligned."""
+    table = Table([("a", "b"), ("long name", "1"), ("c", "2")], notes=["", "what the second row means", ""])
+    assert [text for text, _ in table.lines(None)] == [
+        "  a          b",
+        "  long name  1",
+        "      what the second row means",
+        "  c          2",
+    ]
