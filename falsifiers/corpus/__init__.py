@@ -1,1 +1,1 @@
-"""Documented mistakes of the field, each as a record and a subject that makes it, with a switch to its mended form."""
+"""Documented mistakes of the field, each as a record and a subject that makes it, beside its mended form."""

@@ -1,4 +1,4 @@
-"""Checkpoints and exports that did not hold, or did not give back, what was trained; each is right with `mended`."""
+"""Checkpoints and exports that did not hold, or did not give back, what was trained."""
 
 from __future__ import annotations
 
@@ -26,13 +26,11 @@ __all__ = [
 _EMBEDDING = "model.embed_tokens.weight"
 
 
-class _Export(Switch, Distillation):
+class _Export(Distillation):
     """Exports something else."""
 
     def export(self, path: Path, metadata: Mapping[str, str]) -> Path:
         """Write what `stored` makes of the weights."""
-        if self.mended:
-            return super().export(path, metadata)
         path.parent.mkdir(parents=True, exist_ok=True)
         live = {name: weight.detach().clone() for name, weight in self.student_weights().items()}
         save_file(self.stored(live), path, dict(metadata))
@@ -89,36 +87,32 @@ class VocabularyCut(_Export):
         return {**weights, _EMBEDDING: weights[_EMBEDDING][:-4].clone()}
 
 
-class HeadWithoutContent(Switch, Distillation):
+class HeadWithoutContent(Distillation):
     """An index names the tied head, which has no tensor: its entry is empty, and no loader takes the file."""
 
     def export(self, path: Path, metadata: Mapping[str, str]) -> Path:
         """Add an entry without dtype to the header."""
         whole = super().export(path, metadata)
-        if not self.mended:
-            content = whole.read_bytes()
-            size = struct.unpack("<Q", content[:8])[0]
-            header = json.loads(content[8 : 8 + size])
-            header["lm_head.weight"] = {"dtype": "", "shape": [], "data_offsets": [0, 0]}
-            text = json.dumps(header).encode()
-            whole.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + size :])
+        content = whole.read_bytes()
+        size = struct.unpack("<Q", content[:8])[0]
+        header = json.loads(content[8 : 8 + size])
+        header["lm_head.weight"] = {"dtype": "", "shape": [], "data_offsets": [0, 0]}
+        text = json.dumps(header).encode()
+        whole.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + size :])
         return whole
 
 
-class PrefixOfCompile(Switch, Distillation):
+class PrefixOfCompile(Distillation):
     """Compiled models prefix every name, and the loader takes the names that it knows: none."""
 
     @torch.no_grad()
     def load(self, path: Path) -> None:
         """Load without insisting on names."""
-        if self.mended:
-            super().load(path)
-            return
         found = {f"_orig_mod.{name}": weight for name, weight in read_state(path).weights.items()}
         self.student.load_state_dict(found, strict=False)
 
 
-class TiedWeightOverwritten(Switch, Distillation):
+class TiedWeightOverwritten(Distillation):
     """The loader ties weights after loading, from the one that the file does not have."""
 
     @torch.no_grad()
@@ -126,18 +120,16 @@ class TiedWeightOverwritten(Switch, Distillation):
         """Load, then tie the embedding to the head as it was drawn."""
         before = self.student.lm_head.weight.detach().clone()
         super().load(path)
-        if not self.mended:
-            self.student.lm_head.weight.copy_(before)
+        self.student.lm_head.weight.copy_(before)
 
 
-class OptimizerNotStored(Switch, Distillation):
+class OptimizerNotStored(Distillation):
     """Checkpoints hold weights, and neither the optimizer's nor the schedule's state."""
 
     def resume(self) -> int:
         """Restore what is there."""
         step = super().resume()
-        if not self.mended:
-            self.optimizer.state.clear()
+        self.optimizer.state.clear()
         return step
 
 
@@ -167,29 +159,29 @@ class AverageOnResume(Switch, Distillation):
                 weight.copy_(raw[name])
 
 
-class StepCountedBeforeItsBatch(Switch, Distillation):
+class StepCountedBeforeItsBatch(Distillation):
     """The step is counted before its batch is fetched, so that a resumed run is a step ahead of what it did."""
 
     def resume(self) -> int:
         """Count once more."""
         step = super().resume()
-        if step and not self.mended:
+        if step:
             self.steps_made = step = step + 1
         return step
 
 
-class EpochBoundary(Switch, Distillation):
+class EpochBoundary(Distillation):
     """A run that is resumed at the end of an epoch makes no step, and ends as if it had made all."""
 
     def distill(self, on_step: OnStep) -> Run:
         """Find the loader exhausted."""
-        if self.mended or not self.steps_made:
+        if not self.steps_made:
             return super().distill(on_step)
         path = self.export(self.directory / "model.safetensors", self.metadata(self.steps_made, 0.0))
         return Run(0, (), (), path)
 
 
-class NotAtomic(Switch, Distillation):
+class NotAtomic(Distillation):
     """A checkpoint is written under its own name, and is half there when the process is killed."""
 
     class Saving(Checkpointer):
@@ -201,7 +193,6 @@ class NotAtomic(Switch, Distillation):
             self.saved.append(path)
 
     def save(self, checkpointer: Checkpointer, step: int, loss: float) -> None:
-        """Let what writes where it belongs save, unless mended."""
-        if not self.mended:
-            checkpointer.__class__ = self.Saving
+        """Let what writes where it belongs save."""
+        checkpointer.__class__ = self.Saving
         super().save(checkpointer, step, loss)

@@ -1,4 +1,4 @@
-"""Batches that were not those of the data set; each is right with `mended`."""
+"""Batches that were not those of the data set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from falsifiers.corpus.judged import Switch
 from falsifiers.distill.reference.trainer import Distillation
 from falsifiers.distill.text import corpus as text
 
@@ -23,37 +22,37 @@ _WORKERS = 4
 Batch = tuple[Tensor, Tensor]
 
 
-class WorkersWithOneSeed(Switch, Distillation):
+class WorkersWithOneSeed(Distillation):
     """Each worker draws its part of the batch with the same random numbers."""
 
     def batch(self, step: int) -> Batch:
         """The first worker's rows, once for each worker."""
         inputs, labels = super().batch(step)
-        if self.mended or len(inputs) < _WORKERS:
+        if len(inputs) < _WORKERS:
             return inputs, labels
         rows = torch.arange(len(inputs), device=inputs.device) % (len(inputs) // _WORKERS)
         return inputs[rows], labels[rows]
 
 
-class StreamForEachWorker(Switch, Distillation):
+class StreamForEachWorker(Distillation):
     """Each worker yields the whole stream, so that every batch comes as often as there are workers."""
 
     def batch(self, step: int) -> Batch:
         """The same for several steps."""
-        return super().batch(step if self.mended else (step - 1) // _WORKERS + 1)
+        return super().batch((step - 1) // _WORKERS + 1)
 
 
-class EpochsInOneOrder(Switch, Distillation):
+class EpochsInOneOrder(Distillation):
     """The sampler is never told the epoch: every epoch has the order of the first."""
 
     epoch = 40
 
     def batch(self, step: int) -> Batch:
         """That of the first epoch."""
-        return super().batch(step if self.mended else (step - 1) % self.epoch + 1)
+        return super().batch((step - 1) % self.epoch + 1)
 
 
-class _Resumed(Switch, Distillation):
+class _Resumed(Distillation):
     """Something goes wrong with the position in the data when a run is resumed."""
 
     resumed_at = 0
@@ -65,7 +64,7 @@ class _Resumed(Switch, Distillation):
 
     def batch(self, step: int) -> Batch:
         """That of another position after a resume."""
-        is_later = self.resumed_at and step > self.resumed_at and not self.mended
+        is_later = self.resumed_at and step > self.resumed_at
         return super().batch(self.position(step) if is_later else step)
 
     def position(self, step: int) -> int:
@@ -98,14 +97,14 @@ class FirstBatchesAfterResume(_Resumed):
         return ahead if ahead <= 2 else step
 
 
-class _OtherText(Switch, Distillation):
+class _OtherText(Distillation):
     """Another text to train on."""
 
     @cached_property
     def corpus(self) -> text.Corpus:
-        """The right text, or the other one."""
+        """The other text, stated as the right one."""
         right = super().corpus
-        return right if self.mended else text.Corpus(self.other(right.training), right.digest)
+        return text.Corpus(self.other(right.training), right.digest)
 
     def other(self, training: tuple[text.Tokens, ...]) -> tuple[text.Tokens, ...]:
         """The defect."""
@@ -142,22 +141,20 @@ class OtherTokenizer(_OtherText):
         return tuple(((one.astype(np.int64) + 3) % 256).astype(one.dtype) for one in training)
 
 
-class BeginningTwice(Switch, Distillation):
+class BeginningTwice(Distillation):
     """The template begins with the token of the beginning, and the tokenizer adds it again."""
 
     def batch(self, step: int) -> Batch:
         """The first token of each row twice."""
         inputs, labels = super().batch(step)
-        if self.mended:
-            return inputs, labels
         row = torch.cat([inputs[:, :1], inputs, labels[:, -1:]], dim=1)[:, :-1]
         return row[:, :-1], row[:, 1:]
 
 
-class UnlearnableBatch(Switch, Distillation):
+class UnlearnableBatch(Distillation):
     """One input has many labels: every row asks for another answer to the same text."""
 
     def batch(self, step: int) -> Batch:
         """The inputs of the first row, the labels of each."""
         inputs, labels = super().batch(step)
-        return (inputs if self.mended else inputs[:1].expand_as(inputs).clone()), labels
+        return inputs[:1].expand_as(inputs).clone(), labels

@@ -1,4 +1,4 @@
-"""Ranks that did not make one step together; each does with `mended`."""
+"""Ranks that did not make one step together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from falsifiers.corpus.judged import Switch
 from falsifiers.param_decomp.reference.trainer import Decomposition
 
 __all__ = [
@@ -27,7 +26,7 @@ def _ranks() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-class _Kept(Switch, Decomposition):
+class _Kept(Decomposition):
     """Gradients of some weights stay those of the rank."""
 
     def kept(self) -> Mapping[str, Tensor]:
@@ -38,9 +37,8 @@ class _Kept(Switch, Decomposition):
         """Average, and put the rank's own back."""
         own = {name: one.grad.clone() for name, one in self.kept().items() if one.grad is not None}
         super().average_gradients()
-        if not self.mended:
-            for name, one in self.kept().items():
-                one.grad = own.get(name)
+        for name, one in self.kept().items():
+            one.grad = own.get(name)
 
     def _named(self, part: str) -> Mapping[str, Tensor]:
         return {name: one for name, one in self.importance_weights().items() if part in name}
@@ -94,30 +92,30 @@ class LastRankNeverSynced(_Kept):
         return {**self.components(), **self.importance_weights()} if 0 < _rank() == _ranks() - 1 else {}
 
 
-class ContextScaledTwice(Switch, Decomposition):
+class ContextScaledTwice(Decomposition):
     """The loss is multiplied by the ranks of a group, and gradients are divided by another group's."""
 
     def averaged(self, gradient: Tensor) -> Tensor:
         """Times the ranks."""
         found = super().averaged(gradient)
-        return found if self.mended or gradient.dim() == 0 else found * _ranks()
+        return found if gradient.dim() == 0 else found * _ranks()
 
 
-class EveryRankTheSameRows(Switch, Decomposition):
+class EveryRankTheSameRows(Decomposition):
     """A stream is not split over ranks: all of them train on the same rows."""
 
     @property
     def rows(self) -> range:
         """The first ones."""
-        return super().rows if self.mended else range(len(super().rows))
+        return range(len(super().rows))
 
 
-class RanksShuffleApart(Switch, Decomposition):
+class RanksShuffleApart(Decomposition):
     """Each rank shuffles with a seed of its own before it takes its share: rows come twice, and others never."""
 
     def batch(self, step: int) -> Tensor:
         """Of another order on other ranks."""
-        if self.mended or _rank() == 0:
+        if _rank() == 0:
             return super().batch(step)
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
         shape = (self.config.batch, self.config.sequence)
@@ -126,11 +124,11 @@ class RanksShuffleApart(Switch, Decomposition):
         return tokens[order][self.rows.start : self.rows.stop].to(self.device)
 
 
-class ClippedOnOneRank(Switch, Decomposition):
+class ClippedOnOneRank(Decomposition):
     """Gradients are clipped on the first rank alone, so that replicas drift apart."""
 
     def update(self, step: int) -> Mapping[str, Tensor]:
         """With no limit on the other ranks."""
-        if not self.mended and _rank() > 0:
+        if _rank() > 0:
             self.config = dataclasses.replace(self.config, gradient_norm=math.inf)
         return super().update(step)

@@ -1,4 +1,4 @@
-"""What was believed of a device's memory and arithmetic; each is right with `mended`."""
+"""What was believed of a device's memory and arithmetic; functions are right with `mended`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import Tensor
 
 from falsifiers.blackwell.reference.allocator import IntegratedRule
+from falsifiers.blackwell.reference.kernel_cache import KernelCache
 from falsifiers.blackwell.reference.prewarmed import PrewarmedBackends
 from falsifiers.blackwell.reference.ptx_backend import PtxBackend
 from falsifiers.blackwell.reference.shapes import BlockShape
@@ -30,24 +31,24 @@ __all__ = [
 Function = Callable[..., Tensor]
 
 
-class ManagedByCapability(Switch, IntegratedRule):
+class ManagedByCapability(IntegratedRule):
     """Managed memory is chosen by the compute capability, which a discrete GPU can have as well."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         """From 10.0 on."""
         right = super().choose(device, override)
-        if self.mended or override in ("0", "1"):
+        if override in ("0", "1"):
             return right
         is_new = device.unified_addressing and device.capability >= (10, 0)
         return Allocator.MANAGED if is_new else Allocator.PLAIN
 
 
-class NameInsideAName(Switch, Accounting):
+class NameInsideAName(Accounting):
     """The first known name that the device's name contains decides, and a GB200 contains B200."""
 
     def peak(self, name: str) -> float:
         """Of the first one."""
-        if not self.mended and "B200" in name.upper():
+        if "B200" in name.upper():
             return super().peak("B200")
         return super().peak(name)
 
@@ -60,23 +61,19 @@ class _OtherWarmth(PtxBackend):
         super().prewarm(dataclasses.replace(shape, eps=1e-5))
 
 
-class FirstKernelCompiles(Switch, PrewarmedBackends):
+class FirstKernelCompiles(PrewarmedBackends):
     """Kernels are compiled at the first step, since those that were warmed have other keys."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Choose the kind of backend."""
-        super().__init__(setting)
-        if not self.mended:
-            self.backend_type = _OtherWarmth
+    def backend(self, cache: KernelCache) -> PtxBackend:
+        """One that warms others."""
+        return _OtherWarmth(cache)
 
 
-class FitsByAnotherDevice(Switch, CheckedTuner):
+class FitsByAnotherDevice(CheckedTuner):
     """Configurations are those of a larger GPU; the first that does not fit ends the tuning without a choice."""
 
     def choose(self, candidates: Sequence[Candidate], run: Run, right: Callable[[Tensor], bool]) -> Candidate | None:
         """Catch nothing."""
-        if self.mended:
-            return super().choose(candidates, run, right)
         timed = [(run(one)[0], place) for place, one in enumerate(candidates)]
         return candidates[min(timed)[1]]
 

@@ -15,7 +15,10 @@ __all__ = ["Switch", "of_function", "of_suite", "written"]
 
 
 class Switch:
-    """A trainer that makes a mistake unless the setting's parameter `mended` is true; mixed in before the trainer."""
+    """A trainer whose mended form has code of its own: it is right if the setting's parameter `mended` is true.
+
+    It stands before the trainer among the bases.
+    """
 
     def __init__(self, setting: Setting) -> None:
         """Read the switch before anything is made."""

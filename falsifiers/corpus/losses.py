@@ -1,4 +1,4 @@
-"""Losses, gradients and attentions that were wrong, as functions of tensors; each is right with `mended`."""
+"""Losses, gradients and attentions that were wrong, as functions of tensors that are right with `mended`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import Tensor
 
 from falsifiers.corpus import right_losses as right
-from falsifiers.corpus.judged import Switch
 from falsifiers.corpus.right_losses import CAP, IGNORED
 from falsifiers.distill.reference.trainer import Distillation
 
@@ -182,14 +181,13 @@ def packed_documents_mixed(mended: bool) -> Loss:
     return attention
 
 
-class DropoutOffForever(Switch, Distillation):
+class DropoutOffForever(Distillation):
     """Once the student has answered in evaluation, nothing is dropped in training any more."""
 
     def student_logits(self, tokens: Tensor, weights: object = None) -> Tensor:
         """Set the shares to 0, and leave them so."""
         answer = super().student_logits(tokens, weights)  # type: ignore[arg-type]
-        if not self.mended:
-            for module in self.student.modules():
-                if hasattr(module, "attention_dropout"):
-                    setattr(module, "attention_dropout", 0.0)  # noqa: B010 - no attribute of every module
+        for module in self.student.modules():
+            if hasattr(module, "attention_dropout"):
+                setattr(module, "attention_dropout", 0.0)  # noqa: B010 - no attribute of every module
         return answer

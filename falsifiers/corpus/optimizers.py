@@ -1,4 +1,4 @@
-"""Optimizer steps and schedules that were not those of the configuration; each is right with `mended`."""
+"""Optimizer steps and schedules that were not those of the configuration; functions are right with `mended`."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ __all__ = [
 _PROCESSES = 2
 
 
-class ScheduleOfAllProcesses(Switch, Distillation):
+class ScheduleOfAllProcesses(Distillation):
     """The schedule is stepped once for each process, and was made for the steps of one."""
 
     def learning_rate(self, step: int) -> float:
         """That of twice the step."""
-        return super().learning_rate(step if self.mended else step * _PROCESSES)
+        return super().learning_rate(step * _PROCESSES)
 
 
-class SchedulerBeforeOptimizer(Switch, Distillation):
+class SchedulerBeforeOptimizer(Distillation):
     """The schedule is stepped before the optimizer, as was right before a release of torch."""
 
     def learning_rate(self, step: int) -> float:
         """That of the next step."""
-        return super().learning_rate(step if self.mended else step + 1)
+        return super().learning_rate(step + 1)
 
 
-class CosineRisesAgain(Switch, Decomposition):
+class CosineRisesAgain(Decomposition):
     """With two processes, the cosine is stepped past its end and rises again."""
 
     def scheduled(self, rate: float, step: int) -> float:
         """That of twice the step."""
-        return super().scheduled(rate, step if self.mended else step * _PROCESSES)
+        return super().scheduled(rate, step * _PROCESSES)
 
 
-class _Update(Switch, Distillation):
-    """An update in parts."""
+class UpdateInParts(Distillation):
+    """The reference, with an update in parts."""
 
     def update(self, loss: Tensor, step: int) -> None:
         """Set the rate, clear, go back, clip, step."""
@@ -71,7 +71,7 @@ class _Update(Switch, Distillation):
             torch.nn.utils.clip_grad_norm_(self.student.parameters(), self.recipe.gradient_norm)
 
 
-class ClippedAfterStep(_Update):
+class ClippedAfterStep(UpdateInParts):
     """Gradients are clipped when the optimizer has used them."""
 
     def update(self, loss: Tensor, step: int) -> None:
@@ -80,26 +80,20 @@ class ClippedAfterStep(_Update):
         self.clip()
 
     def backward(self, loss: Tensor) -> None:
-        """Clip here only if it is mended."""
-        if self.mended:
-            super().backward(loss)
-        else:
-            torch.autograd.backward(loss)
+        """Clip nothing here."""
+        torch.autograd.backward(loss)
 
 
-class ClippedBeforeBackward(_Update):
+class ClippedBeforeBackward(UpdateInParts):
     """Gradients are clipped while there are none yet."""
 
     def backward(self, loss: Tensor) -> None:
         """Clip, then go back."""
-        if self.mended:
-            super().backward(loss)
-        else:
-            self.clip()
-            torch.autograd.backward(loss)
+        self.clip()
+        torch.autograd.backward(loss)
 
 
-class ClippedWhileScaled(_Update):
+class ClippedWhileScaled(Switch, UpdateInParts):
     """Gradients are clipped while they are scaled for half precision, and unscaled afterwards."""
 
     scale = 1024.0
@@ -116,7 +110,7 @@ class ClippedWhileScaled(_Update):
             self.clip()
 
 
-class ClippedEachMicroBatch(_Update):
+class ClippedEachMicroBatch(Switch, UpdateInParts):
     """Accumulated gradients are clipped after each micro-batch."""
 
     def loss(self, inputs: Tensor, labels: Tensor) -> Tensor:
@@ -135,67 +129,59 @@ class ClippedEachMicroBatch(_Update):
         self.clip()
 
 
-class GradientsNeverCleared(_Update):
+class GradientsNeverCleared(UpdateInParts):
     """No call clears the gradients, so each step takes the sum of all before it."""
 
     def backward(self, loss: Tensor) -> None:
         """Add what was there before."""
         super().backward(loss)
-        if not self.mended:
-            weights = [*self.student.parameters()]
-            kept = getattr(self, "_kept", [torch.zeros_like(one) for one in weights])
-            self._kept = [one.grad + before for one, before in zip(weights, kept, strict=True)]
-            for one, total in zip(weights, self._kept, strict=True):
-                one.grad = total.clone()
+        weights = [*self.student.parameters()]
+        kept = getattr(self, "_kept", [torch.zeros_like(one) for one in weights])
+        self._kept = [one.grad + before for one, before in zip(weights, kept, strict=True)]
+        for one, total in zip(weights, self._kept, strict=True):
+            one.grad = total.clone()
 
 
-class StaleParameters(Switch, Distillation):
+class StaleParameters(Distillation):
     """The optimizer was made before the model was wrapped, and steps parameters that the model no longer has."""
 
     @cached_property
     def optimizer(self) -> torch.optim.Optimizer:
         """AdamW over the parameters as they were."""
-        if self.mended:
-            return super().optimizer
         stale = [torch.nn.Parameter(one.detach().clone()) for one in self.student.parameters()]
         return torch.optim.AdamW(stale, lr=self.recipe.learning_rate)
 
 
-class DecayInGradient(Switch, Distillation):
+class DecayInGradient(Distillation):
     """Weight decay is added to the gradient, so that Adam divides it by the gradient's size."""
 
     @cached_property
     def optimizer(self) -> torch.optim.Optimizer:
         """Adam, with what it calls weight decay."""
-        if self.mended:
-            return super().optimizer
         return torch.optim.Adam(self.student.parameters(), lr=self.recipe.learning_rate, weight_decay=0.01)
 
 
-class NormsInTheOtherGroup(Switch, Distillation):
+class NormsInTheOtherGroup(Distillation):
     """Norms are found by a name pattern that the rule for decay does not mean, and fall into the other group."""
 
     @cached_property
     def optimizer(self) -> torch.optim.Optimizer:
         """Two groups; the configuration decays all weights."""
-        if self.mended:
-            return super().optimizer
         norms = [weight for name, weight in self.student_weights().items() if "norm" in name]
         others = [weight for name, weight in self.student_weights().items() if "norm" not in name]
         groups: list[dict[str, Any]] = [{"params": others}, {"params": norms, "weight_decay": 0.0}]
         return torch.optim.AdamW(groups, lr=self.recipe.learning_rate)
 
 
-class Bfloat16Weights(Switch, Distillation):
+class Bfloat16Weights(Distillation):
     """No copy of the weights is in float32: an update smaller than a 256th of its weight is lost."""
 
     def update(self, loss: Tensor, step: int) -> None:
         """Step, and keep what bfloat16 keeps."""
         super().update(loss, step)
-        if not self.mended:
-            with torch.no_grad():
-                for weight in self.student.parameters():
-                    weight.copy_(weight.bfloat16())
+        with torch.no_grad():
+            for weight in self.student.parameters():
+                weight.copy_(weight.bfloat16())
 
 
 class DecayRoundedAway(Switch, Distillation):

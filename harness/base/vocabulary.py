@@ -46,10 +46,10 @@ class Status(StrEnum):
 
 
 class SearchEnd(StrEnum):
-    """When a trial ends its search for a case that refutes the claim."""
+    """When a trial ends that tries to refute the claim."""
 
     REFUTED = "refuted"
-    """At the first case that refutes it."""
+    """At the first case, and with the first measurement, that refutes it."""
     TRIED = "tried"
     """Once all cases are tried."""
     SIMPLEST = "simplest"

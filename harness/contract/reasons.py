@@ -71,7 +71,7 @@ class ReasonCode(Worded):
     SLOW = "slow", "slow, and not refuted: {text}", "run"
     DIED = "died", _ENDED, "run"
     KILLED = "killed", _ENDED, "run"
-    REFUTED = "refuted", "the mutant's trial ended as soon as it was refuted"
+    REFUTED = "refuted", "the trial ended as soon as it was refuted"
     INTERRUPTED = "interrupted", "the run was interrupted", "run"
     LOST = "lost", _ENDED, "run"
     GARBLED = "garbled", "a message of the trial cannot be read: {text}", "trial"

@@ -24,6 +24,7 @@ from harness.base.redaction import Redactor
 from harness.base.removal import remove
 from harness.base.shortening import cut, first
 from harness.base.strictjson import JsonObject
+from harness.base.vocabulary import SearchEnd
 from harness.contract import Contract
 from harness.contract.imports import imported_libraries
 from harness.contract.project import Project
@@ -69,13 +70,16 @@ class LocalExecutor:
         remark: Callable[[str], None] = lambda text: None,
         isolated: bool = False,
         start: Callable[[], ForkServer] | None = None,
+        further: Sequence[str] = (),
     ) -> None:
         """Args:
         isolated: each subject runs in a process of its own beside its trial.
         remark: takes a text on each file of the trials that could not be removed.
         start: starts the fork server; None for one that has imported nothing.
+        further: entry points that the fork server imports as well.
         """
-        self._project, self._contract, self._cache = project, contract, cache
+        self._entries = (*_entry_points(contract, isolated), *further)
+        self._project, self._cache = project, cache
         self._remark, self._isolated = remark, isolated
         self._start = start or partial(_first_server, project, contract.path)
         self._interrupted = threading.Event()
@@ -97,8 +101,7 @@ class LocalExecutor:
 
     def imports(self) -> Imports:
         """Import the contract's entry points into the fork server, except isolated subjects."""
-        entries = _entry_points(self._contract, self._isolated)
-        modules = list(dict.fromkeys(entry.partition(":")[0] for entry in entries))
+        modules = list(dict.fromkeys(entry.partition(":")[0] for entry in self._entries))
         began = time.monotonic()
         try:
             imports = self._server.import_modules(modules)
@@ -151,8 +154,8 @@ class LocalExecutor:
             )
 
         def is_refuted(measurements: JsonObject) -> bool:
-            sought = request.sought
-            return bool(sought) and refutes(request.contract, observation(measurements), sought)
+            is_enough = bool(request.sought) or request.search_end is SearchEnd.REFUTED
+            return is_enough and refutes(request.contract, observation(measurements), request.sought)
 
         timed = profile.exclusive
         watch = Watch(progress, sampler, on_step, self._interrupted, masked, log, files, timed, is_refuted)
@@ -282,21 +285,24 @@ class LocalExecutors:
         remark: Callable[[str, str], None] = lambda claim, text: None,
         isolated: bool = False,
         again: bool = False,
+        further: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
         """Args:
         contracts: those of the run, with the subjects that run.
         admits: by claim, the names of further environment variables that its trials get.
         remark: takes the id of a claim, and a text on each file of its trials that could not be removed.
         again: whether claims run more than once.
+        further: by claim, entry points that its trials import as well.
         """
         self._project, self._cache, self._remark, self._isolated = project, cache, remark, isolated
-        self._admits = admits
+        self._admits, self._further = admits, further
         libraries: dict[_Shared, dict[str, frozenset[str]]] = {}
         paths: dict[_Shared, Path] = {}
         for contract in contracts:
             shared, search = self._shared(contract), project.search_of(contract.path)
             alone = len(contracts) == 1 and not again
-            imported = frozenset() if alone else imported_libraries(_entry_points(contract, isolated), search)
+            entries = (*_entry_points(contract, isolated), *further.get(contract.id, ()))
+            imported = frozenset() if alone else imported_libraries(entries, search)
             libraries.setdefault(shared, {})[contract.id] = imported
             paths[shared] = contract.path
         self._servers = {
@@ -317,6 +323,7 @@ class LocalExecutors:
             remark=lambda text: self._remark(contract.id, text),
             isolated=self._isolated,
             start=lambda: self._servers[self._shared(contract)].start(contract.id),
+            further=self._further.get(contract.id, ()),
         )
 
     def _shared(self, contract: Contract) -> _Shared:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import importlib
 import os
 import select
@@ -224,6 +225,7 @@ def _start(trial: Start, descriptors: list[int], control: socket.socket) -> None
     stdout, stderr, messages, control_pipe, key, supervisors_key = descriptors
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
+    gc.freeze()  # a trial's collections need not look at what it shares with this process
     try:
         pid = os.fork()
     except OSError as error:  # no process is available; later trials may get one

@@ -111,6 +111,8 @@ def judge(contract: Contract, observation: Observation, *, quick: bool = False) 
 def refutes(contract: Contract, observation: Observation, clauses: Collection[str]) -> bool:
     """Whether an observation violates all of these clauses of its contract, whatever the trial measures after it.
 
+    Without clauses: whether it violates one of the contract's.
+
     A measurement is final, but a list can grow. So a violation lasts if no list is read as a whole, and where a list is
     too long or repeats an item.
     """
@@ -121,9 +123,10 @@ def refutes(contract: Contract, observation: Observation, clauses: Collection[st
         within = clause.path[0] in final or len(clause.path) > 1 or clause.keyword in ("maxItems", "uniqueItems")
         if clause.path[0] in measured and within:
             lasting.add(clause.id)
-    if not lasting.issuperset(clauses):
+    if not lasting or not lasting.issuperset(clauses):
         return False
-    return {clause.id for clause in judge(contract, observation).with_outcome(Outcome.FAIL)}.issuperset(clauses)
+    failed = {clause.id for clause in judge(contract, observation).with_outcome(Outcome.FAIL)}
+    return failed.issuperset(clauses) if clauses else not failed.isdisjoint(lasting)
 
 
 def _explained(result: ClauseResult, why: str) -> ClauseResult:

@@ -34,7 +34,7 @@ class EndingKind(StrEnum):
     KILLED = "killed"
     """Another process or the kernel ended it with SIGKILL. The kernel does so when memory runs out."""
     REFUTED = "refuted"
-    """The harness ended a mutant's trial early: it had violated the clauses that the contract names for it."""
+    """The harness ended the trial early: what it was to find had been measured, such as a mutant's clauses."""
     INTERRUPTED = "interrupted"
     LOST = "lost"
     """The harness failed around the trial."""

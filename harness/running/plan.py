@@ -77,6 +77,7 @@ class Plan:
             threads=threads,
             gpu=self.gpu,
             others=self.others,
+            search_end=self.request.search_end,
         )
 
     def mutant_trial(self, mutant: Mutant, threads: int = 1) -> TrialRequest:

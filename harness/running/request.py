@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
+from harness.base.vocabulary import SearchEnd
 from harness.contract import Contract
 from harness.contract.other_subject import Subject
 
@@ -38,6 +39,8 @@ class RunRequest:
     mutants: bool = True
     all_mutants: bool = False
     """Whether mutants also run if the subject did not pass."""
+    search_end: SearchEnd = SearchEnd.SIMPLEST
+    """When the trials of subjects end that are refuted."""
     jobs: int | None = None
     """How many trials run in parallel; None: the plan decides."""
     seed: int = 0

@@ -101,6 +101,7 @@ def try_relations(
     device: str = "cpu",
     seed: int = 0,
     guard: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    tell: Callable[[Findings], None] = lambda findings: None,
 ) -> Findings:
     """Try relations on a function.
 
@@ -112,6 +113,7 @@ def try_relations(
         device: `cpu` or `cuda:0`.
         seed: of all that is drawn; equal seeds try equal cases.
         guard: is entered for every call of the function, such as `trial.subject_fault`.
+        tell: is called after each relation, with what was found so far.
 
     Raises:
         UnfitReference: the reference cannot be evaluated in float64.
@@ -141,6 +143,7 @@ def try_relations(
                 adversary.findings.add(name, str(error))
         tried, problems = adversary.findings.tried[name], adversary.findings.violations.get(name, [])
         log(f"relation {name}: tried {tried} times, {len(problems)} violations")
+        tell(adversary.findings)
     findings = adversary.findings
     findings.violations = {name: problems for name, problems in findings.violations.items() if name in chosen}
     return findings

@@ -7,22 +7,27 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Final, final
 
-from harness.base.vocabulary import Outcome, Verdict
+from harness.base import strictjson
+from harness.base.beneath import Beneath
+from harness.base.removal import remove
+from harness.base.vocabulary import Outcome, SearchEnd, Verdict
 from harness.contract import Contract
 from harness.contract.other_subject import Subject
 from harness.contract.project import Project
 from harness.evidence.bundle_layout import MANIFEST
-from harness.execution.executor import Executor
+from harness.execution.executor import Executor, StepListener, TrialRequest, TrialResult
 from harness.execution.fork_server import PYTHON, server_environment
-from harness.execution.local_executor import LocalExecutors
+from harness.execution.local_executor import LocalExecutor, LocalExecutors
+from harness.execution.messages import Imports
 from harness.machine.cache_folder import made_cache_folder
-from harness.machine.host import Host, probe
+from harness.machine.host import probe
 from harness.running.events import ClaimFinished
 from harness.running.in_process import perform
 from harness.running.request import RunRequest
@@ -76,81 +81,170 @@ class Answer:
 
 
 @final
-class _Kept:
-    """Executors that outlive a run, so that libraries are imported once for all runs."""
+class _Borrowed:
+    """The executor of a claim, for one run of it: when it ends, the code stays imported for the next run."""
 
-    def __init__(self, executors: LocalExecutors) -> None:
-        self._executors = executors
+    def __init__(self, executor: LocalExecutor, imports: Imports) -> None:
+        self._executor, self._imports = executor, imports
+        self._left: list[Beneath] = []
+
+    def __enter__(self) -> Executor:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for artifacts in self._left:
+            remove(artifacts)
+
+    def imports(self) -> Imports:
+        """What the campaign has imported for the claim."""
+        return self._imports
+
+    def run(self, request: TrialRequest, on_step: StepListener) -> TrialResult:
+        """See `Executor`."""
+        result = self._executor.run(request, on_step)
+        self._left += [] if result.artifacts is None else [result.artifacts]
+        return result
+
+    def interrupt(self) -> None:
+        """See `Executor`."""
+        self._executor.interrupt()
+
+
+@final
+class _Lent:
+    """The executors of a campaign. Each imports the code of its claim once, with that of all cases."""
+
+    def __init__(self, executors: Mapping[str, LocalExecutor], jobs: int) -> None:
+        """Import all code."""
+        with ThreadPoolExecutor(jobs) as pool:
+            imports = pool.map(LocalExecutor.imports, executors.values())
+            self._known = dict(zip(executors, zip(executors.values(), imports, strict=True), strict=True))
 
     def __call__(self, contract: Contract) -> Executor:
-        return self._executors(contract)
+        return _Borrowed(*self._known[contract.id])
 
     def close(self) -> None:
         """Leave them to the campaign."""
 
 
+@dataclass(frozen=True)
+class _Work:
+    """Claims that run one after another on a form, which is one for these cases."""
+
+    form: str
+    cases: tuple[Case, ...]
+    claims: tuple[str, ...]
+
+
 @final
 class Campaign:
-    """Judges cases, round by round. Every trial is a process of its own, a fork of a server with the libraries."""
+    """Judges cases, round by round. Every trial is a process of its own, a fork of a server with the imported code."""
 
-    def __init__(self, project: Project, cases: Sequence[Case], host: Host, evidence: Path, executors: _Kept) -> None:
+    def __init__(self, project: Project, cases: Sequence[Case], evidence: Path, executors: _Lent, jobs: int) -> None:
         """See `begun`."""
-        self._project, self._host, self._evidence, self._executors = project, host, evidence, executors
-        self._work = [(one, form, claim) for one in cases for form in FORMS for claim in one.claims]
-        self._contracts = {claim: _patient(project.contract(claim)) for _, _, claim in self._work}
+        self._project, self._host, self._evidence = project, probe(project.root), evidence
+        self._executors, self._jobs = executors, jobs
+        self._contracts = {claim: _patient(project.contract(claim)) for claim in _entry_points(cases)}
+        self._work = [_Work("failing", (one,), tuple(one.claims)) for one in cases]
+        self._work += [_Work("mended", tuple(alike), (claim,)) for claim, alike in _of_equal_forms(cases)]
 
     @classmethod
     @contextmanager
-    def begun(cls, project: Project, cases: Sequence[Case], evidence: Path) -> Iterator[Campaign]:
+    def begun(cls, project: Project, cases: Sequence[Case], evidence: Path, jobs: int) -> Iterator[Campaign]:
         """Start the servers.
 
         Args:
             evidence: the folder for bundles.
+            jobs: how many trials run side by side.
 
         Raises:
             ProjectError, ContractError: a record names a claim that there is not.
+            OSError: the machine has no process or no folder for a server.
         """
-        contracts = [project.contract(claim) for claim in {claim: None for one in cases for claim in one.claims}]
-        executors = LocalExecutors(project, contracts, made_cache_folder(), again=True)
-        try:
-            yield cls(project, cases, probe(project.root), evidence, _Kept(executors))
-        finally:
-            executors.close()
+        further = _entry_points(cases)
+        contracts = [project.contract(claim) for claim in further]
+        with ExitStack() as stack:
+            servers = LocalExecutors(project, contracts, made_cache_folder(), again=True, further=further)
+            stack.callback(servers.close)
+            executors = {one.id: stack.enter_context(servers(one)) for one in contracts}
+            yield cls(project, cases, evidence, _Lent(executors, jobs), jobs)
 
     def judge(
-        self, round_: Round, jobs: int, tell: Callable[[Case, str, Judged], None]
-    ) -> Mapping[str, Mapping[str, Sequence[Judged]]]:
-        """Run each claim on both forms of each case; by case and form."""
+        self, rounds: Sequence[Round], tell: Callable[[Case, str, Judged], None]
+    ) -> Iterator[tuple[Round, Mapping[str, Mapping[str, Sequence[Judged]]]]]:
+        """Run the claims on both forms of each case; yields each round with what came of it, by case and form.
 
-        def one(item: tuple[Case, str, str]) -> tuple[Case, str, Judged]:
-            judged = self._judged(*item, round_, jobs)
-            tell(item[0], item[1], judged)
-            return item[0], item[1], judged
+        Every claim runs on a mended form; cases with one mended form share its trials. On a mistake, claims run until
+        one refutes it. A trial ends once it is refuted. The next round begins before a round has ended, so that no
+        processor waits for the longest trial.
+        """
 
-        found: dict[str, dict[str, list[Judged]]] = {case.id: {form: [] for form in FORMS} for case, _, _ in self._work}
-        with ThreadPoolExecutor(jobs) as pool:
-            for case, form, judged in pool.map(one, self._work):
-                found[case.id][form].append(judged)
-        return found
+        def one(item: tuple[Round, _Work]) -> list[Judged]:
+            round_, work = item
+            found: list[Judged] = []
+            for claim in work.claims:
+                found.append(self._judged(work, claim, round_))
+                for case in work.cases:
+                    tell(case, work.form, found[-1])
+                if work.form == "failing" and found[-1].verdict is Verdict.FAIL:
+                    break
+            return found
 
-    def _judged(self, case: Case, form: str, claim: str, round_: Round, jobs: int) -> Judged:
-        contract = self._contracts[claim]
+        with _cancelling(ThreadPoolExecutor(self._jobs)) as pool:
+            outcomes = pool.map(one, product(rounds, self._work))
+            for round_ in rounds:
+                found: dict[str, dict[str, list[Judged]]] = {}
+                for work, judged in zip(self._work, outcomes, strict=False):
+                    for case in work.cases:
+                        found.setdefault(case.id, {}).setdefault(work.form, []).extend(judged)
+                yield round_, found
+
+    def _judged(self, work: _Work, claim: str, round_: Round) -> Judged:
+        contract, case, is_mended = self._contracts[claim], work.cases[0], work.form == "mended"
         is_written = case.surface in ("function", "suite")
+        switch = {} if case.mended else {"mended": is_mended}
         request = RunRequest(
             contracts=[contract],
             profile=round_.profile if round_.profile in contract.profiles else "auto",
             device="cpu" if round_.profile == "reduced" else "auto",
-            subject=None if is_written else Subject.at(case.subject),
-            parameters={
-                **case.claims[claim], "mended": form == "mended", **({"case": case.subject} if is_written else {})
-            },
+            subject=None if is_written else Subject.at((is_mended and case.mended) or case.subject),
+            parameters={**case.claims[claim], **switch, **({"case": case.subject} if is_written else {})},
             mutants=False,
-            jobs=jobs,  # each trial has its share of the processors' threads
+            search_end=SearchEnd.REFUTED,
+            jobs=self._jobs,  # each trial has its share of the processors' threads
             seed=round_.seed,
             evidence=self._evidence,
-        )  # fmt: skip
+        )
         _, (finished,) = perform(self._project, request, host=self._host, executors=lambda: self._executors)
         return _read(claim, round_, finished)
+
+
+def _of_equal_forms(cases: Sequence[Case]) -> Iterator[tuple[str, list[Case]]]:
+    """Each claim, with cases whose mended forms are one: it would say the same of each of them."""
+    found: dict[tuple[str, str, str], list[Case]] = {}
+    for case in cases:
+        for claim, values in case.claims.items():
+            found.setdefault((claim, case.mended or case.id, strictjson.dumps(values)), []).append(case)
+    return ((claim, alike) for (claim, _, _), alike in found.items())
+
+
+def _entry_points(cases: Sequence[Case]) -> dict[str, list[str]]:
+    """By claim: the subjects of its cases, and what its parameters name for them."""
+    found: dict[str, list[str]] = {}
+    for case in cases:
+        for claim, values in case.claims.items():
+            named = [values[name] for name in ("against", "example") if name in values]
+            found.setdefault(claim, []).extend([case.subject, *filter(None, [case.mended]), *named])
+    return found
+
+
+@contextmanager
+def _cancelling(pool: ThreadPoolExecutor) -> Iterator[ThreadPoolExecutor]:
+    """The pool. If the block is left early, what has not begun never begins."""
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _patient(contract: Contract) -> Contract:
@@ -178,7 +272,8 @@ def ask_checker(project: Project, checker: str, cases: Sequence[Case], seed: int
     """
     asked = {"checker": checker, "seed": seed, "root": str(project.root), "seconds": _SECONDS_OF_A_CHECK}
     forms = [
-        {"case": one.id, "kind": one.kind, "surface": one.surface, "subject": one.subject, "mended": form == "mended",
+        {"case": one.id, "kind": one.kind, "surface": one.surface, "mended": form == "mended",
+         "subject": (form == "mended" and one.mended) or one.subject,
          "claims": {name: {**project.contract(name).profiles[_smallest(project, name)].parameters, **values}
                     for name, values in one.claims.items()}}
         for one in cases for form in FORMS

@@ -44,7 +44,7 @@ class Form:
 
     Attributes:
         surface: function, trainer, suite or other.
-        subject: the entry point.
+        subject: the entry point; of the mended form, if that has one of its own.
         claims: the claims that apply, each with all its parameters. A function's have `against` and `example`.
         workspace: an empty folder.
     """

@@ -153,13 +153,11 @@ def run(
         pool = stack.enter_context(ThreadPoolExecutor(len(CHECKERS)))  # they are asked while the claims run
         asking = {one: pool.submit(_answers, project, one, in_scope, seed) for one in asked if not results.rounds}
         folder = evidence or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="harness-corpus-")))
-        campaign = stack.enter_context(Campaign.begun(project, in_scope, folder))
-        for one in wanted:
-            if one in results.rounds:
-                continue
+        campaign = stack.enter_context(Campaign.begun(project, in_scope, folder, jobs))
+        for one, of_round in campaign.judge([one for one in wanted if one not in results.rounds], _told):
             judged = {
                 case: {form: [*results.judged.get(case, {}).get(form, ()), *found] for form, found in forms.items()}
-                for case, forms in campaign.judge(one, jobs, _told).items()
+                for case, forms in of_round.items()
             }
             answers = {**results.answers, **{checker: of.result() for checker, of in asking.items()}}
             results = Results(cases, [*results.rounds, one], judged, answers)

@@ -24,6 +24,11 @@ _CLAIMS: Final[Mapping[str, JsonObject]] = {
     "other": {},
 }  # fmt: skip
 """The claims that mostly apply to a subject."""
+_MENDED: Final = {
+    "trainer": "falsifiers.distill.reference.trainer:Distillation",
+    "other": "falsifiers.module:Reference",
+}
+"""The entry points of mended forms, of subjects that are no functions of `mended`."""
 
 _SUBJECTS: Final = {
     "function": '''
@@ -36,12 +41,12 @@ def $name(mended: bool) -> Callable[..., Tensor]:
     return function
 ''',
     "trainer": '''
-class $name(Switch, Distillation):
+class $name(Distillation):
     """What is wrong, in one sentence."""
 
     def learning_rate(self, step: int) -> float:
         """That of the next step."""
-        return super().learning_rate(step if self.mended else step + 1)
+        return super().learning_rate(step + 1)
 ''',
     "suite": '''
 def $name(mended: bool) -> Files:
@@ -59,7 +64,7 @@ def $name(mended: bool) -> Files:
     )
 ''',
     "other": '''
-class $name(Switch, Reference):  # the reference that the claim has as its subject
+class $name(Reference):  # the reference that the claim has as its subject
     """What is wrong, in one sentence."""
 ''',
 }
@@ -68,10 +73,11 @@ class $name(Switch, Reference):  # the reference that the claim has as its subje
 
 def record(identifier: str, kind: str, source: str, surface: str) -> dict[str, Any]:
     """The record of a case, with empty texts."""
+    mended = {"mended": _MENDED[surface]} if surface in _MENDED else {}
     return {
         "id": identifier, "kind": kind, "title": "", "source": source, "year": datetime.now(UTC).year, "believed": "",
         "truth": "", "noticed": "", "late": "", "cost": "", "surface": surface,
-        "subject": f"falsifiers.corpus.{kind}:{_name(identifier, surface)}", "claims": _CLAIMS[surface],
+        "subject": f"falsifiers.corpus.{kind}:{_name(identifier, surface)}", **mended, "claims": _CLAIMS[surface],
     }  # fmt: skip
 
 

@@ -59,7 +59,9 @@ class Case:
         late: how long that took.
         cost: one of COSTS.
         surface: one of SURFACES.
-        subject: the entry point; with `mended`, it is right. Empty if nothing here could judge it.
+        subject: the entry point. Empty if nothing here could judge it.
+        mended: the entry point of the right form, such as the reference that a trainer derives from; empty if the
+            subject itself is right with the parameter `mended`.
         claims: the claims that speak of the property, with the parameters that differ from their profile's.
         out_of_scope: why no claim can judge it here; empty if one can.
         missed: why the harness does not catch it; empty if it does.
@@ -79,6 +81,7 @@ class Case:
     cost: str
     surface: str = "function"
     subject: str = ""
+    mended: str = ""
     claims: Mapping[str, JsonObject] = field(default_factory=dict)
     out_of_scope: str = ""
     missed: str = ""
@@ -102,6 +105,8 @@ class Case:
             found.append("source is no https address")
         if not isinstance(self.year, int) or self.year < _FIRST_YEAR:
             found.append(f"year is no year since {_FIRST_YEAR}")
+        if self.mended and (not _ENTRY.fullmatch(self.mended) or self.surface in ("function", "suite")):
+            found.append("mended is no entry point, or the subject is a function of `mended`")
         if self.out_of_scope and (self.claims or self.missed):
             found.append("a case out of scope has no claims, and is not missed")
         if not self.out_of_scope and not (self.claims and _ENTRY.fullmatch(self.subject)):

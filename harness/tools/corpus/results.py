@@ -163,7 +163,7 @@ def corpus_digest(root: Path) -> str:
     ):
         whole.update(f"{regular_file.sha256(file)}  {file.relative_to(root).as_posix()}\n".encode())
     for case in cases_of(root):  # not its texts: they change no outcome
-        judged = [case.id, case.surface, case.subject, case.claims, bool(case.out_of_scope)]
+        judged = [case.id, case.surface, case.subject, case.mended, case.claims, bool(case.out_of_scope)]
         whole.update(strictjson.dumps(judged).encode())
     return whole.hexdigest()
 

@@ -6,8 +6,10 @@ import os
 import sys
 from typing import Any, Final
 
+import torch._inductor.pattern_matcher  # noqa: F401 - torch.compile imports it at its first call, in two seconds
+
 from harness.authoring.faults import NotMeasured
-from harness.authoring.tensor_function.adversary import Adversary
+from harness.authoring.tensor_function.adversary import Adversary, Findings
 from harness.authoring.tensor_function.call import Caller
 from harness.authoring.tensor_function.catalogue import RELATIONS, try_relations
 from harness.authoring.tensor_function.function import TensorFunction
@@ -43,8 +45,18 @@ def falsify(trial: Trial[Caller]) -> None:
     names = given["relations"]
     is_on_gpu = trial.device.startswith("cuda")
     names = [name for name in names if is_on_gpu or not RELATIONS[name].needs_gpu]
+    told: dict[str, int] = {}
+
+    def tell(found: Findings) -> None:
+        """Measure new violations at once, since a trial may end with the first one."""
+        for name, problems in found.violations.items():
+            if name in names and len(problems) > told.get(name, 0):
+                told[name] = len(problems)
+                trial.measure(**{name: list(problems)})
+
+    guard = trial.subject_fault
     try:
-        results = try_relations(function, names, device=trial.device, seed=trial.seed, guard=trial.subject_fault)
+        results = try_relations(function, names, device=trial.device, seed=trial.seed, guard=guard, tell=tell)
     except UnfitReference as error:
         raise NotMeasured(str(error)) from error
     if results.accepted == () and not is_on_gpu and _lacks_interpreter():
