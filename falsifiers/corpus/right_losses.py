@@ -18,6 +18,8 @@ __all__ = [
 
 IGNORED = -100
 CAP = 30.0
+_LONGEST = 1024
+"""The most tokens of an attention: its scores are the square."""
 
 
 def token_loss(logits: Tensor, labels: Tensor) -> Tensor:
@@ -110,7 +112,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def example_of_attention(draw: Draw) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values of one length."""
-    shape = draw.size("batch"), draw.size("length", least=2), draw.size("width", least=2)
+    shape = draw.size("batch"), draw.size("length", least=2, most=_LONGEST), draw.size("width", least=2)
     return draw.tensor(*shape), draw.tensor(*shape), draw.tensor(*shape)
 
 
@@ -122,7 +124,8 @@ def bottom_right_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def example_of_cached_attention(draw: Draw) -> tuple[Tensor, Tensor, Tensor]:
     """Queries that follow keys of a cache."""
-    batch, new, cached, width = (draw.size("batch"), draw.size("new"), draw.size("cached"), draw.size("width", least=2))
+    batch, new, cached = draw.size("batch"), draw.size("new", most=_LONGEST), draw.size("cached", most=_LONGEST)
+    width = draw.size("width", least=2)
     keys = draw.tensor(batch, new + cached, width), draw.tensor(batch, new + cached, width)
     return (draw.tensor(batch, new, width), *keys)
 
@@ -135,7 +138,7 @@ def packed_attention(q: Tensor, k: Tensor, v: Tensor, documents: Tensor) -> Tens
 
 def example_of_packed(draw: Draw) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Three documents in a row."""
-    shape = draw.size("batch"), draw.size("length", least=6), draw.size("width", least=2)
+    shape = draw.size("batch"), draw.size("length", least=6, most=_LONGEST), draw.size("width", least=2)
     documents = torch.arange(shape[1]) * 3 // shape[1]
     return draw.tensor(*shape), draw.tensor(*shape), draw.tensor(*shape), documents
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -151,20 +152,29 @@ def run(
     started = time.monotonic() - about["seconds"]
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(len(CHECKERS)))  # they are asked while the claims run
-        asking = {one: pool.submit(_answers, project, one, in_scope, seed) for one in asked if not results.rounds}
+        asking = {
+            one: pool.submit(_answers, project, one, in_scope, seed) for one in asked if one not in results.answers
+        }
         folder = evidence or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="harness-corpus-")))
         campaign = stack.enter_context(Campaign.begun(project, in_scope, folder, jobs))
-        for one, of_round in campaign.judge([one for one in wanted if one not in results.rounds], _told):
+        left = [one for one in wanted if one not in results.rounds]
+        for one, of_round in campaign.judge(left, _told):
             judged = {
                 case: {form: [*results.judged.get(case, {}).get(form, ()), *found] for form, found in forms.items()}
                 for case, forms in of_round.items()
             }
-            answers = {**results.answers, **{checker: of.result() for checker, of in asking.items()}}
-            results = Results(cases, [*results.rounds, one], judged, answers)
-            if json_file is not None:
-                about = {**about, "seconds": round(time.monotonic() - started)}
-                write_file(json_file, laid_out(document(results, about)))
+            results = Results(cases, [*results.rounds, one], judged, results.answers)
+            _keep(json_file, results, {**about, "seconds": round(time.monotonic() - started)})
+        if asking:
+            answers = {checker: of.result() for checker, of in asking.items()}
+            results = replace(results, answers={**results.answers, **answers})
+            _keep(json_file, results, {**about, "seconds": round(time.monotonic() - started)})
     return _reported(results)
+
+
+def _keep(file: Path | None, results: Results, about: JsonObject) -> None:
+    if file is not None:
+        write_file(file, laid_out(document(results, about)))
 
 
 def _begun(
@@ -183,7 +193,7 @@ def _begun(
             raise ValueError("it was changed")
     except (OSError, strictjson.JsonError, LookupError, TypeError, ValueError) as error:
         raise click.ClickException(f"{file} is no record of a run ({error}); name another file") from error
-    if [*content["cases"]] != [one.id for one in cases] or {*results.answers} != {*asked}:
+    if [*content["cases"]] != [one.id for one in cases] or not {*results.answers} <= {*asked}:
         return Results(cases, [], {}, {}), fresh
     if not {*results.rounds} <= {*wanted}:
         return Results(cases, [], {}, {}), fresh
