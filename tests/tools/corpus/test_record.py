@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from falsifiers.corpus.judged import Switch
-from harness.contract.entry_point import locate
+from harness.contract.entry_point import locate, resolve
 from harness.contract.project import Project
 from harness.tools.corpus.record import CASES, KINDS, Case, RecordError, cases_of, read_case, sample
 
@@ -42,7 +41,7 @@ def test_the_sample_has_every_kind_and_every_claim() -> None:
 @pytest.mark.parametrize("case", KNOWN, ids=lambda one: one.id)
 def test_a_case_names_what_there_is(case: Case) -> None:
     """Its subject is defined, and its claims are claims of this project; a function has a reference and an example."""
-    named = [case.subject] if case.subject else []
+    named = [one for one in (case.subject, case.mended) if one]
     for claim, values in case.claims.items():
         assert claim in CLAIMS
         named += [values[name] for name in ("against", "example") if name in values]
@@ -98,6 +97,8 @@ def test_a_whole_record(tmp_path: Path) -> None:
         ({"id": "another"}, "the file belongs at data/another.json"),
         ({"claims": {}}, "name the subject, and the claims"),
         ({"subject": ""}, "name the subject, and the claims"),
+        ({"mended": "no entry point"}, "mended is no entry point"),
+        ({"mended": "m:n", "surface": "function"}, "mended is no entry point"),
         ({"out_of_scope": "no GPU"}, "a case out of scope has no claims"),
     ],
 )  # fmt: skip
@@ -126,13 +127,16 @@ def test_two_records_of_one_id(tmp_path: Path) -> None:
         cases_of(tmp_path)
 
 
-@pytest.mark.parametrize("kind", [one for one in KINDS if one != "tests"])
-def test_a_trainer_of_the_corpus_changes_what_its_reference_does(kind: str) -> None:
-    """A method that overrides none of the reference's, and that nothing calls, makes no mistake."""
-    module = importlib.import_module(f"falsifiers.corpus.{kind}")
-    source = inspect.getsource(module)
-    for subject in vars(module).values():
-        if isinstance(subject, type) and issubclass(subject, Switch) and subject.__module__ == module.__name__:
-            for name in vars(subject):
-                is_known = any(hasattr(base, name) for base in subject.__mro__[1:])
-                assert is_known or f"self.{name}" in source, f"{subject.__name__}.{name}"
+@pytest.mark.parametrize("case", [one for one in KNOWN if one.mended], ids=lambda one: one.id)
+def test_a_subject_changes_what_its_mended_form_does(case: Case) -> None:
+    """A method or an attribute that the mended form does not have, and that the subject does not use, does nothing."""
+    subject, mended = resolve(case.subject), resolve(case.mended)
+    assert issubclass(subject, mended)
+    own = subject.__mro__[: subject.__mro__.index(mended)]
+    source = inspect.getsource(inspect.getmodule(subject))
+    names = [name for one in own for name in vars(one) if not name.startswith("__")]
+    names += re.findall(r"self\.(\w+) = ", "".join(map(inspect.getsource, own)))
+    assert names
+    for name in names:
+        is_used = re.search(rf"self\.{name}\b(?! = )", source)
+        assert hasattr(mended, name) or is_used, f"{subject.__name__}.{name}"
