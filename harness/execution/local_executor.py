@@ -78,8 +78,7 @@ class LocalExecutor:
         start: starts the fork server; None for one that has imported nothing.
         further: entry points that the fork server imports as well.
         """
-        self._entries = (*_entry_points(contract, isolated), *further)
-        self._project, self._cache = project, cache
+        self._project, self._contract, self._cache, self._further = project, contract, cache, further
         self._remark, self._isolated = remark, isolated
         self._start = start or partial(_first_server, project, contract.path)
         self._interrupted = threading.Event()
@@ -101,7 +100,8 @@ class LocalExecutor:
 
     def imports(self) -> Imports:
         """Import the contract's entry points into the fork server, except isolated subjects."""
-        modules = list(dict.fromkeys(entry.partition(":")[0] for entry in self._entries))
+        entries = (*_entry_points(self._contract, self._isolated), *self._further)
+        modules = list(dict.fromkeys(entry.partition(":")[0] for entry in entries))
         began = time.monotonic()
         try:
             imports = self._server.import_modules(modules)
