@@ -123,8 +123,9 @@ def test_a_search_for_a_verdict_alone_ends_at_the_first_refutation(tmp_path: Pat
     )
     with LocalExecutor(project, contract, tmp_path / "cache") as executor:
         result = executor.run(request, lambda step, values, memory: None)
-    measured = result.observation.measurements
-    assert [error > 0.5 for error in measured["errors"]] == [False] * (measured["cases"] - refuted) + [True] * refuted
-    assert (measured["cases"] < 60) is refuted
+    errors = result.observation.measurements["errors"]
+    assert [error > 0.5 for error in errors] == [False] * (len(errors) - refuted) + [True] * refuted
+    assert (len(errors) < 60) is refuted
+    assert (result.observation.ending.kind is EndingKind.REFUTED) is refuted
     assert result.artifacts is not None
     assert not (result.artifacts / COUNTEREXAMPLE).path.exists()
