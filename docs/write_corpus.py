@@ -1,7 +1,7 @@
 """docs/corpus.md: the documented mistakes of falsifiers/corpus/, and what came of the last recorded run.
 
     harness corpus run --json falsifiers/corpus/results.json
-    python docs/write_corpus.py
+    python docs/write_corpus.py             # or from another record to another file: RESULTS PAGE
 
 tests/tools/corpus/test_page.py compares the page with the records and the results.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import html
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -39,7 +40,7 @@ def page(cases: Sequence[Case], results: Mapping[str, Any]) -> str:
             groups=_rows(table_of_groups(known, _rounds(results))),
             unable=_unable(results["cases"].values()),
             missed=_list(_open(known, next(iter(fates.values())))),
-            trials=sum(len(one["seeds"]) for one in judged),
+            trials=len({digest for one in judged for digest in one["manifests"]}),
             costs=", ".join(COSTS),
             sources=_sources(cases),
         )
@@ -146,4 +147,5 @@ def _plain(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(cases_of(_ROOT), json.loads(RESULTS.read_text(encoding="utf-8"))), encoding="utf-8")
+    source, target = map(Path, sys.argv[1:3] or (RESULTS, PAGE))
+    target.write_text(page(cases_of(_ROOT), json.loads(source.read_text(encoding="utf-8"))), encoding="utf-8")
