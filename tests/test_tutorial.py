@@ -75,34 +75,36 @@ def new_project(folder: Path) -> None:
     assert harness(folder, "init").returncode == 0
 
 
+def follow(page: str, folder: Path, scratch: Path, *, fills_in: bool = False, **variables: str) -> None:
+    """Do each step of a page in a folder, with the caches in another one. Each command says what the page says.
+
+    Args:
+        fills_in: whether each file that the page has exists before.
+    """
+    places = {"HARNESS_CACHE_DIR": str(scratch / "cache"), "HARNESS_LEASE_DIR": str(scratch / "leases")}
+    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+    environment = {**os.environ, **places, "PATH": path, "NO_COLOR": "1", **variables}
+    for step in steps(page):
+        if isinstance(step, File):
+            assert (folder / step.path).is_file() or not fills_in, f"the page fills in {step.path}, which is not there"
+            (folder / step.path).write_text(step.text, encoding="utf-8")
+            continue
+        command, both = ["bash", "-c", step.text], subprocess.STDOUT
+        done = subprocess.run(
+            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=both, text=True, timeout=280
+        )
+        assert done.returncode == step.status, f"$ {step.text}\n{done.stdout}"
+        assert promised(step.output, done.stdout), f"$ {step.text}\n{done.stdout}\nand not\n{step.output}"
+
+
 @pytest.mark.parametrize("make", [clone, new_project])
 def test_a_claim_in_ten_minutes(
     make: Callable[[Path], None], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Every step of the tutorial does what it says, and at the end the project is as it was."""
     make(tmp_path)
-    scratch = tmp_path_factory.mktemp("scratch")
-    places = {"HARNESS_CACHE_DIR": str(scratch / "cache"), "HARNESS_LEASE_DIR": str(scratch / "leases")}
-    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
-    environment = {**os.environ, **places, "PATH": path, "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     before = sorted(item for item in tmp_path.rglob("*.*") if item.is_file())
-    for step in steps(PAGE):
-        if isinstance(step, File):
-            assert (tmp_path / step.path).is_file(), f"the page fills in {step.path}, which does not exist yet"
-            (tmp_path / step.path).write_text(step.text, encoding="utf-8")
-            continue
-        done = subprocess.run(
-            ["bash", "-c", step.text],
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == step.status, f"$ {step.text}\n{done.stdout}"
-        assert promised(step.output, done.stdout), f"$ {step.text}\n{done.stdout}\nand not\n{step.output}"
+    follow(PAGE, tmp_path, tmp_path_factory.mktemp("scratch"), fills_in=True, PYTHONDONTWRITEBYTECODE="1")
     caches = (".pytest_cache", ".ruff_cache")
     left = sorted(item for item in tmp_path.rglob("*.*") if item.is_file() and not set(caches) & set(item.parts))
     assert left == before

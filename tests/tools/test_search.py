@@ -135,6 +135,13 @@ def test_a_refusal_names_the_first_problems() -> None:
     assert told == [f"/unknown_{number}" for number in range(5)]
 
 
+def searching_in(folder: Path, attempt: Any, **changed: Any) -> CaseSearch:
+    """A search for the simplest refutation, without an end in time."""
+    claim = {"contract": CONTRACT, "device": {"type": "cpu", "name": "a CPU"}, "case": None, "sought": ()}
+    setting = Setting(parameters={}, device="cpu", seed=0, workspace=folder, cache=folder)
+    return CaseSearch({**claim, "end": "simplest", "until": math.inf, **changed}, setting, attempt, folder)
+
+
 def test_shrinking_ends_before_the_trial_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It gets half of the time that is left, and the simplest case so far is kept."""
     now = 0.0
@@ -146,15 +153,7 @@ def test_shrinking_ends_before_the_trial_is_ended(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(searching, "time", SimpleNamespace(monotonic=lambda: now))
     numbers = st.fixed_dictionaries({"left": st.lists(st.integers(0, 10**6), min_size=9, max_size=9)})
-    claim = {
-        "contract": CONTRACT,
-        "device": {"type": "cpu", "name": "a CPU"},
-        "case": None,
-        "end": "simplest",
-        "sought": (),
-    }
-    setting = Setting(parameters={}, device="cpu", seed=0, workspace=tmp_path, cache=tmp_path)
-    search = CaseSearch({**claim, "until": 70.0}, setting, attempt, tmp_path)
+    search = searching_in(tmp_path, attempt, until=70.0)
     found = search.explore(numbers, [], 60)
     assert found is not None
     kept = search.shrink(numbers, found, 1000)
@@ -167,18 +166,10 @@ def test_shrinking_ends_before_the_trial_is_ended(tmp_path: Path, monkeypatch: p
 def test_a_mutants_search_ends_once_its_clauses_are_violated(tmp_path: Path) -> None:
     """A refutation of other clauses does not end it."""
     numbers = st.fixed_dictionaries({"left": st.integers(0, 1000)})
-    setting = Setting(parameters={}, device="cpu", seed=0, workspace=tmp_path, cache=tmp_path)
-    base = {
-        "contract": CONTRACT,
-        "device": {"type": "cpu", "name": "a CPU"},
-        "case": None,
-        "end": "tried",
-        "until": 1e9,
-    }
     tried = {}
     for sought in ((), ("errors[].maximum",), ("errors[].maximum", "errors[].minimum")):
         attempt = lambda case: {"errors": float(case["left"] == 7)}  # noqa: E731
-        search = CaseSearch({**base, "sought": sought}, setting, attempt, tmp_path)
+        search = searching_in(tmp_path, attempt, end="tried", sought=sought)
         search.explore(numbers, [{"left": 5}, {"left": 7}, {"left": 9}], 60)
         tried[sought] = len(search.results)
         assert strictjson.load(tmp_path / COUNTEREXAMPLE)["tried"] == tried[sought]
@@ -195,15 +186,7 @@ def test_the_kept_case_runs_once_more(tmp_path: Path, wrong_for: float, repeats:
         return {"errors": float(case["left"] > 500 and len(ran) <= wrong_for)}
 
     numbers = st.fixed_dictionaries({"left": st.integers(0, 1000)})
-    claim = {
-        "contract": CONTRACT,
-        "device": {"type": "cpu", "name": "a CPU"},
-        "case": None,
-        "end": "simplest",
-        "sought": (),
-    }
-    setting = Setting(parameters={}, device="cpu", seed=0, workspace=tmp_path, cache=tmp_path)
-    search = CaseSearch({**claim, "until": math.inf}, setting, attempt, tmp_path)
+    search = searching_in(tmp_path, attempt)
     found = search.explore(numbers, [], 60)
     assert found is not None
     kept = search.shrink(numbers, found, 60)

@@ -17,17 +17,12 @@ from falsifiers.blackwell.faults.memory import BrokenMemory, DeviceFault
 from falsifiers.blackwell.measuring.device_memory import Arena
 from falsifiers.blackwell.reference.attribution import Ledger, LedgerAttribution
 from falsifiers.blackwell.reference.shapes import BlockShape
-from falsifiers.blackwell.root_cause import _loads, block_bytes, falsify
+from falsifiers.blackwell.root_cause import _loads, block_bytes
 from falsifiers.blackwell.subjects.root_cause import DeviceMemory, Load, OutOfDeviceMemory, Owner, Report
 from falsifiers.blackwell.watching.memory import WatchedMemory
-from harness import NotMeasured, Setting, Trial
-from harness.authoring.reports import Measured, Resolved, TrialReport
-from harness.base.device import Device
+from harness import NotMeasured, Setting
 from harness.base.vocabulary import Outcome
 from harness.contract.project import Project
-from harness.execution.worker_trial import WorkerTrial
-from harness.judging.judge import judge
-from harness.judging.observation import Observation
 from tests.falsifiers.in_process import judged
 
 _CONTRACT = Project.find(Path(__file__).parent).contract("F-BLACKWELL-ROOTCAUSE-001")
@@ -199,34 +194,11 @@ class ZeroesMoments(LedgerAttribution):
             torch.nn.init.zeros_(tensor)
 
 
-def trial_of(given_setting: Setting, kind: type[LedgerAttribution], hear: Any) -> Trial[Any]:
-    """A trial of the claim with a subject of this kind."""
-    declared = frozenset(_CONTRACT.observation["properties"])
-    return WorkerTrial(given_setting, given_setting.workspace, declared, hear).build(kind)
-
-
-def failed(tmp_path: Path, kind: type[LedgerAttribution]) -> list[str]:
+def failed(tmp_path: Path, kind: type[LedgerAttribution]) -> set[str]:
     """The clauses that a subject of this kind fails."""
-    measured: dict[str, Any] = {}
-    resolved: dict[str, Any] = {}
-
-    def hear(message: TrialReport) -> None:
-        if isinstance(message, Measured | Resolved):
-            (measured if isinstance(message, Measured) else resolved).update(message.values)
-
-    given_setting = setting(tmp_path)
-    falsify(trial_of(given_setting, kind, hear))
-    observation = Observation(
-        subject=_CONTRACT.subject,
-        profile="reduced",
-        parameters=given_setting.parameters,
-        device=Device("cpu", "a CPU"),
-        measurements=measured,
-        resolved=resolved,
-    )
-    judgment = judge(_CONTRACT, observation)
+    judgment = judged(_CONTRACT, f"{__name__}:{kind.__name__}", tmp_path)
     assert not judgment.with_outcome(Outcome.NOT_MEASURED)
-    return [clause.id for clause in judgment.with_outcome(Outcome.FAIL)]
+    return {clause.id for clause in judgment.with_outcome(Outcome.FAIL)}
 
 
 @pytest.mark.parametrize(
@@ -244,8 +216,9 @@ def failed(tmp_path: Path, kind: type[LedgerAttribution]) -> list[str]:
 )
 def test_the_verdict_follows_the_bytes(tmp_path: Path, kind: type[LedgerAttribution], clauses: set[str]) -> None:
     """The figures refute the spec's root cause, and every subject that states it."""
-    assert clauses <= set(failed(tmp_path, kind))
-    assert clauses or not failed(tmp_path, kind)
+    found = failed(tmp_path, kind)
+    assert clauses <= found
+    assert clauses or not found
 
 
 @pytest.mark.parametrize("name", ["always-blames-modules", "scores-as-modules", "keeps-gradients"])
@@ -261,9 +234,8 @@ def test_a_device_on_which_the_loads_do_something_else_is_no_verdict(tmp_path: P
 
     In the other all blocks fit, as in the reduced profile on a GPU.
     """
-    given_setting = setting(tmp_path, arena_bytes=mebibytes * _MIB)
     with pytest.raises(NotMeasured, match="MiB"):
-        falsify(trial_of(given_setting, LedgerAttribution, lambda message: None))
+        judged(_CONTRACT, _CONTRACT.subject, tmp_path, arena_bytes=mebibytes * _MIB)
 
 
 @pytest.mark.parametrize(("free_gib", "uncapped"), [(88.0, 1), (96.0, 1), (113.0, 1), (121.0, 1), (138.0, 2)])

@@ -148,43 +148,6 @@ def test_the_export_may_have_any_format(folder: Path, write: Callable[[Path], No
     assert export["missing.maxItems"] is export["unmoved.maxItems"] is Outcome.PASS
 
 
-def _exports_initial(folder: Path) -> None:
-    shutil.rmtree(folder / "run" / "export")
-    shutil.copytree(folder / "initial", folder / "run" / "export")
-
-
-def _teacher_is_student(folder: Path) -> None:
-    shutil.rmtree(folder / "teacher")
-    shutil.copytree(folder / "initial", folder / "teacher")
-
-
-def _shifts_twice(folder: Path) -> None:
-    student, text = model(2), (folder / "text").read_bytes()
-    _log(folder, lambda _: train(student, text[::2], STEPS)[0])
-    student.save_pretrained(folder / "run" / "export")
-
-
-DEFECTS: dict[str, tuple[Callable[[Path], None], set[str]]] = {
-    "exports the initial weights": (_exports_initial, {"unmoved.maxItems", "loss-falls", "reported.files"}),
-    "stops at 30 of 50": (lambda folder: _log(folder, lambda losses: losses[:30], 50), {"reported.contradiction"}),
-    "the teacher equals the student": (_teacher_is_student, {"initial_kl.minimum", "teacher-knows-more"}),
-    "divides twice": (
-        lambda folder: _log(folder, lambda losses: [loss / 2 for loss in losses]),
-        {"reported-initial-agrees", "reported-final-agrees"},
-    ),
-    "the loss rises": (lambda folder: _log(folder, lambda losses: losses[::-1]), {"reported-does-not-rise"}),
-    "learns other tokens than the next": (_shifts_twice, {"reported-final-agrees"}),
-}
-
-
-@pytest.mark.parametrize("defect", DEFECTS)
-def test_a_defect_of_a_run_is_refuted(folder: Path, defect: str) -> None:
-    """Each defect fails the clauses that name it."""
-    plant, clauses = DEFECTS[defect]
-    plant(folder)
-    assert clauses <= (found := failed(_outcomes(folder))), found
-
-
 def test_a_run_without_a_teacher(folder: Path) -> None:
     """The cross entropy has an outcome. Clauses that need a teacher are NOT_MEASURED."""
     text = FILE.replace('teacher = "{root}/teacher"\n', "").replace('"distillation"', '"cross_entropy"')

@@ -153,6 +153,11 @@ DEFECTS: dict[str, tuple[Defect, str, dict[str, set[str]]]] = {
         SMOKE,
         {file: {"reported-initial-agrees", "reported-final-agrees"} for file in FORMATS},
     ),
+    "rises": (
+        lambda made: replace(made, losses=made.losses[::-1], entropies=made.entropies[::-1]),
+        SMOKE,
+        {"transformers-trainer": {"reported-does-not-rise"}},
+    ),
     "saves-before": (
         lambda made: replace(made, export=made.export.parent / "early"),
         EXPORT,

@@ -8,30 +8,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.base.vocabulary import Fate, Outcome
 from harness.contract import Mutant
-from harness.contract.project import Project
-from harness.judging.verdict import fate_of
-from tests.falsifiers.in_process import judged
+from tests.falsifiers.in_process import Claims
 
-CONTRACTS = Path(__file__).parents[3] / "contracts" / "param_decomp"
-PROJECT = Project.find(CONTRACTS)
-CLAIMS = {
-    path.parent.name: PROJECT.contract(path.parent.name)
-    for path in sorted(CONTRACTS.glob("*/contract.json"))
-    if not path.parent.name.startswith(("F-PD-JAX-", "F-PD-SOURCE-"))
-}
-"""Those of JAX run in processes of their own (`test_jax.py`): it starts once in a process, with its devices.
-
-Those on the source's files need a checkout (`test_checkouts.py`).
-"""
 FALSE = {
     "F-PD-SHARD-FLOOR-001": {"per_device_gib.minimum"},
     "F-PD-DOC-DRIFT-001": {"batch_ratio.maximum", "sequence_ratio.minimum", "steps_ratio.minimum", "eps_ratio.maximum"},
 }
-"""Claims that their source states falsely, and the clauses that they fail."""
-TRACED = {name for name in CLAIMS if name.startswith(("F-PD-HEADROOM-", "F-PD-MEM-", "F-PD-MEMPROBE-"))}
-"""Claims that trace and measure several steps: ten seconds for each subject."""
+ELSEWHERE = "F-PD-JAX-", "F-PD-SOURCE-", "F-PD-HEADROOM-", "F-PD-MEM-", "F-PD-MEMPROBE-"
+"""JAX runs in processes of its own (`test_jax.py`), the source's files need a checkout (`test_checkouts.py`), and what
+traces and measures several steps takes ten seconds for each subject."""
+CLAIMS = Claims.of("param_decomp", *ELSEWHERE, false=FALSE)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,27 +30,11 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("claim", sorted(CLAIMS.keys() - TRACED))
+@pytest.mark.parametrize("claim", CLAIMS.contracts)
 def test_the_reference_holds_what_is_true(claim: str, tmp_path: Path) -> None:
-    """Every clause passes, except those that the source states falsely."""
-    judgment = judged(CLAIMS[claim], CLAIMS[claim].subject, tmp_path)
-    assert {clause.id for clause in judgment.with_outcome(Outcome.FAIL)} == FALSE.get(claim, set())
-    assert not judgment.with_outcome(Outcome.NOT_MEASURED)
+    CLAIMS.holds(claim, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("claim", "mutant"),
-    [
-        pytest.param(name, one, id=f"{name}-{one.id}")
-        for name, contract in CLAIMS.items()
-        for one in contract.mutants[:: 1 if name == "F-PD-DONATION-001" else 3]
-        if name not in TRACED
-    ],
-)
+@pytest.mark.parametrize(("claim", "mutant"), CLAIMS.mutants(3))
 def test_a_mutant_dies(claim: str, mutant: Mutant, tmp_path: Path) -> None:
-    """The mutant fails on the clauses that its contract names.
-
-    Every third mutant is tried; a run of the claim has all.
-    """
-    fate = fate_of(mutant, judged(CLAIMS[claim], mutant.subject, tmp_path, mutant))
-    assert fate.fate is Fate.KILLED, fate.reason
+    CLAIMS.dies(claim, mutant, tmp_path)

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.base.vocabulary import Fate, Outcome
-from harness.contract.project import Project
-from harness.judging.verdict import fate_of
+from harness.base.vocabulary import Outcome
 from tests.falsifiers.distill.oracle.test_step import reached
-from tests.falsifiers.in_process import judged
+from tests.falsifiers.in_process import Claims
 
-CONTRACTS = Path(__file__).parents[3] / "contracts" / "recsys"
-PROJECT = Project.find(CONTRACTS)
-CLAIMS = {
-    path.parent.name: PROJECT.contract(path.parent.name)
-    for path in sorted(CONTRACTS.glob("*/contract.json"))
-    if "-SOURCE-" not in path.parent.name
-}
-"""Those on the source's code need a checkout (`test_checkouts.py`)."""
-FEWER = {
+FEWER: dict[str, dict[str, Any]] = {
     "F-HSTU-FWD-001": {"cases": 4, "widths": [32]}, "F-HSTU-BWD-001": {"cases": 4, "widths": [32]},
     "F-HSTU-STRIDE-001": {"cases": 1, "largest_length": 16},
     "F-HSTU-ADJOINT-001": {"cases": 2}, "F-HSTU-FLOPS-001": {"cases": 8}, "F-HSTU-DISPATCH-001": {"cases": 10},
@@ -32,6 +23,10 @@ FEWER = {
     "F-IMPORT-CYCLE-001": {"links": [1]}, "F-BUILD-PAR-001": {"files": 2},
 }  # fmt: skip
 """Parameters for fewer cases, by claim: the first ones of every search."""
+ELSEWHERE = "-SOURCE-", "F-HSTU-ASSERT-COUNT-", "F-HSTU-COVERAGE-"
+"""Those on the source's code need a checkout (`test_checkouts.py`). The others run pytest often: `test_smoke.py`
+tests their parts, and tests/tools/suite the mechanism."""
+CLAIMS = Claims.of("recsys", *ELSEWHERE, fewer=FEWER)
 SAMPLE = [
     *(("F-HSTU-FWD-001", mutant) for mutant in ("one-more-in-scaling", "alpha-too-large", "small-rows-flushed")),
     *(("F-HSTU-BWD-001", mutant) for mutant in ("additive-mask", "in-order-of-arrival", "sigmoid-as-slope")),
@@ -59,30 +54,21 @@ SAMPLE = [
 """Mutants by claim. A run of a claim has all of them."""
 
 
-OF_TESTS = {"F-HSTU-ASSERT-COUNT-001", "F-HSTU-COVERAGE-001"}
-"""Claims that run pytest several times. `test_smoke.py` tests their parts, and tests/tools/suite the mechanism."""
-
-
-@pytest.mark.parametrize("claim", sorted(CLAIMS.keys() - OF_TESTS))
-def test_the_reference_holds_what_is_true(claim: str, tmp_path: Path) -> None:
-    """Every clause passes."""
-    judgment = judged(CLAIMS[claim], CLAIMS[claim].subject, tmp_path, **FEWER.get(claim, {}))
-    assert [clause.id for clause in judgment.clauses if clause.outcome is not Outcome.PASS] == []
+@pytest.mark.parametrize("claim", CLAIMS.contracts)
+def test_the_reference_holds(claim: str, tmp_path: Path) -> None:
+    CLAIMS.holds(claim, tmp_path)
 
 
 @pytest.mark.parametrize(("claim", "name"), SAMPLE)
 def test_a_mutant_dies(claim: str, name: str, tmp_path: Path) -> None:
-    """The mutant fails on the clauses that its contract names."""
-    mutant = next(one for one in CLAIMS[claim].mutants if one.id == name)
-    fate = fate_of(mutant, judged(CLAIMS[claim], mutant.subject, tmp_path, mutant, **FEWER.get(claim, {})))
-    assert fate.fate is Fate.KILLED, fate.reason
+    CLAIMS.dies(claim, next(one for one in CLAIMS.contracts[claim].mutants if one.id == name), tmp_path)
 
 
 @pytest.mark.parametrize("claim", ["F-HSTU-FWD-001", "F-HSTU-BWD-001"])
 def test_another_implementation_passes(claim: str, tmp_path: Path) -> None:
     """Dense weights in float64 pass, so the bounds are not made for our kernels."""
     other = "falsifiers.recsys.reference.dense_attention:Float64Attention"
-    assert not judged(CLAIMS[claim], other, tmp_path, **FEWER[claim]).with_outcome(Outcome.FAIL)
+    assert not CLAIMS.judged(claim, tmp_path, subject=other).with_outcome(Outcome.FAIL)
 
 
 ORACLE = Path(__file__).parents[3] / "falsifiers" / "recsys" / "oracle"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sysconfig
 from pathlib import Path
 
 import pytest
 
-from tests.test_tutorial import Command, File, promised, steps
+from tests.test_tutorial import Command, File, follow, steps
 
 PAGE = (Path(__file__).parents[3] / "docs" / "kernels.md").read_text(encoding="utf-8")
 GUIDE = PAGE.partition("## From the first line")[2].partition("\n## ")[0]
@@ -19,27 +16,9 @@ GUIDE = PAGE.partition("## From the first line")[2].partition("\n## ")[0]
 def test_a_kernel_becomes_a_proven_claim(tmp_path: Path) -> None:
     """Every command of the page does what it says, in an empty folder."""
     pytest.importorskip("triton")
-    places = {"HARNESS_CACHE_DIR": str(tmp_path / "cache"), "HARNESS_LEASE_DIR": str(tmp_path / "leases")}
-    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
-    environment = {**os.environ, **places, "PATH": path, "NO_COLOR": "1", "CUDA_VISIBLE_DEVICES": ""}
     folder = tmp_path / "project"
     folder.mkdir()
-    for step in steps(GUIDE):
-        if isinstance(step, File):
-            (folder / step.path).write_text(step.text, encoding="utf-8")
-            continue
-        done = subprocess.run(
-            ["bash", "-c", step.text],
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=280,
-            check=False,
-        )
-        assert done.returncode == step.status, f"$ {step.text}\n{done.stdout}"
-        assert promised(step.output, done.stdout), f"$ {step.text}\n{done.stdout}\nand not\n{step.output}"
+    follow(GUIDE, folder, tmp_path, CUDA_VISIBLE_DEVICES="")
 
 
 def test_the_page_is_understood() -> None:
