@@ -35,7 +35,8 @@ def main(what: str, name: str) -> None:
         print(json.dumps(found))
 
 
-def _predict(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
+def predicted(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return what the probe says, and the seconds it took."""
     from harness.tools.probe import predict
 
     start, used = time.perf_counter(), time.process_time()
@@ -48,12 +49,19 @@ def _predict(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, A
         "processor": used,
         "phases": [(each.phase, each.allocated, each.reserved) for each in found.phases],
         "by_owner": found.by_owner,
+        "unmeasured": sorted(found.trace.unmeasured),
         "place": found.place._asdict(),
     }
 
 
-def _measure(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
+def measured(build: Callable[..., Any], keywords: dict[str, Any], *, has_operators: bool = False) -> dict[str, Any]:
+    """Return the peaks of a real run, and the events of torch's allocator.
+
+    With `has_operators`, also what operators allocate and free (operator_memory.py), in one more step.
+    """
     import torch
+
+    from benchmarks.operator_memory import temporaries_of
 
     start = time.perf_counter()
     phases = []
@@ -69,6 +77,7 @@ def _measure(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, A
     for phase in ("step 1", "step 2"):
         step()
         note(phase)
+    context, retries = _context(torch.cuda.memory_reserved()), torch.cuda.memory_stats()["num_alloc_retries"]
     snapshot = torch.cuda.memory._snapshot()
     events = snapshot["device_traces"][torch.cuda.current_device()]
     return {
@@ -76,9 +85,10 @@ def _measure(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, A
         "reserved": max(reserved for _, _, reserved in phases),
         "seconds": time.perf_counter() - start,
         "phases": phases,
-        "context": _context(torch.cuda.memory_reserved()),
-        "retries": torch.cuda.memory_stats()["num_alloc_retries"],
+        "context": context,
+        "retries": retries,
         "trace": [(each["action"], each.get("addr", 0), each["size"], each.get("stream", 0)) for each in events],
+        "operators": temporaries_of(step) if has_operators else {},
     }
 
 
@@ -100,7 +110,8 @@ def _track(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any
     from torch.distributed._tools.mem_tracker import MemTracker
 
     from harness.tools.probe.device_table import device_named
-    from harness.tools.probe.tracer import Fakes, Tracer
+    from harness.tools.probe.results import Fakes
+    from harness.tools.probe.tracer import Tracer
 
     start, used = time.perf_counter(), time.process_time()
     with Tracer(device_named("H200")).pretending(), Fakes():
@@ -122,7 +133,7 @@ def _track(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any
     }
 
 
-_WORKS = {"predict": _predict, "measure": _measure, "track": _track}
+_WORKS = {"predict": predicted, "measure": measured, "track": _track}
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
