@@ -8,6 +8,8 @@ torch's page "CUDA semantics, memory management":
   small pool if at least 512 bytes remain, in the large pool if more than 1 MiB remains.
 - Without a free block, the driver gives a segment: 2 MiB for the small pool; 20 MiB for requests below 10 MiB;
   otherwise the request rounded up to 2 MiB.
+- The driver gives each segment an address below those of the ones before. Of free blocks of one size, the allocator
+  takes that with the lowest address, and so one of the newest segment.
 - A freed block is merged with its free neighbours in the segment. Segments stay reserved.
 - If the limit is reached, segments without a block in use are given back, and the request is tried again.
 - With expandable segments, each pool of a stream has one segment that grows by pages of 2 MiB in the small pool and of
@@ -142,7 +144,7 @@ class CachingAllocator:
         self._settings = settings or AllocatorSettings()
         self._limit = _UNLIMITED if limit is None else limit
         self._pools: dict[tuple[int, bool], _Pool] = {}
-        self._next_address = 0
+        self._lowest_address = _UNLIMITED
         self.allocated = self.reserved = self.peak_allocated = self.peak_reserved = self.retries = 0
 
     def allocate(self, requested: int, stream: int = 0) -> _Block:
@@ -273,9 +275,8 @@ class CachingAllocator:
         return block
 
     def _new_segment(self, *, page: int, size: int) -> _Segment:
-        segment = _Segment(page, self._next_address + size, self._next_address)
-        self._next_address = segment.end
-        return segment
+        self._lowest_address -= size
+        return _Segment(page, self._lowest_address + size, self._lowest_address)
 
     def _expanded(self, pool: _Pool, size: int) -> _Block | None:
         block = self._expandable(pool, size)

@@ -7,16 +7,17 @@ with a fraction, and those that are drawn on the device, stay unknown.
 from __future__ import annotations
 
 import contextlib
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map_only
 
-__all__ = ["HostIntegers", "known_as", "seen_as_real", "taken_to_be_finite"]
+from harness.tools.probe.storages import KEY, Storages
+
+__all__ = ["HostIntegers", "taken_to_be_finite"]
 
 _LARGEST = 1 << 24
 """Elements of a tensor whose values are kept."""
@@ -24,44 +25,80 @@ _CPU = torch.device("cpu")
 
 
 class HostIntegers:
-    """Keeps a copy on the host beside each fake tensor of integers, for as long as it is known."""
+    """Keeps a copy on the host of each storage of integers without memory, for as long as its values are known."""
 
-    def __init__(self) -> None:
-        self._changed: set[int] = set()
+    def __init__(self, storages: Storages, on_device: Callable[[Tensor], Tensor]) -> None:
+        """`on_device` makes a tensor on the device with the shape of one on the host."""
+        self._storages = storages
+        self._on_device = on_device
+        self._values: dict[int, torch.UntypedStorage | float] = {}
+        """By the key of a storage: its bytes, or the one value of all its elements."""
 
-    def of(self, tensor: Any) -> torch.Tensor | None:
+    def of(self, tensor: Any) -> Tensor | None:
         """The values of a tensor; None if they are not known."""
-        if not isinstance(tensor, FakeTensor):
-            return tensor if isinstance(tensor, torch.Tensor) and tensor.device == _CPU else None
-        known: torch.Tensor | None = getattr(tensor, "_known", None)
-        if known is None or known.untyped_storage()._cdata in self._changed:
+        if not isinstance(tensor, Tensor) or not self._storages.has(tensor):
+            return tensor if isinstance(tensor, Tensor) and tensor.device == _CPU else None
+        known = self._values.get(self._storages.key(tensor))
+        if known is None:
             return None
-        return known
+        if isinstance(known, int | float):
+            return torch.tensor(known, dtype=tensor.dtype, device=_CPU).expand(tensor.shape)
+        found = torch.empty(0, dtype=tensor.dtype, device=_CPU)
+        return found.set_(known, tensor.storage_offset(), tensor.shape, tensor.stride())
+
+    def know(self, tensor: Tensor, value: float) -> Tensor:
+        """Take all elements of a tensor's storage to have this value."""
+        if self._storages.follows(tensor):
+            self._values[self._storages.key(tensor)] = value
+        return tensor
 
     def follow(self, operator: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
         """Note the values of an operator's result, and what it changes."""
-        computed: Any = None
-        if _is_countable(result) and torch.Tag.nondeterministic_seeded not in operator.tags:
-            computed = self._computed(operator, arguments, keywords)
-        if isinstance(computed, torch.Tensor):
-            self._changed.discard(computed.untyped_storage()._cdata) if not operator._schema.is_mutable else None
-            result._known = computed
-        elif operator._schema.is_mutable:
-            for each in tree_flatten((arguments, keywords))[0]:
-                known = getattr(each, "_known", None) if isinstance(each, FakeTensor) else None
-                if known is not None:
-                    self._changed.add(known.untyped_storage()._cdata)
+        if operator._schema.is_mutable:
+            self._follow_changes(operator, arguments, keywords)
+        elif (
+            torch.Tag.nondeterministic_seeded not in operator.tags
+            and self._is_countable(result)
+            and self._storages.key(result) not in self._values
+        ):
+            self._keep(result, self._computed(operator, arguments, keywords))
+
+    def _follow_changes(self, operator: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        """What an operator writes is known if all that it reads is known; then it is written on the host too."""
+        changed = []
+        for place, argument in enumerate(operator._schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                given = arguments[place] if place < len(arguments) else keywords.get(argument.name)
+                changed += [each for each in tree_flatten(given)[0] if isinstance(each, Tensor)]
+        known = [each for each in changed if self._storages.has(each) and self._storages.key(each) in self._values]
+        if not known:
+            self._follow_copy(operator, arguments)
+            return
+        is_computed = torch.Tag.nondeterministic_seeded not in operator.tags and all(
+            not isinstance(self._values[self._storages.key(each)], int | float) for each in known
+        )
+        if not is_computed or self._computed(operator, arguments, keywords) is None:
+            for each in known:
+                self._values.pop(self._storages.key(each), None)
+
+    def _follow_copy(self, operator: Any, arguments: tuple[Any, ...]) -> None:
+        """A whole tensor that another one is copied into has its values."""
+        if operator is torch.ops.aten.copy_.default and self._is_countable(arguments[0]):
+            source = self.of(arguments[1])
+            size = self._storages.size(arguments[0])
+            if source is not None and size == arguments[0].numel() * arguments[0].element_size():
+                self._keep(arguments[0], source.to(arguments[0].dtype).expand(arguments[0].shape))
 
     def computed_anew(self, operator: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """The result of an operator that depends on values; None if the values are not known."""
         if operator is torch.ops.aten.index.Tensor:
             return self._indexed(*arguments)
         found = self._computed(operator, arguments, keywords)
-        return _on_device(found) if isinstance(found, torch.Tensor) else found
+        return self._kept(found) if isinstance(found, Tensor) else found
 
-    def _indexed(self, tensor: torch.Tensor, indices: list[torch.Tensor | None]) -> Any:
+    def _indexed(self, tensor: Tensor, indices: list[Tensor | None]) -> Any:
         """The part of a tensor that known masks select."""
-        places: list[torch.Tensor | None] = []
+        places: list[Tensor | None] = []
         for each in indices:
             if each is None or each.dtype is not torch.bool:
                 places.append(each)
@@ -69,67 +106,52 @@ class HostIntegers:
             known = self.of(each)
             if known is None:
                 return None
-            with unset_fake_temporarily():
-                found = known.nonzero().unbind(1)
-            places += [_on_device(one) for one in found]
-        return torch.ops.aten.index.Tensor(tensor, places)
+            places += [self._kept(one) for one in known.nonzero().unbind(1)]
+        with torch._C._IncludeDispatchKeyGuard(KEY):
+            return torch.ops.aten.index.Tensor(tensor, places)
 
     def _computed(self, operator: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        leaves = [each for each in tree_flatten((arguments, keywords))[0] if isinstance(each, torch.Tensor)]
+        leaves = [each for each in tree_flatten((arguments, keywords))[0] if isinstance(each, Tensor)]
         if any(self.of(each) is None for each in leaves):
             return None
         if keywords.get("device") is not None:
             keywords = {**keywords, "device": _CPU}
         elif not leaves:
             return None
-        arguments, keywords = tree_map_only(torch.Tensor, self.of, (arguments, keywords))
-        with unset_fake_temporarily(), contextlib.suppress(RuntimeError, NotImplementedError):
+        arguments, keywords = tree_map_only(Tensor, self.of, (arguments, keywords))
+        with contextlib.suppress(RuntimeError, NotImplementedError):
             return operator(*arguments, **keywords)
         return None
 
+    def _kept(self, host: Tensor) -> Tensor:
+        """A tensor on the device with known values."""
+        made = self._on_device(host)
+        self._keep(made, host)
+        return made
 
-def known_as(result: torch.Tensor, value: bool) -> torch.Tensor:
-    """Take all values of a tensor of booleans to be this one."""
-    if isinstance(result, FakeTensor):
-        with unset_fake_temporarily():
-            result._known = torch.tensor(value).expand(result.shape)  # type: ignore[attr-defined]
-    return result
+    def _keep(self, tensor: Tensor, values: Any) -> None:
+        if isinstance(values, Tensor):
+            host = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_CPU).copy_(values)
+            if host.untyped_storage().nbytes() == self._storages.size(tensor):
+                self._values[self._storages.key(tensor)] = host.untyped_storage()
+
+    def _is_countable(self, result: Any) -> bool:
+        return (
+            isinstance(result, Tensor)
+            and not result.dtype.is_floating_point
+            and not result.dtype.is_complex
+            and result.numel() <= _LARGEST
+            and self._storages.has(result)
+        )
 
 
 @contextlib.contextmanager
-def taken_to_be_finite() -> Iterator[None]:
+def taken_to_be_finite(known: HostIntegers) -> Iterator[None]:
     """Let `torch.isfinite`, which is made of several operators, answer True."""
     finite = torch.isfinite
 
-    def answer(tensor: torch.Tensor) -> torch.Tensor:
-        return known_as(finite(tensor), True)
+    def answer(tensor: Tensor) -> Tensor:
+        return known.know(finite(tensor), True)
 
     with mock.patch.object(torch, "isfinite", answer), mock.patch.object(torch.Tensor, "isfinite", answer):
-        yield
-
-
-def _on_device(known: torch.Tensor) -> Any:
-    result: Any = torch.empty_like(known, device="cuda")
-    result._known = known
-    return result
-
-
-def _is_countable(result: Any) -> bool:
-    return (
-        isinstance(result, FakeTensor)
-        and not result.dtype.is_floating_point
-        and not result.dtype.is_complex
-        and result.fake_device.type == "cuda"
-        and result.numel() <= _LARGEST
-    )
-
-
-@contextlib.contextmanager
-def seen_as_real() -> Iterator[None]:
-    """Let transformers, if it is imported, decide on values as it does without fake tensors."""
-    module = sys.modules.get("transformers.utils.import_utils")
-    if module is None:
-        yield
-        return
-    with mock.patch.object(module, "is_fake_tensor", return_value=False, create=True):
         yield

@@ -6,11 +6,10 @@ models on the host stay fake, because they may be larger than its memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
 __all__ = ["is_on_host"]
 
@@ -21,14 +20,19 @@ _INTEGERS = (torch.ops.aten.arange, torch.ops.aten.randperm, torch.ops.aten.rand
 _CPU = torch.device("cpu")
 
 
-def is_on_host(operator: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
-    """Whether an operator has only real tensors as arguments, or makes integers, and its result is on the host."""
+def is_on_host(
+    operator: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], is_followed: Callable[[torch.Tensor], bool]
+) -> bool:
+    """Whether an operator has only real tensors as arguments, or makes integers, and its result is on the host.
+
+    `is_followed` says whether a tensor has no memory.
+    """
     device = keywords.get("device")
     if device is not None and torch.device(device).type != "cpu":
         return False
     are_there = False
     for each in _tensors((*arguments, *keywords.values())):
-        if isinstance(each, FakeTensor) or each.device != _CPU:
+        if each.device != _CPU or is_followed(each):
             return False
         are_there = True
     return are_there or _makes_integers(operator, arguments, keywords)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import sys
 import sysconfig
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
+from unittest import mock
 from weakref import WeakKeyDictionary
 
 import torch
+from torch.autograd import graph
 
 __all__ = ["Lines", "Modules", "is_users"]
 
@@ -25,10 +29,35 @@ class Lines:
 
     def __init__(self) -> None:
         self._kinds: dict[CodeType, int] = {}
+        self._callers: list[FrameType] = []
+
+    @contextmanager
+    def backward(self) -> Iterator[None]:
+        """Run backward: the engine has a thread of its own, in whose stack the caller is not."""
+        engine = graph._engine_run_backward
+        callers = self._callers
+
+        def run(*arguments: Any, **keywords: Any) -> Any:
+            callers.append(sys._getframe(1))
+            try:
+                return engine(*arguments, **keywords)
+            finally:
+                callers.pop()
+
+        with ExitStack() as stack:
+            for module in (graph, torch.autograd):
+                stack.enter_context(mock.patch.object(module, "_engine_run_backward", run))
+            yield
 
     def now(self) -> tuple[str, str]:
         """The innermost line of the user's code, and the line of a library between it and torch, or ''."""
-        frame: FrameType | None = sys._getframe(2)
+        place = self._within(sys._getframe(2))
+        if place is None and self._callers:
+            place = self._within(self._callers[-1])
+        return place or ("", "")
+
+    def _within(self, innermost: FrameType) -> tuple[str, str] | None:
+        frame: FrameType | None = innermost
         library = ""
         while frame is not None:
             code = frame.f_code
@@ -40,7 +69,7 @@ class Lines:
             if kind == _LIBRARY and not library:
                 library = f"{code.co_filename}:{frame.f_lineno}"
             frame = frame.f_back
-        return library, ""
+        return (library, "") if library else None
 
 
 def is_users(code: CodeType) -> bool:

@@ -92,7 +92,6 @@ def predict(
         ProbeError: the probe cannot run here, or the step allocates nothing on the GPU.
     """
     from harness.tools.probe.failures import named_failures
-    from harness.tools.probe.host_integers import seen_as_real
     from harness.tools.probe.ranks import simulated_ranks
     from harness.tools.probe.tracer import Tracer
 
@@ -103,11 +102,10 @@ def predict(
         tracer.begin("build")
         step = build(*arguments, **keywords)
         tracer.claim_build()
-        with seen_as_real():
-            for name in ("step 1", "step 2"):
-                tracer.begin(name)
-                step()
-                tracer.end()
+        for name in ("step 1", "step 2"):
+            tracer.begin(name)
+            step()
+            tracer.end()
     if all(block.owner is Owner.WORKSPACES for block in tracer.trace.blocks):
         raise ProbeError('the step allocates nothing on the GPU; build the model and its inputs with device="cuda"')
     return examined(tracer.trace, assumed, settings)

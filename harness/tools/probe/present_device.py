@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import os
 import shutil
@@ -17,7 +18,7 @@ from harness.machine.cache_folder import made_cache_folder
 from harness.machine.limited_process import Stopped, completed
 from harness.tools.probe.errors import ProbeError
 
-__all__ = ["present_device"]
+__all__ = ["library", "present_device"]
 
 _SOURCE = Path(__file__).with_name("present_device.cpp")
 _COMPILE_SECONDS = 600.0
@@ -27,15 +28,30 @@ _COMPILE_SECONDS = 600.0
 def present_device() -> Iterator[None]:
     """Let the autograd engine meet a CUDA device that has one stream and does nothing.
 
+    The engine runs backward in the thread of this device, as with a GPU. Threads number the nodes of graphs separately,
+    and the numbers decide which node runs first if a graph is differentiated again.
+
     Only this process is changed, and only until the end of the block. Do not run work on a GPU meanwhile.
     """
-    library = ctypes.CDLL(str(_compiled()))
-    library.pretend()
+    loaded = library()
+    loaded.pretend()
     try:
-        with torch.autograd.set_multithreading_enabled(False):
-            yield
+        yield
     finally:
-        library.relent()
+        loaded.relent()
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """What present_device.cpp exports. Loading it registers the operators of `torch.ops.harness_probe`."""
+    loaded = ctypes.CDLL(str(_compiled()))
+    for name in ("begin", "allocated", "live", "peak", "count", "lives", "range"):
+        getattr(loaded, f"probe_{name}").restype = ctypes.c_int64
+    loaded.probe_events.restype = ctypes.POINTER(ctypes.c_int64)
+    for name in ("allocated", "freed"):
+        getattr(loaded, f"probe_{name}").argtypes = [ctypes.c_int64]
+    loaded.probe_lives.argtypes = [ctypes.POINTER(ctypes.c_int64)]
+    return loaded
 
 
 def _compiled() -> Path:

@@ -23,9 +23,13 @@ __all__ = ["pretended_cuda"]
 class Meter(Protocol):
     """What is allocated, and what to do if the cache is emptied."""
 
-    live: int
-    peak: int
     stream: int
+
+    @property
+    def live(self) -> int: ...
+
+    @property
+    def peak(self) -> int: ...
 
     def empty_cache(self) -> None: ...
 

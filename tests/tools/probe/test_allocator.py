@@ -155,3 +155,12 @@ def test_no_block_overlaps_another_and_all_can_be_given_back(
     assert allocator.allocated == 0
     allocator.empty_cache()
     assert allocator.reserved == 0
+
+
+def test_of_free_blocks_of_one_size_the_newest_is_taken() -> None:
+    """The driver gives each segment a lower address, and the allocator takes the lowest."""
+    allocator = CachingAllocator()
+    blocks = [allocator.allocate(30 * MIB) for _ in range(3)]
+    for block in blocks:
+        allocator.free(block)
+    assert allocator.allocate(30 * MIB).address == blocks[2].address < blocks[1].address < blocks[0].address

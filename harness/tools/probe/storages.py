@@ -1,0 +1,159 @@
+"""Tensors of a device or of the host that have a storage, and no memory; and when their storages die."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness.tools.probe.present_device import library
+
+__all__ = ["KEY", "KEYS", "Storages"]
+
+KEY: Any = torch._C._parse_dispatch_key("Fake")
+"""The dispatch key by which operators are intercepted. torch has it for tensors without memory, and does not use it."""
+KEYS = torch._C.DispatchKeySet(KEY)
+
+_RANGE = 1 << 44
+
+
+class Storages:
+    """Makes tensors without memory, and logs what is allocated and freed on the device.
+
+    To autograd and to all C++ code of torch, such a tensor is an ordinary one: it has no dispatch key of Python. Its
+    storage has an address that no other one has or had. A storage of the host is not logged.
+    """
+
+    def __init__(self) -> None:
+        self._library = library()
+        self._start = self._library.probe_range()
+        self._library.probe_begin()
+        self._numbers: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
+        self._made = torch.ops.harness_probe
+
+    def close(self) -> None:
+        """Log nothing any more."""
+        self._library.probe_end()
+
+    def has(self, tensor: Tensor) -> bool:
+        """Whether a tensor was made here."""
+        is_made: bool = 0 <= self.key(tensor) - self._start < _RANGE
+        return is_made
+
+    def follows(self, tensor: Any) -> bool:
+        """Whether a tensor was made here; false for one without a storage, and for one that is made of others."""
+        try:
+            return self.has(tensor)
+        except (NotImplementedError, RuntimeError):
+            return False
+
+    def holds(self, storage: torch.UntypedStorage) -> bool:
+        """Whether a storage was made here."""
+        is_made: bool = 0 <= storage.data_ptr() - self._start < _RANGE
+        return is_made
+
+    def whole(self, storage: torch.UntypedStorage) -> Tensor:
+        """A tensor of all bytes of a storage."""
+        tensor: Tensor = self._made.empty([0], [1], torch.uint8, storage.device, 0, 0)
+        self._made.become(tensor, storage, [storage.nbytes()], [1], 0)
+        return tensor
+
+    def key(self, tensor: Tensor) -> int:
+        """A number that no other storage has; tensors that share a storage have the same.
+
+        No object of Python is made for the storage, since autograd asks how often it is held.
+        """
+        address = tensor.data_ptr()
+        if address:
+            return address - int(tensor.storage_offset()) * tensor.element_size()
+        found: int = self._made.address(tensor)  # a tensor without elements
+        return found
+
+    def number(self, tensor: Tensor) -> int:
+        """The number of the tensor's block; 0 if it has none."""
+        return self._numbers.get(self.key(tensor), 0)
+
+    def size(self, tensor: Tensor) -> int:
+        """The bytes of the tensor's storage."""
+        return self._sizes[self.key(tensor)]
+
+    def empty(
+        self, shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, device: torch.device, size: int
+    ) -> Tensor:
+        """A tensor with a storage of so many bytes."""
+        number = self.allocate(size) if size and device.type == "cuda" else 0
+        made: Tensor = self._made.empty(shape, stride, dtype, device, size, number)
+        self._note(made, size, number)
+        return made
+
+    def zeros(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+        """A tensor of zeros that takes no memory on a device either."""
+        made: Tensor = self._made.zeros(shape, dtype, device)
+        self._note(made, 0, 0)
+        return made
+
+    def view(self, of: Tensor, found: Tensor) -> Tensor:
+        """A tensor of the same storage with the shape of another."""
+        made: Tensor = self._made.view(
+            of, found.shape, found.stride(), found.storage_offset(), found.dtype, found.is_conj(), found.is_neg()
+        )
+        return made
+
+    def become(self, tensor: Tensor, storage: Any, shape: Sequence[int], stride: Sequence[int], offset: int) -> None:
+        """Give a tensor another storage and another shape."""
+        self._made.become(tensor, storage, shape, stride, offset)
+
+    def resize(self, tensor: Tensor, size: int) -> int:
+        """Give a storage so many bytes, and free then what it had; return the number of the new block, or 0."""
+        number = self.allocate(size) if size and tensor.device.type == "cuda" else 0
+        self._made.resize(tensor, size, number)
+        self._note(tensor, size, number)
+        return number
+
+    def _note(self, tensor: Tensor, size: int, number: int) -> None:
+        key = self.key(tensor)
+        self._sizes[key], self._numbers[key] = size, number
+
+    def allocate(self, size: int) -> int:
+        """Log that a block was allocated; return its number."""
+        number: int = self._library.probe_allocated(size)
+        return number
+
+    def free(self, number: int) -> None:
+        """Log that a block was freed."""
+        self._library.probe_freed(number)
+
+    def empty_cache(self) -> None:
+        """Log that the cache was emptied."""
+        self._library.probe_empty_cache()
+
+    @property
+    def live(self) -> int:
+        """Bytes that are allocated now."""
+        found: int = self._library.probe_live()
+        return found
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that were allocated so far."""
+        found: int = self._library.probe_peak()
+        return found
+
+    def __len__(self) -> int:
+        """The number of events so far."""
+        found: int = self._library.probe_count()
+        return found
+
+    def events(self) -> list[int]:
+        """The events so far, as `Trace.events` has them."""
+        found: list[int] = self._library.probe_events()[: len(self)]
+        return found
+
+    def lives(self, count: int) -> Iterator[int]:
+        """The numbers of the blocks that live, of so many that were allocated."""
+        numbers = (ctypes.c_int64 * max(count, 1))()
+        return iter(numbers[: self._library.probe_lives(numbers)])
