@@ -81,6 +81,7 @@ def test_which_violations_last(measured: dict[str, Any], lasts: set[str]) -> Non
     names = {clause.id for clause in (*contract.clauses, *contract.rules)}
     assert {name for name in names if refutes(contract, observe(measured), [name])} == lasts
     assert not refutes(contract, observe(measured), {*lasts, "many.minItems"})
+    assert refutes(contract, observe(measured), ()) is bool(lasts)
 
 
 def test_healthy_measurements_pass() -> None:

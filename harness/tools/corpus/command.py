@@ -131,9 +131,9 @@ def run(
 ) -> ExitStatus:
     """Run the claims that apply on every case, failing and mended; ask other checkers; print a table by kind.
 
-    A case is caught if a claim is FAIL on its mistake and none is on the mended form. Mutants do not run: the
-    contracts' own runs prove the falsifiers. FILE is written after each round. A run that was interrupted goes on after
-    the last complete round, if you call it again with the same code and the same cases.
+    A case is caught if a claim is FAIL on its mistake, after which no other runs on it, and none is on the mended form.
+    Mutants do not run: the contracts' own runs prove the falsifiers. FILE is written after each round. A run that was
+    interrupted goes on after the last complete round, if you call it again with the same code and the same cases.
 
     Exit status: 0 if no mended form is refuted and exactly the misses that the records name are missed, else 1.
     """
@@ -156,9 +156,9 @@ def run(
             one: pool.submit(_answers, project, one, in_scope, seed) for one in asked if one not in results.answers
         }
         folder = evidence or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="harness-corpus-")))
-        campaign = stack.enter_context(Campaign.begun(project, in_scope, folder, jobs))
         left = [one for one in wanted if one not in results.rounds]
-        for one, of_round in campaign.judge(left, _told):
+        begun = Campaign.begun(project, in_scope if left else [], folder, jobs)
+        for one, of_round in stack.enter_context(begun).judge(left, _told):
             judged = {
                 case: {form: [*results.judged.get(case, {}).get(form, ()), *found] for form, found in forms.items()}
                 for case, forms in of_round.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,13 +13,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from harness.contract.project import Project
-from harness.tools.corpus.campaign import ask_checker
+from harness.tools.corpus.campaign import Campaign, Round, ask_checker
 from harness.tools.corpus.checker import Form, NotInScope
 from harness.tools.corpus.command import command
 from harness.tools.corpus.record import CASES, cases_of
 
 ROOT = Path(__file__).parents[3]
-QUICK = ("name-inside-a-name", "wrapper-bypassed")
+QUICK = ("early-return", "wrapper-bypassed")
+KNOWN = {one.id: one for one in cases_of(ROOT)}
 
 
 def called(*arguments: str) -> Result:
@@ -56,6 +58,25 @@ def test_two_cases_end_to_end(tmp_path: Path) -> None:
     edited = called("run", *QUICK, "--no-checkers", "--json", str(file))
     assert edited.exception is not None
     assert "it was changed" in str(edited.exception)
+
+
+def test_a_mistake_is_judged_until_it_is_refuted_and_one_mended_form_once(tmp_path: Path) -> None:
+    """A claim that refuted the mistake would not be needed again. Two cases derive from one reference."""
+    bypassed, kept = KNOWN["wrapper-bypassed"], KNOWN["output-norm-kept"]
+    kept = replace(kept, claims={**kept.claims, "F-PD-LR-SCHED-001": {}})
+    with Campaign.begun(Project.find(ROOT), [bypassed, kept], tmp_path, 2) as campaign:
+        ((round_, found),) = campaign.judge([Round("reduced", 0)], lambda case, form, judged: None)
+    assert round_ == Round("reduced", 0)
+    claims = {
+        case: {form: {one.claim: str(one.verdict) for one in judged} for form, judged in forms.items()}
+        for case, forms in found.items()
+    }
+    ranks, schedule = kept.claims
+    assert claims == {
+        bypassed.id: {"failing": {ranks: "FAIL"}, "mended": {ranks: "PASS"}},
+        kept.id: {"failing": {ranks: "FAIL"}, "mended": {ranks: "PASS", schedule: "PASS"}},
+    }
+    assert len({one.manifest for forms in found.values() for one in forms["mended"] if one.claim == ranks}) == 1
 
 
 def test_other_checkers_answer_for_both_forms() -> None:
