@@ -6,6 +6,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <sys/mman.h>
+#include <torch/csrc/utils/device_lazy_init.h>
 #include <torch/library.h>
 
 #include <atomic>
@@ -211,6 +212,9 @@ extern "C" void pretend() {
   before = slot.exchange(guard);
   exchange_hooks();
 }
+
+// Let torch initialize the device when a tensor is first made on it. While it was pretended, torch took it to be initialized.
+extern "C" void probe_forget() { torch::utils::set_requires_device_init(CUDA, true); }
 
 extern "C" void relent() {
   slot.store(before);

@@ -33,12 +33,14 @@ def present_device() -> Iterator[None]:
 
     Only this process is changed, and only until the end of the block. Do not run work on a GPU meanwhile.
     """
-    loaded = library()
+    loaded, was_initialized = library(), torch.cuda.is_initialized()
     loaded.pretend()
     try:
         yield
     finally:
         loaded.relent()
+        if not was_initialized:
+            loaded.probe_forget()
 
 
 @functools.cache
@@ -68,7 +70,7 @@ def _compiled() -> Path:
     unfinished = library.with_suffix(f".{os.getpid()}")
     folder = Path(torch.__file__).parent
     command = [compiler, "-std=c++20", "-O1", "-shared", "-fPIC", f"-I{folder / 'include'}", str(_SOURCE)]
-    command += ["-o", str(unfinished), f"-L{folder / 'lib'}", "-lc10", "-ltorch_cpu"]
+    command += ["-o", str(unfinished), f"-L{folder / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch_python"]
     try:
         done = completed(command, _COMPILE_SECONDS)
     except Stopped as error:

@@ -131,6 +131,22 @@ def test_what_has_no_memory_is_not_read() -> None:
             predict(build, read)
 
 
+def test_torch_initializes_the_device_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a real run in this process would find no statistics of memory."""
+
+    def build() -> Step:
+        x = torch.zeros(8, device="cuda")
+        return lambda: x + 1
+
+    def initialize() -> None:
+        raise KeyError("initialized")
+
+    predict(build)
+    monkeypatch.setattr(torch.cuda, "_lazy_init", initialize)
+    with pytest.raises(KeyError, match="initialized"):
+        torch.zeros(8, device="cuda")
+
+
 def test_data_of_the_host_is_copied_and_known() -> None:
     def build() -> Step:
         mask = torch.tensor([1, 0, 1], device="cuda")
