@@ -33,7 +33,8 @@ def present_device() -> Iterator[None]:
 
     Only this process is changed, and only until the end of the block. Do not run work on a GPU meanwhile.
     """
-    loaded, was_initialized = library(), torch.cuda.is_initialized()
+    loaded = library()
+    was_initialized = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     loaded.pretend()
     try:
         yield
