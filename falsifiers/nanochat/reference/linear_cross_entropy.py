@@ -36,8 +36,12 @@ _ROW_BYTES = 128
 """The bytes of a row of a chunk are a multiple of this, so that tensor cores read whole lines."""
 _OF_WEIGHT, _OF_HIDDEN = 0.6, 1.7
 """The largest chunk of logits, in sizes of the two gradients."""
-_TILE, _MISSING = 128, 32
-"""Rows of a tile of a matrix product, and how many a chunk's last tile may lack."""
+_TILE = 128
+"""Rows of a tile of a matrix product."""
+_PER_CHUNK = 0.8
+"""Adding to the head's gradient in memory takes an H200 as long as the products of so many tiles."""
+_TRIED = 8
+"""Sizes of a chunk that are compared."""
 
 
 def linear_cross_entropy(
@@ -95,17 +99,19 @@ def linear_cross_entropy(
 
 
 def rows_per_chunk(rows: int, vocabulary: int, width: int, element_size: int) -> int:
-    """Return how many rows a chunk has: whole tiles, and chunks of equal size where possible."""
+    """Return how many rows a chunk has: whole tiles where possible, with the least of what takes time beside them."""
     gradients = (_OF_WEIGHT * vocabulary + _OF_HIDDEN * rows) * width * element_size
     most = max(_CHUNK_BYTES, _FEWEST * vocabulary * element_size)
     largest = max(1, int(min(most, gradients)) // (vocabulary * element_size), math.ceil(rows / _MOST_CHUNKS))
     if largest >= rows:
         return max(1, rows)
-    equal = math.ceil(rows / math.ceil(rows / largest))
-    tiles = math.ceil(equal / _TILE) * _TILE
-    if tiles - _MISSING < largest:
-        return min(tiles, largest)
-    return max(equal // _TILE * _TILE, min(equal, _TILE))
+    if largest < _TILE:
+        return math.ceil(rows / math.ceil(rows / largest))
+    sizes = range(largest // _TILE * _TILE, 0, -_TILE)[:_TRIED]
+    return min(
+        reversed(sizes),
+        key=lambda size: math.ceil(rows % size / _TILE) - rows % size / _TILE + _PER_CHUNK * math.ceil(rows / size),
+    )
 
 
 class _Reduced(torch.autograd.Function):
