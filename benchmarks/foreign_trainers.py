@@ -1,10 +1,10 @@
 """Which bugs of foreign trainers are caught: each trainer of trainers/foreign, healthy and with each bug.
 
-    python -m benchmarks.foreign_trainers plain accelerated lightning_loop transformers_loop lora
+    python -m benchmarks.foreign_trainers plain jax_loop accelerated lightning_loop transformers_loop lora
 
 Each run is judged by F-DISTILL-STEP-001 and F-DISTILL-CKPT-EXPORT-001, by its log, its files and its dumps alone. A row
-has the verdicts and the clauses that FAIL, and of a healthy run those without an outcome. `lightning` and `peft` are
-needed for two of the trainers.
+has the verdicts and the clauses that FAIL, and of a healthy run those without an outcome. `jax`, `lightning`
+and `peft` are needed for three of the trainers.
 """
 
 from __future__ import annotations
