@@ -90,8 +90,8 @@ def measure(inputs: Inputs, shape: str, plan: Plan, theirs: Path | None, rounds:
     """Print the table of a shape and return its numbers by arm."""
     leaves = (inputs.q, inputs.k, inputs.v)
 
-    plans: dict[str, Plan | None] = {"ours": None}
-    if plan != plan_for(inputs.q.shape[2], inputs.v.shape[2], inputs.longest, inputs.q.device):
+    plans = {"ours": plan_for(inputs.q.shape[2], inputs.v.shape[2], inputs.longest, inputs.q.device)}
+    if plan != plans["ours"]:
         plans["swept"] = plan
     calls: dict[str, Callable[[], Tensor]] = {
         name: lambda plan=one: hstu_attention(  # type: ignore[misc]
@@ -121,7 +121,7 @@ def measure(inputs: Inputs, shape: str, plan: Plan, theirs: Path | None, rounds:
             len(inputs.lengths), inputs.longest, *inputs.grad_output.shape[1:]
         ).transpose(1, 2)
         backwards["SDPA"] = gradients_of(scaled_dot_product_attention(q, k, v, is_causal=True), dense, grad_output)
-    print("\n" + shape, *(" ".join(shown(blocks) for blocks in one) for one in plans.values() if one))
+    print("\n" + shape, *(f"{name}: {shown(one.out)} {shown(one.dq)} {shown(one.dkdv)}" for name, one in plans.items()))
     print(f"{'arm':>21} {'ms':>8} {'TFLOP/s':>8} {'/ ours':>7} {'99 % interval':>15}  errors of out, dq, dk, dv")
     numbers: dict[str, Any] = {}
     for way, arms in (("forward", forwards), ("backward", backwards)):

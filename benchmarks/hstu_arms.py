@@ -64,7 +64,7 @@ class Inputs:
         return sum(2.0 * length**2 * self.q.shape[1] * self.q.shape[2] * 2.0 for length in self.lengths) / 2.0
 
 
-def call_of(inputs: Inputs, kernel: str, plan: Plan | None) -> Callable[[], object]:
+def call_of(inputs: Inputs, kernel: str, plan: Plan) -> Callable[[], object]:
     """Return a call of the forward or the backward pass, without autograd."""
     tensors, mask = (inputs.q.detach(), inputs.k.detach(), inputs.v.detach(), inputs.offsets), HstuMask()
     passes = passes_for(*tensors, inputs.longest, alpha=inputs.alpha, mask=mask, plan=plan)

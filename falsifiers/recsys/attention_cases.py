@@ -96,10 +96,7 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
             "negative": True,
         },
         {**plain, "heads": parameters["largest_heads"], "targets": longest, "contextuals": None, "negative": True},
-        {
-            **plain, "lengths": [3, longest], "targets": None, "contextuals": None, "width": widths[-1],
-            "value_width": widths[-1], "room": _LONG,
-        },
+        {**plain, "lengths": [3, longest], "targets": None, "contextuals": None, "width": widths[-1], "room": _LONG},
         {
             **plain, "lengths": [3, *[0] * (parameters["most_sequences"] - 2), 1], "targets": None,
             "contextuals": None, "width": widths[-1], "room": _LONG,

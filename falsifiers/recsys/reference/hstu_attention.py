@@ -5,8 +5,8 @@
 The weights are silu(alpha q k) over a scaling length, times a mask, without a softmax ("Actions speak louder than
 words", 2024). The host waits for nothing: grids come from `max_seqlen`. Results repeat bit by bit.
 
-`hstu_plan` has the sizes of blocks, `hstu_launch` the launches, `hstu_kernels` the kernels, `hstu_pairs` the mask, and
-`hstu_hopper` faster kernels for a causal mask alone. On a CPU, the kernels run in Triton's interpreter, for tests.
+`hstu_plan` has the sizes of blocks, `hstu_launch` the launches, `hstu_kernels` the kernels, `hstu_pairs` the mask. On a
+CPU, the kernels run in Triton's interpreter, for tests.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ import torch
 import triton
 from torch import Tensor
 
-from falsifiers.recsys.reference.hstu_hopper import hopper_keys, hopper_rows
 from falsifiers.recsys.reference.hstu_kernels import over_keys, over_rows
 from falsifiers.recsys.reference.hstu_launch import Launch
-from falsifiers.recsys.reference.hstu_plan import Blocks, Plan, hopper_plan, plan_for
+from falsifiers.recsys.reference.hstu_plan import Blocks, Plan, plan_for
 
 __all__ = ["HstuMask", "Passes", "hstu_attention", "passes_for"]
 
@@ -124,24 +123,17 @@ def passes_for(
         if len(_PASSES) >= _REMEMBERED:
             _PASSES.clear()
         scale = 1.0 / (max_seqlen if scaling_seqlen == -1 else scaling_seqlen)
-        hopper = None
-        if plan is None and q.dtype is torch.bfloat16:
-            hopper = hopper_plan(q.shape[2], v.shape[2], max_seqlen, q.device)
         plan = plan or plan_for(q.shape[2], v.shape[2], max_seqlen, q.device)
-        _PASSES[key] = passes = Passes(max_seqlen, alpha, scale, plan, hopper)
+        _PASSES[key] = passes = Passes(max_seqlen, alpha, scale, plan)
     return passes
 
 
 class Passes:
     """Both passes for tensors of one layout. See `hstu_attention` for their arguments."""
 
-    def __init__(self, longest: int, alpha: float, scale: float, plan: Plan, hopper: Plan | None = None) -> None:
-        """Nothing is launched before the first call, which brings tensors.
-
-        Args:
-            hopper: the blocks of `hstu_hopper`, for masks and layouts that it has.
-        """
-        self._longest, self._alpha, self._scale, self._plan, self._hopper = longest, alpha, scale, plan, hopper
+    def __init__(self, longest: int, alpha: float, scale: float, plan: Plan) -> None:
+        """Nothing is launched before the first call, which brings tensors."""
+        self._longest, self._alpha, self._scale, self._plan = longest, alpha, scale, plan
         self._out: Launch | None = None
         self._gradients: dict[tuple[int, ...], tuple[Launch, Launch]] = {}
 
@@ -150,7 +142,8 @@ class Passes:
         out = v.new_empty(v.shape)
         counts, tensors = _counts(mask, offsets), (q, k, v, v, out)
         if self._out is None:
-            self._out = self._launch("out", tensors, (k, v), counts, mask, (self._scale,), gradient=False)
+            blocks = self._plan.out
+            self._out = self._launch(over_keys, tensors, (k, v), counts, mask, blocks, (self._scale,), gradient=False)
         self._out(tensors, (k, v), counts)
         return out
 
@@ -166,21 +159,19 @@ class Passes:
         if launches is None:
             scale = self._scale * self._alpha / 2.0
             launches = self._gradients[grad_output.stride()] = (
-                self._launch("dkdv", by_rows, (q, grad_output), counts, mask, (scale, self._scale)),
-                self._launch("dq", by_keys, (k, v), counts, mask, (scale,), gradient=True),
+                self._launch(over_rows, by_rows, (q, grad_output), counts, mask, self._plan.dkdv, (scale, self._scale)),
+                self._launch(over_keys, by_keys, (k, v), counts, mask, self._plan.dq, (scale,), gradient=True),
             )
         launches[0](by_rows, (q, grad_output), counts)
         launches[1](by_keys, (k, v), counts)
         return dq, dk, dv
 
     def _launch(
-        self, what: str, tensors: tuple[Tensor, ...], tiled: tuple[Tensor, Tensor], counts: tuple[Tensor, ...],
-        mask: HstuMask, scales: tuple[float, ...], **constants: Any,
+        self, kernel: Any, tensors: tuple[Tensor, ...], tiled: tuple[Tensor, Tensor], counts: tuple[Tensor, ...],
+        mask: HstuMask, blocks: Blocks, scales: tuple[float, ...], **constants: Any,
     ) -> Launch:  # fmt: skip
-        """Put together a kernel's arguments but for addresses. `what` is the name of its blocks in a plan."""
+        """Put together a kernel's arguments but for addresses."""
         q, _, v, *_ = tensors
-        kernel: Any = over_rows if what == "dkdv" else over_keys
-        blocks: Blocks = getattr(self._plan, what)
         batch, heads = len(counts[0]) - 1, q.shape[1]
         has_targets, has_contextuals = mask.num_targets is not None, mask.num_contextuals is not None
         count = triton.cdiv(self._longest, blocks.rows if kernel is over_keys else blocks.keys)
@@ -189,31 +180,21 @@ class Passes:
             mask.target_group_size, mask.max_attn_len, mask.min_full_attn_seq_len, heads, batch, count,
             max(blocks.together, 1),
         )  # fmt: skip
-        causal_alone = mask.causal and not (has_targets or has_contextuals or mask.max_attn_len)
-        constants |= {"width": q.shape[2], "value_width": v.shape[2]}
-        all_constants = constants | {
+        constants |= {
             "causal": mask.causal, "has_targets": has_targets, "has_contextuals": has_contextuals,
             "has_window": mask.max_attn_len > 0,
             "has_full": mask.max_attn_len > 0 and mask.min_full_attn_seq_len > 0,
-            "merged": blocks.merged and causal_alone,
+            "merged": blocks.merged and mask.causal and not (has_targets or has_contextuals or mask.max_attn_len),
             "fast": q.is_cuda and q.dtype is torch.bfloat16,
             "pad": triton.next_power_of_2(batch) if 1 < batch <= _SORTED and not blocks.together else 0,
-            "block_m": blocks.rows, "block_n": blocks.keys, "stages": blocks.stages,
+            "width": q.shape[2], "value_width": v.shape[2], "block_m": blocks.rows, "block_n": blocks.keys,
+            "stages": blocks.stages,
         }  # fmt: skip
         tma = blocks.tma and all(
             stride * tensor.element_size() % 16 == 0 for tensor in tiled for stride in tensor.stride()[:2]
         )
         tile = blocks.keys if kernel is over_keys else blocks.rows
-        launch = Launch(kernel, count * heads * batch, numbers, all_constants, blocks.warps, tma, tile)
-        if self._hopper is None or not causal_alone or any(of % 8 for one in tensors[:4] for of in one.stride()[:2]):
-            return launch
-        blocks = getattr(self._hopper, what)
-        kernel, size, tile = hopper_keys, blocks.rows, blocks.keys
-        if what == "dkdv":
-            kernel, size, tile = hopper_rows, blocks.keys, blocks.rows
-        count = triton.cdiv(self._longest, size)
-        numbers, constants = (*numbers[:-2], count, blocks.together), constants | {"stages": blocks.stages}
-        return Launch(kernel, count * heads * batch, numbers, constants, blocks.warps, True, tile, otherwise=launch)
+        return Launch(kernel, count * heads * batch, numbers, constants, blocks.warps, tma, tile)
 
 
 def _counts(mask: HstuMask, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-__all__ = ["Blocks", "Plan", "hopper_plan", "plan_for", "side_by_side"]
+__all__ = ["Blocks", "Plan", "plan_for", "side_by_side"]
 
 
 class Blocks(NamedTuple):
@@ -55,17 +55,6 @@ def plan_for(width: int, value_width: int, max_seqlen: int, device: torch.device
         plan = Plan(Blocks(64, 64, 4, 3), Blocks(128, 64, 8, 3), Blocks(64, 64, 4, 2))
     tma = torch.cuda.get_device_capability(device)[0] >= 9
     return plan if tma else Plan(*(blocks._replace(tma=False) for blocks in plan))
-
-
-def hopper_plan(width: int, value_width: int, max_seqlen: int, device: torch.device) -> Plan | None:
-    """Return the blocks of `hstu_hopper` for a causal mask in bfloat16, or None where `plan_for` is as fast."""
-    if device.type != "cuda" or width != 128 or value_width != 128 or max_seqlen < 2048:
-        return None
-    if torch.cuda.get_device_capability(device) != (9, 0):
-        return None
-    together = side_by_side(max_seqlen, width, value_width)
-    out, dq, dkdv = Blocks(128, 64, 4, 4), Blocks(128, 64, 4, 3), Blocks(64, 128, 4, 2)
-    return Plan(*(blocks._replace(together=together) for blocks in (out, dq, dkdv)))
 
 
 def side_by_side(max_seqlen: int, width: int, value_width: int) -> int:
