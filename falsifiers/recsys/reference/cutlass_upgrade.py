@@ -1,0 +1,20 @@
+"""How the image of the source goes from one version of cutlass-dsl to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness import Setting
+
+__all__ = ["RemovedFirst"]
+
+
+class RemovedFirst:
+    """The old version is removed before the new one is installed."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing depends on the setting."""
+
+    def steps(self, package: str, version: str) -> Sequence[Sequence[str]]:
+        """See `Upgrade`."""
+        return [["uninstall", "--yes", package], ["install", f"{package}=={version}"]]
