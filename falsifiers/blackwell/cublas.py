@@ -205,10 +205,10 @@ def _library(trial: Trial[TwoPaths], asked: Question) -> str:
             torch.cuda.synchronize()
     names = {event.key for event in seen.key_averages()}
     if not on_gpu:
-        return "torch-cpu" if names & {"aten::mm", "aten::addmm"} else "no product of torch's"
+        return "platform" if names & {"aten::mm", "aten::addmm"} else "no product of torch's"
     kernels = sorted(name for name in names if not name.startswith(("cuda", "cu", "Mem", "Activity", "Lazy")))
     if any(_CUBLAS.search(name) for name in names):
-        return "cublas"
+        return "cublas" if trial.parameters["backend"] == "cublas" else "platform"
     return ", ".join(kernels)[:200] or "no kernel"
 
 

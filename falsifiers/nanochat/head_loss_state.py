@@ -31,20 +31,24 @@ def state_check(trial: Trial[HeadLoss]) -> StateCheck:
 
 
 def _arguments(draw: Draw) -> Any:
-    """Hidden states [rows, width], weight [vocabulary, width], targets [rows], a scalar upstream, and the numbers."""
+    """Hidden states [rows, width], weight [vocabulary, width], targets [rows], upstream, and the numbers.
+
+    The upstream gradient is [rows] for the losses of rows, else a scalar.
+    """
     rows, vocabulary, width = draw.size("rows"), draw.size("vocabulary"), draw.size("width")
+    reduction = draw.choice("reduction", "mean", "sum", "none", refused=("average",))
     tensors = (
         draw.tensor(rows, width),
-        draw.tensor(vocabulary, width),
-        draw.index(rows, below=vocabulary, also=(_IGNORED,)),
-        draw.tensor(),
+        draw.tensor(vocabulary, width, refused=("float16", "float64")),
+        draw.index(rows, below=vocabulary, also=(_IGNORED,), refused=("int32",)),
+        draw.upstream(*([rows] if reduction == "none" else [])),
     )
     return tensors, {
         "ignore_index": _IGNORED,
-        "label_smoothing": draw.choice("label_smoothing", 0.0, 0.1),
-        "z_loss": draw.choice("z_loss", 0.0, 1e-2),
-        "softcap": draw.choice("softcap", 0.0, 5.0),
-        "reduction": draw.choice("reduction", "mean", "sum"),
+        "label_smoothing": draw.choice("label_smoothing", 0.0, 0.1, refused=(-0.1, 1.1)),
+        "z_loss": draw.choice("z_loss", 0.0, 1e-2, refused=(-1e-2,)),
+        "softcap": draw.choice("softcap", 0.0, 5.0, refused=(-5.0,)),
+        "reduction": reduction,
     }
 
 
@@ -72,5 +76,6 @@ def _formulas(
     slopes = (logits - log_sums).exp() * (1.0 + 2.0 * z_loss * log_sums) - wanted
     slopes = slopes * (1.0 - bent**2) if softcap else slopes
     share = 1.0 / counts.sum().clamp_min(1).to(logits.dtype) if reduction == "mean" else torch.ones_like(upstream)
-    slopes = torch.where(counts.unsqueeze(-1), slopes, 0.0) * share * upstream
-    return torch.where(counts, losses, 0.0).sum() * share, slopes @ weight, slopes.T @ hidden
+    slopes = torch.where(counts.unsqueeze(-1), slopes, 0.0) * (share * upstream).reshape(-1, 1)
+    losses = torch.where(counts, losses, 0.0)
+    return losses if reduction == "none" else losses.sum() * share, slopes @ weight, slopes.T @ hidden

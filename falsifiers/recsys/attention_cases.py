@@ -33,6 +33,7 @@ _GAPS = (0, 2, 16)
 _STARTS = (0, 0, 0, 0, 16, 1)
 """Numbers before the first; after one, addresses are no multiples of 16 bytes."""
 _DTYPES = ("bfloat16", "float16")
+_MANY_HEADS = 13
 _LONG = 2048
 """Room behind the longest sequence. A kernel may be cut otherwise where sequences could be so long."""
 
@@ -69,10 +70,11 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return cases that every search begins with.
 
     Each width with targets, contextuals, and an alpha and a scaling length of its own, where defects of a mask or a
-    factor show; groups; room for long sequences; no contextuals and none in any sequence; a window with and without
-    rows that are free of it; no mask but the sequences' ends; sequences of no and of one row; one row alone; as many
-    sequences as the parameters' `most_sequences`. Windows, targets, contextual rows and free rows have sizes that end
-    at a block's edge, or one before or behind it; the rows at the end of these windows are not small.
+    factor show, and once more with another group size alone; groups; room for long sequences; no contextuals and none
+    in any sequence; a window with and without rows that are free of it; no mask but the sequences' ends; sequences of
+    no and of one row; one row alone, of more heads; as many sequences as the parameters' `most_sequences`: 1,025 have
+    more rows than int16 counts. Windows, targets, contextual rows and free rows have sizes that end at a block's edge,
+    or one before or behind it; the rows at the end of these windows are not small.
 
     Where all rows are targets, each attends to itself alone, so that errors of weights do not average out. In the
     interleaved layout, heads of 32 numbers with a gap of 4 lie no multiple of 8 numbers apart, but rows of two of them
@@ -90,7 +92,10 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         *({**plain, "width": one, "value_width": one} for one in widths),
         {**plain, "lengths": [longest // 2, 3], "heads": 2, "again": True, "gap": 4},
         {**plain, "group": 3, "width": widths[-1], "heads": parameters["largest_heads"], "layout": "mixed"},
-        {**plain, "lengths": [3, longest // 4], "heads": 2, "layout": "mixed", "again": True, "gap": 6},
+        {
+            **plain, "lengths": [3, longest // 4], "heads": 2, "targets": None, "layout": "mixed", "again": True,
+            "gap": 6,
+        },
         {
             **plain, "targets": None, "contextuals": None, "value_width": widths[-1], "scaling": 1.0, "room": 0,
             "negative": True,
@@ -98,10 +103,11 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         {**plain, "heads": parameters["largest_heads"], "targets": longest, "contextuals": None, "negative": True},
         {**plain, "lengths": [3, longest], "targets": None, "contextuals": None, "width": widths[-1], "room": _LONG},
         {
-            **plain, "lengths": [3, *[0] * (parameters["most_sequences"] - 2), 1], "targets": None,
-            "contextuals": None, "width": widths[-1], "room": _LONG,
+            **plain, "lengths": [3, 0, 0, *[33] * (parameters["most_sequences"] - 4), 1], "targets": None,
+            "contextuals": None, "width": widths[-1],
         },
         {**plain, "contextuals": 0, "targets": 2, "group": 2, "layout": "mixed"},
+        {**plain, "group": 2},
         {**plain, "window": edge, "contextuals": edge + 1, "seed": 1},
         {**plain, "window": 3 * edge - 2, "full": 1, "targets": 2, "contextuals": None, "seed": 1},
         {**plain, "lengths": [2 * edge + 2], "window": 2 * edge, "targets": None, "contextuals": None, "seed": 1},
@@ -111,7 +117,7 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         {**plain, "causal": False, "contextuals": None, "targets": None},
         {**plain, "causal": False, "targets": 4, "contextuals": None, "window": 1, "layout": "mixed"},
         {**plain, "lengths": [0, 1, longest, 0], "targets": 1, "contextuals": None},
-        {**plain, "lengths": [1], "targets": None, "contextuals": None},
+        {**plain, "lengths": [1], "heads": _MANY_HEADS, "targets": None, "contextuals": None},
         {**plain, "lengths": [longest], "targets": None, "contextuals": 2 * edge + 1, "room": _LONG},
         {**plain, "lengths": [longest], "targets": None, "contextuals": 2 * edge + 1, "window": 1},
         {**plain, "lengths": [longest], "targets": None, "contextuals": None, "window": 1, "full": edge + 1},

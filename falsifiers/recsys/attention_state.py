@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from falsifiers.recsys.oracle.hstu import mask
 from falsifiers.recsys.subject import Attention, Question
 from harness import Trial
 from harness.authoring.tensor_function import Draw
@@ -22,13 +24,8 @@ def state_check(trial: Trial[Attention]) -> StateCheck:
     """The check of the trial's attention. Call it before CUDA is used."""
     subject = trial.subject
 
-    def attention(
-        q: Tensor, k: Tensor, v: Tensor, grad_output: Tensor, offsets: Tensor, *, alpha: float, scaling: int, reach: int
-    ) -> tuple[Tensor, ...]:
-        longest = int(offsets.diff().max())
-        answer = subject(
-            Question(q, k, v, grad_output, offsets, longest, scaling, alpha, True, None, 1, None, reach, 0)
-        )
+    def attention(*tensors: Tensor | None, **numbers: Any) -> tuple[Tensor, ...]:
+        answer = subject(_question(*tensors, **numbers))
         return answer.out, answer.dq, answer.dk, answer.dv
 
     relations = STATE if trial.device.startswith("cuda") else FEW_CALLS
@@ -38,29 +35,54 @@ def state_check(trial: Trial[Attention]) -> StateCheck:
 
 def _arguments(draw: Draw) -> Any:
     """Two sequences: q and k [rows, heads, width], v and the gradient of the output [rows, heads, value width]."""
-    first, second = draw.size("first_length"), draw.size("second_length")
+    first, second = draw.size("first_length", least=3), draw.size("second_length", least=3)
     heads, width = draw.size("heads", usual=2, most=3), draw.choice("width", 32, 64)
     of_value = draw.choice("value_width", 64, 32)
     rows = first + second
-    q, k = draw.tensor(rows, heads, width), draw.tensor(rows, heads, width)
-    v, grad_output = draw.tensor(rows, heads, of_value), draw.tensor(rows, heads, of_value)
+    q, k = draw.tensor(rows, heads, width), draw.tensor(rows, heads, width, refused=("float32", "float16"))
+    v = draw.tensor(rows, heads, of_value, refused=("float32", "float16"))
+    grad_output = draw.upstream(rows, heads, of_value)
     offsets = torch.tensor([0, first, rows]).to(q.device)
-    return (q, k, v, grad_output, offsets), {
+    targets, contextuals = draw.choice("targets", 2, None), draw.choice("contextuals", 1, None)
+    counts = (None if one is None else torch.tensor([one, 1]).to(q.device) for one in (targets, contextuals))
+    return (q, k, v, grad_output, offsets, *counts), {
         "alpha": draw.choice("alpha", 0.25, 0.5),
         "scaling": draw.choice("scaling", 16, 8),
-        "reach": draw.choice("reach", 0, 2),
+        "group": draw.choice("group", 1, 2, refused=(0,)),
+        "reach": draw.choice("reach", 0, 2, refused=(-1,)),
+        "full": draw.choice("full", 0, 1, refused=(-1,)),
     }
 
 
-def _definition(
-    q: Tensor, k: Tensor, v: Tensor, grad_output: Tensor, offsets: Tensor, *, alpha: float, scaling: int, reach: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """silu(alpha q k^T) v / scaling over earlier keys, and its gradients, one sequence after the other."""
-    parts = []
-    for start, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+def _question(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    grad_output: Tensor,
+    offsets: Tensor,
+    targets: Tensor | None,
+    contextuals: Tensor | None,
+    *,
+    alpha: float,
+    scaling: int,
+    group: int,
+    reach: int,
+    full: int,
+) -> Question:
+    longest = int(offsets.diff().max())
+    return Question(
+        q, k, v, grad_output, offsets, longest, scaling, alpha, True, targets, group, contextuals, reach, full
+    )
+
+
+def _definition(*tensors: Any, **numbers: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """silu(alpha q k^T) v / scaling over the keys of the mask, and its gradients, one sequence after the other."""
+    asked, parts = _question(*tensors, **numbers), []
+    q, k, v, grad_output = tensors[:4]
+    alpha, scaling = asked.alpha, asked.scaling_seqlen
+    for item, (start, end) in enumerate(pairwise(asked.offsets.tolist())):
         q_rows, k_rows, v_rows, given = (one[start:end].transpose(0, 1) for one in (q, k, v, grad_output))
-        distance = torch.arange(end - start)[:, None] - torch.arange(end - start)
-        seen = (distance >= 0) & ((distance <= reach) if reach else True)
+        seen = mask(asked, item, end - start)
         scores = alpha * q_rows @ k_rows.transpose(1, 2)
         share = scores.sigmoid()
         weights = torch.where(seen, scores * share / scaling, 0.0)

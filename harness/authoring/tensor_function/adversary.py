@@ -97,7 +97,7 @@ class Adversary:
         tensors, _ = template(drawn.args, drawn.kwargs)
         self.numbers: tuple[int, ...] = tuple(drawn.numbers.get(id(tensor), -1) for tensor in tensors)
         """For each tensor among the arguments, its number in the order of drawing; -1 if it is computed from others."""
-        self.indices = drawn.indices
+        self.indices, self.refused = drawn.indices, drawn.refused
 
     @property
     def dtype(self) -> str:
@@ -147,7 +147,7 @@ class Adversary:
             due = self.truth(call, case.dtype).outputs
             self._shapes[key] = tuple(tuple(output.value.shape) for output in due)
         draw = Draw(Case(dtype=case.dtype, seed=case.seed + 500_009), device=self.device)
-        return tuple(draw.tensor(*shape) for shape in self._shapes[key])
+        return tuple(draw.upstream(*shape) for shape in self._shapes[key])
 
     def ask(self, call: Call) -> Answer:
         """The answer of the function; what it did beside is noted.

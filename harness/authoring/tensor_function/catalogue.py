@@ -73,6 +73,7 @@ RELATIONS: Final[Mapping[str, Relation]] = {
     "nan_comes_out": Relation(relation_values.nan_comes_out),
     "nan_stays_apart": Relation(relation_values.nan_stays_apart),
     "indices_checked": Relation(relation_values.indices_checked),
+    "arguments_checked": Relation(relation_values.arguments_checked),
     "no_grad_modes": Relation(relation_contexts.no_grad_modes),
     "autocast": Relation(relation_contexts.autocast),
     "compiled": Relation(relation_contexts.compiled),

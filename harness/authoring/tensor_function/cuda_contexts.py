@@ -27,6 +27,7 @@ def on_other_stream(function: Function, args: Sequence[Any], kwargs: Mapping[str
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
     contents = [tensor.detach().clone() for tensor in tensors]
+    torch.cuda.synchronize()  # the side stream does not wait for the contents, which may be sizes of what is launched
     with torch.cuda.stream(stream):
         function(*args, **kwargs)  # compiles, tunes and allocates what it needs, which takes time on the host
     torch.cuda.synchronize()

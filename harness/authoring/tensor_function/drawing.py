@@ -22,6 +22,8 @@ __all__ = ["VALUES", "Arguments", "Case", "Draw", "Drawn", "drawn"]
 
 BASE: Final = (5, 13, 3, 7, 11, 2)
 """The sizes of the first, second, … dimension: none is 1, and none divides another."""
+_ZEROS: Final = 0.2
+"""The share of zeros in a gradient from above, and of its rows that have nothing else."""
 VALUES: Final = ("normal", "large", "alike", "ties", "equal", "zero", "denormal", "huge", "spike", "inf", "-inf", "nan")
 """The kinds of values of floating tensors."""
 
@@ -38,7 +40,9 @@ class Case:
         touched: a tensor of which one element differs, and its place; empty if none does. Tensors are named by their
             numbers in the order of drawing.
         special: the tensor that has the infinity or the NaN.
-        outside: an index tensor of which one element lies beyond its bound; -1 if none does.
+        outside: an index tensor of which one element lies outside its range; -1 if none does.
+        below: whether that element is too small, and not too large.
+        refused: the place, among what the example names as refused, of what is given; -1 for nothing.
         alike: a tensor that is equal along its first dimension; -1 if none is.
     """
 
@@ -50,6 +54,8 @@ class Case:
     touched: tuple[int, ...] = ()
     special: int = 0
     outside: int = -1
+    below: bool = False
+    refused: int = -1
     alike: int = -1
 
     def with_size(self, name: str, size: int) -> Case:
@@ -87,6 +93,8 @@ class Drawn:
     """The number of each tensor in the order of drawing, by its id."""
     indices: frozenset[int]
     """The numbers of the tensors of indices."""
+    refused: tuple[str, ...]
+    """What the example names as refused, in words."""
 
 
 class Draw:
@@ -105,6 +113,7 @@ class Draw:
         self.choices: dict[str, tuple[Any, ...]] = {}
         self.numbers: dict[int, int] = {}
         self.indices: set[int] = set()
+        self.refused: list[str] = []
         self.elements = 0
 
     def size(
@@ -120,23 +129,55 @@ class Draw:
         self.taken[name] = wanted if most is None else min(most, wanted)
         return self.taken[name]
 
-    def choice(self, name: str, *values: Any) -> Any:
-        """One of the values of a scalar, a flag or a word; the first one usually."""
-        self.choices[name] = values
-        return values[self._case.choices.get(name, 0) % len(values)]
+    def choice(self, name: str, *values: Any, refused: tuple[Any, ...] = ()) -> Any:
+        """One of the values of a scalar, a flag or a word; the first one usually.
 
-    def tensor(self, *shape: int, dtype: str | None = None, scale: float = 1.0, positive: bool = False) -> Tensor:
+        Args:
+            refused: values for which the function has to raise.
+        """
+        self.choices[name] = values
+        taken = values[self._case.choices.get(name, 0) % len(values)]
+        for value in refused:
+            taken = value if self._is_refused(f"{name}={value!r}") else taken
+        return taken
+
+    def tensor(
+        self,
+        *shape: int,
+        dtype: str | None = None,
+        scale: float = 1.0,
+        positive: bool = False,
+        refused: tuple[str, ...] = (),
+    ) -> Tensor:
         """A tensor of normally distributed numbers, of the case's dtype unless one is named.
 
         Args:
             scale: the standard deviation.
             positive: whether the numbers are those of the absolute value.
+            refused: dtypes of this tensor alone for which the function has to raise.
         """
         kind = getattr(torch, dtype or self._case.dtype)
-        return self._made(shape, lambda: self._numbers(shape, kind, scale, positive), kind)
+        return self._made(shape, lambda: self._numbers(shape, kind, scale, positive), kind, refused)
 
-    def index(self, *shape: int, below: int, also: tuple[int, ...] = ()) -> Tensor:
-        """Indices from 0 to `below`, and a quarter of other values, such as -100 for what is ignored."""
+    def upstream(self, *shape: int) -> Tensor:
+        """The gradient of an output, of the case's dtype. Some of its numbers are zero, and so are some whole rows."""
+        kind = getattr(torch, self._case.dtype)
+
+        def made() -> Tensor:
+            drawn = self._numbers(shape, kind, 1.0, False)
+            chances = [torch.rand(of, generator=self._generator) for of in (shape, (*shape[:1], *[1] * len(shape[1:])))]
+            zero = ((chances[0] < _ZEROS) | (chances[1] < _ZEROS)) & drawn.isfinite()
+            zero.reshape(-1)[:1] = False
+            return torch.where(zero, 0.0, drawn)
+
+        return self._made(shape, made, kind)
+
+    def index(self, *shape: int, below: int, also: tuple[int, ...] = (), refused: tuple[str, ...] = ()) -> Tensor:
+        """Indices from 0 to `below`, and a quarter of other values, such as -100 for what is ignored.
+
+        Args:
+            refused: other dtypes for which the function has to raise.
+        """
 
         def made() -> Tensor:
             drawn = torch.randint(max(1, below), shape, generator=self._generator)
@@ -145,17 +186,25 @@ class Draw:
                 drawn = torch.where(torch.rand(shape, generator=self._generator) < 0.25, picked, drawn)
                 drawn.reshape(-1)[0] = int(drawn.reshape(-1)[0].clamp(0, max(0, below - 1)))
             if self._case.outside == self._tensors and drawn.numel():
-                drawn.reshape(-1)[-1] = below + 3
+                lowest = min(-below, *also, 0)  # -1 stands for the last one in torch's own indexing
+                drawn.reshape(-1)[-1] = lowest - 3 if self._case.below else below + 3
             return drawn
 
         self.indices.add(self._tensors)
-        return self._made(shape, made, torch.int64)
+        return self._made(shape, made, torch.int64, refused)
 
     def mask(self, *shape: int, share: float = 0.5) -> Tensor:
         """A mask, of which this share is true."""
         return self._made(shape, lambda: torch.rand(shape, generator=self._generator) < share, torch.bool)
 
-    def _made(self, shape: tuple[int, ...], make: Callable[[], Tensor], kind: torch.dtype) -> Tensor:
+    def _is_refused(self, what: str) -> bool:
+        """Note something that is refused; whether the case gives it."""
+        self.refused.append(what)
+        return self._case.refused == len(self.refused) - 1
+
+    def _made(
+        self, shape: tuple[int, ...], make: Callable[[], Tensor], kind: torch.dtype, refused: tuple[str, ...] = ()
+    ) -> Tensor:
         self.elements += math.prod(shape)
         if self._dry:
             meta = torch.empty(shape, dtype=kind, device="meta")
@@ -168,6 +217,9 @@ class Draw:
             if self._case.alike == self._tensors and meta.dim() and meta.numel():
                 meta = meta[:1].expand(shape).clone()
             meta = meta.to(self._device)
+        for other in refused:
+            if getattr(torch, other) != kind and self._is_refused(f"tensor {self._tensors} in {other}"):
+                meta = meta.to(getattr(torch, other))
         self.numbers[id(meta)] = self._tensors
         self._kept.append(meta)  # so that no other tensor gets its id
         self._tensors += 1
@@ -217,7 +269,9 @@ def drawn(example: Callable[[Draw], Arguments], case: Case, device: str = "cpu")
     """The arguments of a case."""
     draw = Draw(case, device=device)
     args, kwargs = split(example(draw))
-    return Drawn(args, kwargs, draw.sizes, draw.taken, draw.choices, draw.numbers, frozenset(draw.indices))
+    return Drawn(
+        args, kwargs, draw.sizes, draw.taken, draw.choices, draw.numbers, frozenset(draw.indices), tuple(draw.refused)
+    )
 
 
 def elements(example: Callable[[Draw], Arguments], case: Case) -> int:

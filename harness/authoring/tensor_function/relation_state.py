@@ -20,12 +20,18 @@ _TIMES: Final = 40
 
 def history(adversary: Adversary) -> None:
     """A, B, A: B differs from A in exactly one thing and is right; A is then as in a fresh process, bit by bit."""
-    base = adversary.case(400)
+    _history(adversary, adversary.case(400), _MEMORIES)
+    last = {name: len(values) - 1 for name, values in adversary.choices.items()}
+    if any(last.values()):
+        _history(adversary, adversary.case(401, choices=last), ("new",))
+
+
+def _history(adversary: Adversary, base: Case, memories: tuple[str, ...]) -> None:
     first = adversary.made(base)
     fresh = adversary.fresh(first)
     if fresh.crashed or fresh.raised:
         adversary.findings.add("history", f"{base.text()} in a fresh process: {fresh.crashed or fresh.raised}")
-    for memory in _MEMORIES:
+    for memory in memories:
         for what, other in _others(adversary, base):
             way = f"{what}, {'new memory' if memory == 'new' else f'the same {memory}'}"
 
@@ -97,8 +103,11 @@ def _others(adversary: Adversary, base: Case) -> Iterator[tuple[str, Call]]:
     """Calls that differ from the base in one thing, with its name."""
     first = adversary.made(base)
     for name, values in adversary.choices.items():
-        for place in range(1, len(values)):
-            yield f"{name}={values[place]!r}", adversary.made(base.with_choice(name, place))
+        for place in range(len(values)):
+            if place != base.choices.get(name, 0):
+                yield f"{name}={values[place]!r}", adversary.made(base.with_choice(name, place))
+    if base.choices:
+        return
     for name, (least, most, step) in adversary.sizes.items():
         for size in (adversary.usual[name] + step, adversary.usual[name] - step):
             if size >= max(1, least) and (most is None or size <= most):

@@ -18,6 +18,7 @@ from harness.authoring.tensor_function.sizes import sizes_of
 from harness.authoring.tensor_function.tolerance import Expected, Truth, UnfitReference
 
 __all__ = [
+    "arguments_checked",
     "gradient",
     "indices_checked",
     "nan_comes_out",
@@ -154,7 +155,7 @@ def _with_nan(adversary: Adversary, relation: str, check: Callable[[Case], list[
 
 
 def indices_checked(adversary: Adversary) -> None:
-    """An index beyond its bound raises, or gives a NaN."""
+    """An index outside its range, on either side, raises, or gives a NaN."""
     if not adversary.indices:
         adversary.findings.inapplicable["indices_checked"] = "no tensor of indices is drawn"
     for number in adversary.indices:
@@ -162,10 +163,25 @@ def indices_checked(adversary: Adversary) -> None:
         def check(case: Case) -> list[str]:
             answer = adversary.fresh(_plain(adversary, case))
             if answer.crashed:
-                return [f"its process {answer.crashed} at an index beyond its bound"]
-            return [] if answer.raised or answer.has_nan else ["an index beyond its bound gives a plain result"]
+                return [f"its process {answer.crashed} at an index outside its range"]
+            return [] if answer.raised or answer.has_nan else ["an index outside its range gives a plain result"]
 
-        adversary.examine("indices_checked", adversary.case(360, outside=number), check)
+        for below in (False, True):
+            side = "an index below its range" if below else "an index beyond its range"
+            adversary.examine("indices_checked", adversary.case(360, outside=number, below=below), check, side)
+
+
+def arguments_checked(adversary: Adversary) -> None:
+    """What the example names as refused raises, also after a right call."""
+    if not adversary.refused:
+        adversary.findings.inapplicable["arguments_checked"] = "the example names nothing that is refused"
+
+    def check(case: Case) -> list[str]:
+        adversary.ask(_plain(adversary, replace(case, refused=-1)))
+        return [] if adversary.ask(_plain(adversary, case)).raised else ["it answers"]
+
+    for number, what in enumerate(adversary.refused):
+        adversary.examine("arguments_checked", adversary.case(365, refused=number), check, what)
 
 
 def shapes_checked(adversary: Adversary) -> None:

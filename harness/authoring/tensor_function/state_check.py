@@ -26,14 +26,14 @@ __all__ = ["FEW_CALLS", "STATE", "VALUES_AND_STATE", "StateCheck"]
 
 STATE: Final = (
     "history", "refilled", "layouts", "no_growth", "inputs_kept", "settings_kept", "no_shared_memory", "outputs_kept",
-    "plain_tensors", "other_stream", "nan_comes_out", "indices_checked", "shapes_checked",
+    "plain_tensors", "other_stream", "nan_comes_out", "indices_checked", "arguments_checked", "shapes_checked",
 )  # fmt: skip
 """The relations of state, layout, purity, and of arguments that are no numbers or do not belong together."""
 VALUES_AND_STATE: Final = ("value", "gradient", "special_values", *STATE)
 """The same, and those of values in every dtype, for a claim that has few cases of its own."""
 FEW_CALLS: Final = (
     "refilled", "inputs_kept", "settings_kept", "no_shared_memory", "outputs_kept", "plain_tensors", "nan_comes_out",
-    "shapes_checked",
+    "arguments_checked", "shapes_checked",
 )  # fmt: skip
 """Those that take a dozen calls, for a function that an interpreter runs."""
 

@@ -23,6 +23,7 @@ from harness.base.beneath import Beneath
 from harness.base.removal import remove
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome, Phase, SearchEnd
+from harness.contract.clauses import ClauseResult
 from harness.contract.imports import imported_files
 from harness.contract.project import Project
 from harness.execution.executor import TrialResult
@@ -42,6 +43,8 @@ __all__ = ["ClaimTrials", "project_copy"]
 
 _LEAST_SECONDS, _TIMES_AS_LONG = 20.0, 4.0
 """A trial may take this many seconds more, and times as long, as the subject without a defect and without a cache."""
+_LONGEST_VALUE = 2000
+"""Characters of the value of a clause that does not hold without a defect."""
 _LARGEST_KEPT = 64 << 20
 """Bytes of a file of attempts."""
 
@@ -144,7 +147,7 @@ class ClaimTrials:
     def _hindered(self, healthy: TrialResult, subjects: Subjects) -> None:
         """The reach of a claim that does not pass without a defect: its falsifier would kill every defect."""
         ending, judgment = healthy.observation.ending, judge(self.plan.contract, healthy.observation)
-        why = ending.reason or ", ".join(one.id for one in judgment.clauses if one.outcome is not Outcome.PASS)
+        why = ending.reason or "; ".join(_said(one) for one in judgment.clauses if one.outcome is not Outcome.PASS)
         self._reached((), healthy.seconds, f"without a defect the claim is {judgment.outcome}: {why}", subjects)
 
     def _healthy(self, name: str, subjects: Subjects) -> tuple[TrialResult, dict[str, frozenset[int]], tuple[str, ...]]:
@@ -283,3 +286,8 @@ def project_copy(root: Path, file: str, content: bytes) -> Iterator[Path]:
         yield copy
     finally:
         remove(Beneath(copy.parent, copy.name))  # it removes links, not what they lead to
+
+
+def _said(one: ClauseResult) -> str:
+    """A clause that does not hold, with the value that decided, such as the texts of what was violated."""
+    return one.id if one.value is None else f"{one.id}: {one.value}"[:_LONGEST_VALUE]

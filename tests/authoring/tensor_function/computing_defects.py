@@ -211,6 +211,26 @@ def labels_wrapped() -> Function:
     )
 
 
+def negative_labels_ignored() -> Function:
+    """Every negative label is ignored, not only the one that says so."""
+    return lambda logits, labels, reduction: cross_entropy(logits, torch.where(labels < 0, -100, labels), reduction)
+
+
+def zero_upstream_taken_as_one() -> Function:
+    """Where nothing comes from above, the gradient is that of a one."""
+
+    class _Same(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Tensor:
+            return torch.where(grads[0] == 0, 1.0, grads[0])
+
+    return lambda logits, labels, reduction: _Same.apply(cross_entropy(logits, labels, reduction))
+
+
 def ignored_label_counts() -> Function:
     """Ignored rows count in the mean."""
 

@@ -350,6 +350,8 @@ DEFECTS: Mapping[str, tuple[str, Callable[[], Function]]] = {
             labels_overwritten,
             computing.upstream_ignored,
             computing.labels_wrapped,
+            computing.negative_labels_ignored,
+            computing.zero_upstream_taken_as_one,
             computing.ignored_label_counts,
         ],
     }.items()

@@ -42,7 +42,8 @@ FOUND_BY = {
     "float64_in_float32": "value", "gradient_of_one_input": "gradient", "gradient_if_all_need_it": "gradient",
     "other_path_without_gradient": "no_grad_modes", "wrong_if_inputs_are_one": "same_tensor_twice",
     "eps_ignored": "value", "last_row_only_for_bias": "gradient", "upstream_ignored": "gradient",
-    "labels_wrapped": "indices_checked", "ignored_label_counts": "value",
+    "labels_wrapped": "indices_checked", "negative_labels_ignored": "indices_checked",
+    "zero_upstream_taken_as_one": "gradient", "ignored_label_counts": "value",
     "nan_spread": "nan_stays_apart", "rows_cut": "shapes_checked",
 }  # fmt: skip
 STEPS = {"inputs_kept", "outputs_kept", "no_shared_memory", "settings_kept", "plain_tensors"}
@@ -142,6 +143,35 @@ def test_a_crash_at_a_wrong_index_is_a_violation() -> None:
     known = HEALTHY["cross_entropy"]
     found = try_relations(TensorFunction.of(crashes, known.reference, known.example), ["indices_checked"])
     assert "SIGKILL" in found.violations["indices_checked"][0]
+
+
+def test_what_the_example_names_as_refused_raises() -> None:
+    """A scalar, a dtype of one tensor alone and one of indices; each that is answered is named."""
+
+    def example(draw: Draw) -> object:
+        rows, classes = draw.size("rows"), draw.size("classes")
+        logits, offsets = draw.tensor(rows, classes), draw.tensor(rows, classes, refused=("float32", "float16"))
+        labels = draw.index(rows, below=classes, refused=("int32",))
+        return logits, offsets, labels, draw.choice("smoothing", 0.0, 0.1, refused=(-0.5, 1.5))
+
+    def reference(logits: torch.Tensor, offsets: torch.Tensor, labels: torch.Tensor, smoothing: float) -> torch.Tensor:
+        picked = (logits + offsets).gather(-1, labels.long().unsqueeze(-1)).squeeze(-1)
+        return picked * (1.0 - smoothing)
+
+    def careful(logits: torch.Tensor, offsets: torch.Tensor, labels: torch.Tensor, smoothing: float) -> torch.Tensor:
+        if logits.dtype != offsets.dtype or labels.dtype != torch.int64 or not 0.0 <= smoothing <= 1.0:
+            raise ValueError("dtypes and smoothing")
+        return reference(logits, offsets, labels, smoothing)
+
+    found = try_relations(TensorFunction.of(careful, reference, example), ["arguments_checked"])
+    assert (found.violations, found.tried["arguments_checked"]) == ({}, 4)  # the case is in float32
+    found = try_relations(TensorFunction.of(reference, reference, example), ["arguments_checked"])
+    named = [text.partition(", ")[0].rpartition(" seed ")[2] for text in found.violations["arguments_checked"]]
+    assert [" ".join(one.split()[1:]) for one in named] == [
+        "tensor 1 in float16",
+        "tensor 2 in int32",
+        "smoothing=-0.5",
+    ]
 
 
 def test_a_reference_that_rounds_is_refused() -> None:
