@@ -169,7 +169,7 @@ def eager_rows(
 ) -> Tensor:
     """`_loss_and_gradient` in torch's own operations: on any device, three tensors of a chunk's size at the peak."""
     counts = labels != IGNORED
-    targets = labels.clamp_min(0).unsqueeze(-1)
+    targets = torch.where(counts, labels, 0).unsqueeze(-1)
     weight = (1.0 - alpha) * temperature**2
     # The cross entropy looks at the logits as they are, the divergence at the softened ones.
     log_sums = student_logits.logsumexp(dim=-1, keepdim=True)

@@ -97,7 +97,7 @@ class Adversary:
         tensors, _ = template(drawn.args, drawn.kwargs)
         self.numbers: tuple[int, ...] = tuple(drawn.numbers.get(id(tensor), -1) for tensor in tensors)
         """For each tensor among the arguments, its number in the order of drawing; -1 if it is computed from others."""
-        self.indices, self.refused = drawn.indices, drawn.refused
+        self.indices = drawn.indices
 
     @property
     def dtype(self) -> str:

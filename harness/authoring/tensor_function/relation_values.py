@@ -173,14 +173,15 @@ def indices_checked(adversary: Adversary) -> None:
 
 def arguments_checked(adversary: Adversary) -> None:
     """What the example names as refused raises, also after a right call."""
-    if not adversary.refused:
+    refused = adversary.drawn(adversary.case(365)).refused
+    if not refused:
         adversary.findings.inapplicable["arguments_checked"] = "the example names nothing that is refused"
 
     def check(case: Case) -> list[str]:
         adversary.ask(_plain(adversary, replace(case, refused=-1)))
         return [] if adversary.ask(_plain(adversary, case)).raised else ["it answers"]
 
-    for number, what in enumerate(adversary.refused):
+    for number, what in enumerate(refused):
         adversary.examine("arguments_checked", adversary.case(365, refused=number), check, what)
 
 
