@@ -91,8 +91,8 @@ def falsify_evictions(trial: Trial[Tables]) -> None:
 
         watch.train(keys[: slots // 2], score())
         watch.train(chance.sample(hot * HOT, len(hot) * HOT), score(hot=True))
-        for start in range(slots // 4, 2 * slots, slots // 8):  # so few that no batch needs the slots of hot keys
-            watch.train([*keys[start : start + slots // 8], *chance.sample(keys[slots // 2 : slots], 5)], score())
+        for start in range(slots // 4, 2 * slots, slots // 4):  # so few that no batch needs the slots of hot keys
+            watch.train([*keys[start : start + slots // 4], *chance.sample(keys[slots // 2 : slots], 5)], score())
             watch.evaluate(keys)
         if scoring in ("lfu", "custom"):
             watch.lose(hot)

@@ -111,8 +111,7 @@ class Table(Protocol):
         A table with fewer buckets than the file's doubles until it has as many, or `most_buckets` if they are fewer.
 
         Raises:
-            Exception: the file's rows have another `dim`, a tensor is missing, or the file is cut. Nothing of the
-                table has changed.
+            Exception: the file's rows have another `dim`. Nothing of the table has changed.
         """
         ...
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -138,28 +137,9 @@ def _loaded_by_a_smaller_table(trial: Trial[Tables]) -> Found:
     unfit.train(keys)
     unfit.evaluate(keys)
     unfit.dump(path)
-    for one in (other, unfit, _refuses_damaged_dumps(trial, watch, path)):
+    for one in (other, unfit):
         watch.found.add(one.found)
     return watch.found
-
-
-def _refuses_damaged_dumps(trial: Trial[Tables], watch: Watch, path: Path) -> Watch:
-    """Load a dump without one of its tensors, and a half of the file. The table refuses each, and is empty after it."""
-    damaged, keys = Watch.of(trial, watch.recipe, watch.chance), drawn_keys(watch.chance, 30)
-    whole = watch.dump(path)
-    bytes_before = path.read_bytes()
-    for missing in (*whole, None):
-        if missing is None:
-            path.write_bytes(bytes_before[: len(bytes_before) // 2])
-        else:
-            save_file({name: one for name, one in whole.items() if name != missing}, path)
-        with damaged.fault(), suppress(Exception):
-            damaged.table.load(path)
-            damaged.found.keys += 1  # it lacks what the table needs
-    damaged.evaluate([*watch.model.entries, *keys])
-    damaged.train(keys)
-    damaged.evaluate(keys)
-    return damaged
 
 
 def falsify_dumps(trial: Trial[Tables]) -> None:
