@@ -6,6 +6,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <sys/mman.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/utils/device_lazy_init.h>
 #include <torch/library.h>
 
@@ -63,6 +64,13 @@ void exchange_hooks() {
   auto* present = const_cast<at::CUDAHooksInterface*>(&at::detail::getCUDAHooks());
   std::swap(*reinterpret_cast<void**>(present), *reinterpret_cast<void**>(static_cast<at::CUDAHooksInterface*>(pretended)));
 }
+
+// The engine starts its threads at the first backward pass of a process, one for each device that is there by then.
+struct Threads final : torch::autograd::Engine {
+  static constexpr auto initialize = &Threads::initialize_device_threads_pool;
+  static constexpr auto start = &Threads::start_device_threads;
+  static constexpr auto queues = &Threads::device_ready_queues_;
+};
 
 // What was allocated and freed: n if block n was allocated, -n if it was freed, 0 if the cache was emptied.
 std::vector<int64_t> events;
@@ -209,8 +217,16 @@ extern "C" int64_t probe_range() { return reinterpret_cast<int64_t>(range()); }
 
 extern "C" void pretend() {
   static auto* guard = new Guard();
+  auto& engine = torch::autograd::Engine::get_default_engine();
+  try {
+    (engine.*Threads::initialize)(); // those of the devices that are there
+  } catch (const c10::Error&) {
+    // A child of a process with such threads has none. Its first backward pass says so.
+  }
   before = slot.exchange(guard);
   exchange_hooks();
+  if ((engine.*Threads::queues).empty())
+    (engine.*Threads::start)();
 }
 
 // Let torch initialize the device when a tensor is first made on it. While it was pretended, torch took it to be initialized.

@@ -80,7 +80,7 @@ def test_figures_that_are_at_their_locators(figured: Project) -> None:
     summary = "figures: 5 compared with documents, 1 of documents without a text; 0 quotes\n"
     assert called("--sources", "sources") == (ExitStatus.PASS, summary)
     (figured.root / "sources" / "benchmarks.md").write_text(TEXT.replace("0.98x", "1.17x"))
-    findings = [("document-changed", "/documents/benchmarks"), ("figure-not-there", "/figures/liger")]
+    findings = [("figure-not-there", "/figures/liger"), ("document-changed", "/documents/benchmarks")]
     assert reports("--sources", "sources") == (ExitStatus.REFUSED, [("figures.json", findings)])
 
 

@@ -23,6 +23,17 @@ def _sizes(build: Callable[..., Step], phase: str, *, least: int) -> list[int]:
     return [each.bytes for each in blocks if each.place.phase == phase and each.bytes >= least]
 
 
+def test_a_process_may_have_run_backward_before() -> None:
+    """The engine has started its threads then, none on a machine without a GPU. One for the device is added."""
+
+    def build() -> Step:
+        weight = torch.ones(256, 256, device="cuda", requires_grad=True)
+        return lambda: weight.square().sum().backward()
+
+    torch.ones(2, requires_grad=True).sum().backward()
+    assert predict(build).allocated >= 256 * KIB
+
+
 def test_a_gradient_by_index_is_added_in_place() -> None:
     """With tensors that torch takes for no ordinary ones, it is added to a copy of the zeros."""
 

@@ -153,9 +153,11 @@ def test_nothing_is_judged_of_a_driver_that_was_not_seen() -> None:
 
 def test_a_process_says_where_its_records_are(tmp_path: Path) -> None:
     """One that runs already; else the reason is given."""
-    words = [sys.executable, "-c", "input()"]
+    words = [sys.executable, "-c", "print(flush=True); input()"]
     for variables in ({"HARNESS_RECORDER_DIR": str(tmp_path)}, {}):
-        job = subprocess.Popen(words, stdin=subprocess.PIPE, env={**os.environ, **variables})
+        job = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **variables})
+        assert job.stdout is not None
+        job.stdout.readline()  # it runs
         try:
             if variables:
                 assert recorded_by(job.pid) == tmp_path
