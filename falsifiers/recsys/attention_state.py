@@ -39,8 +39,7 @@ def _arguments(draw: Draw) -> Any:
     heads, width = draw.size("heads", usual=2, most=3), draw.choice("width", 32, 64)
     of_value = draw.choice("value_width", 64, 32)
     rows = first + second
-    q, k = draw.tensor(rows, heads, width), draw.tensor(rows, heads, width, refused=("float32", "float16"))
-    v = draw.tensor(rows, heads, of_value, refused=("float32", "float16"))
+    q, k, v = (draw.tensor(rows, heads, one) for one in (width, width, of_value))
     grad_output = draw.upstream(rows, heads, of_value)
     offsets = torch.tensor([0, first, rows]).to(q.device)
     targets, contextuals = draw.choice("targets", 2, None), draw.choice("contextuals", 1, None)

@@ -33,7 +33,13 @@ class DenseAttention:
         """Inputs bring their device with them; nothing depends on the setting."""
 
     def __call__(self, question: Question) -> Answer:
-        """Return output and gradients."""
+        """Return output and gradients.
+
+        Raises:
+            ValueError: the mask has a group of no targets, or a negative length.
+        """
+        if question.target_group_size < 1 or min(question.max_attn_len, question.min_full_attn_seq_len) < 0:
+            raise ValueError("a group has at least one target, and no length of the mask is negative")
         there, padded = self._padded(question)
         scores = padded.q @ padded.k.transpose(-1, -2) * question.alpha
         valid = self.valid(question, there)
