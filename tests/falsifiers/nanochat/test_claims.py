@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -39,14 +40,26 @@ CLAIMS = Claims.of("nanochat", fewer=FEWER, false=FALSE)
 
 @pytest.mark.parametrize("claim", CLAIMS.contracts)
 def test_the_reference_holds_what_is_true(claim: str, tmp_path: Path) -> None:
-    CLAIMS.holds(claim, tmp_path)
+    _in_a_child(_holds, claim, tmp_path)
 
 
 @pytest.mark.parametrize(("claim", "mutant"), CLAIMS.mutants(6))
 def test_a_mutant_dies(claim: str, mutant: Mutant, tmp_path: Path) -> None:
-    """A process has one torch operator of a name, so modules that define ours are imported in a process that ends."""
+    _in_a_child(_dies, claim, mutant, tmp_path)
+
+
+def _in_a_child(check: Callable[..., None], *arguments: Any) -> None:
+    """Call a check in a process that ends.
+
+    A process has one torch operator of a name, and some modules define ours. After a prediction of memory, none of its
+    children can differentiate.
+    """
     with ProcessPoolExecutor(1, get_context("fork"), torch.set_num_threads, (1,)) as pool:
-        pool.submit(_dies, claim, mutant, tmp_path).result()
+        pool.submit(check, *arguments).result()
+
+
+def _holds(claim: str, folder: Path) -> None:
+    CLAIMS.holds(claim, folder)
 
 
 def _dies(claim: str, mutant: Mutant, folder: Path) -> None:
