@@ -56,20 +56,20 @@ def chosen_steps(seed: int, last: int, around: Iterable[int] = (), drawn: int = 
     """
     chosen = {1, last, *(step + after for step in around for after in (0, 1))} & set(range(1, last + 1))
     others = sorted(set(range(1, last + 1)) - chosen)
-    drawn_ones = sorted(random.Random(seed).sample(others, min(drawn, len(others))))  # noqa: S311
-    log(f"checks the steps {sorted(chosen)}, and {drawn_ones}, drawn with seed {seed}")
-    return tuple(sorted(chosen.union(drawn_ones)))
+    sampled = sorted(random.Random(seed).sample(others, min(drawn, len(others))))  # noqa: S311
+    log(f"checks the steps {sorted(chosen)}, and {sampled}, drawn with seed {seed}")
+    return tuple(sorted(chosen.union(sampled)))
 
 
-def difference(quantity: str, seen: float, expected: float) -> Difference:
+def difference(quantity: str, measured: float, expected: float) -> Difference:
     """The difference of two numbers, relative to the expected one."""
-    error = abs(seen - expected)
+    error = abs(measured - expected)
     return Difference(quantity, "", _ratio(error, abs(expected)))
 
 
 def differences(
     quantity: str,
-    seen: Mapping[str, Tensor],
+    actual: Mapping[str, Tensor],
     expected: Mapping[str, Tensor],
     scale: Mapping[str, Tensor] | None = None,
     *,
@@ -87,17 +87,19 @@ def differences(
     """
     scale = expected if scale is None else scale
     differing = []
-    for name in sorted(seen.keys() | expected.keys()):
+    for name in sorted(actual.keys() | expected.keys()):
         ratio = math.inf
-        if name in seen and name in expected:
-            twin = None if rounded is None else rounded[name]
-            ratio = relative_difference(seen[name], expected[name], scale[name], roundings=roundings, rounded=twin)
+        if name in actual and name in expected:
+            rounded_tensor = None if rounded is None else rounded[name]
+            ratio = relative_difference(
+                actual[name], expected[name], scale[name], roundings=roundings, rounded=rounded_tensor
+            )
         differing.append(Difference(quantity, name, ratio))
     return differing
 
 
 def relative_difference(
-    seen: Tensor, expected: Tensor, scale: Tensor, *, roundings: int = 0, rounded: Tensor | None = None
+    actual: Tensor, expected: Tensor, scale: Tensor, *, roundings: int = 0, rounded: Tensor | None = None
 ) -> float:
     """The Euclidean norm of `seen - expected` as a share of that of `scale`, computed in float64.
 
@@ -112,12 +114,12 @@ def relative_difference(
     """
     import torch
 
-    if seen.shape != expected.shape:
+    if actual.shape != expected.shape:
         return math.inf
     expected = expected.detach().double()
-    error = (seen.detach().to(expected) - expected).abs()
+    error = (actual.detach().to(expected) - expected).abs()
     if roundings:
-        error = (error - roundings * torch.finfo(seen.dtype).eps / 2 * expected.abs()).clamp_min(0)
+        error = (error - roundings * torch.finfo(actual.dtype).eps / 2 * expected.abs()).clamp_min(0)
     noise = 0.0 if rounded is None else NOISE * float((rounded.detach().to(expected) - expected).norm())
     size = float(error.norm())
     return _ratio(size if math.isnan(size) else max(0.0, size - noise), float(scale.detach().double().norm()))

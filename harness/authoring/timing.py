@@ -72,12 +72,14 @@ class Timing:
     def difference(self, arm: str, baseline: str, confidence: float = 0.99, *, again: str | None = None) -> Interval:
         """Return how many seconds longer `arm` takes than `baseline`."""
         pairs = zip(self.seconds[arm], self.seconds[baseline], strict=True)
-        interval = _bootstrapped([ours - theirs for ours, theirs in pairs], confidence, self.seed)
+        interval = _bootstrapped(
+            [arm_seconds - baseline_seconds for arm_seconds, baseline_seconds in pairs], confidence, self.seed
+        )
         if again is None:
             return interval
         noise = self.difference(again, baseline, confidence)
-        most = max(noise.high, -noise.low)
-        return Interval(interval.estimate, interval.low - most, interval.high + most)
+        noise_bound = max(noise.high, -noise.low)
+        return Interval(interval.estimate, interval.low - noise_bound, interval.high + noise_bound)
 
     def spread(self, arm: str) -> float:
         """Return the 90th percentile of an arm's samples divided by the 10th.
@@ -120,11 +122,11 @@ def interleave(
     if len(arms) < 2 or rounds < 2:
         raise ValueError(f"{len(arms)} arms in {rounds} rounds leave nothing to compare; give two of each or more")
     log(f"times {', '.join(arms)} in turn: {rounds} rounds after {warmup} to warm up, orders drawn with seed {seed}")
-    chance = random.Random(seed)  # noqa: S311 - an order, and no secret
+    generator = random.Random(seed)  # noqa: S311 - an order, and no secret
     seconds: dict[str, list[float]] = {name: [] for name in arms}
     orders = []
     for number in range(warmup + rounds):
-        order = tuple(chance.sample(sorted(arms), len(arms)))
+        order = tuple(generator.sample(sorted(arms), len(arms)))
         for name in order:
             synchronize()
             started = clock()
@@ -144,8 +146,8 @@ def _bootstrapped(samples: Sequence[float], confidence: float, seed: int) -> Int
     """Return the trimmed mean of samples and its percentile interval. Equal seeds give equal intervals."""
     if not 0 < confidence < 1:
         raise ValueError(f"the confidence is {confidence}; give a number between 0 and 1, such as 0.99")
-    chance = random.Random(seed)  # noqa: S311 - resamples, and no secret
-    means = sorted(_trimmed_mean(chance.choices(samples, k=len(samples))) for _ in range(_RESAMPLES))
+    generator = random.Random(seed)  # noqa: S311 - resamples, and no secret
+    means = sorted(_trimmed_mean(generator.choices(samples, k=len(samples))) for _ in range(_RESAMPLES))
     tail = round((1 - confidence) / 2 * (_RESAMPLES - 1))
     return Interval(_trimmed_mean(samples), means[tail], means[-1 - tail])
 
@@ -153,5 +155,5 @@ def _bootstrapped(samples: Sequence[float], confidence: float, seed: int) -> Int
 def _trimmed_mean(samples: Sequence[float]) -> float:
     """Return the mean without the largest and the smallest tenth."""
     cut = int(len(samples) * _TRIMMED)
-    kept = sorted(samples)[cut : len(samples) - cut]
-    return math.fsum(kept) / len(kept)
+    trimmed = sorted(samples)[cut : len(samples) - cut]
+    return math.fsum(trimmed) / len(trimmed)

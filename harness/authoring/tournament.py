@@ -93,8 +93,8 @@ def decide(trial: Trial[Any], attempt: Callable[[Levels], Attempt]) -> None:
     causes = causes_of(trial.parameters)
     order = random.Random(trial.seed)  # noqa: S311 - no secret
 
-    def attempted(fixes: Fixes, **given: Any) -> Attempt:
-        levels = {name: levels[0] if name in fixes else levels[-1] for name, levels in causes.items()} | given
+    def run_attempt(fixes: Fixes, **changed: Any) -> Attempt:
+        levels = {name: levels[0] if name in fixes else levels[-1] for name, levels in causes.items()} | changed
         outcome = attempt(levels)
         if not math.isfinite(outcome.severity):
             raise ValueError(f"the severity of an attempt is {outcome.severity}")
@@ -102,12 +102,12 @@ def decide(trial: Trial[Any], attempt: Callable[[Levels], Attempt]) -> None:
         return outcome
 
     design = list(_subsets(causes))
-    fails = {fixes: attempted(fixes).failed for fixes in order.sample(design, len(design))}
+    fails = {fixes: run_attempt(fixes).failed for fixes in order.sample(design, len(design))}
     removing = [fixes for fixes in design if not fails[fixes]]
     minimal = [fixes for fixes in removing if not any(smaller < fixes for smaller in removing)]
 
     def scales(name: str, others: Fixes) -> bool:
-        severities = [attempted(others, **{name: level}).severity for level in causes[name]]
+        severities = [run_attempt(others, **{name: level}).severity for level in causes[name]]
         return severities[-1] > severities[0] and all(low <= high for low, high in pairwise(severities))
 
     trial.measure(
@@ -115,7 +115,7 @@ def decide(trial: Trial[Any], attempt: Callable[[Levels], Attempt]) -> None:
         necessary=[name for name in causes if removing and all(name in fixes for fixes in removing)],
         minimal=[[name for name in causes if name in fixes] for fixes in minimal],
         surviving=[name for name in causes if any(scales(name, fixes - {name}) for fixes in minimal if name in fixes)],
-        baseline_fails=fails[frozenset()] and attempted(frozenset()).failed,
+        baseline_fails=fails[frozenset()] and run_attempt(frozenset()).failed,
     )
 
 

@@ -61,7 +61,7 @@ class Search(Protocol):
         """Try cases. Returns the one that violates most clauses; None if none does."""
         ...
 
-    def shrink(self, cases: SearchStrategy[Any], found: CaseResult, examples: int) -> CaseResult:
+    def shrink(self, cases: SearchStrategy[Any], refuting: CaseResult, examples: int) -> CaseResult:
         """A simpler case that violates at least the same clauses."""
         ...
 
@@ -146,19 +146,19 @@ class Trial(Generic[S]):
             ValueError: another value of that name was measured before.
         """
         self._recorder.require_declared(measurements)
-        shown: dict[str, Any] = {}
+        observed: dict[str, Any] = {}
         for name, value in measurements.items():
             try:
-                shown[name] = plain(value)
+                observed[name] = plain(value)
             except NotObserved as reason:
                 self._recorder.hide([name], reason)
-        for name, value in shown.items():
+        for name, value in observed.items():
             before = self._measured.setdefault(name, value)
             if value != before and not (isinstance(before, list) and value[: len(before)] == before):
                 raise ValueError(f"{name!r} was measured before, with another value; only a list can grow")
-        self._measured.update(shown)
-        if shown:
-            self._recorder.report(Measured(shown))
+        self._measured.update(observed)
+        if observed:
+            self._recorder.report(Measured(observed))
 
     def step(self, step: int, **values: float) -> None:
         """Record one row of the step series: `trial.step(3, loss=5.1, tokens_per_second=900.0)`.
@@ -184,12 +184,12 @@ class Trial(Generic[S]):
         Never pass a configuration value: the judge compares this with what was requested. For a subject outside
         this process, what it says of itself (`ExternalSubject.ran`) is recorded instead.
         """
-        given = {"device": device, "dtype": dtype, "backend": backend, "steps": steps}
+        values = {"device": device, "dtype": dtype, "backend": backend, "steps": steps}
         if isinstance(self._subject, ExternalSubject):
-            given = dict(self._subject.ran())
+            values = dict(self._subject.ran())
             if why := self._subject.unheard():
                 self._recorder.unheard = NotObserved(why)
-        self._recorder.report(Resolved({name: plain(value) for name, value in given.items() if value is not None}))
+        self._recorder.report(Resolved({name: plain(value) for name, value in values.items() if value is not None}))
 
     def log(self, text: str) -> None:
         """Write a line into the trial's log: `trial.log("shard 2 of 3 is held out")`.
@@ -252,7 +252,7 @@ class Trial(Generic[S]):
         self._write(f"searches {examples} cases, drawn with seed {self.seed}")
         refuting = search.explore(cases, first, examples)
         tried = search.results
-        worst = f"this case refutes the claim: {_shown(refuting.case)}" if refuting else "none refutes the claim"
+        worst = f"this case refutes the claim: {_case_text(refuting.case)}" if refuting else "none refutes the claim"
         self._write(f"searched {len(tried)} cases; {worst}")
         lists: dict[str, list[Any]] = {}
         for result in tried:
@@ -265,7 +265,7 @@ class Trial(Generic[S]):
             with self._recorder.blaming_nobody() if refuting.fault is None else nullcontext():
                 simplest = search.shrink(cases, refuting, examples)
             again = "; it does not repeat: run again, it violated fewer clauses" if simplest.repeats is False else ""
-            self._write(f"the simplest refuting case: {_shown(simplest.case)}{again}")
+            self._write(f"the simplest refuting case: {_case_text(simplest.case)}{again}")
         for candidate in (simplest, *search.results):
             if candidate is not None and candidate.fault is not None:
                 self._recorder.fault = candidate.fault
@@ -276,7 +276,7 @@ class Trial(Generic[S]):
     def _attempt(self, check: Callable[[Any], JsonObject], case: JsonObject) -> JsonObject | SubjectFault:
         """What `check` measured on a case, or the subject's fault, which does not end the trial before the search."""
         measured: JsonObject = {}
-        self._write(f"tries the case {_shown(case)}", "case")
+        self._write(f"tries the case {_case_text(case)}", "case")
         try:
             measured = strictjson.untag_nonfinite({name: plain(value) for name, value in check(case).items()})
         except SubjectFault:
@@ -302,5 +302,5 @@ class Trial(Generic[S]):
         return self._recorder.falsifier_fault()
 
 
-def _shown(case: Case) -> str:
+def _case_text(case: Case) -> str:
     return cut(strictjson.dumps(strictjson.tag_nonfinite(case)), LONGEST // 4)

@@ -80,9 +80,9 @@ def propagates(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def propagating(*args: P.args, **kwargs: P.kwargs) -> Any:
-        for given in (*args, *kwargs.values()):
-            if isinstance(given, Unobserved):
-                return given
+        for argument in (*args, *kwargs.values()):
+            if isinstance(argument, Unobserved):
+                return argument
         try:
             return function(*args, **kwargs)
         except NotObserved as reason:
@@ -92,9 +92,9 @@ def propagates(function: Callable[P, T]) -> Callable[P, T]:
 
 
 @propagates
-def provided(needed: object, value: T) -> T:
+def provided(dependency: object, value: T) -> T:
     """Return the value; an unobserved one if what it depends on is unobserved."""
-    del needed
+    del dependency
     return value
 
 

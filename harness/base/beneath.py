@@ -97,8 +97,8 @@ class Beneath:
 
     def entries(self, most: int | None = None) -> list[tuple[str, os.stat_result]]:
         """The names in the folder, sorted, each with its status; links are not followed. At most `most` are listed."""
-        with self.folder() as descriptor, os.scandir(descriptor) as found:
-            return sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in islice(found, most))
+        with self.folder() as descriptor, os.scandir(descriptor) as scan:
+            return sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in islice(scan, most))
 
     def status(self) -> os.stat_result | None:
         """What is there, without following a link; None if there is nothing."""

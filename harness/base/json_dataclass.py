@@ -154,8 +154,8 @@ def _optional(form: _Form) -> _Form:
 
 def _items(item: _Form, origin: type[Any]) -> _Form:
     def read(value: Any) -> Any:
-        found = [_read_at(index, item, one) for index, one in enumerate(_of(list)(value))]
-        return tuple(found) if origin is tuple else found
+        elements = [_read_at(index, item, element) for index, element in enumerate(_of(list)(value))]
+        return tuple(elements) if origin is tuple else elements
 
     return _Form(lambda value: list(map(item.write, value)), read)
 
@@ -166,6 +166,6 @@ def _values(item: _Form) -> _Form:
     def read(value: Any) -> Any:
         if strictjson.is_tagged(_of(dict)(value)):
             raise DocumentError([Problem("", "a number is not a dict")])
-        return {name: _read_at(name, item, one) for name, one in value.items()}
+        return {name: _read_at(name, item, element) for name, element in value.items()}
 
-    return _Form(lambda value: {name: item.write(one) for name, one in value.items()}, read)
+    return _Form(lambda value: {name: item.write(element) for name, element in value.items()}, read)

@@ -100,8 +100,8 @@ class KnownValues:
             if len(form) >= _SHORTEST
         }
         forms = {form for value in long for form in _forms(value)}
-        self._forms = _by_beginning({_seen(form, lens) for form in forms for lens in _LENSES})
-        self._hex = _by_beginning({content.hex() for value in long for content in _encoded(value)})
+        self._forms = _by_prefix({_filtered(form, lens) for form in forms for lens in _LENSES})
+        self._hex = _by_prefix({content.hex() for value in long for content in _encoded(value)})
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Return where secrets are: their starts and ends, in order and without overlap."""
@@ -110,11 +110,11 @@ class KnownValues:
         spans: set[tuple[int, int]] = set()
         before = None
         for lens in _LENSES:
-            seen = _seen(text, lens)
-            if seen != before:
-                spans |= _traced(text, lens, set(_found(seen, self._forms)))
-            before = seen
-        spans |= _traced(text, _HEX_LENS, set(_found(_seen(text, _HEX_LENS), self._hex)))
+            filtered = _filtered(text, lens)
+            if filtered != before:
+                spans |= _original_spans(text, lens, set(_matches(filtered, self._forms)))
+            before = filtered
+        spans |= _original_spans(text, _HEX_LENS, set(_matches(_filtered(text, _HEX_LENS), self._hex)))
         return _merged(spans)
 
 
@@ -139,29 +139,29 @@ def _encoded(value: str) -> Iterator[bytes]:
             yield value.encode(code, errors)
 
 
-def _by_beginning(forms: set[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def _by_prefix(forms: set[str]) -> dict[str, list[str]]:
+    forms_by_prefix: dict[str, list[str]] = {}
     for form in forms:
         if len(form) - form.count("\ufffd") >= _SHORTEST:
-            found.setdefault(form[:_SHORTEST], []).append(form)
-    return found
+            forms_by_prefix.setdefault(form[:_SHORTEST], []).append(form)
+    return forms_by_prefix
 
 
-def _found(text: str, forms: dict[str, list[str]]) -> Iterator[tuple[int, int]]:
+def _matches(text: str, forms: dict[str, list[str]]) -> Iterator[tuple[int, int]]:
     for start in range(len(text) - _SHORTEST + 1):
         for form in forms.get(text[start : start + _SHORTEST], ()):
             if text.startswith(form, start):
                 yield start, start + len(form)
 
 
-def _seen(text: str, lens: tuple[_Stage, ...]) -> str:
+def _filtered(text: str, lens: tuple[_Stage, ...]) -> str:
     """Return what a lens shows of a text."""
     for pattern, replacement in lens:
         text = pattern.sub(replacement, text)
     return text
 
 
-def _traced(text: str, lens: tuple[_Stage, ...], spans: set[tuple[int, int]]) -> set[tuple[int, int]]:
+def _original_spans(text: str, lens: tuple[_Stage, ...], spans: set[tuple[int, int]]) -> set[tuple[int, int]]:
     """Return the spans of the text that a lens shows as these spans."""
     if not spans or not lens:
         return spans

@@ -34,7 +34,9 @@ class Plugin:
     @property
     def origin(self) -> str:
         """The distributions, and what they declare."""
-        return " and ".join(f"{distribution} ({one.value})" for distribution, one in sorted(self.entry_points.items()))
+        return " and ".join(
+            f"{distribution} ({entry_point.value})" for distribution, entry_point in sorted(self.entry_points.items())
+        )
 
     def load(self) -> Any:
         """Import the object.
@@ -56,15 +58,15 @@ def plugins(group: str) -> dict[str, Plugin]:
     """Return what is declared in a group, by name. A checkout declares it in its pyproject.toml, installed or not."""
     from importlib.metadata import EntryPoint, entry_points  # slow to import
 
-    ours = _declared_in_checkout()
-    found: dict[str, dict[str, EntryPoint]] = {
-        name: {NAME: EntryPoint(name, value, group)} for name, value in (ours or {}).get(group, {}).items()
+    declared = _declared_in_checkout()
+    groups: dict[str, dict[str, EntryPoint]] = {
+        name: {NAME: EntryPoint(name, value, group)} for name, value in (declared or {}).get(group, {}).items()
     }
-    for one in entry_points(group=group):
-        distribution = one.dist.name if one.dist is not None else "an unnamed distribution"
-        if ours is None or distribution != NAME:
-            found.setdefault(one.name, {})[distribution] = one
-    return {name: Plugin(name, found[name]) for name in sorted(found)}
+    for entry_point in entry_points(group=group):
+        distribution = entry_point.dist.name if entry_point.dist is not None else "an unnamed distribution"
+        if declared is None or distribution != NAME:
+            groups.setdefault(entry_point.name, {})[distribution] = entry_point
+    return {name: Plugin(name, groups[name]) for name in sorted(groups)}
 
 
 def _declared_in_checkout() -> dict[str, dict[str, str]] | None:

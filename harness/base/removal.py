@@ -80,11 +80,11 @@ class _Removal:
             if len(self._left) + self._omitted == before:
                 os.rmdir(name, dir_fd=top)
 
-    def _empty(self, folder: int, top: int, shown: str) -> None:
+    def _empty(self, folder: int, top: int, label: str) -> None:
         """Remove the files of a folder, and move its folders into the topmost one."""
         with os.scandir(folder) as entries:
             for entry in entries:
-                with self._noting(f"{shown}/{entry.name}" if shown else entry.name):
+                with self._noting(f"{label}/{entry.name}" if label else entry.name):
                     if not entry.is_dir(follow_symlinks=False):
                         os.unlink(entry.name, dir_fd=folder)
                     elif folder == top:

@@ -43,7 +43,7 @@ class DocumentError(ValueError):
 
     def within(self, *steps: str | int) -> DocumentError:
         """The same problems of a document that holds this one at a place."""
-        return DocumentError(replace(one, pointer=pointer(*steps) + one.pointer) for one in self.problems)
+        return DocumentError(replace(problem, pointer=pointer(*steps) + problem.pointer) for problem in self.problems)
 
 
 def schema_folder() -> Path:
@@ -58,8 +58,8 @@ def check(name: str, document: Any) -> None:
     Raises:
         DocumentError: it is no valid `name`.
     """
-    if found := problems(name, document):
-        raise DocumentError(found)
+    if violations := problems(name, document):
+        raise DocumentError(violations)
 
 
 def loads(name: str, text: str | bytes) -> Any:
@@ -81,8 +81,8 @@ def problems(name: str, document: Any) -> list[Problem]:
     if _is_valid(name, document):
         return []
     first = islice(_validator(name).iter_errors(document), MOST_PROBLEMS)
-    found = sorted(first, key=lambda error: [str(step) for step in error.absolute_path])
-    return list(islice((problem for error in found for problem in _explain(error)), MOST_PROBLEMS))
+    errors = sorted(first, key=lambda error: [str(step) for step in error.absolute_path])
+    return list(islice((problem for error in errors for problem in _explain(error)), MOST_PROBLEMS))
 
 
 def _is_valid(name: str, document: Any) -> bool:

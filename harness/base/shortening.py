@@ -22,7 +22,10 @@ def printable(text: str) -> str:
     """Return one line in which characters that control terminals, reorder text or break XML are escaped."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
 
 
 def described(error: BaseException) -> str:

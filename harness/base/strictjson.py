@@ -197,9 +197,9 @@ def _number(digits: str, kind: type[int] | type[float], refuse: _Refuse) -> Any:
     return refuse(f"the number {digits[:40]} does not fit a double", "write a finite number")
 
 
-def _pointer_to(wanted: _Refused, value: Any) -> str:
+def _pointer_to(refused: _Refused, value: Any) -> str:
     for steps, item in _walk(value):
-        if item is wanted:
+        if item is refused:
             return pointer(*steps)
     return ""
 
@@ -226,4 +226,4 @@ def _walk(value: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
         steps, item = pending.pop()
         yield steps, item
         inner: Any = item.items() if isinstance(item, dict) else enumerate(item) if isinstance(item, list) else ()
-        pending.extend(((*steps, key), one) for key, one in inner)
+        pending.extend(((*steps, key), child) for key, child in inner)

@@ -29,24 +29,24 @@ class BundlePaths:
     @classmethod
     def find(cls, paths: Sequence[Path]) -> BundlePaths:
         """Find the bundles at or below each path."""
-        found = {path: find_bundles([path]) for path in paths if path.is_dir()}
+        bundles_of = {path: find_bundles([path]) for path in paths if path.is_dir()}
         # No link is followed below a path, so only the path itself can lead elsewhere.
         bundles = dict[str, Path]()
-        for path, some in found.items():
+        for path, paths_below in bundles_of.items():
             real, above = os.path.realpath(path), len(path.parts)
-            bundles |= {"/".join((real, *bundle.parts[above:])): bundle for bundle in some}
+            bundles |= {"/".join((real, *bundle.parts[above:])): bundle for bundle in paths_below}
         return cls(
             tuple(bundles.values()),
-            tuple(path for path in paths if path not in found),
-            tuple(path for path, some in found.items() if not some),
+            tuple(path for path in paths if path not in bundles_of),
+            tuple(path for path, paths_below in bundles_of.items() if not paths_below),
         )
 
-    def verified(self, asked: Against) -> list[Verification]:
+    def verified(self, policy: Against) -> list[Verification]:
         """Verify the bundles, and show how many are done."""
         verifications: list[Verification] = []
         with progress_line("verifying bundles") as watch:
-            for one in verify_all(self.bundles, against=asked):
-                verifications.append(one)
+            for verification in verify_all(self.bundles, against=policy):
+                verifications.append(verification)
                 watch(len(verifications), len(self.bundles))
         return verifications
 

@@ -47,12 +47,12 @@ class Report(JsonDataclass):
     @classmethod
     def of(cls, file: Path, findings: Iterable[Finding]) -> Report:
         """Return the report on a file that could be read: errors first."""
-        found = tuple(sorted(findings, key=lambda finding: finding.severity is Severity.WARNING))
-        if any(finding.severity is Severity.ERROR for finding in found):
-            return cls(str(file), "unsound", found)
-        if any(finding.rule == UNDECIDED for finding in found):
-            return cls(str(file), "undecided", found)
-        return cls(str(file), "warnings" if found else "sound", found)
+        ordered = tuple(sorted(findings, key=lambda finding: finding.severity is Severity.WARNING))
+        if any(finding.severity is Severity.ERROR for finding in ordered):
+            return cls(str(file), "unsound", ordered)
+        if any(finding.rule == UNDECIDED for finding in ordered):
+            return cls(str(file), "undecided", ordered)
+        return cls(str(file), "warnings" if ordered else "sound", ordered)
 
 
 @click.command("lint")
@@ -84,8 +84,8 @@ def files_at(project: Project, paths: tuple[Path, ...]) -> list[Path]:
     """Return the contracts in files and folders; all of the project's if there is no path."""
     within = [project.files(path) if path.is_dir() else [contract_of(path)] for path in paths]
     # A file itself can be a link, also one to itself.
-    found = (file for files in (within if paths else [project.files()]) for file in files)
-    return list(dict.fromkeys(Path(os.path.realpath(file.parent)) / file.name for file in found))
+    candidates = (file for files in (within if paths else [project.files()]) for file in files)
+    return list(dict.fromkeys(Path(os.path.realpath(file.parent)) / file.name for file in candidates))
 
 
 def _reports(project: Project, files: list[Path]) -> Iterator[Report]:
@@ -106,24 +106,24 @@ def _reports(project: Project, files: list[Path]) -> Iterator[Report]:
 
 def _linted(project: Project, contracts: list[Contract]) -> Iterator[tuple[Finding, ...]]:
     """Yield the findings on each contract, each found in a process of its own within LIMITS."""
-    checks: list[Check] = [one.load() for one in plugins("harness.lint").values()]
+    checks: list[Check] = [plugin.load() for plugin in plugins("harness.lint").values()]
 
     def work(contract: Contract) -> bytes:
         tempfile.tempdir = folder  # a process that is stopped cannot remove its own files
         added = [finding for check in checks for finding in check(contract, project)]
         findings = [*added, *lint(contract, project.search)]
         findings += about_patches(contract, project.search_of(contract.path))
-        found = [finding.to_json() for finding in findings]
-        return strictjson.dumps(found).encode("utf-8", "backslashreplace")
+        lint_findings = [finding.to_json() for finding in findings]
+        return strictjson.dumps(lint_findings).encode("utf-8", "backslashreplace")
 
     with tempfile.TemporaryDirectory(prefix="harness-lint-") as folder:
         works = [partial(work, contract) for contract in contracts]
         for contract, answer in zip(contracts, isolated_all(works, LIMITS, os.cpu_count() or 1), strict=True):
             if isinstance(answer, Stopped):
-                found = [undecided(f"its check {answer}")]
+                lint_findings = [undecided(f"its check {answer}")]
             else:
-                found = [Finding.from_json(one) for one in decoded(answer)]
-            yield tuple(one for one in found if not _is_ignored(project, contract, one))
+                lint_findings = [Finding.from_json(document) for document in decoded(answer)]
+            yield tuple(finding for finding in lint_findings if not _is_ignored(project, contract, finding))
 
 
 def _is_ignored(project: Project, contract: Contract, finding: Finding) -> bool:

@@ -56,10 +56,10 @@ def command(kind: str | None, as_json: bool) -> ExitStatus:
         tell_json({"format": 1, "claims": rows})
     else:
         own = str(project.contracts)
-        for place in sorted({row["from"] for row in rows} or {own}, key=lambda one: (one == own, one)):
-            found = [row for row in rows if row["from"] == place]
-            _show(found)
-            tell(f"{counted(len(found), 'claim')} {'under' if place == own else 'installed in'} {place}")
+        for place in sorted({row["from"] for row in rows} or {own}, key=lambda origin: (origin == own, origin)):
+            group = [row for row in rows if row["from"] == place]
+            _show(group)
+            tell(f"{counted(len(group), 'claim')} {'under' if place == own else 'installed in'} {place}")
     for line in refused:
         tell(line, err=True)
     if refused:

@@ -76,9 +76,9 @@ class NewClaim:
             rest.pop()
         folder = folder or second.lower()
         name = name or "_".join(rest).lower() or folder
-        for given, option in ((folder, "--folder"), (name, "--name")):
-            if not re.fullmatch(r"[a-z][a-z0-9_]*", given) or keyword.iskeyword(given):
-                raise click.BadParameter(f"{given!r} is no name for a Python module; give another", param_hint=option)
+        for value, option in ((folder, "--folder"), (name, "--name")):
+            if not re.fullmatch(r"[a-z][a-z0-9_]*", value) or keyword.iskeyword(value):
+                raise click.BadParameter(f"{value!r} is no name for a Python module; give another", param_hint=option)
         if folder == "schema":
             raise click.BadParameter("contracts/schema/ holds no contracts; give another", param_hint="--folder")
         return cls(identifier, issue, spec or f"SPEC-{second}-001", title, folder, name)

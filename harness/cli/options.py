@@ -45,13 +45,13 @@ def named_texts(settings: Iterable[str], option: str, form: str = "KEY=VALUE") -
     Raises:
         click.BadParameter: a setting has another form.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for setting in settings:
         name, separator, text = setting.partition("=")
         if not (separator and name):
             raise click.BadParameter(f"{setting!r} is not {form}", param_hint=option)
-        found[name] = text
-    return found
+        texts[name] = text
+    return texts
 
 
 def value_of(text: str) -> Any:
@@ -65,8 +65,8 @@ def value_of(text: str) -> Any:
 def _device(context: click.Context, option: click.Parameter, text: str) -> str:
     if DEVICES.fullmatch(text):
         return text
-    wanted = text.lower()
-    near = "cuda" if wanted == "gpu" else wanted if wanted != text else ""
+    lowered = text.lower()
+    near = "cuda" if lowered == "gpu" else lowered if lowered != text else ""
     hint = f"; did you mean {near}?" if near in ("auto", "cpu") or near.startswith("cuda") else ""
     raise click.BadParameter(f"{text!r} is not auto, cpu, cuda or cuda:N{hint}", param_hint="--device")
 
@@ -112,12 +112,12 @@ def parameter_texts(settings: Iterable[str]) -> dict[str, str]:
     Raises:
         click.BadParameter: a setting has another form, or its value looks like a secret.
     """
-    found = named_texts(settings, "-P")
+    parsed = named_texts(settings, "-P")
     redactor = Redactor()
-    for name, text in found.items():
+    for name, text in parsed.items():
         if redactor.mask(text) != text:
             raise _refused(f"{name} looks like a secret, and parameters are evidence")
-    return found
+    return parsed
 
 
 def overrides(texts: Mapping[str, str], contracts: Iterable[Contract]) -> dict[str, Any]:
@@ -126,11 +126,11 @@ def overrides(texts: Mapping[str, str], contracts: Iterable[Contract]) -> dict[s
     Raises:
         click.BadParameter: a value is refused. The text says what is allowed.
     """
-    found = {name: value_of(text) for name, text in texts.items()}
+    values = {name: value_of(text) for name, text in texts.items()}
     for contract in contracts:
-        for name, value in found.items():
+        for name, value in values.items():
             _check(contract, name, value)
-    return found
+    return values
 
 
 def allowed(contract: Contract, name: str) -> str:
@@ -142,36 +142,38 @@ def allowed(contract: Contract, name: str) -> str:
     for clause in contract.parameters.bounds(name):
         words = bound_text.of(clause.bound, clause.unit)
         (itself if clause.path == (name,) else items).append(words)
-    said = ", ".join(itself) + (f"; each item: {', '.join(items)}" if items else "")
-    return said + (", or null" if name in contract.parameters.optional else "")
+    text = ", ".join(itself) + (f"; each item: {', '.join(items)}" if items else "")
+    return text + (", or null" if name in contract.parameters.optional else "")
 
 
-def _check(contract: Contract, name: str, given: Any) -> None:
+def _check(contract: Contract, name: str, override: Any) -> None:
     for profile in contract.profiles.values():
         if name not in profile.parameters:
             near = difflib.get_close_matches(name.lower(), profile.parameters, n=1)
             hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(profile.parameters) or 'none'}"
             raise _refused(f"{contract.id} has no parameter {name!r}; {hint}")
     if contract.parameters is not None:
-        if any(clause.path[0] == name for clause in contract.parameters.violations({name: given})):
+        if any(clause.path[0] == name for clause in contract.parameters.violations({name: override})):
             chosen = [profile.parameters[name] for profile in contract.profiles.values()]
-            lists = [value for value in chosen if isinstance(value, list) and not isinstance(given, list)]
+            lists = [value for value in chosen if isinstance(value, list) and not isinstance(override, list)]
             example = f"; as in -P '{name}={strictjson.dumps(lists[0])}'" if lists else ""
-            raise _refused(f"{name} cannot be {_said(given)}; {contract.id} allows: {allowed(contract, name)}{example}")
-        if given is None:
+            raise _refused(
+                f"{name} cannot be {_shown(override)}; {contract.id} allows: {allowed(contract, name)}{example}"
+            )
+        if override is None:
             return
     for profile in contract.profiles.values():
-        _same_type(name, given, profile.parameters[name])
+        _same_type(name, override, profile.parameters[name])
 
 
-def _same_type(name: str, given: Any, declared: Any) -> None:
-    number = isinstance(declared, float) and isinstance(given, int) and not isinstance(given, bool)
-    if not number and declared is not None and type(given) is not type(declared):
-        raise _refused(f"{name} must be {_TYPES[type(declared)]}, not {_said(given)}")
+def _same_type(name: str, value: Any, declared: Any) -> None:
+    number = isinstance(declared, float) and isinstance(value, int) and not isinstance(value, bool)
+    if not number and declared is not None and type(value) is not type(declared):
+        raise _refused(f"{name} must be {_TYPES[type(declared)]}, not {_shown(value)}")
 
 
-def _said(given: Any) -> str:
-    return given if isinstance(given, str) else strictjson.dumps(given)
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else strictjson.dumps(value)
 
 
 def _refused(why: str) -> click.BadParameter:

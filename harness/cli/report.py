@@ -44,7 +44,7 @@ class _Command(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         own = super().get_params(ctx)
-        taken = {name for one in own for name in one.opts}
+        taken = {name for option in own for name in option.opts}
         added = [_ReportOption(plugin) for plugin in plugins(GROUP).values() if f"--{plugin.name}" not in taken]
         return [*self.params, *added, *own[len(self.params) :]]
 
@@ -75,20 +75,20 @@ def command(paths: tuple[Path, ...], trusted_keys: tuple[Path, ...], **targets: 
     if on_stdout > 1:
         raise click.UsageError("standard output takes one report; write the others into files")
     reports: dict[str, Report] = {name: known[name].load() for name in named}
-    found = BundlePaths.find(paths)
+    bundles = BundlePaths.find(paths)
     project = Project.around()
-    asked = against(trusted_keys, project)
+    policy = against(trusted_keys, project)
     for name, report in reports.items():
         with _refusing(name, named[name]):
             report.check(named[name])
-    evidence = Evidence(found.verified(asked), asked, project)
+    evidence = Evidence(bundles.verified(policy), policy, project)
     for name, report in reports.items():
         with _refusing(name, named[name]):
             written = report.write(evidence, named[name])
         if written != STDOUT:
             tell(f"{_counted(evidence.verifications)}: {written}", err=on_stdout > 0)
-    found.tell("report")
-    return found.status(accepted=all(one.accepted for one in evidence.verifications))
+    bundles.tell("report")
+    return bundles.status(accepted=all(verification.accepted for verification in evidence.verifications))
 
 
 @contextmanager
@@ -102,6 +102,6 @@ def _refusing(name: str, target: Path) -> Iterator[None]:
 
 
 def _counted(verifications: Sequence[Verification]) -> str:
-    count, unsound = len(verifications), sum(not one.sound for one in verifications)
+    count, unsound = len(verifications), sum(not verification.sound for verification in verifications)
     refused = sum(bool(one.refused) for one in verifications if one.sound)
     return f"{counted(count, 'bundle')}, {unsound} unsound{f', {refused} not accepted' if refused else ''}"

@@ -60,13 +60,13 @@ def command(**options: Any) -> ExitStatus:
     A FAIL that the contract states as a known refutation counts as expected: exit status 0. If such a claim holds, if
     other clauses fail, or if a mutant lives, the exit status is not 0.
     """
-    given, project = RunOptions(**options), Project.find()
+    parsed, project = RunOptions(**options), Project.find()
     with ExitStack() as run:
-        given = with_scratch(given, run)
-        return perform(given, project, request_of(given, project))
+        parsed = with_scratch(parsed, run)
+        return perform(parsed, project, request_of(parsed, project))
 
 
-def perform(given: RunOptions, project: Project, request: RunRequest, watch: Handler | None = None) -> ExitStatus:
+def perform(options: RunOptions, project: Project, request: RunRequest, watch: Handler | None = None) -> ExitStatus:
     """Run a request that these options describe, and show what happens. `watch` hears every event, too."""
     # Schedulers end jobs with SIGTERM. The engine then keeps what was measured; before it runs, nothing can be lost.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -78,30 +78,32 @@ def perform(given: RunOptions, project: Project, request: RunRequest, watch: Han
     from harness.running.compose import compose
     from harness.running.events import ClaimPassedOver, Relay
 
-    handlers = _handlers_of(given, project)
+    handlers = _handlers_of(options, project)
     seal = _sealer(request, project).seal
     machine = probe(project.root)
-    refuse_without_gpu(given, machine)
+    refuse_without_gpu(options, machine)
     selection = (
-        _due(project, machine, request, err=given.json_file == "-" or given.event_lines) if given.stale else None
+        _due(project, machine, request, err=options.json_file == "-" or options.event_lines) if options.stale else None
     )
     passed_over: Iterable[ClaimPassedOver] = ()
-    if given.everything and selection is None:
+    if options.everything and selection is None:
         from harness.report.messages import due_text
         from harness.running.stale_selection import never_here
 
         elsewhere = never_here(machine, request)
         passed_over = due_text.not_here(elsewhere)
-        tell_all(due_text.elsewhere_lines(elsewhere), err=given.json_file == "-" or given.event_lines)
+        tell_all(due_text.elsewhere_lines(elsewhere), err=options.json_file == "-" or options.event_lines)
         left_out = {contract.id for contract, _ in elsewhere}
-        request = replace(request, contracts=[one for one in request.contracts if one.id not in left_out])
+        request = replace(
+            request, contracts=[contract for contract in request.contracts if contract.id not in left_out]
+        )
     if selection is not None:
         from harness.report.messages import due_text
 
         passed_over = due_text.passed_over(selection)
         request = replace(request, contracts=[contract for contract, _ in selection.due])
     relay = Relay([*handlers, watch] if watch else handlers)
-    expected = _Expected(request, relay, accepts_not_visible=given.accept is not None)
+    expected = _Expected(request, relay, accepts_not_visible=options.accept is not None)
     runner = compose(project, machine, request, seal, expected, lambda line: tell(line, err=True))
     for claim in passed_over:
         relay(claim)
@@ -111,7 +113,7 @@ def perform(given: RunOptions, project: Project, request: RunRequest, watch: Han
         failures = relay.close()
     for output in (sys.stdout, sys.stderr):
         _let_go(output)
-    missed = _is_missing(failures, None if given.event_lines else handlers[0])
+    missed = _is_missing(failures, None if options.event_lines else handlers[0])
     if finished.interrupted:
         return ExitStatus.INTERRUPTED
     verdicts = [*expected.verdicts]
@@ -142,8 +144,8 @@ def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due
     with progress_line("indexing bundles") as watch:
         selection = due(project, machine, request, watch)
     if selection.unreadable:
-        for one in selection.unreadable:
-            tell(unreadable_line(one), err=True)
+        for unreadable in selection.unreadable:
+            tell(unreadable_line(unreadable), err=True)
         raise click.ClickException(
             "one of these bundles may hold a FAIL, so the harness cannot tell what is stale; restore them "
             "(git checkout -- PATH if they are committed), or move them out of the evidence folder"
@@ -152,16 +154,16 @@ def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due
     return selection
 
 
-def _handlers_of(given: RunOptions, project: Project) -> list[Handler]:
+def _handlers_of(options: RunOptions, project: Project) -> list[Handler]:
     """Return what shows or writes the events. A file that cannot be written refuses the run before the work."""
     from harness.report.terminal.run_lines import Shown
     from harness.report.terminal.run_output import json_handler, terminal_handler
 
-    if given.event_lines:
+    if options.event_lines:
         return [plugin.load()(sys.stdout) for plugin in plugins("harness.event_lines").values()]
-    junit, json_file = given.junit, given.json_file
-    shown = Shown(given.verbose, given.quiet, given.durations)
-    handlers = [terminal_handler(sys.stderr if json_file == "-" else sys.stdout, shown, lambda: _earlier(project))]
+    junit, json_file = options.junit, options.json_file
+    style = Shown(options.verbose, options.quiet, options.durations)
+    handlers = [terminal_handler(sys.stderr if json_file == "-" else sys.stdout, style, lambda: _earlier(project))]
     handlers += filter(None, (plugin.load()() for plugin in plugins("harness.handlers").values()))
     if junit is not None:
         if junit == Path("-"):
@@ -222,7 +224,7 @@ class _Expected:
             self._emit(Remarked(record.id, refutation_text(refutation, record.result)))
 
 
-def _is_missing(failures: Iterable[tuple[Handler, Exception]], shown: Handler | None) -> bool:
+def _is_missing(failures: Iterable[tuple[Handler, Exception]], terminal: Handler | None) -> bool:
     """Return whether a report is missing, and print why it is missing or cut short.
 
     An output that its reader closed is no failure, and neither is a full terminal.
@@ -232,7 +234,7 @@ def _is_missing(failures: Iterable[tuple[Handler, Exception]], shown: Handler | 
         if isinstance(error, OSError) and error.errno in _GONE:
             continue
         with suppress(OSError):
-            if handler is shown and isinstance(error, OSError):
+            if handler is terminal and isinstance(error, OSError):
                 tell(f"harness: the output is cut short: {error.strerror}; the evidence is complete", err=True)
                 continue
             missing = True

@@ -150,48 +150,48 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def request_of(given: RunOptions, project: Project) -> RunRequest:
+def request_of(options: RunOptions, project: Project) -> RunRequest:
     """Return the request that the options describe.
 
     Raises:
         click.UsageError, ProjectError, ContractError: an option or a contract is refused; nothing has run.
     """
-    if given.quiet and given.verbose:
+    if options.quiet and options.verbose:
         raise click.UsageError("say one of -q and -v")
-    executor_options = _executor_options(given.executor, given.executor_options)
-    elsewhere = given.executor != "local"
-    if elsewhere and given.fail_fast:
+    executor_options = _executor_options(options.executor, options.executor_options)
+    elsewhere = options.executor != "local"
+    if elsewhere and options.fail_fast:
         raise click.UsageError("the jobs of all claims are submitted at once; leave out --fail-fast")
-    contracts = _select(project, given)
+    contracts = _select(project, options)
     request = RunRequest(
         contracts=contracts,
-        profile=given.profile,
-        device=given.device,
-        subjects=choose(given.subject, given.parameters, contracts, project),
-        mutants=not given.no_mutants,
-        all_mutants=given.all_mutants or given.accept is not None,
-        isolate=given.isolate,
-        jobs=given.jobs,
-        seed=given.seed,
-        executor=given.executor,
+        profile=options.profile,
+        device=options.device,
+        subjects=choose(options.subject, options.parameters, contracts, project),
+        mutants=not options.no_mutants,
+        all_mutants=options.all_mutants or options.accept is not None,
+        isolate=options.isolate,
+        jobs=options.jobs,
+        seed=options.seed,
+        executor=options.executor,
         executor_options=executor_options,
-        evidence=given.evidence,
-        fail_fast=given.fail_fast,
-        key=given.key,
+        evidence=options.evidence,
+        fail_fast=options.fail_fast,
+        key=options.key,
     )
-    if given.stale and (given.subject or given.parameters or given.no_mutants or elsewhere):
+    if options.stale and (options.subject or options.parameters or options.no_mutants or elsewhere):
         raise click.UsageError(
             "--stale looks for evidence of the contracts as they are, on this machine; leave out --subject, -P, "
             "--no-mutants and --executor, or --stale"
         )
-    if given.require_gpu and (elsewhere or given.device == "cpu"):
+    if options.require_gpu and (elsewhere or options.device == "cpu"):
         raise click.UsageError("--require-gpu speaks of this machine's GPU; leave out --device cpu and --executor")
-    if given.isolate:
+    if options.isolate:
         require_isolable(request, project)
     return request
 
 
-def refuse_without_gpu(given: RunOptions, machine: Host) -> None:
+def refuse_without_gpu(options: RunOptions, machine: Host) -> None:
     """Check that a GPU works if one is required, or if Slurm gave this process one and the profile is chosen here.
 
     Otherwise the reduced profile would run on the CPU and pass. A job of another executor gets its profile
@@ -204,17 +204,17 @@ def refuse_without_gpu(given: RunOptions, machine: Host) -> None:
 
     if machine.gpus:
         return
-    if given.require_gpu:
+    if options.require_gpu:
         raise click.ClickException(f"--require-gpu: no GPU works on this machine: {machine.gpu_reason}")
-    choosing = given.executor == "local" and given.device != "cpu" and given.profile != "reduced"
-    if choosing and not given.event_lines and (promised := promised_gpu()):
+    choosing = options.executor == "local" and options.device != "cpu" and options.profile != "reduced"
+    if choosing and not options.event_lines and (promised := promised_gpu()):
         raise click.ClickException(
             f"Slurm gave this job a GPU ({promised}), but none works: {machine.gpu_reason}; "
             "to run without it, say --device cpu or --profile reduced"
         )
 
 
-def with_scratch(given: RunOptions, run: ExitStack) -> RunOptions:
+def with_scratch(options: RunOptions, run: ExitStack) -> RunOptions:
     """Return the options with the folder of `--scratch`, if they have it, as the folder for evidence.
 
     Args:
@@ -223,16 +223,16 @@ def with_scratch(given: RunOptions, run: ExitStack) -> RunOptions:
     Raises:
         click.UsageError: the folder cannot be made, or another option contradicts it.
     """
-    if not given.scratch:
-        return given
-    if given.evidence is not None:
+    if not options.scratch:
+        return options
+    if options.evidence is not None:
         raise click.UsageError("say one of --scratch and --evidence")
-    if given.executor != "local":
+    if options.executor != "local":
         raise click.UsageError("a node does not see this machine's temporary folder; say --evidence FOLDER")
     from harness.evidence.atomic_dir import scratch_folder
 
     try:
-        return replace(given, scratch=False, evidence=run.enter_context(scratch_folder()))
+        return replace(options, scratch=False, evidence=run.enter_context(scratch_folder()))
     except OSError as error:
         raise click.BadParameter(f"{error.filename}: {error.strerror}", param_hint="--scratch") from error
 
@@ -250,9 +250,9 @@ def require_isolable(request: RunRequest, project: Project) -> None:
         return  # the job checks it, on a node that can import the falsifiers
     from harness.execution.isolation import isolation
 
-    found = isolation().obstacles(project, request.contracts)
-    able = [contract.id for contract in request.contracts if not found[contract.id]]
-    lines = [f"{name}: {why}" for name, why in found.items() if why]
+    obstacles = isolation().obstacles(project, request.contracts)
+    able = [contract.id for contract in request.contracts if not obstacles[contract.id]]
+    lines = [f"{name}: {why}" for name, why in obstacles.items() if why]
     if lines:
         others = f"\nThese can: {', '.join(able)}" if able else ""
         raise click.UsageError("--isolate is not possible for\n  " + "\n  ".join(lines) + others)
@@ -270,10 +270,10 @@ def _executor_options(name: str, text: str) -> list[str]:
         return []
     from harness.running.compose import EXECUTORS
 
-    found = plugins(EXECUTORS)
-    if name not in found:
-        raise click.BadParameter(f"there is no {name!r}; say local, {', '.join(found)}", param_hint="--executor")
-    if why := found[name].load().obstacle():
+    executors = plugins(EXECUTORS)
+    if name not in executors:
+        raise click.BadParameter(f"there is no {name!r}; say local, {', '.join(executors)}", param_hint="--executor")
+    if why := executors[name].load().obstacle():
         raise click.UsageError(why)
     try:
         return shlex.split(text)
@@ -281,10 +281,10 @@ def _executor_options(name: str, text: str) -> list[str]:
         raise click.BadParameter(f"{text!r}: {error}", param_hint="--executor-options") from error
 
 
-def _select(project: Project, given: RunOptions) -> list[Contract]:
+def _select(project: Project, options: RunOptions) -> list[Contract]:
     """Return the requested claims, in the requested order. One invalid contract refuses the run."""
-    ids, issue, spec = given.ids, given.issue, given.spec
-    everything = given.everything or (given.stale and not (ids or issue or spec))
+    ids, issue, spec = options.ids, options.issue, options.spec
+    everything = options.everything or (options.stale and not (ids or issue or spec))
     chosen: dict[str, Contract] = {name: project.contract(name) for name in project.matching(ids)}
     if ids and (everything or issue or spec):
         raise click.UsageError("name claims, or say --all, --issue or --spec; not both")
@@ -297,21 +297,21 @@ def _select(project: Project, given: RunOptions) -> list[Contract]:
             for error in others:  # show all, so that they can be mended at once
                 tell(f"harness: {error}", err=True)
             raise last
-        found = [
+        selected = [
             contract
             for contract in contracts
             if everything or (issue and contract.issue == issue) or (spec and contract.spec == spec)
         ]
-        if not found:
-            wanted = f"for issue {issue}" if issue else f"for spec {spec}" if spec else "at all"
+        if not selected:
+            condition = f"for issue {issue}" if issue else f"for spec {spec}" if spec else "at all"
             remedy = "`harness list` shows them" if contracts else "`harness new` makes one"
-            raise ProjectError(f"there is no contract {wanted} under {project.contracts}; {remedy}")
-        chosen.update((contract.id, contract) for contract in found)
+            raise ProjectError(f"there is no contract {condition} under {project.contracts}; {remedy}")
+        chosen.update((contract.id, contract) for contract in selected)
     if not chosen:
         raise click.UsageError(
             "name a claim, several as 'F-DISTILL-*', or say --all, --issue or --spec; `harness list` shows them"
         )
-    for name in project.matching(given.without):
+    for name in project.matching(options.without):
         if chosen.pop(name, None) is None:
             raise click.BadParameter(f"{name} is not among the claims of this run", param_hint="--except")
     if not chosen:

@@ -35,15 +35,15 @@ def write_all(contents: Mapping[Path, str], additions: Mapping[Path, str] | None
     taken = [str(path) for path in contents if os.path.lexists(path)]
     if taken:
         raise FileExistsError(f"nothing is overwritten, and there is already {', '.join(taken)}")
-    made: list[Path] = []
+    written: list[Path] = []
     grown: dict[Path, int] = {}
     try:
         for path, text in contents.items():
             for folder in reversed([parent for parent in path.parents if not parent.exists()]):
                 folder.mkdir()
-                made.append(folder)
+                written.append(folder)
             with path.open("x", encoding="utf-8", newline="") as file:
-                made.append(path)
+                written.append(path)
                 file.write(text)
         for path, text in (additions or {}).items():
             with path.open("r+", encoding="utf-8", newline="") as file:
@@ -53,7 +53,7 @@ def write_all(contents: Mapping[Path, str], additions: Mapping[Path, str] | None
         for path, size in grown.items():
             with suppress(OSError):
                 os.truncate(path, size)
-        for path in reversed(made):
+        for path in reversed(written):
             with suppress(OSError):
                 path.rmdir() if path.is_dir() else path.unlink()
         raise

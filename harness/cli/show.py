@@ -79,10 +79,10 @@ def _page(contract: Contract, host: Host, project: Project) -> Iterator[str]:
         yield f"speaks of: {hardware(contract.target)}"
     if contract.stands_in_for:
         yield f"stands in for: {contract.stands_in_for}"
-    for one in contract.refuted:
+    for refutation in contract.refuted:
         yield (
-            f"known refutation since {one.since} on {one.device}, {one.profile} profile, by "
-            f"{', '.join(sorted(one.clauses))}: {one.explanation}"
+            f"known refutation since {refutation.since} on {refutation.device}, {refutation.profile} profile, by "
+            f"{', '.join(sorted(refutation.clauses))}: {refutation.explanation}"
         )
     for title, section in (
         ("What runs here", _course(contract, host, project)),
@@ -115,7 +115,11 @@ def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
     for profile in contract.profiles.values():
         yield from _profile(contract, profile, host, last.get(profile.name, ""))
     yield f"  {contract.falsifier} against {contract.subject}"
-    taken = [one for one in map(kind, kinds()) if one.is_taken(contract.falsifier, contract.path, project)]
+    taken = [
+        kind_of_subject
+        for kind_of_subject in map(kind, kinds())
+        if kind_of_subject.is_taken(contract.falsifier, contract.path, project)
+    ]
     if taken:
         yield f"  {_outside(taken, project)}"
     alone = [profile.name for profile in contract.profiles.values() if profile.exclusive]
@@ -125,10 +129,10 @@ def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
 
 def _outside(taken: list[type[NamedSubject]], project: Project) -> str:
     """Return how to judge another subject, and which trainers the project describes."""
-    forms = [f"{one.kind()}:{one.value}{' -P dir=RUN' if one.is_over else ''}" for one in taken]
+    forms = [f"{subject.kind()}:{subject.value}{' -P dir=RUN' if subject.is_over else ''}" for subject in taken]
     text = f"or against another subject: --subject {' or --subject '.join(forms)}"
     there = sorted(path.relative_to(project.root).as_posix() for path in project.root.glob("trainers/*.toml"))
-    named = there if any(one.value.endswith(".toml") for one in taken) else []
+    named = there if any(subject.value.endswith(".toml") for subject in taken) else []
     return f"{text}; {', '.join(named)} {'says' if len(named) == 1 else 'say'} how" if named else text
 
 
@@ -137,13 +141,13 @@ def _last(contract: Contract, project: Project) -> dict[str, str]:
 
     Runs with other parameters and interrupted runs do not count.
     """
-    told: dict[str, str] = {}
+    statuses: dict[str, str] = {}
     for entry in whole_runs(read(project.evidence, contract.id).entries):
         if entry.subject == contract.subject:
             whole = "" if entry.mutants_skipped else f", all of them {number_text.duration(entry.seconds)},"
             took = f"the subject's took {number_text.duration(entry.trial_seconds)}{whole}"
-            told[entry.profile] = f"{took} on {entry.device_class}, {entry.started[:10]}"
-    return told
+            statuses[entry.profile] = f"{took} on {entry.device_class}, {entry.started[:10]}"
+    return statuses
 
 
 def _profile(contract: Contract, profile: Profile, host: Host, last: str) -> Iterator[str]:
@@ -153,8 +157,8 @@ def _profile(contract: Contract, profile: Profile, host: Host, last: str) -> Ite
     most = f"at most {number_text.duration(profile.seconds)} a trial"
     yield f"    {most}; {last}" if last else f"    {most}"
     if profile.parameters:
-        told = ", ".join(f"{name} {number_text.value(value)}" for name, value in profile.parameters.items())
-        yield f"    {told}"
+        parameters = ", ".join(f"{name} {number_text.value(value)}" for name, value in profile.parameters.items())
+        yield f"    {parameters}"
     if unjudged := contract.unjudged(profile.name):
         yield f"    omits {', '.join(sorted(profile.omits))}: {', '.join(unjudged)} not judged"
 
@@ -173,7 +177,7 @@ def _bounds(contract: Contract) -> Iterator[str]:
     """Yield every bound. Types, and minimums of 0, share a line at the end."""
     types: dict[str, list[str]] = {}
     natural: list[str] = []
-    shown: dict[str, list[SchemaClause]] = {}
+    by_place: dict[str, list[SchemaClause]] = {}
     for clause in contract.clauses:
         place = clause.id.rpartition(".")[0]
         if clause.keyword == "type":
@@ -181,9 +185,9 @@ def _bounds(contract: Contract) -> Iterator[str]:
         elif clause.keyword == "minimum" and clause.argument == 0:
             natural.append(place)
         elif clause.keyword != "closed":
-            shown.setdefault(place, []).append(clause)
-    width = max(map(len, shown), default=0)
-    for place, clauses in shown.items():
+            by_place.setdefault(place, []).append(clause)
+    width = max(map(len, by_place), default=0)
+    for place, clauses in by_place.items():
         yield f"  {place:<{width}}  {', '.join(bound_text.of(clause.bound, clause.unit) for clause in clauses)}"
         if (meaning := contract.observation["properties"].get(place, {}).get("description")) is not None:
             yield f"      {meaning}"
@@ -191,8 +195,8 @@ def _bounds(contract: Contract) -> Iterator[str]:
             yield f"      [{source}]"
     if natural:
         yield f"  at least 0: {', '.join(natural)}"
-    told = "; ".join(f"{name}: {', '.join(places)}" for name, places in types.items())
-    yield f"  types: {told}"
+    text = "; ".join(f"{name}: {', '.join(places)}" for name, places in types.items())
+    yield f"  types: {text}"
 
 
 def _mutants(contract: Contract) -> Iterator[str]:
@@ -229,7 +233,7 @@ def _modules(names: list[str]) -> str:
 _NEEDS: Mapping[str, Callable[[Any], str]] = {
     "device": lambda device: "a CUDA GPU" if device == "cuda" else "no GPU",
     "gpus": lambda count: f"{count} of them",
-    "compute_capability": lambda wanted: f"compute capability {wanted} or newer",
+    "compute_capability": lambda least: f"compute capability {least} or newer",
     "memory_gib": lambda size: f"{size:g} GiB of memory",
     "disk_gib": lambda size: f"{size:g} GiB of free disk space",
     "vulkan": lambda kind: "the Vulkan adapter of a GPU" if kind == "gpu" else "a Vulkan adapter",

@@ -94,46 +94,46 @@ def command(
     if ids or issue or spec:  # only the gaps of the chosen claims
         names = {claim.id for claim in chosen}
         contracts = [contract for contract in survey.contracts if contract.id in names]
-        found = gaps(contracts, (), [one for one in survey.contents.entries if one.id in names], {})
+        missing = gaps(contracts, (), [entry for entry in survey.contents.entries if entry.id in names], {})
     else:
-        found = gaps(survey.contracts, survey.refused, survey.contents.entries, mentions(project))
-    shown, told = (chosen, found) if not only else _filtered(chosen, found, only)
+        missing = gaps(survey.contracts, survey.refused, survey.contents.entries, mentions(project))
+    claims, shown_gaps = (chosen, missing) if not only else _filtered(chosen, missing, only)
     jobs = [] if ids or issue or spec or device or only else [*running_jobs(project)]
     if as_json:
-        tell_json(report.document(shown, told, survey.contents.unreadable, project.root, jobs))
+        tell_json(report.document(claims, shown_gaps, survey.contents.unreadable, project.root, jobs))
     else:
-        _show(shown, told, verbose or bool(ids))
+        _show(claims, shown_gaps, verbose or bool(ids))
         tell_all(report.job_blocks(jobs))
         tell(report.totals(chosen))
-    for one in survey.contents.unreadable:
-        tell(report.unreadable_line(one), err=True)
+    for unreadable in survey.contents.unreadable:
+        tell(report.unreadable_line(unreadable), err=True)
     if survey.refused or survey.contents.unreadable:
         return ExitStatus.REFUSED
-    return _exit_status(chosen, found, fail_on)
+    return _exit_status(chosen, missing, fail_on)
 
 
-def _show(claims: Sequence[ClaimStatus], found: Gaps, verbose: bool) -> None:
-    for line, status in report.lines(claims, found, terminal_width(), verbose):
+def _show(claims: Sequence[ClaimStatus], missing: Gaps, verbose: bool) -> None:
+    for line, status in report.lines(claims, missing, terminal_width(), verbose):
         tell(line, f"bold {COLOURS[status]}" if status else "", word=status or "")
 
 
-def _filtered(claims: Sequence[ClaimStatus], found: Gaps, only: frozenset[str]) -> tuple[list[ClaimStatus], Gaps]:
+def _filtered(claims: Sequence[ClaimStatus], missing: Gaps, only: frozenset[str]) -> tuple[list[ClaimStatus], Gaps]:
     """Return the claims and gaps that these words name. Contracts that cannot be run always stay."""
     chosen = [claim for claim in claims if claim.status.lower() in only]
-    kept = Gaps(
-        unclaimed=found.unclaimed if "unclaimed" in only else {},
-        refused=found.refused,
-        never_full=found.never_full if "never-full" in only else (),
-        never_killed=found.never_killed if "never-killed" in only else {},
-        orphaned=found.orphaned if "orphaned" in only else {},
+    remaining = Gaps(
+        unclaimed=missing.unclaimed if "unclaimed" in only else {},
+        refused=missing.refused,
+        never_full=missing.never_full if "never-full" in only else (),
+        never_killed=missing.never_killed if "never-killed" in only else {},
+        orphaned=missing.orphaned if "orphaned" in only else {},
     )
-    return chosen, kept
+    return chosen, remaining
 
 
-def _exit_status(claims: Sequence[ClaimStatus], found: Gaps, fail_on: frozenset[str]) -> ExitStatus:
+def _exit_status(claims: Sequence[ClaimStatus], missing: Gaps, fail_on: frozenset[str]) -> ExitStatus:
     tripped = {claim.status.lower() for claim in claims if not claim.is_known}
     tripped |= {"falsified" for claim in claims if claim.is_news}
-    tripped |= {name for name in _GAPS if getattr(found, name.replace("-", "_"))}
+    tripped |= {name for name in _GAPS if getattr(missing, name.replace("-", "_"))}
     if fail_on & tripped:
         tell(f"harness: --fail-on found {', '.join(sorted(fail_on & tripped))}", err=True)
     if "falsified" in fail_on & tripped:

@@ -26,29 +26,32 @@ def choose(
     Raises:
         click.BadParameter: an option is refused. The text has the remedy.
     """
-    given = parameter_texts(settings)
+    parameters = parameter_texts(settings)
     texts = {contract.id: text or project.subject_of(contract.id) for contract in contracts}
     try:
-        found = {one: named(one, project, is_default=text is None) for one in set(texts.values())}
+        subjects = {
+            text_of_subject: named(text_of_subject, project, is_default=text is None)
+            for text_of_subject in set(texts.values())
+        }
         return {
             contract.id: subject
             for contract in contracts
-            if (subject := _subject(texts[contract.id], found[texts[contract.id]], given, contract, project))
+            if (subject := _subject(texts[contract.id], subjects[texts[contract.id]], parameters, contract, project))
         }
     except SubjectRefused as error:
         raise _refused(str(error), error.option) from error
 
 
 def _subject(
-    text: str, found: NamedSubject | None, given: Mapping[str, str], contract: Contract, project: Project
+    text: str, named_subject: NamedSubject | None, parameters: Mapping[str, str], contract: Contract, project: Project
 ) -> Subject | None:
-    if found is None:
-        changed = overrides(given, [contract])
+    if named_subject is None:
+        changed = overrides(parameters, [contract])
         if not text:
             return Subject(overrides=changed) if changed else None
         return Subject.at(checked_subject(text, project), changed)
-    own, others = _split(given, found, contract)
-    return found.subject(contract, project, own, overrides(others, [contract]))
+    own, others = _split(parameters, named_subject, contract)
+    return named_subject.subject(contract, project, own, overrides(others, [contract]))
 
 
 def checked_subject(text: str, project: Project) -> str:
@@ -67,21 +70,23 @@ def checked_subject(text: str, project: Project) -> str:
     return text
 
 
-def _split(given: Mapping[str, str], found: NamedSubject, contract: Contract) -> tuple[JsonObject, dict[str, str]]:
+def _split(
+    parameters: Mapping[str, str], subject: NamedSubject, contract: Contract
+) -> tuple[JsonObject, dict[str, str]]:
     """Split -P into the values of the subject's own parameters, with the types of their defaults, and the claim's."""
     claims = own_names(contract)
-    mine = {*found.parameters}.difference(claims).union(found.further)
+    accepted = {*subject.parameters}.difference(claims).union(subject.further)
     own: dict[str, Any] = {}
     others: dict[str, str] = {}
-    for name, text in given.items():
-        if name in mine:
-            own[name] = _typed(name, text, found.parameters.get(name, ""), found.name)
+    for name, text in parameters.items():
+        if name in accepted:
+            own[name] = _typed(name, text, subject.parameters.get(name, ""), subject.name)
         elif name in claims:
             others[name] = text
         else:
-            near = difflib.get_close_matches(name, [*mine, *claims], n=1)
-            hint = f"did you mean {near[0]}?" if near else f"the subject has {', '.join(sorted(mine)) or 'none'}"
-            raise _refused(f"neither {contract.id} nor {found.name} has a parameter {name!r}; {hint}", "-P")
+            near = difflib.get_close_matches(name, [*accepted, *claims], n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the subject has {', '.join(sorted(accepted)) or 'none'}"
+            raise _refused(f"neither {contract.id} nor {subject.name} has a parameter {name!r}; {hint}", "-P")
     return own, others
 
 
@@ -90,8 +95,8 @@ def _typed(name: str, text: str, default: Any, file: str) -> Any:
         return text
     value = value_of(text)
     if not isinstance(value, (int, float)) or isinstance(value, bool) is not isinstance(default, bool):
-        wanted = "true or false" if isinstance(default, bool) else "a number"
-        raise _refused(f"{name} is {wanted} in {file}, not {text}", "-P")
+        expected = "true or false" if isinstance(default, bool) else "a number"
+        raise _refused(f"{name} is {expected} in {file}, not {text}", "-P")
     return value
 
 

@@ -57,21 +57,21 @@ def command(
     Verdicts do not change the exit status: a bundle that says FAIL can be sound. It is 2 if a bundle is unsound,
     unfinished or not accepted, or a PATH is not a folder; else 3 if a PATH has no bundle below it; else 0.
     """
-    asked = against(trusted_keys, Project.around(), _codes(fail_on))
-    if asked.refused & _PROJECT and asked.state is None:
-        needs = min(asked.refused & _PROJECT)
+    policy = against(trusted_keys, Project.around(), _codes(fail_on))
+    if policy.refused & _PROJECT and policy.state is None:
+        needs = min(policy.refused & _PROJECT)
         raise click.BadParameter(f"{needs} needs a project to ask; run it in one", param_hint="--fail-on")
-    found = BundlePaths.find(paths)
-    verifications = found.verified(asked)
+    paths_of_bundles = BundlePaths.find(paths)
+    verifications = paths_of_bundles.verified(policy)
     if as_json:
-        _print_json(verifications, found)
+        _print_json(verifications, paths_of_bundles)
     else:
         tell_all(verified_lines(verifications, verbose))
-        found.tell("verify")
+        paths_of_bundles.tell("verify")
         tell(f"{counted(len(verifications), 'bundle')}: {bundle_totals(verifications)}")
-        if asked.state is None and verifications:
+        if policy.state is None and verifications:
             tell("staleness was not checked, because this folder belongs to no project")
-    return found.status(accepted=all(one.accepted for one in verifications))
+    return paths_of_bundles.status(accepted=all(verification.accepted for verification in verifications))
 
 
 def _codes(texts: Sequence[str]) -> frozenset[Code]:
@@ -86,19 +86,21 @@ def _codes(texts: Sequence[str]) -> frozenset[Code]:
     return frozenset(_REMARKS[name] for name in names)
 
 
-def _print_json(verifications: Sequence[Verification], found: BundlePaths) -> None:
-    sound = [one for one in verifications if one.sound]
+def _print_json(verifications: Sequence[Verification], paths_of_bundles: BundlePaths) -> None:
+    sound = [verification for verification in verifications if verification.sound]
     document: dict[str, Any] = {
         "format": 1,
-        "bundles": [finding_text.document(one) for one in verifications],
-        "no_folder": [str(path) for path in found.no_folder],
-        "without_bundles": [str(path) for path in found.without],
+        "bundles": [finding_text.document(verification) for verification in verifications],
+        "no_folder": [str(path) for path in paths_of_bundles.no_folder],
+        "without_bundles": [str(path) for path in paths_of_bundles.without],
         "total": {
             "bundles": len(verifications),
             "sound": len(sound),
             "unsound": len(verifications) - len(sound),
-            "not_accepted": sum(one.standing == NOT_ACCEPTED for one in verifications),
-            "verdicts": {verdict: sum(one.verdict is verdict for one in sound) for verdict in Verdict},
+            "not_accepted": sum(verification.standing == NOT_ACCEPTED for verification in verifications),
+            "verdicts": {
+                verdict: sum(verification.verdict is verdict for verification in sound) for verdict in Verdict
+            },
         },
     }
     tell_json(document)

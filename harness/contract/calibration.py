@@ -46,7 +46,7 @@ def calibration_digest(content: bytes) -> str:
     return hashlib.sha256(same_schema(content)).hexdigest()
 
 
-def calibration_of(path: Path, wanted: str | None) -> tuple[Calibration | None, list[Problem]]:
+def calibration_of(path: Path, expected_digest: str | None) -> tuple[Calibration | None, list[Problem]]:
     """The calibration beside a contract file (None if there is none that fits), and its problems.
 
     Args:
@@ -58,18 +58,18 @@ def calibration_of(path: Path, wanted: str | None) -> tuple[Calibration | None, 
         content = regular_file.read(place)
     except FileNotFoundError:
         missing = Problem(_KEY, f"there is no {place.name} next to the contract", f"restore it, or {_AGAIN}")
-        return None, [missing] if wanted is not None else []
+        return None, [missing] if expected_digest is not None else []
     except OSError as error:
         return None, [Problem(_KEY, f"{place.name} cannot be read: {error.strerror}", "make it readable")]
     digest = calibration_digest(content)
-    if digest != wanted:
-        named = "no calibration" if wanted is None else wanted
+    if digest != expected_digest:
+        named = "no calibration" if expected_digest is None else expected_digest
         message = f"{place.name} has the SHA-256 {digest}, and the contract names {named}"
         return None, [Problem(_KEY, message, f"restore it, or {_AGAIN}")]
     try:
         document = schemas.loads("calibration", content)
     except schemas.DocumentError as error:
-        return None, [Problem(_KEY + one.pointer, one.message, _AGAIN) for one in error.problems]
+        return None, [Problem(_KEY + problem.pointer, problem.message, _AGAIN) for problem in error.problems]
     if document["id"] != claim_of(path):
         return None, [Problem(f"{_KEY}/id", f"is {document['id']}, not {claim_of(path)}", _AGAIN)]
     return Calibration(document["profiles"]), []

@@ -116,8 +116,8 @@ class SchemaClause(Clause):
         if self.keyword in _TRUE_OF_NOTHING and self.argument and not all(values):
             where = _place(measurements, self.path, next(index for index, value in enumerate(values) if not value))
             return self.unmeasured(Reason(ReasonCode.EMPTY, where))
-        seen = _DECISIVE.get(self.keyword, _last)(values)
-        return ClauseResult(self.id, Outcome.PASS, brief(seen), self.bound, self.unit)
+        decisive = _DECISIVE.get(self.keyword, _last)(values)
+        return ClauseResult(self.id, Outcome.PASS, brief(decisive), self.bound, self.unit)
 
     def _worst(self, values: list[Any]) -> int:
         """The index of the value that fails: the farthest beyond a limit, else the first."""

@@ -40,7 +40,7 @@ def credentials(contract: Contract) -> Iterator[Problem]:
 
 def _repeated_ids(contract: Contract) -> Iterator[Problem]:
     for kind in ("rules", "mutants"):
-        ids = [one["id"] for one in contract.document.get(kind, ())]
+        ids = [item["id"] for item in contract.document.get(kind, ())]
         for index, name in enumerate(ids):
             if name in ids[:index]:
                 yield Problem(pointer(kind, index, "id"), f"the id {name!r} occurs twice", "give each its own")
@@ -62,8 +62,8 @@ def _parameter_problems(contract: Contract) -> Iterator[Problem]:
                 yield Problem(where, f"lacks {name!r}, which the contract declares", "set it in every profile")
         for clause in declared.violations(profile.parameters):
             name = clause.path[0]
-            given = strictjson.dumps(profile.parameters[name])
-            yield Problem(where + pointer(name), f"{given} violates {clause.bound}", "see parameters of the contract")
+            value = strictjson.dumps(profile.parameters[name])
+            yield Problem(where + pointer(name), f"{value} violates {clause.bound}", "see parameters of the contract")
 
 
 def _refutation_problems(contract: Contract) -> Iterator[Problem]:
@@ -93,8 +93,8 @@ def _name_problems(contract: Contract) -> Iterator[Problem]:
         (pointer("observation", "examples", index, one), one) for index, each in enumerate(examples) for one in each
     ]
     for profile in contract.profiles.values():
-        named += [(pointer("profiles", profile.name, "omits"), one) for one in sorted(profile.omits)]
-    named += [("/outside_omits", one) for one in sorted(contract.outside_omits)]
+        named += [(pointer("profiles", profile.name, "omits"), omitted) for omitted in sorted(profile.omits)]
+    named += [("/outside_omits", omitted) for omitted in sorted(contract.outside_omits)]
     known = ", ".join(sorted(contract.measurements))
     for where, name in named:
         if name not in contract.measurements:

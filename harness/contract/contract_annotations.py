@@ -103,12 +103,12 @@ def judging_part(content: bytes) -> bytes:
             members.append((key, text[start:at]))
     except (ValueError, IndexError, RecursionError):
         return content
-    kept = [member for key, member in members if key not in ANNOTATIONS]
-    if len(kept) == len(members):
+    relevant = [member for key, member in members if key not in ANNOTATIONS]
+    if len(relevant) == len(members):
         return content
-    if members[-1][0] in ANNOTATIONS and kept:
-        kept[-1] = kept[-1].rstrip(_SPACE).removesuffix(",")
-    return "".join([head, *kept, text[at:]]).encode()
+    if members[-1][0] in ANNOTATIONS and relevant:
+        relevant[-1] = relevant[-1].rstrip(_SPACE).removesuffix(",")
+    return "".join([head, *relevant, text[at:]]).encode()
 
 
 def _after_space(text: str, at: int) -> int:

@@ -255,9 +255,9 @@ class _Evaluation:
         cost += count * (_ITERATION + item.size + sum(body_cost for body_cost, _ in costs))
         if node.text in ("all", "exists"):
             return cost, _SCALAR
-        kept = costs[-1][1] if node.text == "map" else item if node.text == "filter" else _SCALAR
+        result_shape = costs[-1][1] if node.text == "map" else item if node.text == "filter" else _SCALAR
         # For each item, what was kept so far is copied.
-        return cost + count * (count + 1) * kept.size, _repeated(count, kept)
+        return cost + count * (count + 1) * result_shape.size, _repeated(count, result_shape)
 
 
 _MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})

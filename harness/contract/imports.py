@@ -55,14 +55,14 @@ def _followed(
 ) -> tuple[frozenset[Path], frozenset[str]]:
     """The files that imports lead to, and the names of imported modules without a file."""
     pending = [entry_point.partition(":")[0][:_LONGEST] for entry_point in entry_points]
-    seen: set[str] = set()
+    visited: set[str] = set()
     files: set[Path] = set()
     others: set[str] = set()
     while pending:
         name = pending.pop()
-        if name in seen:
+        if name in visited:
             continue
-        seen.add(name)
+        visited.add(name)
         pending.append(name.rpartition(".")[0])  # importing a module also runs its packages
         file = module_file(name, search)
         if file is None:
@@ -70,7 +70,7 @@ def _followed(
         else:
             files.add(file)
             package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-            pending += [name for name in _names(statements(str(file)), package) if name not in seen]
+            pending += [name for name in _names(statements(str(file)), package) if name not in visited]
     return frozenset(files), frozenset(others)
 
 

@@ -75,8 +75,8 @@ _TYPES: dict[str, Check] = {
 }
 
 
-def _const(wanted: Any) -> Check:
-    key = identity(wanted)
+def _const(constant: Any) -> Check:
+    key = identity(constant)
     return lambda value: bool(identity(value) == key)
 
 

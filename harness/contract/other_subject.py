@@ -158,10 +158,12 @@ def kinds() -> list[str]:
 def kind(name: str) -> type[NamedSubject]:
     """The class of a kind. Raises PluginError if it cannot be imported, or names its adapter otherwise."""
     plugin = plugins(_GROUP)[name]
-    found = cast(type[NamedSubject], plugin.load())
-    if found.kind() != name:
-        raise PluginError(f"{name} of {plugin.origin} has the adapter {found.adapter}: its class is {found.kind()!r}")
-    return found
+    subject_kind = cast(type[NamedSubject], plugin.load())
+    if subject_kind.kind() != name:
+        raise PluginError(
+            f"{name} of {plugin.origin} has the adapter {subject_kind.adapter}: its class is {subject_kind.kind()!r}"
+        )
+    return subject_kind
 
 
 def named(text: str, project: Project, is_default: bool = False) -> NamedSubject | None:
@@ -189,11 +191,11 @@ def own_names(contract: Contract) -> list[str]:
 
 def _not_taken(refused: NamedSubject, contract: Contract, project: Project) -> str:
     """What the claim takes instead, and which claims take such a subject."""
-    said = [f"{contract.id} takes no {refused.kind()} as its subject"]
+    parts = [f"{contract.id} takes no {refused.kind()} as its subject"]
     for name in kinds():
         if (other := kind(name)).is_taken(contract.falsifier, contract.path, project):
-            said.append(f"it takes {name}:{refused.name if other.value == refused.value else other.value}")
+            parts.append(f"it takes {name}:{refused.name if other.value == refused.value else other.value}")
     claims, _ = project.load_all(project.known())
     takers = [claim.id for claim in claims if refused.is_taken(claim.falsifier, claim.path, project)]
-    said.append(f"these claims take one: {', '.join(takers)}" if takers else "no claim of this project takes one")
-    return "; ".join(said)
+    parts.append(f"these claims take one: {', '.join(takers)}" if takers else "no claim of this project takes one")
+    return "; ".join(parts)

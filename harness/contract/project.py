@@ -111,7 +111,14 @@ class Project:
         The claim's own id counts before a pattern, and the first pattern before later ones.
         """
         patterns = [claim, *self.subjects]
-        return next((self.subjects[one] for one in patterns if one in self.subjects and fnmatchcase(claim, one)), "")
+        return next(
+            (
+                self.subjects[pattern]
+                for pattern in patterns
+                if pattern in self.subjects and fnmatchcase(claim, pattern)
+            ),
+            "",
+        )
 
     @property
     def schemas(self) -> Path:
@@ -254,7 +261,9 @@ def _settings(path: Path) -> dict[str, Any] | None:
 
 
 def _subjects(root: Path, settings: object) -> dict[str, str]:
-    if not isinstance(settings, dict) or not all(isinstance(one, str) and ":" in one for one in settings.values()):
+    if not isinstance(settings, dict) or not all(
+        isinstance(subject, str) and ":" in subject for subject in settings.values()
+    ):
         raise _wrong(root, 'subjects must name the subject of each claim: "F-MINE-*" = "command:engine.toml"')
     return settings
 
@@ -287,7 +296,7 @@ def _inside(root: Path, entry: object, key: str) -> Path:
 
 
 def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _wrong(root: Path, what: str) -> ProjectError:

@@ -30,8 +30,8 @@ def has_ratio(clause: Clause) -> bool:
     """Whether the clause has a threshold for a ratio."""
     if isinstance(clause, SchemaClause):
         return clause.keyword in _UPPER | _LOWER and clause.argument > 0
-    found = comparisons(clause.tree) if isinstance(clause, Rule) else ()
-    return bool(found) and all(node.text in _ORDERS for node in found)
+    compared = comparisons(clause.tree) if isinstance(clause, Rule) else ()
+    return bool(compared) and all(node.text in _ORDERS for node in compared)
 
 
 def ratio(clause: Clause, measurements: JsonObject, parameters: JsonObject, device: Device) -> float | None:
@@ -75,7 +75,7 @@ def evaluated(rule: Rule, scope: Scope) -> list[tuple[Node, float, float]]:
 
     Empty for other rules, and if the value of a side cannot be evaluated or is no number.
     """
-    found = []
+    values = []
     for node in comparisons(rule.tree):
         sides = (rule.text[side.start : side.end] for side in node.children)
         try:
@@ -84,8 +84,8 @@ def evaluated(rule: Rule, scope: Scope) -> list[tuple[Node, float, float]]:
             return []
         if not (is_number(left) and is_number(right)):
             return []
-        found.append((node, float(left), float(right)))
-    return found
+        values.append((node, float(left), float(right)))
+    return values
 
 
 def _pairs(rule: Rule, measurements: JsonObject, parameters: JsonObject, device: Device) -> list[tuple[float, float]]:
@@ -95,5 +95,5 @@ def _pairs(rule: Rule, measurements: JsonObject, parameters: JsonObject, device:
     if scope.wrong:
         missing = any(variable != "self" or name not in measurements for variable, name in scope.wrong)
         return [] if missing else [(math.inf, 1.0)]
-    found = [] if scope.costly else evaluated(rule, scope)
-    return [(right, left) if node.text.startswith(">") else (left, right) for node, left, right in found]
+    values = [] if scope.costly else evaluated(rule, scope)
+    return [(right, left) if node.text.startswith(">") else (left, right) for node, left, right in values]

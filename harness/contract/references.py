@@ -72,9 +72,9 @@ def pointer_of(schema: JsonObject, key: str, path: tuple[str, ...], keyword: str
     node: JsonObject = schema
     definitions = schema.get("$defs", {})
 
-    def follow(wanted: str) -> None:
+    def follow(reference: str) -> None:
         nonlocal node, steps
-        while wanted not in node and "$ref" in node:
+        while reference not in node and "$ref" in node:
             name = node["$ref"].removeprefix("#/$defs/")
             node, steps = definitions[name], [key, "$defs", name]
 

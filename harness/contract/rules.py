@@ -92,26 +92,26 @@ class Rule(Clause):
         if self.id in scope.costly:
             return self._result(Outcome.NOT_MEASURED, None, Reason(ReasonCode.TOO_COSTLY, scope.costly[self.id]))
         measurements = scope.values["self"]
-        seen = {}
+        inputs = {}
         for path in self.names["self"]:
             value = measurements[path[0]] if len(path) == 1 else _at(measurements, path)
             if value is not None:
-                seen[".".join(path)] = brief(value)
+                inputs[".".join(path)] = brief(value)
         try:
             answer = self.program.execute(scope.context)
         except KeyError as error:
-            return self._result(Outcome.NOT_MEASURED, seen, Reason(ReasonCode.MISSING, str(error.args[0])))
+            return self._result(Outcome.NOT_MEASURED, inputs, Reason(ReasonCode.MISSING, str(error.args[0])))
         except MemoryError:  # it says nothing about the rule
             raise
         except Exception as error:  # the engine raises plain RuntimeError, TypeError, ValueError
             raised = str(error).split(". ")[0][:200]
-            return self._result(Outcome.FAIL, seen, Reason(ReasonCode.CANNOT_BE_EVALUATED, text=raised))
+            return self._result(Outcome.FAIL, inputs, Reason(ReasonCode.CANNOT_BE_EVALUATED, text=raised))
         if answer is True:
             empty = self._empty(scope)
-            return self._result(Outcome.NOT_MEASURED if empty else Outcome.PASS, seen, empty)
+            return self._result(Outcome.NOT_MEASURED if empty else Outcome.PASS, inputs, empty)
         if answer is False:
-            return self._result(Outcome.FAIL, seen, Reason(ReasonCode.VIOLATED, text=self.message))
-        return self._result(Outcome.FAIL, seen, Reason(ReasonCode.NOT_BOOLEAN, text=f"{answer!r:.100}"))
+            return self._result(Outcome.FAIL, inputs, Reason(ReasonCode.VIOLATED, text=self.message))
+        return self._result(Outcome.FAIL, inputs, Reason(ReasonCode.NOT_BOOLEAN, text=f"{answer!r:.100}"))
 
     def _empty(self, scope: Scope) -> Reason | None:
         """The reason if a list or map that the rule reads is empty: the rule is then vacuously true."""

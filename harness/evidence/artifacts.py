@@ -96,12 +96,12 @@ class _Limits:
 def _walk(folder: Beneath, prefix: str, depth: int) -> Iterator[tuple[str, Beneath, str]]:
     """Yield everything that is not a folder: its name, its place, and why it cannot be opened (empty if it can)."""
     try:
-        found = folder.entries(10 * MOST)
+        entries = folder.entries(10 * MOST)
     except OSError as error:
         if prefix or error.errno != errno.ENOENT:
             yield prefix or ".", folder, f"cannot be read: {error.strerror}"
         return
-    for last, status in found:
+    for last, status in entries:
         name, place = f"{prefix}/{last}" if prefix else last, folder / last
         if stat.S_ISLNK(status.st_mode):
             yield name, place, "a symbolic link, which is not followed"

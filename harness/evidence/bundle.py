@@ -121,12 +121,12 @@ class Bundle:
     def record(self) -> Record:
         """The claim, its verdict, and the outcomes that the verdict follows from."""
         document = self.document(layout.RECORD)
-        ours = Record.FORMAT
-        found = document.get("format") if isinstance(document, dict) else ours
-        if found != ours:
-            newer = isinstance(found, int) and found > ours
+        current = Record.FORMAT
+        stated = document.get("format") if isinstance(document, dict) else current
+        if stated != current:
+            newer = isinstance(stated, int) and stated > current
             remedy = "verify it with the later version of the harness that wrote it" if newer else "run the claim again"
-            problem = Problem("/format", f"is of format {str(found)[:40]}; this harness reads {ours}", remedy)
+            problem = Problem("/format", f"is of format {str(stated)[:40]}; this harness reads {current}", remedy)
             raise BundleError(layout.RECORD, [problem])
         with _reading(layout.RECORD):
             return Record.from_json(document)
@@ -177,22 +177,22 @@ class Bundle:
     def mutants(self) -> Mapping[str, MutantTrial]:
         """The trial of every mutant that ran, by id."""
         trials: dict[str, MutantTrial] = {}
-        found: list[Problem] = []
+        problems: list[Problem] = []
         lines = self.content(layout.MUTANTS).split(b"\n")
         if lines.pop():
-            found.append(Problem("", "does not end in a newline: it may have been cut short"))
+            problems.append(Problem("", "does not end in a newline: it may have been cut short"))
         for number, line in enumerate(lines):
-            if len(found) >= MOST_PROBLEMS:
+            if len(problems) >= MOST_PROBLEMS:
                 break
             try:
                 trial = _mutant(line, number)
             except DocumentError as error:
-                found += error.problems
+                problems += error.problems
                 continue
             if trials.setdefault(trial.id, trial) is not trial:
-                found.append(Problem(f"/{number}", f"has the trial of {trial.id} a second time"))
-        if found:
-            raise BundleError(layout.MUTANTS, found)
+                problems.append(Problem(f"/{number}", f"has the trial of {trial.id} a second time"))
+        if problems:
+            raise BundleError(layout.MUTANTS, problems)
         return trials
 
     mutant_judgments = _Part(

@@ -84,12 +84,15 @@ class _Checks:
         self._found.append(finding(code, detail, file, where, **fields))
 
     def result(self) -> Verification:
-        found = self._found
-        if len(found) > MOST_FINDINGS:
-            rest = len(found) - MOST_FINDINGS
-            found = [*found[:MOST_FINDINGS], finding(found[MOST_FINDINGS].code, Detail.MORE, count=rest)]
-        remarks = tuple(one for one in found if one.code.severity is Severity.REMARK)
-        findings = tuple(one for one in found if one.code.severity is Severity.UNSOUND)
+        all_findings = self._found
+        if len(all_findings) > MOST_FINDINGS:
+            rest = len(all_findings) - MOST_FINDINGS
+            all_findings = [
+                *all_findings[:MOST_FINDINGS],
+                finding(all_findings[MOST_FINDINGS].code, Detail.MORE, count=rest),
+            ]
+        remarks = tuple(item for item in all_findings if item.code.severity is Severity.REMARK)
+        findings = tuple(item for item in all_findings if item.code.severity is Severity.UNSOUND)
         # A signature is over the manifest. If the files are not those that it lists, or contradict each other, the
         # signer vouched for another bundle.
         signed_by = () if findings else self._known.signed_by
@@ -216,16 +219,18 @@ class _Checks:
             self._check_attestation(record, contract)
         if record is None or contract is None or observation is None or mutants is None:
             return
-        again = rejudge(record, contract, observation, {name: one.observation for name, one in mutants.items()})
+        again = rejudge(record, contract, observation, {name: mutant.observation for name, mutant in mutants.items()})
         if case is not None:
             self._check_counterexample(layout.COUNTEREXAMPLE, "", case, contract, observation)
-        for name, one in mutants.items():
-            if one.counterexample is not None:
+        for name, mutant in mutants.items():
+            if mutant.counterexample is not None:
                 where = pointer(name, "counterexample")
-                self._check_counterexample(layout.MUTANTS, where, one.counterexample, contract, one.observation)
+                self._check_counterexample(layout.MUTANTS, where, mutant.counterexample, contract, mutant.observation)
         # A file that is missing, or not of its format, has a finding already.
-        told = {one.file for one in self._found}
-        self._found += [one for one in again.findings if one.code is not Code.INCOMPLETE or one.file not in told]
+        reported_files = {reported.file for reported in self._found}
+        self._found += [
+            item for item in again.findings if item.code is not Code.INCOMPLETE or item.file not in reported_files
+        ]
         self._known = replace(
             self._known,
             verdict=again.claim.verdict,
@@ -239,15 +244,15 @@ class _Checks:
     def _check_trials(self, record: Record, mutants: Mapping[str, MutantTrial] | None) -> None:
         """Check the record's counts of rows, its list of mutants, and its digests of the logs."""
         for name, file in (("metrics", layout.METRICS), ("telemetry", layout.TELEMETRY)):
-            series, kept = self._part(file, attrgetter(name)), record.series[name]["kept"]
-            if series is not None and len(series) != kept:
+            series, recorded_rows = self._part(file, attrgetter(name)), record.series[name]["kept"]
+            if series is not None and len(series) != recorded_rows:
                 where = pointer("series", name, "kept")
-                self._differs(where, Detail.OTHER_ROWS, then=kept, series=file, now=len(series))
+                self._differs(where, Detail.OTHER_ROWS, then=recorded_rows, series=file, now=len(series))
         listed = {mutant.id: mutant.failed for mutant in record.mutants}
-        for name, one in (mutants or {}).items():
+        for name, mutant in (mutants or {}).items():
             if name not in listed:
                 self.note(Code.REJUDGED_DIFFERENTLY, Detail.MUTANT_UNLISTED, layout.MUTANTS, pointer(name))
-            elif one.failed != listed[name]:
+            elif mutant.failed != listed[name]:
                 where = pointer(name, "failed")
                 self.note(Code.REJUDGED_DIFFERENTLY, Detail.MUTANT_FAILED_OTHERS, layout.MUTANTS, where, mutant=name)
         logs = self._part(layout.LOGS, lambda bundle: bundle.logs)
@@ -257,13 +262,13 @@ class _Checks:
         for stream, identity in identities.items():
             if identity is None:
                 continue
-            told = logs.get((SUBJECT, stream))
+            stated = logs.get((SUBJECT, stream))
             size, digest = identity["size"], identity["sha256"]
-            if (size and told is None) or (told is not None and (told.size, told.sha256) != (size, digest)):
+            if (size and stated is None) or (stated is not None and (stated.size, stated.sha256) != (size, digest)):
                 self._differs(pointer("logs", stream), Detail.OTHER_LOG, log=layout.LOGS)
-        for (trial, stream), told in logs.items():
-            content = told.text.encode("utf-8", errors="surrogatepass")
-            if told.is_whole and (len(content), hashlib.sha256(content).hexdigest()) != (told.size, told.sha256):
+        for (trial, stream), stated in logs.items():
+            content = stated.text.encode("utf-8", errors="surrogatepass")
+            if stated.is_whole and (len(content), hashlib.sha256(content).hexdigest()) != (stated.size, stated.sha256):
                 self.note(Code.REJUDGED_DIFFERENTLY, Detail.UNTRUE_LOG, layout.LOGS, stream=stream, trial=trial)
         known = {SUBJECT, *map(trial_of, mutants or ())}
         if "log" in record.logs:
@@ -278,7 +283,7 @@ class _Checks:
     ) -> None:
         """Check that the counterexample's measurements violate exactly the clauses that it names."""
         judged = judge_case(contract, case.measurements, trial.parameters, trial.device)
-        failed = {one.id for one in judged if one.outcome is Outcome.FAIL}
+        failed = {clause.id for clause in judged if clause.outcome is Outcome.FAIL}
         for clause in sorted(set(case.clauses) ^ failed):
             if clause != COMPLETES:
                 detail = Detail.CASE_SPARES if clause in case.clauses else Detail.CASE_VIOLATES
@@ -324,6 +329,8 @@ def _machine(record: Record, environment: JsonObject) -> Iterator[Finding]:
 
 def _has(host: JsonObject, device: Device) -> bool:
     """Whether a machine has a device: a GPU, or else the processor, that equals it in every field of the record."""
-    told = {field: value for field, value in device.to_json().items() if field != "type"}
+    known = {field: value for field, value in device.to_json().items() if field != "type"}
     there = host.get("gpus", []) if device.is_cuda else [{**host, "name": host["machine"]}]
-    return any(all(field in one and one[field] == value for field, value in told.items()) for one in there)
+    return any(
+        all(field in candidate and candidate[field] == value for field, value in known.items()) for candidate in there
+    )

@@ -102,7 +102,7 @@ def is_folder_name(text: str) -> bool:
 
 def find_bundles(paths: Iterable[Path]) -> list[Path]:
     """Return the bundles at or below these folders, including unfinished ones, sorted. Links are not followed."""
-    found: dict[str, None] = {}
+    bundles: dict[str, None] = {}
     for start in paths:
         pending = [str(start)]
         while pending:
@@ -110,10 +110,10 @@ def find_bundles(paths: Iterable[Path]) -> list[Path]:
             unfinished = os.path.basename(folder).startswith((UNFINISHED, UNPACKING))
             folders = None if unfinished else _look_into(folder)
             if folders is None:
-                found[folder] = None
+                bundles[folder] = None
             else:
                 pending += folders
-    return [Path(folder) for folder in sorted(found, key=lambda folder: folder.split("/"))]
+    return [Path(folder) for folder in sorted(bundles, key=lambda folder: folder.split("/"))]
 
 
 def _look_into(folder: str) -> list[str] | None:

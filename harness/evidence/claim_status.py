@@ -216,17 +216,17 @@ def statuses(
             newest=newest[0] if newest else None,
         )
 
-    found = []
+    claims = []
     for contract in contracts:
         subject, own = subjects.get(contract.id, ""), grouped.get(contract.id, {})
         others: dict[str, dict[DeviceClass, list[Entry]]] = {}
         for device, runs in own.items():
-            for one in runs:
-                if not (one.overrides or speaks_for(contract, one, subject)):
-                    others.setdefault(one.examined, {}).setdefault(device, []).append(one)
+            for recorded in runs:
+                if not (recorded.overrides or speaks_for(contract, recorded, subject)):
+                    others.setdefault(recorded.examined, {}).setdefault(device, []).append(recorded)
         rows = (replace(status(contract, runs, name), subject=name) for name, runs in sorted(others.items()))
-        found.append(replace(status(contract, own, subject), others=tuple(rows)))
-    return tuple(found)
+        claims.append(replace(status(contract, own, subject), others=tuple(rows)))
+    return tuple(claims)
 
 
 def speaks_for(contract: Contract, entry: Entry, subject: str = "") -> bool:
@@ -251,7 +251,7 @@ def _cell(
     contract: Contract,
     subject: str,
     device: DeviceClass,
-    found: Iterable[Entry],
+    given_entries: Iterable[Entry],
     stale: Stale,
     now: datetime,
 ) -> Cell:
@@ -259,9 +259,9 @@ def _cell(
     subject: see `speaks_for`.
     found: the bundles of this claim on this class of device, at least one.
     """
-    entries = _newest_first(found, now)
+    entries = _newest_first(given_entries, now)
     speaking = [entry for entry in entries if speaks_for(contract, entry, subject)]
-    aside = tuple(one for one in entries if one.verdict is Verdict.FAIL and one not in speaking)
+    aside = tuple(candidate for candidate in entries if candidate.verdict is Verdict.FAIL and candidate not in speaking)
 
     def cell(
         status: Status, notes: Iterable[Note | Finding], entry: Entry | None = None, cause: Reason | None = None
@@ -285,7 +285,10 @@ def _cell(
         return Cell(status, tuple(notes), strength, entry, entries[0], len(entries), aside, cause, known, news)
 
     current = [entry for entry in speaking if not stale(entry)]
-    full, reduced = (_counting([one for one in current if one.profile == profile]) for profile in ("full", "reduced"))
+    full, reduced = (
+        _counting([candidate for candidate in current if candidate.profile == profile])
+        for profile in ("full", "reduced")
+    )
     if full is not None and full.verdict is Verdict.FAIL:
         return cell(Status.FALSIFIED, _ahead(full, now), full, full.reason)
     is_newest = reduced is not None and (full is None or _counts_from(full, now) <= _counts_from(reduced, now))
@@ -361,8 +364,8 @@ _WORST_LAST = (Verdict.NOT_MEASURED, Verdict.PASS, Verdict.VOID, Verdict.FAIL)
 
 
 def _newest_first(entries: Iterable[Entry], now: datetime) -> list[Entry]:
-    def place(one: Entry) -> tuple[datetime, int, str]:
-        return _counts_from(one, now), _WORST_LAST.index(one.verdict), one.run
+    def place(entry: Entry) -> tuple[datetime, int, str]:
+        return _counts_from(entry, now), _WORST_LAST.index(entry.verdict), entry.run
 
     return sorted(entries, key=place, reverse=True)
 

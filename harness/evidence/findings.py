@@ -262,7 +262,7 @@ class Verification(JsonDataclass):
     @property
     def objections(self) -> tuple[Finding, ...]:
         """Why the bundle is not accepted: the findings that make it unsound, else the refused remarks."""
-        return self.findings or tuple(one for one in self.remarks if one.code in self.refused)
+        return self.findings or tuple(remark for remark in self.remarks if remark.code in self.refused)
 
     def to_json(self) -> dict[str, Any]:
         """The document, with `sound` and `accepted`."""
@@ -271,4 +271,4 @@ class Verification(JsonDataclass):
     @classmethod
     def from_json(cls, document: JsonObject) -> Verification:
         """The inverse of `to_json`."""
-        return super().from_json({name: one for name, one in document.items() if name not in ("sound", "accepted")})
+        return super().from_json({name: value for name, value in document.items() if name not in ("sound", "accepted")})

@@ -165,21 +165,21 @@ def read(evidence: Path, claim: str | None = None, cache: Path | None = None, wa
     shared = lru_cache(maxsize=None)(_object)
     memory = FileMemory("index", None if cache is None else evidence, _VERSION, cache)
     below = find_bundles([evidence]) if evidence.exists() else []
-    folders = [str(one) for one in below if not one.name.startswith((UNFINISHED, UNPACKING))]
-    found = {folder.removeprefix(f"{evidence}/"): _fingerprint(folder) for folder in folders}
-    changed = [name for name, state in found.items() if not memory.knows(name, state)]
-    rows: dict[str, _Row] = {name: memory.get(name) for name in found.keys() - changed}
+    folders = [str(folder) for folder in below if not folder.name.startswith((UNFINISHED, UNPACKING))]
+    fingerprints = {folder.removeprefix(f"{evidence}/"): _fingerprint(folder) for folder in folders}
+    changed = [name for name, state in fingerprints.items() if not memory.knows(name, state)]
+    rows: dict[str, _Row] = {name: memory.get(name) for name in fingerprints.keys() - changed}
     sources: dict[str, Mapping[str, str]] = {key: memory.get(key) for *_, key in rows.values()}
     try:
         for done, name in enumerate(changed, 1):
-            row, known = _row(evidence / name, found[name])
-            rows[name], sources[row[3]] = memory.put(name, found[name], row), memory.put(row[3], "", known)
+            row, known = _row(evidence / name, fingerprints[name])
+            rows[name], sources[row[3]] = memory.put(name, fingerprints[name], row), memory.put(row[3], "", known)
             if watch is not None:
                 watch(done, len(changed))
     finally:  # an interrupted read of thousands of bundles keeps what it read
         memory.save()
     entries, unreadable = [], []
-    for name in found:
+    for name in fingerprints:
         problem, of, text, key = rows[name]
         path = evidence / name
         if problem:
@@ -197,10 +197,10 @@ def entry_of(folder: Path) -> Entry | Unreadable:
 
 def _entry(path: Path, document: str, sources: Mapping[str, str], read: Callable[[str, str], Any]) -> Entry:
     plain, objects = json.loads(document)
-    told = dict(zip(_FIELDS, plain, strict=True))
+    values = dict(zip(_FIELDS, plain, strict=True))
     for name, text in zip(_OBJECTS, objects, strict=True):
-        told[name] = read(name, text)
-    return Entry(path=path, sources=sources, **told)
+        values[name] = read(name, text)
+    return Entry(path=path, sources=sources, **values)
 
 
 def _object(name: str, text: str) -> Any:
@@ -225,8 +225,8 @@ def _row(folder: Path, state: str) -> tuple[_Row, Mapping[str, str]]:
         problem = f"{RECORD}: is not the one that {MANIFEST} seals; run `harness verify` to see all findings"
         return (problem, "", "", _NONE), {}
     killed = [mutant.id for mutant in record.mutants if mutant.fate is Fate.KILLED]
-    told = {**record.to_json(), "killed": killed, "failed": record.result.failed, "lived": record.lived}
-    document = [[told[name] for name in _FIELDS], [_text(told[name]) for name in _OBJECTS]]
+    values = {**record.to_json(), "killed": killed, "failed": record.result.failed, "lived": record.lived}
+    document = [[values[name] for name in _FIELDS], [_text(values[name]) for name in _OBJECTS]]
     key = hashlib.sha256(json.dumps(record.sources, sort_keys=True).encode()).hexdigest()[:24]
     return ("", record.id, json.dumps(document), key), record.sources
 

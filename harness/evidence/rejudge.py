@@ -58,20 +58,25 @@ def rejudge(
     if profile is None:
         findings.append(_differs("/profile", Detail.NO_PROFILE, profile=record.profile))
     parameters = {**(profile.parameters if profile else {}), **record.overrides}
-    theirs = {**parameters, **record.subject_parameters}
-    findings += _ran(observation, OBSERVATION, (), parameters=theirs)
+    subject_parameters = {**parameters, **record.subject_parameters}
+    findings += _ran(observation, OBSERVATION, (), parameters=subject_parameters)
     judgment = judge(contract, observation)
     recorded, outcomes, derived = {mutant.id: mutant for mutant in record.mutants}, [], []
-    for mutant in (one.of(record.subject, record.subject_parameters) for one in contract.mutants):
-        then, seen = recorded.get(mutant.id) or _unlisted(mutant), mutants.get(mutant.id)
+    for mutant in (declared.of(record.subject, record.subject_parameters) for declared in contract.mutants):
+        then, observed = recorded.get(mutant.id) or _unlisted(mutant), mutants.get(mutant.id)
         again = replace(then, subject=mutant.subject, defect=mutant.defect, violates=mutant.violates)
-        if seen is not None:
-            outcome = fate_of(mutant, judge(contract, seen))
+        if observed is not None:
+            outcome = fate_of(mutant, judge(contract, observed))
             reason, values = _worded(outcome.reason, then.reason), outcome.values if then.values else {}
             again = replace(again, fate=outcome.fate, failed=outcome.failed, reason=reason, values=values)
-            asked = {"profile": record.profile, "seed": record.seed, "device": record.device, "subject": mutant.subject}
-            asked["parameters"] = {**parameters, **mutant.parameters}
-            findings += _ran(seen, MUTANTS, (mutant.id, "observation"), **asked)
+            expected = {
+                "profile": record.profile,
+                "seed": record.seed,
+                "device": record.device,
+                "subject": mutant.subject,
+            }
+            expected["parameters"] = {**parameters, **mutant.parameters}
+            findings += _ran(observed, MUTANTS, (mutant.id, "observation"), **expected)
         elif then.fate is Fate.INCONCLUSIVE or not then.fate.has_run:
             outcome = then.outcome()
             again = replace(again, reason=_untried(then.reason, mutant, record, contract))
@@ -97,8 +102,12 @@ def rejudge(
         seed=observation.seed,
         device=observation.device,
         resolved=observation.resolved,
-        requested=requested(contract, record.profile, theirs, observation.device.type) if profile else record.requested,
-        clauses=tuple(replace(one, reason=_worded(one.reason, words.get(one.id))) for one in judgment.clauses),
+        requested=requested(contract, record.profile, subject_parameters, observation.device.type)
+        if profile
+        else record.requested,
+        clauses=tuple(
+            replace(clause, reason=_worded(clause.reason, words.get(clause.id))) for clause in judgment.clauses
+        ),
         unjudged=judgment.unjudged,
         mutants=tuple(derived),
         verdict=claim.verdict,
@@ -108,7 +117,7 @@ def rejudge(
     findings += _differences(record.to_json(), whole.to_json())
     if claim.proven:
         findings += _excuses(contract, observation, outcomes, frozenset(contract.unjudged(record.profile)))
-    return Rejudgment(claim, {one.id: one.fate for one in outcomes}, tuple(findings))
+    return Rejudgment(claim, {outcome.id: outcome.fate for outcome in outcomes}, tuple(findings))
 
 
 def _worded(now: Reason | None, then: Reason | None) -> Reason | None:
@@ -136,12 +145,12 @@ def _untried(reason: Reason | None, mutant: Mutant, record: Record, contract: Co
     return reason
 
 
-def _ran(seen: Observation, file: str, where: tuple[str, ...], **expected: Any) -> Iterator[Finding]:
+def _ran(observation: Observation, file: str, where: tuple[str, ...], **expected: Any) -> Iterator[Finding]:
     """Check that a trial ran as asked. A mutant ran like the subject: any other difference could be what killed it."""
     for name, value in expected.items():
-        got = getattr(seen, name)
-        if _text(got) != _text(value):
-            which = _which(got, value) if isinstance(value, Mapping) else _which({name: got}, {name: value})
+        actual = getattr(observation, name)
+        if _text(actual) != _text(value):
+            which = _which(actual, value) if isinstance(value, Mapping) else _which({name: actual}, {name: value})
             yield finding(Code.REJUDGED_DIFFERENTLY, Detail.RAN_OTHERWISE, file, pointer(*where, name), **which)
 
 
@@ -154,11 +163,11 @@ def _differences(then: JsonObject, now: JsonObject, where: str = "") -> Iterator
         if name in _ITEMS:
             before, after = ([item["id"] for item in items] for items in (then[name], now[name]))
             if before == after:
-                for position, (one, other) in enumerate(zip(then[name], now[name], strict=True)):
-                    yield from _differences(one, other, pointer(name, position))
+                for position, (recorded, other) in enumerate(zip(then[name], now[name], strict=True)):
+                    yield from _differences(recorded, other, pointer(name, position))
                 continue
-            old = [one for one in before if one not in after] or before
-            new = [one for one in after if one not in before] or after
+            old = [line for line in before if line not in after] or before
+            new = [line for line in after if line not in before] or after
         place = f"{where}/{name}"
         yield _differs(place, Detail.OTHERWISE_DERIVED, then=cut(_text(old), 120), now=cut(_text(new), 120))
 
@@ -168,8 +177,8 @@ def _excuses(
 ) -> Iterator[Finding]:
     """Find mutants that were not run although the device meets their requirements."""
     for position, (mutant, outcome) in enumerate(zip(contract.mutants, outcomes, strict=True)):
-        seen = unjudged.isdisjoint(mutant.violates)
-        if outcome.fate is Fate.NOT_RUN and seen and _could_run(mutant, observation.device):
+        is_visible = unjudged.isdisjoint(mutant.violates)
+        if outcome.fate is Fate.NOT_RUN and is_visible and _could_run(mutant, observation.device):
             where = pointer("mutants", position, "fate")
             reason = outcome.reason and outcome.reason.to_json()
             yield _differs(where, Detail.MUTANT_COULD_RUN, mutant=mutant.id, reason=reason)
@@ -181,8 +190,8 @@ def _could_run(mutant: Mutant, device: Device) -> bool:
         return False
     if (device.memory_bytes or 0) < requires.get("memory_gib", 0) * 2**30:
         return False
-    wanted = requires.get("compute_capability", "0.0")
-    return _capability(device.compute_capability or "0.0") >= _capability(wanted)
+    required = requires.get("compute_capability", "0.0")
+    return _capability(device.compute_capability or "0.0") >= _capability(required)
 
 
 def _capability(text: str) -> tuple[int, ...]:
@@ -203,9 +212,11 @@ def _text(value: Any) -> str:
     return json.dumps(strictjson.tag_nonfinite(plain), sort_keys=True, default=dict)
 
 
-def _which(got: JsonObject, expected: JsonObject) -> dict[str, str | None]:
+def _which(actual: JsonObject, expected: JsonObject) -> dict[str, str | None]:
     """Return the first name whose values differ, with both values as JSON; None where there is no value."""
-    found, wanted = ({name: _text(value) for name, value in one.items()} for one in (got, expected))
-    name = next(name for name in sorted({*got, *expected}) if found.get(name) != wanted.get(name))
-    values = {"found": found.get(name), "expected": wanted.get(name)}
+    actual_texts, expected_texts = (
+        {name: _text(value) for name, value in mapping.items()} for mapping in (actual, expected)
+    )
+    name = next(name for name in sorted({*actual, *expected}) if actual_texts.get(name) != expected_texts.get(name))
+    values = {"found": actual_texts.get(name), "expected": expected_texts.get(name)}
     return {"name": name, **{key: text and cut(text, 120) for key, text in values.items()}}

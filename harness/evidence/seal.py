@@ -129,7 +129,7 @@ class Sealer:
     def _seal_below(self, root: Beneath, result: ClaimResult) -> Path:
         record = result.record
         names = (record.issue, record.id, record.run)
-        shown = root.path.joinpath(*names)
+        path = root.path.joinpath(*names)
         try:
             _refuse_replaced(root)
             for name in names:
@@ -143,15 +143,15 @@ class Sealer:
             for parent in (place.parent.parent, root):
                 sync_folder(parent)
         except KeyboardInterrupt:
-            if not shown.is_dir():
+            if not path.is_dir():
                 raise
             # The bundle is sealed already, so the caller must learn its place.
         except OSError as error:
-            raise _explained(shown, "was not sealed", error) from error
+            raise _explained(path, "was not sealed", error) from error
         except Exception as error:
             # The engine handles one kind of failure only, even for a defect of the harness.
-            raise SealError(f"{shown} was not sealed: {described(error)}") from error
-        return shown
+            raise SealError(f"{path} was not sealed: {described(error)}") from error
+        return path
 
     def _write(self, folder: Beneath, result: ClaimResult) -> None:
         # The digests are of the content in memory, so verifying finds a byte that the disk lost.
@@ -196,8 +196,8 @@ def _files(result: ClaimResult) -> Iterator[tuple[str, bytes]]:
 def _refuse_replaced(root: Beneath) -> None:
     """Raise OSError if the root's path leads to another folder than the one that is held."""
     if root.held is not None:
-        held, found = os.fstat(root.held), os.stat(root.root)
-        if (held.st_dev, held.st_ino) != (found.st_dev, found.st_ino):
+        held, current = os.fstat(root.held), os.stat(root.root)
+        if (held.st_dev, held.st_ino) != (current.st_dev, current.st_ino):
             raise OSError(errno.ESTALE, "was replaced by another folder during the run", str(root.root))
 
 

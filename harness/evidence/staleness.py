@@ -134,10 +134,10 @@ class ProjectState:
     @cached_property
     def contract_files(self) -> dict[str, list[Path]]:
         """The contract files by claim."""
-        found: dict[str, list[Path]] = {}
+        paths_by_id: dict[str, list[Path]] = {}
         for path in self.project.known() if self._files is None else self._files:
-            found.setdefault(claim_of(path), []).append(path)
-        return found
+            paths_by_id.setdefault(claim_of(path), []).append(path)
+        return paths_by_id
 
 
 def coverage(record: Record, contract_subject: str) -> Iterator[Finding]:

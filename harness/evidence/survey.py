@@ -45,7 +45,7 @@ class Staleness:
         contracts: what is known of the project's contracts.
         files: the contract files, if they are known already.
         """
-        self._state = ProjectState(project, {one.id: one.digest for one in contracts}, files)
+        self._state = ProjectState(project, {contract.id: contract.digest for contract in contracts}, files)
         self.remember = self._state.remember
         self._known: dict[tuple[object, ...], tuple[tuple[Finding, ...], Mapping[str, str]]] = {}
 
@@ -55,8 +55,8 @@ class Staleness:
         key = (code, entry.id, entry.verdict, entry.contract_digest, entry.falsifier, entry.subject)
         if key not in self._known:
             # Without duplicates: the subject and the falsifier may use the same file.
-            found = {(one.detail, str(one.fields)): one for one in changes(entry, self._state)}
-            self._known[key] = tuple(found.values()), entry.sources  # so that nothing else gets their id
+            unique = {(change.detail, str(change.fields)): change for change in changes(entry, self._state)}
+            self._known[key] = tuple(unique.values()), entry.sources  # so that nothing else gets their id
         return self._known[key][0]
 
 
@@ -96,7 +96,7 @@ class Survey:
             claims = statuses(contracts, contents.entries, stale, datetime.now(UTC), subjects)
             rows = [row for claim in claims for row in (claim, *claim.others)]
             cells = (cell for row in rows for cell in row.cells.values() if cell.status in _DECIDED)
-            deciding = {one.path: one for cell in cells if (one := cell.decided_by) and one.path not in judged}
+            deciding = {entry.path: entry for cell in cells if (entry := cell.decided_by) and entry.path not in judged}
             if not deciding:
                 break
             wrong = _unsound([*deciding.values()])
@@ -112,7 +112,7 @@ class Survey:
 
 def _of_devices(contents: Contents, name: str) -> Contents:
     """Return the evidence from classes of device whose name contains this text."""
-    return replace(contents, entries=tuple(one for one in contents.entries if name in str(one.device_class)))
+    return replace(contents, entries=tuple(entry for entry in contents.entries if name in str(entry.device_class)))
 
 
 @final
@@ -184,7 +184,7 @@ def _unsound(entries: Sequence[Entry]) -> dict[Path, str]:
 def _wrong(entry: Entry, verification: Verification) -> str:
     """Return why a bundle is unsound or is not what its entry says; empty if it is neither."""
     if verification.findings:
-        codes = sorted({f"{one.code} {one.file}".strip() for one in verification.findings})
+        codes = sorted({f"{problem.code} {problem.file}".strip() for problem in verification.findings})
         return f"is unsound: {', '.join(codes[:3])}{_MORE}"
     now = entry_of(entry.path)
     if isinstance(now, Unreadable):
@@ -201,7 +201,7 @@ def _without(contents: Contents, refused: Mapping[Path, str]) -> Contents:
     more = (Unreadable(path, why) for path, why in refused.items())
     return Contents(
         tuple(entry for entry in contents.entries if entry.path not in refused),
-        tuple(sorted((*contents.unreadable, *more), key=lambda one: one.path)),
+        tuple(sorted((*contents.unreadable, *more), key=lambda entry: entry.path)),
     )
 
 
@@ -211,14 +211,16 @@ def default_subjects(project: Project, claims: Iterable[Contract]) -> dict[str, 
     Raises:
         ProjectError: a subject that they name cannot be read.
     """
-    found: dict[str, NamedSubject | None] = {}
+    known: dict[str, NamedSubject | None] = {}
     subjects: dict[str, str] = {}
     for claim in claims:
         if text := project.subject_of(claim.id):
             try:
-                one = found[text] if text in found else named(text, project, is_default=True)
+                subject = known[text] if text in known else named(text, project, is_default=True)
             except (SubjectRefused, PluginError) as error:
                 raise ProjectError(f"{project.root / 'pyproject.toml'}: tool.harness.subjects: {error}") from error
-            found[text] = one
-            subjects[claim.id] = text if one is None else examined(one.entry_point(claim.falsifier), one.own(claim))
+            known[text] = subject
+            subjects[claim.id] = (
+                text if subject is None else examined(subject.entry_point(claim.falsifier), subject.own(claim))
+            )
     return subjects

@@ -86,11 +86,11 @@ class MutantTrial(JsonDataclass):
 
 def series_of(result: TrialResult) -> dict[str, Any]:
     """Return the record's summary of the subject's series: rows, peaks, and why readings are missing."""
-    kept, stride = thinned(result.telemetry.rows, MOST_SAMPLES)
+    rows, stride = thinned(result.telemetry.rows, MOST_SAMPLES)
     watched = _watched(result)
     return {
         "metrics": {**watched["metrics"], "kept": len(result.steps.rows), "stride": result.steps.stride},
-        "telemetry": {**watched["telemetry"], "kept": len(kept), "stride": stride},
+        "telemetry": {**watched["telemetry"], "kept": len(rows), "stride": stride},
     }
 
 
@@ -157,10 +157,10 @@ def thinned(rows: Sequence[Any], limit: int) -> tuple[list[Any], int]:
     if len(rows) <= limit:
         return list(rows), 1
     stride = math.ceil((len(rows) - 1) / (limit - 1))
-    kept = list(rows[::stride])
+    selected = list(rows[::stride])
     if (len(rows) - 1) % stride:
-        kept.append(rows[-1])
-    return kept, stride
+        selected.append(rows[-1])
+    return selected, stride
 
 
 def json_bytes(document: Any) -> bytes:
@@ -246,12 +246,12 @@ def sections(trial: str, result: TrialResult, limit: int) -> Iterator[bytes]:
         raise ValueError(f"the log of the {trial} is empty")
     for stream, log in (("log", result.log), ("stdout", result.stdout), ("stderr", result.stderr)):
         if log.size:
-            kept = _shortened(log.text.encode("utf-8", errors="backslashreplace"), limit)
+            content = _shortened(log.text.encode("utf-8", errors="backslashreplace"), limit)
             quoted = ""
             if stream != "log":
-                kept, quoted = _LINE_START.sub(_QUOTED, kept), ", quoted"
-            heading = f"==> {trial} {stream}: {log.size} bytes, sha256 {log.digest}; {len(kept)} follow{quoted}\n"
-            yield heading.encode("ascii") + kept + b"\n"
+                content, quoted = _LINE_START.sub(_QUOTED, content), ", quoted"
+            heading = f"==> {trial} {stream}: {log.size} bytes, sha256 {log.digest}; {len(content)} follow{quoted}\n"
+            yield heading.encode("ascii") + content + b"\n"
 
 
 def parse_log(content: bytes) -> Mapping[tuple[str, str], Stream]:
@@ -266,14 +266,14 @@ def parse_log(content: bytes) -> Mapping[tuple[str, str], Stream]:
         heading = _HEADING.match(content, position)
         if heading is None:
             raise TrialLogError(f"has no heading at byte {position}")
-        start, kept = heading.end(), int(heading["kept"])
-        position = start + kept + 1
+        start, size = heading.end(), int(heading["kept"])
+        position = start + size + 1
         if content[position - 1 : position] != b"\n":
-            raise TrialLogError(f"does not have the {kept} bytes that its heading at byte {heading.start()} announces")
+            raise TrialLogError(f"does not have the {size} bytes that its heading at byte {heading.start()} announces")
         key = (heading["trial"].decode("ascii"), heading["stream"].decode("ascii"))
         if key in streams:
             raise TrialLogError(f"has {' '.join(key)} twice")
-        body = content[start : start + kept]
+        body = content[start : start + size]
         if heading["quoted"]:
             body = _QUOTED_START.sub(b"", body)
         text = body.decode("utf-8", errors="backslashreplace")

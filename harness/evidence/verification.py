@@ -97,8 +97,8 @@ def verify_all(
     outcomes = isolated_all(works, limits or Limits(), len(os.sched_getaffinity(0)))
     for group, outcome in zip(groups, outcomes, strict=True):
         if not isinstance(outcome, Stopped):
-            told = zip(group, decoded(outcome), strict=True)
-            yield from (_known(path, document, record, against) for path, (document, record) in told)
+            answers = zip(group, decoded(outcome), strict=True)
+            yield from (_known(path, document, record, against) for path, (document, record) in answers)
         elif len(group) > 1:
             yield from verify_all(group, limits, against)
         else:

@@ -43,5 +43,5 @@ def verify(
     folder = Path(path)
     if not folder.is_dir():
         raise NotADirectoryError(f"{folder} {no_folder(folder)}")
-    asked = Against.of(map(Path, trusted_keys), Project.around(), frozenset(map(Code, fail_on)))
-    return tuple(verify_all(find_bundles([folder]), against=asked))
+    policy = Against.of(map(Path, trusted_keys), Project.around(), frozenset(map(Code, fail_on)))
+    return tuple(verify_all(find_bundles([folder]), against=policy))

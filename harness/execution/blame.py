@@ -39,9 +39,9 @@ def machine_fault(error: BaseException | None, memory_gib: float) -> str:
     if this does not work on its own. Exhausted GPU memory is the machine's fault if other processes left less than the
     profile's `memory_gib`. Otherwise the subject uses too much.
     """
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    visited: set[int] = set()
+    while error is not None and id(error) not in visited:
+        visited.add(id(error))
         if isinstance(error, MachineObstacle):
             return str(error)
         text = described(error)

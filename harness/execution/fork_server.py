@@ -220,13 +220,13 @@ class ForkServer:
             with (self.place / _LOG).opened() as file:
                 size = os.fstat(file.fileno()).st_size
                 file.seek(max(0, size - _LONGEST_SAID))
-                said = file.read(_LONGEST_SAID).decode(errors="replace")
+                output = file.read(_LONGEST_SAID).decode(errors="replace")
             if size > _LONGEST_SAID:  # cut at the end of a line: half a secret cannot be recognised
-                said = said.partition("\n")[2]
-            said = said.strip()
+                output = output.partition("\n")[2]
+            output = output.strip()
         except (subprocess.TimeoutExpired, OSError):
             return "the fork server does not answer"
-        return f"the fork server ended with status {code}{': ' + said if said else ''}"
+        return f"the fork server ended with status {code}{': ' + output if output else ''}"
 
 
 class _Forked:

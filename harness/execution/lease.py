@@ -207,7 +207,7 @@ class _Wait:
     on_wait: Callable[[tuple[Holder, ...]], None]
     interrupted: Callable[[], bool]
     start: float = field(default_factory=time.monotonic)
-    told: tuple[Holder, ...] = ()
+    reported: tuple[Holder, ...] = ()
 
     @property
     def waited(self) -> float:
@@ -221,8 +221,8 @@ class _Wait:
             raise LeaseUnavailable(f"{self.key} was not free within {self.seconds:g} s; held by {who}", holders)
         if self.interrupted():
             raise WaitInterrupted("; ".join(named(holders)))
-        if holders != self.told:
-            self.told = holders
+        if holders != self.reported:
+            self.reported = holders
             self.on_wait(holders)
         return min(_SLICE_SECONDS, left)
 
@@ -265,13 +265,13 @@ class _Entry:
             raise _unusable(self._folder, error) from error
 
     def _in_the_way(self, others: list[Holder]) -> tuple[Holder, ...]:
-        mine = self._holder
-        before = [other for other in others if not other.waits or other.turn < mine.turn]
-        if rivals := tuple(other for other in before if "exclusive" in (mine.mode, other.mode)):
+        own = self._holder
+        before = [other for other in others if not other.waits or other.turn < own.turn]
+        if rivals := tuple(other for other in before if "exclusive" in (own.mode, other.mode)):
             return rivals
         using = tuple(other for other in before if not other.waits and other.memory_gib > 0)
         used = sum(other.memory_gib for other in using)
-        return using if mine.memory_gib > 0 and used + mine.memory_gib > self._room_gib else ()
+        return using if own.memory_gib > 0 and used + own.memory_gib > self._room_gib else ()
 
     def _write(self) -> None:
         """Put the file at its place, with its lock. It is renamed there, so it is never visible without one."""
@@ -329,12 +329,12 @@ def other_processes(gpu: Gpu, directory: Path | None = None) -> tuple[Holder, ..
     used = {process.pid: (process.memory_bytes or 0) / 2**30 for process in listed}
     if not used:
         return ()
-    ours: set[int] = set()
+    harness_pids: set[int] = set()
     folder = _folder(directory or default_directory(), _key(gpu))
     for pid in {os.getpid(), *(holder.pid for holder in list_holders(folder))}:
         with contextlib.suppress(psutil.Error):
-            ours |= {pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))}
-    return tuple(Holder.of_process(pid, used[pid]) for pid in sorted(used.keys() - ours))
+            harness_pids |= {pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))}
+    return tuple(Holder.of_process(pid, used[pid]) for pid in sorted(used.keys() - harness_pids))
 
 
 def _key(device: Gpu | str) -> str:

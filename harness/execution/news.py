@@ -45,15 +45,15 @@ class News:
 
     def _file(self, name: str) -> str:
         """A line on a file that the process has opened."""
-        start, shown = self._start, name
+        start, path = self._start, name
         for folder in (start.setting.workspace, start.artifacts, start.setting.cache):
-            shown = shown.replace(f"{folder}{os.sep}", f"{folder.name}{os.sep}")
+            path = path.replace(f"{folder}{os.sep}", f"{folder.name}{os.sep}")
         try:
             size = os.stat(name).st_size
             digest = "" if start.is_timed or size > _LARGEST_DIGESTED else f", sha256 {regular_file.sha256(Path(name))}"
-            return f"read {shown}, {size} bytes{digest}"
+            return f"read {path}, {size} bytes{digest}"
         except OSError as error:
-            return f"opened {shown}: {error.strerror}"
+            return f"opened {path}: {error.strerror}"
 
 
 _MOST: Final = 100_000
@@ -146,13 +146,13 @@ def _described(module: Any) -> str:
 
 def _walk(module: Any) -> Iterator[Any]:
     """Yield a module and its parts, each once."""
-    seen, left = {id(module)}, [module]
-    while left and len(seen) < _MOST:
+    visited, left = {id(module)}, [module]
+    while left and len(visited) < _MOST:
         current = left.pop()
         yield current
         for part in _own(current, "_modules").values():
-            if part is not None and id(part) not in seen:
-                seen.add(id(part))
+            if part is not None and id(part) not in visited:
+                visited.add(id(part))
                 left.append(part)
 
 

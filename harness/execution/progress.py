@@ -92,14 +92,14 @@ class Progress:
 
     def reason(self, kind: EndingKind, now: float) -> str:
         """The limit, and what was reached until then, in words."""
-        made = f"{self.steps} steps, {self.measurements} measurements and {self.returns} returns of the subject"
+        done = f"{self.steps} steps, {self.measurements} measurements and {self.returns} returns of the subject"
         if self.run:
-            said = f"; it said last: {self.said}" if self.said else "; it has said nothing"
-            made = f"run {self.run} of the trainer, {made}{said}"
+            last_line = f"; it said last: {self.said}" if self.said else "; it has said nothing"
+            done = f"run {self.run} of the trainer, {done}{last_line}"
         limit = f"{self.limit:g} s{_OF_A_COMMAND if self.run else ''}"
         if kind is EndingKind.SLOW:
             state = "still at work" if self.latest - self.since > self.limit else "other work had the processors"
-            return f"{made} in {now - self.since:.3g} s, and {state}; its limit is {limit}"
+            return f"{done} in {now - self.since:.3g} s, and {state}; its limit is {limit}"
         is_still = self.phase is Phase.SUBJECT and not self.is_claimed
         still = f"; it stood still for {now - self.latest:.3g} s" if is_still else ""
-        return f"no end within its limit of {limit}, after {made}{still}"
+        return f"no end within its limit of {limit}, after {done}{still}"

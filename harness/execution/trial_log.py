@@ -93,8 +93,8 @@ class TrialLog:
             case Unseen(values):
                 self._name("not shown by the subject:", values)
             case Stepped(step, values):
-                shown = ", ".join(f"{name} {short(value, self._mask)}" for name, value in _first(values.items()))
-                self._last_step = f"step {step}: {shown or 'no values'}"
+                pairs = ", ".join(f"{name} {short(value, self._mask)}" for name, value in _first(values.items()))
+                self._last_step = f"step {step}: {pairs or 'no values'}"
                 self.write(self._last_step, "step")
             case Read(sources):
                 self._sources(sources)
@@ -107,9 +107,9 @@ class TrialLog:
 
     def compare(self, requested: Mapping[str, Any], resolved: Mapping[str, Any]) -> None:
         """Write what was requested beside what the process read back."""
-        for name, wanted in requested.items():
+        for name, expected in requested.items():
             actual = short(resolved[name], self._mask) if name in resolved else "nothing"
-            self.write(f"requested {name} {short(wanted, self._mask)}, read back from the process: {actual}")
+            self.write(f"requested {name} {short(expected, self._mask)}, read back from the process: {actual}")
 
     def end(self, ending: Ending) -> None:
         """Write how the trial ended, and what it did in all."""

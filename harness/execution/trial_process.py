@@ -68,8 +68,8 @@ def run_trial(start: Start, sources: Sources, messages: int, key: int, may_exit:
             around.enter_context(resolve_own(tool)(start, argument))
         ended = _ended(lambda: _falsify(trial, start, process, news, sources), start.memory_gib, sources)
     # A subject outside this process uses another allocator.
-    ours = frameworks.allocator_peak_bytes() if trial.is_in_process else None
-    peak = ours if process is None else process.end()
+    peak_bytes = frameworks.allocator_peak_bytes() if trial.is_in_process else None
+    peak = peak_bytes if process is None else process.end()
     report(replace(ended, allocator_peak_bytes=peak))
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # the subject may have closed or replaced it
@@ -109,21 +109,21 @@ def _ended(work: Callable[[], None], memory_gib: float, sources: Sources) -> End
         work()
     except NotMeasured as error:
         stack = traceback.format_exc() if error.__cause__ else None
-        return _told(EndingKind.NOT_MEASURED, str(error) or "the falsifier gave no reason", stack)
+        return _ended_as(EndingKind.NOT_MEASURED, str(error) or "the falsifier gave no reason", stack)
     except SubjectFault as error:
         raised = error.__cause__ or error
         obstacle = machine_fault(error.__cause__, memory_gib)
         reason = placed(raised, sources)
         if obstacle:
-            return _told(EndingKind.NOT_MEASURED, f"{obstacle}: {reason}", traceback.format_exc())
-        return _told(EndingKind.SUBJECT_FAULT, reason, traceback.format_exc())
+            return _ended_as(EndingKind.NOT_MEASURED, f"{obstacle}: {reason}", traceback.format_exc())
+        return _ended_as(EndingKind.SUBJECT_FAULT, reason, traceback.format_exc())
     except BaseException as error:  # also sys.exit() of a falsifier, which is a fault
         raised = error.__cause__ if isinstance(error, FalsifierFault) and error.__cause__ else error
-        return _told(EndingKind.FALSIFIER_FAULT, placed(raised, sources), traceback.format_exc())
-    return _told(EndingKind.COMPLETED, "")
+        return _ended_as(EndingKind.FALSIFIER_FAULT, placed(raised, sources), traceback.format_exc())
+    return _ended_as(EndingKind.COMPLETED, "")
 
 
-def _told(kind: EndingKind, reason: str, stack: str | None = None) -> Ended:
+def _ended_as(kind: EndingKind, reason: str, stack: str | None = None) -> Ended:
     return Ended(kind, reason[:_LONGEST_TEXT], stack and stack[-_LONGEST_TEXT:], allocator_peak_bytes=None)
 
 

@@ -164,7 +164,7 @@ def _split(split: Split, descriptors: list[int], control: socket.socket, first: 
     if pid == 0:
         try:
             control.close()
-            theirs, log, answer = descriptors
+            socket_end, log, answer = descriptors
             os.close(answer)
             os.setsid()
             die_with_parent(parent)
@@ -172,13 +172,13 @@ def _split(split: Split, descriptors: list[int], control: socket.socket, first: 
             os.dup2(log, 1)
             os.dup2(log, 2)
             os.close(log)
-            os.set_inheritable(theirs, False)
-            _serve(socket.socket(fileno=theirs), first, first / split.name, split)
+            os.set_inheritable(socket_end, False)
+            _serve(socket.socket(fileno=socket_end), first, first / split.name, split)
         finally:
             os._exit(1)
     _children.add(pid)
-    theirs, log, answer = descriptors
-    os.close(theirs)
+    socket_end, log, answer = descriptors
+    os.close(socket_end)
     os.close(log)
     with open(answer, "wb") as pipe:
         pipe.write(encode(Splitting(pid)) + b"\n")

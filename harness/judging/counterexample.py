@@ -80,8 +80,8 @@ def judge_case(
 def nearness(contract: Contract, measured: JsonObject, parameters: JsonObject, device: Device) -> dict[str, float]:
     """For each clause with a threshold, the case's ratio to it: above 1 is a violation (see `contract.ratio`)."""
     lists = {name: [value] for name, value in measured.items()}
-    found = {
+    ratios = {
         clause.id: ratio(clause, lists, parameters, device)
         for clause in clauses_on_cases(contract, frozenset(measured))
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in ratios.items() if value is not None}

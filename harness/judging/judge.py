@@ -53,12 +53,12 @@ class Judgment(JsonDataclass):
         if outcome is Outcome.PASS:
             return None
         decisive = (clause for clause in self.clauses if clause.outcome is outcome)
-        return next((Reason(ReasonCode.CLAUSE, clauses=(one.id,), cause=one.reason) for one in decisive), None)
+        return next((Reason(ReasonCode.CLAUSE, clauses=(clause.id,), cause=clause.reason) for clause in decisive), None)
 
     @property
     def is_whole(self) -> bool:
         """Whether the allowance paid for every clause."""
-        return all(one.reason is None or one.reason.code is not ReasonCode.TOO_COSTLY for one in self.clauses)
+        return all(clause.reason is None or clause.reason.code is not ReasonCode.TOO_COSTLY for clause in self.clauses)
 
     def with_outcome(self, outcome: Outcome) -> tuple[ClauseResult, ...]:
         """The clauses with this outcome."""
@@ -104,7 +104,7 @@ def judge(contract: Contract, observation: Observation, *, quick: bool = False) 
     results += judged
     if observation.ending.kind in _PROVISIONAL:
         place = _PROVISIONAL[observation.ending.kind]
-        results = [_excused(one, Reason(ReasonCode.PROVISIONAL, place, cause=one.reason)) for one in results]
+        results = [_excused(result, Reason(ReasonCode.PROVISIONAL, place, cause=result.reason)) for result in results]
     return Judgment(tuple(results), unjudged)
 
 
@@ -141,35 +141,35 @@ def requested(contract: Contract, profile: str, parameters: JsonObject, device_t
 
     The device type is "cuda" if the profile requires CUDA, else the parameter `device`, else the trial's own.
     """
-    asked = {"device": device_type} | {name: parameters[name] for name in ("device", *RESOLVED) if name in parameters}
+    values = {"device": device_type} | {name: parameters[name] for name in ("device", *RESOLVED) if name in parameters}
     if profile in contract.profiles and contract.profiles[profile].requires.get("device") == "cuda":
-        asked["device"] = "cuda"
-    return asked
+        values["device"] = "cuda"
+    return values
 
 
 def _builtin(contract: Contract, observation: Observation) -> Iterator[ClauseResult]:
     completes = _completes(observation)
     yield completes
-    asked = requested(contract, observation.profile, observation.parameters, observation.device.type)
-    for name, wanted in asked.items():
-        got, bound, reason = observation.resolved.get(name), Bound("const", wanted), None
+    expected_values = requested(contract, observation.profile, observation.parameters, observation.device.type)
+    for name, expected in expected_values.items():
+        actual, bound, reason = observation.resolved.get(name), Bound("const", expected), None
         if name not in observation.resolved:
-            told = observation.resolved.get("told_device") if name == "device" else None
-            outcome, reason = Outcome.NOT_MEASURED, Reason(ReasonCode.NOT_READ_BACK, name, text=told or "")
-        elif type(got) is type(wanted) and got == wanted:
+            reported = observation.resolved.get("told_device") if name == "device" else None
+            outcome, reason = Outcome.NOT_MEASURED, Reason(ReasonCode.NOT_READ_BACK, name, text=reported or "")
+        elif type(actual) is type(expected) and actual == expected:
             outcome = Outcome.PASS
         else:
-            outcome, reason = Outcome.FAIL, Reason(ReasonCode.ANOTHER_RAN, name, bound=bound, value=got)
-        yield ClauseResult(f"resolved.{name}", outcome, got, bound, reason=reason)
+            outcome, reason = Outcome.FAIL, Reason(ReasonCode.ANOTHER_RAN, name, bound=bound, value=actual)
+        yield ClauseResult(f"resolved.{name}", outcome, actual, bound, reason=reason)
     for name, key, place in ((CONTRADICTION, "contradiction", ""), (UNLIKE_FILES, "unlike_files", "files")):
-        if (said := observation.resolved.get(key)) is not None:
-            outcome = Outcome.FAIL if said else Outcome.PASS
-            reason = Reason(ReasonCode.CONTRADICTION, place, text=said) if said else None
-            yield ClauseResult(name, outcome, said, Bound("const", ""), reason=reason)
-    if asked["device"] == "cuda":
+        if (contradiction := observation.resolved.get(key)) is not None:
+            outcome = Outcome.FAIL if contradiction else Outcome.PASS
+            reason = Reason(ReasonCode.CONTRADICTION, place, text=contradiction) if contradiction else None
+            yield ClauseResult(name, outcome, contradiction, Bound("const", ""), reason=reason)
+    if expected_values["device"] == "cuda":
         # A trial that something else ended may have ended before its work on the GPU began.
         ended = completes.outcome is Outcome.NOT_MEASURED
-        yield from (_excused(one, completes.reason) if ended else one for one in _residency(observation))
+        yield from (_excused(result, completes.reason) if ended else result for result in _residency(observation))
 
 
 def _completes(observation: Observation) -> ClauseResult:
@@ -209,12 +209,12 @@ def _excused(result: ClauseResult, reason: Reason | None) -> ClauseResult:
 
 
 def _residency(observation: Observation) -> Iterator[ClauseResult]:
-    seen = observation.residency
-    allocated = seen.allocator_peak_bytes
-    if allocated is None and type(told := observation.resolved.get("allocated_bytes")) is int:
-        allocated = told  # of a subject in another process, as the CUDA driver was asked
-    yield _resident("allocator", allocated, Bound("exclusiveMinimum", 0), "B", seen.reason or "")
-    yield _resident("driver", seen.driver_seen, Bound("const", True), "", seen.reason or "")
+    residency = observation.residency
+    allocated = residency.allocator_peak_bytes
+    if allocated is None and type(reported := observation.resolved.get("allocated_bytes")) is int:
+        allocated = reported  # of a subject in another process, as the CUDA driver was asked
+    yield _resident("allocator", allocated, Bound("exclusiveMinimum", 0), "B", residency.reason or "")
+    yield _resident("driver", residency.driver_seen, Bound("const", True), "", residency.reason or "")
 
 
 def _resident(witness: str, value: int | None, bound: Bound, unit: str, unasked: str) -> ClauseResult:

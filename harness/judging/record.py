@@ -167,12 +167,14 @@ class Record(JsonDataclass):
     @property
     def not_visible(self) -> tuple[str, ...]:
         """Clauses that cannot be decided from outside a trainer: not judged, or on what only its output tells."""
-        return (*self.unjudged, *(one.id for one in self.clauses if _only_told(one))) if self.is_outside else ()
+        return (
+            (*self.unjudged, *(clause.id for clause in self.clauses if _only_told(clause))) if self.is_outside else ()
+        )
 
     @property
     def lacks_only_not_visible(self) -> bool:
         """Whether all but what is not visible from outside was measured and holds, with mutants killed."""
-        open_ones = [one for one in self.clauses if one.outcome is not Outcome.PASS]
+        open_ones = [clause for clause in self.clauses if clause.outcome is not Outcome.PASS]
         is_shown = self.is_outside and self.verdict is Verdict.NOT_MEASURED and all(map(_only_told, open_ones))
         return is_shown and bool(open_ones) and (self.proven or self.mutants_skipped)
 
@@ -205,8 +207,8 @@ def _only_told(clause: ClauseResult) -> bool:
 
 def examined(subject: str, subject_parameters: JsonObject) -> str:
     """The subject and its own parameters, as options take them. Where a finished run lies does not matter."""
-    given = sorted((name, value) for name, value in subject_parameters.items() if name not in ("trainer", "dir"))
-    return " ".join([judged(subject, subject_parameters), *(f"-P {name}={value}" for name, value in given)])
+    own = sorted((name, value) for name, value in subject_parameters.items() if name not in ("trainer", "dir"))
+    return " ".join([judged(subject, subject_parameters), *(f"-P {name}={value}" for name, value in own)])
 
 
 def judged(subject: str, subject_parameters: JsonObject) -> str:

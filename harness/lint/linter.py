@@ -121,12 +121,17 @@ def _about_what_to_write(contract: Contract, search: Sequence[Path]) -> Iterator
 
 def _about_what_is_read_back(contract: Contract, search: Sequence[Path]) -> Iterator[Finding]:
     """Find parameters that the judge compares with what ran, and that the falsifier's code never reads back."""
-    asked = [(one.name, name) for one in contract.profiles.values() for name in RESOLVED if name in one.parameters]
+    requested = [
+        (profile.name, name)
+        for profile in contract.profiles.values()
+        for name in RESOLVED
+        if name in profile.parameters
+    ]
     is_written = not any(entry == contract.falsifier for entry, *_ in unwritten_code(contract, search))
-    files = imported_files(contract.falsifier, tuple(search)) if asked and is_written else ()
-    given = {name for path in files for name in _read_back(path)}
-    for profile, name in asked if files and None not in given else ():
-        if name not in given:
+    files = imported_files(contract.falsifier, tuple(search)) if requested and is_written else ()
+    read_back = {name for path in files for name in _read_back(path)}
+    for profile, name in requested if files and None not in read_back else ():
+        if name not in read_back:
             message = f"the parameter {name} adds the clause resolved.{name}, and nothing reads back what ran"
             remedy = f"call trial.resolve({name}=…) with what ran, or give the parameter another name"
             yield warning("parameter-not-read-back", pointer("profiles", profile, "parameters", name), message, remedy)
@@ -141,7 +146,7 @@ def _read_back(path: Path) -> Iterator[str | None]:
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "resolve":
-            yield from (one.arg for one in node.keywords)
+            yield from (keyword.arg for keyword in node.keywords)
 
 
 def _about_thresholds(contract: Contract) -> Iterator[Finding]:

@@ -158,18 +158,18 @@ def _gpus() -> _Gpus:
         notes.append(f"GPU {index} is divided by MIG into {len(slices)} slices; a trial gets one")
         gpus += slices
     reason = count.reason or (None if gpus else "the driver lists no GPU")
-    kept, hidden = _visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    visible, hidden = _visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
     if hidden:
         notes.append(hidden)
-        reason = None if kept else hidden
-    return _Gpus(tuple(kept), reason, driver.value, nvml.cuda_version(cuda.value), tuple(notes))
+        reason = None if visible else hidden
+    return _Gpus(tuple(visible), reason, driver.value, nvml.cuda_version(cuda.value), tuple(notes))
 
 
 def _gpu(session: nvml.Session, handle: Any, index: int) -> Gpu:
     name = session.ask("nvmlDeviceGetName", handle)
     uuid = session.ask("nvmlDeviceGetUUID", handle)
     capability = session.ask("nvmlDeviceGetCudaComputeCapability", handle)
-    wanted = {"name": name, "uuid": uuid, "compute_capability": capability}
+    attributes = {"name": name, "uuid": uuid, "compute_capability": capability}
     gpu = Gpu(
         index=index,
         uuid=uuid.value or "",
@@ -178,7 +178,7 @@ def _gpu(session: nvml.Session, handle: Any, index: int) -> Gpu:
         memory_bytes=None,
         memory_source="",
         unified=None,
-        reasons={field: reading.reason for field, reading in wanted.items() if reading.reason is not None},
+        reasons={field: reading.reason for field, reading in attributes.items() if reading.reason is not None},
     )
     return _with_memory(session, handle, gpu)
 
@@ -224,19 +224,19 @@ def _visible(gpus: list[Gpu], variable: str | None) -> tuple[list[Gpu], str | No
     """
     if variable is None:
         return gpus, None
-    kept: list[Gpu] = []
+    visible: list[Gpu] = []
     for entry in (part.strip() for part in variable.split(",")):
         whole = {gpu.parent or gpu.key: gpu for gpu in reversed(gpus)}
         by_number = [gpu for gpu in whole.values() if entry == str(gpu.index)]
         by_uuid = [gpu for uuid, gpu in whole.items() if entry.startswith("GPU-") and uuid.startswith(entry)]
         by_slice = [gpu for gpu in gpus if entry.startswith("MIG-") and gpu.uuid.startswith(entry)]
         match = by_number or by_uuid or by_slice
-        if len(match) != 1 or match[0] in kept:
+        if len(match) != 1 or match[0] in visible:
             break
-        kept += match
-    if len(kept) == len(gpus):
-        return kept, None
-    return kept, f"CUDA_VISIBLE_DEVICES={variable} leaves {len(kept)} of {len(gpus)} GPUs"
+        visible += match
+    if len(visible) == len(gpus):
+        return visible, None
+    return visible, f"CUDA_VISIBLE_DEVICES={variable} leaves {len(visible)} of {len(gpus)} GPUs"
 
 
 def _system_memory() -> tuple[int, str]:

@@ -296,9 +296,9 @@ def _work(work: Callable[[], bytes], writing: int, limits: Limits, parent: int) 
         if limits.memory_bytes is not None:
             _limit(resource.RLIMIT_AS, _virtual_memory() + limits.memory_bytes)
         silence = os.open(os.devnull, os.O_RDWR)  # keep a panicking library off the user's terminal
-        for descriptor, given in ((0, silence), (1, 2 if limits.speaks else silence), (2, silence)):
+        for descriptor, source in ((0, silence), (1, 2 if limits.speaks else silence), (2, silence)):
             if descriptor != 2 or not limits.speaks:
-                os.dup2(given, descriptor)
+                os.dup2(source, descriptor)
         if not limits.speaks:
             faulthandler.disable()  # it may hold another descriptor of the terminal
         answer = work()

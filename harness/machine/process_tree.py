@@ -79,11 +79,11 @@ class ProcessTree:
 
     def delays(self) -> dict[str, int]:
         """Return how many nanoseconds each thread has waited for a processor; empty if the kernel does not say."""
-        found: dict[str, int] = {}
-        for place in (one for pid in list(self._known) for one in glob(f"/proc/{pid}/task/*/schedstat")):
+        waits: dict[str, int] = {}
+        for place in (path for pid in list(self._known) for path in glob(f"/proc/{pid}/task/*/schedstat")):
             with suppress(OSError, ValueError, IndexError), regular_file.opened(Path(place)) as file:
-                found[place] = int(file.read().split()[1])
-        return found
+                waits[place] = int(file.read().split()[1])
+        return waits
 
     def add(self, pid: int) -> None:
         """Watch a process and its descendants, present and future."""

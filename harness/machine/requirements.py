@@ -69,9 +69,9 @@ def fit(requires: Requirements, host: Host, device: str = "auto") -> Fit:
     on_gpu = requires["device"] == "cuda"
     gpus: tuple[Gpu, ...] = ()
     if device != "cpu" and (on_gpu or device != "auto"):
-        wanted = int(device.partition(":")[2]) if ":" in device else None
+        index = int(device.partition(":")[2]) if ":" in device else None
         fitted = suitable({**requires, "device": "cuda"}, host)
-        gpus = tuple(gpu for gpu in fitted if wanted is None or gpu.index == wanted)
+        gpus = tuple(gpu for gpu in fitted if index is None or gpu.index == index)
     lacks = shortfalls(requires, host)
     if not lacks and gpus:
         lacks = shortfalls({**requires, "device": "cuda"}, host)

@@ -99,12 +99,12 @@ class GpuProbe:
         self._answers += 1
         listed: tuple[nvml.Process, ...] = answer.value
         self._note_strangers({process.pid for process in listed})
-        ours = [process for process in listed if owns(process.pid)]
-        if not ours:
+        own = [process for process in listed if owns(process.pid)]
+        if not own:
             self._memory_reason = "NVML did not list the trial's processes on this GPU"
             return None
         self._seen = True
-        known = [process.memory_bytes for process in ours if process.memory_bytes is not None]
+        known = [process.memory_bytes for process in own if process.memory_bytes is not None]
         if not known:
             self._memory_reason = "NVML lists the process but not how much memory it has"
             return None

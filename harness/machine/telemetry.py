@@ -116,9 +116,9 @@ class Sampler:
         if self._thread is None or self._over:
             return
         with self._news:
-            wanted = self._begun + 1
+            target = self._begun + 1
             self._wake.set()
-            self._news.wait_for(lambda: self._done >= wanted, timeout=_SAMPLE_SECONDS)
+            self._news.wait_for(lambda: self._done >= target, timeout=_SAMPLE_SECONDS)
 
     def stop(self) -> Telemetry:
         """Stop sampling and return all samples. A second call returns the same."""

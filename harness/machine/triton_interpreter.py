@@ -67,8 +67,8 @@ if __name__ == "__main__":
     lengths = torch.tensor([0, 1, 3], dtype=torch.int32)
     out, total = torch.full((3, edge, edge), -1.0), torch.zeros(1)
     product_of_sums[(3,)](rows, lengths, out, total, edge=edge)
-    kept = torch.arange(edge * edge).view(edge, edge)
-    parts = torch.stack([row * (kept < edge * edge - step) for step, row in enumerate(rows)])
+    original = torch.arange(edge * edge).view(edge, edge)
+    parts = torch.stack([row * (original < edge * edge - step) for step, row in enumerate(rows)])
     sums = torch.stack([parts[:count].sum(0) for count in lengths.tolist()])
     expected = sums @ sums
     if not torch.equal(out, expected) or total.item() != expected.sum().item():

@@ -54,10 +54,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
     """Refuse a test that is tied to a claim that does not exist."""
-    made = yield
-    for item in made if isinstance(made, list) else [made]:
+    items = yield
+    for item in items if isinstance(items, list) else [items]:
         if isinstance(item, pytest.Item) and item.get_closest_marker("claim") is not None:
             from harness.pytest_plugin.tied_tests import tie
 
             tie(item)
-    return made
+    return items

@@ -136,16 +136,16 @@ def _paths(named: list[str], project: Project, here: Path) -> list[str]:
     if not named:
         return [str(project.contracts)]
     known = project.known()
-    found: list[str] = []
+    paths: list[str] = []
     for name in named:
         chosen = [str(path) for path in known if fnmatch.fnmatchcase(claim_of(path), name)]
         if chosen and not (here / name).exists():
-            found += chosen
+            paths += chosen
         elif re.fullmatch(r"F-[^/:.]+", name, re.IGNORECASE) and not (here / name).exists():
             project.contract(name)  # refuses it, and suggests the nearest
         else:
-            found.append(name)
-    return found
+            paths.append(name)
+    return paths
 
 
 class _ContractFile(pytest.File):
@@ -218,7 +218,7 @@ class _Claim(pytest.Item):
             pytest.exit(
                 f"interrupted; what {self.name} measured is in {_near(str(done.bundle))}", pytest.ExitCode.INTERRUPTED
             )
-        shown = [
+        clauses = [
             text
             for text, _ in lines_of(claim_lines(done, contract=self._contract, verbose=self.config.get_verbosity() > 0))
         ]
@@ -230,20 +230,20 @@ class _Claim(pytest.Item):
         if verdict is Verdict.NOT_MEASURED and not self._claims.strict:
             pytest.skip(reason)
         if verdict is not Verdict.PASS or refutation is not None:
-            told = [done.record.claim, "", *shown, *(f"  {line}" for line in tracebacks)]
+            report = [done.record.claim, "", *clauses, *(f"  {line}" for line in tracebacks)]
             raise (_VoidError if verdict is Verdict.VOID else _FailedError)(
-                reason, self._place.line_of(done.record), told
+                reason, self._place.line_of(done.record), report
             )
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The clauses and the evidence of a claim that did not pass; the traceback of anything else."""
         if not isinstance(excinfo.value, _FailedError):
             return super().repr_failure(excinfo, style)
-        shown = excinfo.getrepr(style="value")
-        if shown.reprcrash is not None:  # the place that editors and the short summary name: that of the clause
-            shown.reprcrash.path, shown.reprcrash.lineno = os.fspath(self.path), excinfo.value.line
-            shown.reprcrash.message = excinfo.value.reason
-        return shown
+        text = excinfo.getrepr(style="value")
+        if text.reprcrash is not None:  # the place that editors and the short summary name: that of the clause
+            text.reprcrash.path, text.reprcrash.lineno = os.fspath(self.path), excinfo.value.line
+            text.reprcrash.message = excinfo.value.reason
+        return text
 
 
 class _FailedError(Exception):
@@ -253,8 +253,8 @@ class _FailedError(Exception):
         line: the line of the contract that states the clause that failed.
     """
 
-    def __init__(self, reason: str, line: int, shown: list[str]) -> None:
-        super().__init__("\n".join(map(printable, shown)))
+    def __init__(self, reason: str, line: int, lines: list[str]) -> None:
+        super().__init__("\n".join(map(printable, lines)))
         self.reason, self.line = reason, line
 
 
@@ -269,13 +269,13 @@ def _device(plan: Plan) -> str:
 
 def _properties(done: ClaimFinished) -> Iterator[tuple[str, str]]:
     """Yield what reports say of a claim. JUnit has them as properties of the test."""
-    found = {CLAIM: done.record.id, **facts(done.record), "qualities": qualities(done.record)}
-    found["reason"] = short_reason(done.record)
+    properties = {CLAIM: done.record.id, **facts(done.record), "qualities": qualities(done.record)}
+    properties["reason"] = short_reason(done.record)
     if done.bundle is not None:
-        found["evidence"] = str(done.bundle)
+        properties["evidence"] = str(done.bundle)
     elif done.unsealed:
-        found["unsealed"] = done.unsealed
-    for name, value in found.items():
+        properties["unsealed"] = done.unsealed
+    for name, value in properties.items():
         yield name, printable(value)
 
 
@@ -292,20 +292,20 @@ def _summary(stats: dict[str, list[Any]]) -> Iterator[str]:
                 for name in [value for key, value in report.user_properties if key == CLAIM]:
                     tied.setdefault(name, []).append(outcome)
     for name in (
-        *sorted(ran, key=lambda one: (_ORDER.index(Verdict(ran[one][_VERDICT])), one)),
+        *sorted(ran, key=lambda claim: (_ORDER.index(Verdict(ran[claim][_VERDICT])), claim)),
         *sorted({*tied} - {*ran}),
     ):
         if name in ran:
-            one = ran[name]
-            yield f"{one[_VERDICT]:<12}  {name}  {one['qualities']}"
-            if one["reason"]:
-                yield f"{'':<14}{one['reason']}"
-            missing = ": ".join(filter(None, ("no bundle was written", one.get("unsealed"))))
-            yield f"{'':<14}{_near(one['evidence']) if 'evidence' in one else missing}"
+            result = ran[name]
+            yield f"{result[_VERDICT]:<12}  {name}  {result['qualities']}"
+            if result["reason"]:
+                yield f"{'':<14}{result['reason']}"
+            missing = ": ".join(filter(None, ("no bundle was written", result.get("unsealed"))))
+            yield f"{'':<14}{_near(result['evidence']) if 'evidence' in result else missing}"
         else:
             yield f"{'not run':<12}  {name}"
         if name in tied:
-            outcomes = sorted(dict.fromkeys(tied[name]), key=lambda one: one not in ("failed", "error"))
+            outcomes = sorted(dict.fromkeys(tied[name]), key=lambda outcome: outcome not in ("failed", "error"))
             counted = ", ".join(f"{tied[name].count(outcome)} {outcome}" for outcome in outcomes)
             yield f"{'':<14}tests: {counted}"
 

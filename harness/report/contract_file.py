@@ -113,7 +113,7 @@ class ContractFile:
     @classmethod
     def of(cls, contract: Contract) -> ContractFile:
         """Return the file of a loaded contract."""
-        return cls(_shown(contract.path), Lines(contract.content.decode("utf-8", "replace")))
+        return cls(_relative(contract.path), Lines(contract.content.decode("utf-8", "replace")))
 
     @classmethod
     def at(cls, path: Path) -> ContractFile:
@@ -122,7 +122,7 @@ class ContractFile:
             text = regular_file.read(path).decode("utf-8", "replace")
         except OSError:
             text = ""
-        return cls(_shown(path), Lines(text))
+        return cls(_relative(path), Lines(text))
 
     def line_of(self, record: Record) -> int:
         """Return the line of the clause that decided a verdict; of the claim if none did."""
@@ -133,5 +133,5 @@ class ContractFile:
 UNKNOWN = ContractFile("", Lines(""))
 
 
-def _shown(path: Path) -> str:
+def _relative(path: Path) -> str:
     return printable(os.path.relpath(path).replace(os.sep, "/"))

@@ -39,14 +39,17 @@ def lines(
         verbose: show each class of device, the bundles, and every item of the gaps.
     """
     widest = max((len(claim.id) for claim in claims), default=0)
-    for claim in sorted(claims, key=lambda one: (not one.is_news, _ORDER.index(one.status))):
+    for claim in sorted(claims, key=lambda status: (not status.is_news, _ORDER.index(status.status))):
         if verbose:
             yield from _details(claim)
         else:
             line = printable(f"{claim.status:<10}  {claim.id:<{widest}}  {_short(claim)}".rstrip())
             yield _cut(line, width), claim.status
-            for one in claim.others:
-                yield _cut(printable(f"  {one.status:<10}  {one.subject}: {_short(one)}"), width), one.status
+            for status in claim.others:
+                yield (
+                    _cut(printable(f"  {status.status:<10}  {status.subject}: {_short(status)}"), width),
+                    status.status,
+                )
     for head, items in _gap_lists(gaps):
         yield "", None
         if verbose or len(items) < 2:
@@ -66,9 +69,9 @@ def _short(claim: ClaimStatus) -> str:
     cell = claim.deciding
     if cell is None:
         return "never run"
-    place = next(str(device) for device, one in claim.cells.items() if one is cell)
+    place = next(str(device) for device, candidate in claim.cells.items() if candidate is cell)
     why = due_text.of_cell(cell)
-    aside = sum(len(one.set_aside) for one in claim.cells.values())
+    aside = sum(len(candidate.set_aside) for candidate in claim.cells.values())
     beside = f"{number_text.counted(aside, 'FAIL')} set aside" if aside else ""
     return "; ".join(filter(None, (f"{place}{f', {why}' if why else ''}" if cell.bundles else "never run", beside)))
 
@@ -76,9 +79,9 @@ def _short(claim: ClaimStatus) -> str:
 def _details(claim: ClaimStatus) -> Iterator[tuple[str, Status | None]]:
     speaks_of = f" [{claim.target}]" if claim.target else ""
     yield f"{claim.status:<10}  {claim.id}  {claim.title}{speaks_of}", claim.status
-    seen = {str(device): cell for device, cell in claim.cells.items() if cell.bundles}
-    margin = max((len(name) for name in seen), default=0)
-    for name, cell in seen.items():
+    measured = {str(device): cell for device, cell in claim.cells.items() if cell.bundles}
+    margin = max((len(name) for name in measured), default=0)
+    for name, cell in measured.items():
         why = due_text.of_cell(cell)
         yield f"    {name:<{margin}}  {cell.status}{f'  {why}' if why else ''}", cell.status
         yield f"      {_shortest(cell.bundle)}", None
@@ -86,16 +89,16 @@ def _details(claim: ClaimStatus) -> Iterator[tuple[str, Status | None]]:
             yield f"      set aside: {text}", None
             if bundle is not None:
                 yield f"        {_shortest(bundle)}", None
-    for one in claim.others:
-        yield f"    {one.status}  {printable(one.subject)}: {_short(one)}", one.status
+    for other in claim.others:
+        yield f"    {other.status}  {printable(other.subject)}: {_short(other)}", other.status
     unrun = [str(device) for device, cell in claim.cells.items() if not cell.bundles]
     if unrun:
         yield f"    not run on {', '.join(unrun)}", None
 
 
-def unreadable_line(one: Unreadable) -> str:
+def unreadable_line(unreadable: Unreadable) -> str:
     """Return the line for a bundle whose record cannot be read or believed."""
-    return f"{_shortest(one.path)}: {one.reason}"
+    return f"{_shortest(unreadable.path)}: {unreadable.reason}"
 
 
 def totals(claims: Sequence[ClaimStatus]) -> str:
@@ -104,7 +107,7 @@ def totals(claims: Sequence[ClaimStatus]) -> str:
     total, known, news = sum(count.values()), 0, 0
     for claim in claims:
         known, news = known + claim.is_known, news + claim.is_news
-    counts = ", ".join(f"{count[one]} {one}" for one in Status)
+    counts = ", ".join(f"{count[status]} {status}" for status in Status)
     refuted = f"; refuted: {known} known, {news} new" if known or news else ""
     return f"{number_text.counted(total, 'claim')}: {counts}{refuted}"
 
@@ -136,7 +139,7 @@ def document(
                 "title": claim.title,
                 "target": claim.target,
                 "status": claim.status,
-                "newest": _told(claim.newest, root),
+                "newest": _entry_document(claim.newest, root),
                 "devices": {str(device): _cell(cell, root) for device, cell in claim.cells.items()},
                 "subjects": {
                     row.subject: {
@@ -157,7 +160,7 @@ def document(
             "orphaned": gaps.orphaned,
         },
         "jobs": [asdict(job) for job in jobs],
-        "unreadable": [{"bundle": _relative(one.path, root), "reason": one.reason} for one in unreadable],
+        "unreadable": [{"bundle": _relative(entry.path, root), "reason": entry.reason} for entry in unreadable],
     }
 
 
@@ -176,7 +179,7 @@ def _gap_lists(gaps: Gaps) -> Iterator[tuple[str, list[str]]]:
             [f"{name}: {number_text.counted(count, 'bundle')}" for name, count in gaps.orphaned.items()],
         ),
     ]
-    return (one for one in lists if one[1])
+    return (item for item in lists if item[1])
 
 
 def _cell(cell: Cell, root: Path) -> dict[str, Any]:
@@ -186,14 +189,14 @@ def _cell(cell: Cell, root: Path) -> dict[str, Any]:
         "strength": cell.strength.name.lower(),
         "known": cell.is_known,
         "new": cell.is_news,
-        "decided_by": _told(cell.decided_by, root),
-        "newest": _told(cell.newest, root),
+        "decided_by": _entry_document(cell.decided_by, root),
+        "newest": _entry_document(cell.newest, root),
         "bundles": cell.bundles,
-        "set_aside": [_told(entry, root) for entry in cell.set_aside],
+        "set_aside": [_entry_document(entry, root) for entry in cell.set_aside],
     }
 
 
-def _told(entry: Entry | None, root: Path) -> dict[str, Any] | None:
+def _entry_document(entry: Entry | None, root: Path) -> dict[str, Any] | None:
     if entry is None:
         return None
     return {

@@ -133,10 +133,10 @@ def default_subjects(contracts: Iterable[Contract], project: Project) -> dict[st
         SubjectRefused, EntryPointError: a subject is refused.
         PluginError: its kind cannot be imported.
     """
-    found = {}
+    subjects = {}
     for contract in contracts:
         if text := project.subject_of(contract.id):
-            if (one := named(text, project, is_default=True)) is None:
+            if (subject := named(text, project, is_default=True)) is None:
                 locate(text, project.search)
-            found[contract.id] = Subject.at(text) if one is None else one.subject(contract, project)
-    return found
+            subjects[contract.id] = Subject.at(text) if subject is None else subject.subject(contract, project)
+    return subjects

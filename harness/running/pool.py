@@ -45,12 +45,12 @@ class Turn:
                 raise TurnInterrupted  # also in place of an error that the interruption caused
             self.is_idle = False
 
-    def pause(self, kept: Collection[str]) -> None:
+    def pause(self, retained: Collection[str]) -> None:
         """Give back all resources but these, before a wait for another process."""
         with self._pool.changed:
             if not self.is_paused:
                 self.is_paused = True
-                self._pool.schedule.pause(self.task.name, kept)
+                self._pool.schedule.pause(self.task.name, retained)
                 self._pool.changed.notify_all()
 
     def resume(self) -> None:

@@ -94,12 +94,12 @@ class Schedule:
         del self._running[name], self._work[name]
         self._reopen(name)
 
-    def pause(self, name: str, kept: Collection[str]) -> None:
+    def pause(self, name: str, retained: Collection[str]) -> None:
         """Take back the resources of a task that waits for another process. It keeps some; no other task gets these."""
         amounts = self._running[name]
-        self._paused[name] = {resource: amount for resource, amount in amounts.items() if resource not in kept}
-        self._running[name] = {resource: amount for resource, amount in amounts.items() if resource in kept}
-        self._closed |= set(kept) & amounts.keys()
+        self._paused[name] = {resource: amount for resource, amount in amounts.items() if resource not in retained}
+        self._running[name] = {resource: amount for resource, amount in amounts.items() if resource in retained}
+        self._closed |= set(retained) & amounts.keys()
 
     def resume(self, name: str) -> None:
         """Let a paused task wait for the resources that it gave back, ahead of all others. It then starts again."""
@@ -140,8 +140,8 @@ class Schedule:
 
     def _reopen(self, name: str) -> None:
         if self._paused.pop(name, None) is not None:
-            kept = {resource for paused in self._paused for resource in self._running.get(paused, {})}
-            self._closed &= kept
+            retained = {resource for paused in self._paused for resource in self._running.get(paused, {})}
+            self._closed &= retained
 
 
 def _lacking(way: Amounts, free: Amounts) -> list[str]:

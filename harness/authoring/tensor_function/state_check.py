@@ -38,7 +38,7 @@ FEW_CALLS: Final = (
 """Those that take a dozen calls, for a function that an interpreter runs."""
 
 
-_GPU_ONLY: Final = {name for name, one in RELATIONS.items() if one.needs_gpu}
+_GPU_ONLY: Final = {name for name, relation in RELATIONS.items() if relation.needs_gpu}
 
 
 class StateCheck:
@@ -71,10 +71,10 @@ class StateCheck:
     @contextmanager
     def watched(self, *tensors: Tensor) -> Iterator[None]:
         """Watch a call of the subject that the claim makes by itself, with these inputs."""
-        before, kept = surroundings(), [one.clone() for one in tensors]
+        before, copies = surroundings(), [tensor.clone() for tensor in tensors]
         yield
         changed = [f"settings_kept: {what} is changed by a case" for what in changes(before)]
-        if not all(map(torch.equal, tensors, kept)):
+        if not all(map(torch.equal, tensors, copies)):
             changed.append("inputs_kept: a case changes its inputs")
         self._seen |= dict.fromkeys(changed)
 

@@ -26,18 +26,18 @@ def _note(note: Note | Finding) -> str:
     return finding_text.message(note) if isinstance(note, Finding) else note.why.template.format(note.value)
 
 
-def lines(found: Due) -> Iterator[str]:
+def lines(due: Due) -> Iterator[str]:
     """Yield lines that say what runs and why, what does not run, and what is FALSIFIED."""
-    for contract, because in found.due:
+    for contract, because in due.due:
         yield f"due: {contract.id}: {_because(because)}"
-    for contract, cell in found.falsified:
+    for contract, cell in due.falsified:
         yield f"not due: {contract.id} is {_falsified(cell)}"
-    yield from elsewhere_lines(found.elsewhere)
-    total = len(found.due) + len(found.covered) + len(found.falsified) + len(found.elsewhere)
-    counts = f"{len(found.covered) + len(found.falsified)} covered, {len(found.elsewhere)} not for this machine"
+    yield from elsewhere_lines(due.elsewhere)
+    total = len(due.due) + len(due.covered) + len(due.falsified) + len(due.elsewhere)
+    counts = f"{len(due.covered) + len(due.falsified)} covered, {len(due.elsewhere)} not for this machine"
     claims = counted(total, "claim")
-    nothing = "" if found.due else "nothing is stale: "
-    yield f"{nothing}{claims}: {len(found.due)} due, {counts}"
+    nothing = "" if due.due else "nothing is stale: "
+    yield f"{nothing}{claims}: {len(due.due)} due, {counts}"
 
 
 def elsewhere_lines(elsewhere: Iterable[tuple[Contract, str]]) -> Iterator[str]:
@@ -46,14 +46,14 @@ def elsewhere_lines(elsewhere: Iterable[tuple[Contract, str]]) -> Iterator[str]:
         yield f"not for this machine: {contract.id}: {why}"
 
 
-def passed_over(found: Due) -> Iterator[ClaimPassedOver]:
+def passed_over(due: Due) -> Iterator[ClaimPassedOver]:
     """Yield the claims that are not due, as events for reports."""
-    for contract, cell in found.falsified:
+    for contract, cell in due.falsified:
         yield ClaimPassedOver(contract.id, Verdict.FAIL, _falsified(cell), cell.is_news)
-    for contract, cell in found.covered:
+    for contract, cell in due.covered:
         why = f": {of_cell(cell)}" if cell.is_news else ""
         yield ClaimPassedOver(contract.id, Verdict.PASS, f"not due: {cell.status} by {_place(cell)}{why}", cell.is_news)
-    yield from not_here(found.elsewhere)
+    yield from not_here(due.elsewhere)
 
 
 def not_here(elsewhere: Iterable[tuple[Contract, str]]) -> Iterator[ClaimPassedOver]:

@@ -15,7 +15,7 @@ _LONGEST = 600
 
 def message(finding: Finding) -> str:
     """Return what was found, without the full stop."""
-    fields = {name: _shown(name, value) for name, value in finding.fields.items()}
+    fields = {name: _text(name, value) for name, value in finding.fields.items()}
     return finding.detail.template.format_map(fields)[:_LONGEST]
 
 
@@ -29,11 +29,11 @@ def document(verification: Verification) -> dict[str, Any]:
     """Return the result of verifying a bundle as JSON values, with the sentences."""
     plain = verification.to_json()
     for name, findings in (("findings", verification.findings), ("remarks", verification.remarks)):
-        plain[name] = [{**one, "message": message(of)} for one, of in zip(plain[name], findings, strict=True)]
+        plain[name] = [{**entry, "message": message(of)} for entry, of in zip(plain[name], findings, strict=True)]
     return {**plain, "reason": reason_text.of(verification.reason)}
 
 
-def _shown(name: str, value: Any) -> str:
+def _text(name: str, value: Any) -> str:
     match name, value:
         case "reason", _:
             return "" if value is None else f": {reason_text.of(Reason.from_json(value))}"

@@ -26,11 +26,11 @@ def violations(clauses: Iterable[ClauseResult]) -> list[tuple[ClauseResult, tupl
         if clause.outcome is Outcome.FAIL:
             place = _place(clause)
             groups.setdefault(re.split(r"[.\[]", place)[0] if place else f" {clause.id}", []).append(clause)
-    found = []
+    causes = []
     for group in groups.values():
         nearest = max(group, key=lambda clause: len(_place(clause)))
-        found.append((nearest, tuple(clause.id for clause in group if clause is not nearest)))
-    return found
+        causes.append((nearest, tuple(clause.id for clause in group if clause is not nearest)))
+    return causes
 
 
 def wrong(clauses: Sequence[ClauseResult]) -> tuple[list[ClauseResult], str]:
@@ -42,7 +42,10 @@ def wrong(clauses: Sequence[ClauseResult]) -> tuple[list[ClauseResult], str]:
     unmeasured = [clause for clause in clauses if clause.outcome is Outcome.NOT_MEASURED]
     if not violated or not unmeasured:
         return violated or unmeasured, ""
-    return violated, f"{counted(len(unmeasured), 'clause')} not measured: {first([one.id for one in unmeasured], 3)}"
+    return (
+        violated,
+        f"{counted(len(unmeasured), 'clause')} not measured: {first([clause.id for clause in unmeasured], 3)}",
+    )
 
 
 def decisive(record: Record) -> Reason | None:
@@ -50,8 +53,12 @@ def decisive(record: Record) -> Reason | None:
     reason = record.reason
     if reason is None or reason.code is not ReasonCode.CLAUSE or reason.root.code is not ReasonCode.NOT_FINITE:
         return reason
-    told = (clause for clause, others in violations(record.clauses) if set(reason.clauses) & {clause.id, *others})
-    return next((Reason(ReasonCode.CLAUSE, clauses=(one.id,), cause=one.reason) for one in told), reason)
+    decisive_clauses = (
+        clause for clause, others in violations(record.clauses) if set(reason.clauses) & {clause.id, *others}
+    )
+    return next(
+        (Reason(ReasonCode.CLAUSE, clauses=(clause.id,), cause=clause.reason) for clause in decisive_clauses), reason
+    )
 
 
 def _place(clause: ClauseResult) -> str:

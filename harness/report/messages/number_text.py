@@ -33,8 +33,8 @@ def value(measured: Any, unit: str = "") -> str:
             return size
         return ", ".join(f"{name} {value(item)}" for name, item in measured.items()) or "nothing"
     if isinstance(measured, (list, tuple)):
-        shown = ", ".join(value(item) for item in measured[:3])
-        return f"[{shown}{', …' if len(measured) > 3 else ''}] ({len(measured)})"
+        items = ", ".join(value(item) for item in measured[:3])
+        return f"[{items}{', …' if len(measured) > 3 else ''}] ({len(measured)})"
     text = str(measured)
     if _reads_as_another(text):
         return f'"{text}"'

@@ -13,7 +13,7 @@ __all__ = ["facts"]
 def facts(record: Record) -> dict[str, str]:
     """Return what a report says of a run beside its outcome: names and texts."""
     device = record.device
-    found = {
+    texts = {
         "verdict": str(record.verdict),
         "proven": "yes" if record.proven else "no",
         "reason": reason_text.marked(record.reason),
@@ -29,4 +29,4 @@ def facts(record: Record) -> dict[str, str]:
         "command": record.command,
         "waited_seconds": str(record.waited_seconds),
     }
-    return {name: printable(value) for name, value in found.items()}
+    return {name: printable(value) for name, value in texts.items()}

@@ -77,27 +77,33 @@ def undecided(clause: ClauseResult) -> str:
 
 def bundle_totals(verifications: Sequence[Verification]) -> str:
     """Return how many bundles are sound, and their verdicts."""
-    sound = [one for one in verifications if one.sound]
-    verdicts = ", ".join(f"{sum(one.verdict is verdict for one in sound)} {verdict}" for verdict in Verdict)
-    refused = sum(one.standing == NOT_ACCEPTED for one in sound)
+    sound = [verification for verification in verifications if verification.sound]
+    verdicts = ", ".join(
+        f"{sum(verification.verdict is verdict for verification in sound)} {verdict}" for verdict in Verdict
+    )
+    refused = sum(verification.standing == NOT_ACCEPTED for verification in sound)
     return (
         f"{len(sound)} sound, {len(verifications) - len(sound)} unsound; of the sound: {verdicts}"
         f"{f'; {refused} of them not accepted' if refused else ''}"
     )
 
 
-def bundle_line(one: Verification) -> str:
+def bundle_line(verification: Verification) -> str:
     """Return one line with a bundle's verdict, everything that qualifies it, and its path."""
-    parts = [one.standing if one.accepted else f"{one.standing} ({one.verdict or 'no verdict'})"]
-    if one.id is not None:
-        parts += [one.id, qualifiers.profile(one.profile), str(one.device)]
-    if one.verdict is not None:
-        parts.append("proven" if one.proven else qualifiers.UNPROVEN)
-    if one.signed_by:
-        parts.append("signed by " + ", ".join(key[:KEY_LETTERS] for key in one.signed_by))
-    parts += qualifiers.overridden(one.overrides)
-    if one.subject is not None:
-        parts.append(qualifiers.another_subject(one.subject))
-    if one.reason and one.reason.code is not ReasonCode.UNPROVEN:
-        parts.append(reason_text.of(one.reason))
-    return "  ".join([*parts, str(one.path)])
+    parts = [
+        verification.standing
+        if verification.accepted
+        else f"{verification.standing} ({verification.verdict or 'no verdict'})"
+    ]
+    if verification.id is not None:
+        parts += [verification.id, qualifiers.profile(verification.profile), str(verification.device)]
+    if verification.verdict is not None:
+        parts.append("proven" if verification.proven else qualifiers.UNPROVEN)
+    if verification.signed_by:
+        parts.append("signed by " + ", ".join(key[:KEY_LETTERS] for key in verification.signed_by))
+    parts += qualifiers.overridden(verification.overrides)
+    if verification.subject is not None:
+        parts.append(qualifiers.another_subject(verification.subject))
+    if verification.reason and verification.reason.code is not ReasonCode.UNPROVEN:
+        parts.append(reason_text.of(verification.reason))
+    return "  ".join([*parts, str(verification.path)])

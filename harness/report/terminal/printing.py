@@ -106,13 +106,13 @@ class Table:
 
     def _laid_out(self, width: int | None) -> Iterator[Sequence[str]]:
         """Yield the lines of each row."""
-        shown = [[printable(cell) for cell in row] for row in self.rows]
-        widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+        texts = [[printable(cell) for cell in row] for row in self.rows]
+        widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
         starts = [self.indent + sum(widths[:column]) + 2 * column for column in range(len(widths) + 1)]
         fitting = len(widths)
         while width is not None and fitting > 1 and starts[fitting] - 2 > width:
             fitting -= 1
-        for row in shown:
+        for row in texts:
             cells = [f"{cell:<{wide}}" for cell, wide in zip(row, widths, strict=True)]
             line = " " * self.indent + "  ".join(cells[:fitting]).rstrip()
             left = [cell for cell in (cell.strip() for cell in row[fitting:]) if cell]

@@ -147,24 +147,25 @@ class Lines:
         if self._total > 1:
             # The time of the run, with waits. The claim's own time, without them, is at the end of its line.
             place = f"[{len(self._finished)}/{self._total} after {rough(self.clock() - self._began)}]  "
-        shown = claim_lines(event, place, self._contracts.get(event.record.id), verbose=self.shown.verbose)
-        for line in lines_of(shown, self.width()):
+        lines = claim_lines(event, place, self._contracts.get(event.record.id), verbose=self.shown.verbose)
+        for line in lines_of(lines, self.width()):
             self.write(line)
 
     def _end(self, event: events.RunFinished) -> None:
-        if self._total > 1 and not self.shown.quiet and any(not nothing_ran(one.record) for one in self._finished):
+        if self._total > 1 and not self.shown.quiet and any(not nothing_ran(claim.record) for claim in self._finished):
             for line in lines_of(summary_lines(self._finished, self.shown.slowest), self.width()):
                 self.write(line)
         verdicts = [str(record.verdict) for record in event.records]
         seconds = event.seconds if self._total > 1 else None
         text = totals_text(event.declared + self._passed_over, verdicts, seconds)
         left = event.declared - len(event.records)
-        unproven = sum(one.verdict is Verdict.PASS and not one.proven for one in event.records)
+        unproven = sum(record.verdict is Verdict.PASS and not record.proven for record in event.records)
         if unproven and self.shown.quiet:  # no other line says so
             text += f"; unproven: {unproven}"
         ended = f"; {left} not run (--fail-fast)" if left and not event.interrupted else ""
         worst = next(
-            (one for one in (Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED) if one in verdicts), Verdict.PASS
+            (verdict for verdict in (Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED) if verdict in verdicts),
+            Verdict.PASS,
         )
         self.write((text + ended, f"bold {COLOURS[worst]}" if verdicts else "bold"))
         if event.interrupted:
@@ -179,7 +180,7 @@ def summary_lines(finished: Sequence[ClaimFinished], slowest: int) -> Iterator[B
     """
     rows = [
         (UNPROVEN if record.verdict is Verdict.PASS else str(record.verdict), record.id, short_reason(record))
-        for record in (one.record for one in finished)
+        for record in (claim.record for claim in finished)
         if record.verdict is not Verdict.PASS or not record.proven
     ]
     if rows:
@@ -188,13 +189,13 @@ def summary_lines(finished: Sequence[ClaimFinished], slowest: int) -> Iterator[B
         order = [Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, UNPROVEN]
         rows.sort(key=lambda row: order.index(row[0]))
         yield Table(rows, [COLOURS.get(row[0], "yellow") for row in rows])
-    ran = [one.record for one in finished if not nothing_ran(one.record)]
+    ran = [claim.record for claim in finished if not nothing_ran(claim.record)]
     if ran:
         ran.sort(key=lambda record: -record.seconds)
         yield ""
         yield "Slowest", "bold"
         yield Table([(record.id, number_text.duration(record.seconds)) for record in ran[: slowest or None]])
-    margins = sorted(_margins(finished), key=lambda one: -one[0])[:TIGHTEST]
+    margins = sorted(_margins(finished), key=lambda margin: -margin[0])[:TIGHTEST]
     if margins:
         yield ""
         yield "Tightest margins", "bold"
@@ -204,12 +205,12 @@ def summary_lines(finished: Sequence[ClaimFinished], slowest: int) -> Iterator[B
 
 def _margins(finished: Iterable[ClaimFinished]) -> Iterator[tuple[float, tuple[str, ...]]]:
     """Yield the tightest clause of each claim that passed, with its ratio."""
-    for one in finished:
-        clauses = {clause.id: clause for clause in one.record.clauses if clause.outcome is Outcome.PASS}
-        near = [name for name in one.ratios if name in clauses]
-        if near and one.record.verdict is Verdict.PASS:
-            name = max(near, key=lambda clause: one.ratios[clause])
-            yield one.ratios[name], (one.record.id, *clause_cells(clauses[name], one.ratios))
+    for claim in finished:
+        clauses = {clause.id: clause for clause in claim.record.clauses if clause.outcome is Outcome.PASS}
+        near = [name for name in claim.ratios if name in clauses]
+        if near and claim.record.verdict is Verdict.PASS:
+            name = max(near, key=lambda clause: claim.ratios[clause])
+            yield claim.ratios[name], (claim.record.id, *clause_cells(clauses[name], claim.ratios))
 
 
 def interrupted_text(event: RunFinished) -> str:

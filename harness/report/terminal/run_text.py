@@ -177,10 +177,16 @@ def short_reason(record: Record) -> str:
 
 def _why_not_killed(mutant: MutantRecord, record: Record) -> str:
     """Return why a mutant that ran is not killed. It does not repeat why the subject was not measured."""
-    mine, its = mutant.reason, record.reason
-    if mine is not None and its is not None and mine.root.text and mine.root == its.root and its.mutant != mutant.id:
+    reason, its = mutant.reason, record.reason
+    if (
+        reason is not None
+        and its is not None
+        and reason.root.text
+        and reason.root == its.root
+        and its.mutant != mutant.id
+    ):
         return "for the same reason"
-    return f"{reason_text.of(mine)}; its defect: {mutant.defect}"
+    return f"{reason_text.of(reason)}; its defect: {mutant.defect}"
 
 
 def _clauses(event: ClaimFinished, contract: Contract | None, verbose: bool) -> Iterator[Block]:
@@ -195,20 +201,20 @@ def _clauses(event: ClaimFinished, contract: Contract | None, verbose: bool) -> 
         yield Table(list(zip(*columns, strict=True))[begin:], styles[begin:], notes=notes[begin:])
     unmeasured = [clause for clause in record.clauses if clause.outcome is Outcome.NOT_MEASURED]
     passed = [clause for clause in record.clauses if clause.outcome is Outcome.PASS]
-    shown = passed
+    listed = passed
     if not verbose:
         rules = [clause for clause in passed if _is_rule(clause)]
         bounds = {clause.id: clause for clause in passed if not _is_rule(clause)}
-        tightest = [bounds[name] for name in sorted(ratios, key=lambda one: -ratios[one]) if name in bounds]
-        shown = [*rules, *tightest[:TIGHTEST]] if record.verdict is Verdict.PASS else []
+        tightest = [bounds[name] for name in sorted(ratios, key=lambda rule_id: -ratios[rule_id]) if name in bounds]
+        listed = [*rules, *tightest[:TIGHTEST]] if record.verdict is Verdict.PASS else []
     yield from _unmeasured(unmeasured, record.reason, verbose)
-    if shown:
-        rows: list[tuple[str, ...]] = [_HEAD, *(clause_cells(clause, ratios) for clause in shown)]
+    if listed:
+        rows: list[tuple[str, ...]] = [_HEAD, *(clause_cells(clause, ratios) for clause in listed)]
         if not any(row[1] for row in rows[1:]):
             rows = [(row[0], *row[2:]) for row in rows]
         yield Table(rows, ["dim"])
-    if hidden := len(passed) - len(shown):
-        yield f"  {'and ' if shown else ''}{number_text.counted(hidden, 'clause')} PASS (-v shows them)", "dim"
+    if hidden := len(passed) - len(listed):
+        yield f"  {'and ' if listed else ''}{number_text.counted(hidden, 'clause')} PASS (-v shows them)", "dim"
 
 
 def _violated(
@@ -216,10 +222,10 @@ def _violated(
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the cells of each violated clause, and what it says in words."""
     for clause, others in violations(record.clauses):
-        told = words(clause, contract)
+        text = words(clause, contract)
         if others:
-            told += f", which violates {first(others, len(others) if verbose else 3)} too"
-        yield clause_cells(clause, ratios), told
+            text += f", which violates {first(others, len(others) if verbose else 3)} too"
+        yield clause_cells(clause, ratios), text
 
 
 def _unmeasured(clauses: Sequence[ClauseResult], reason: Reason | None, verbose: bool) -> Iterator[Line]:
@@ -230,7 +236,7 @@ def _unmeasured(clauses: Sequence[ClauseResult], reason: Reason | None, verbose:
     colour, has_ended = COLOURS[Verdict.NOT_MEASURED], all(clause.id != "subject.completes" for clause in clauses)
     known = "" if reason is None else _why_unmeasured(reason.root)
     groups: dict[str, list[str]] = {}
-    for clause in sorted(clauses, key=lambda one: not undecided(one)):
+    for clause in sorted(clauses, key=lambda result: not undecided(result)):
         why = _why_unmeasured(clause.reason)
         if (known and why.endswith(known)) or not (has_ended or verbose or (clause.reason and clause.reason.text)):
             why = ""
@@ -240,8 +246,8 @@ def _unmeasured(clauses: Sequence[ClauseResult], reason: Reason | None, verbose:
             count, why_not = number_text.counted(len(names), "clause"), " for this reason" if known else ""
             yield f"  {count} not measured{why_not} (-v lists them)", colour
             continue
-        shown = first(names, len(names) if verbose else 3)
-        yield f"  not measured: {shown}{f'; {why}' if why else ''}", colour
+        text = first(names, len(names) if verbose else 3)
+        yield f"  not measured: {text}{f'; {why}' if why else ''}", colour
 
 
 def _why_unmeasured(reason: Reason | None) -> str:
@@ -276,9 +282,9 @@ def outside_text(record: Record) -> str:
     counts = Counter(clause.outcome for clause in record.clauses)
     hidden = record.not_visible
     others = counts[Outcome.NOT_MEASURED] - (len(hidden) - len(record.unjudged))
-    told = f"{counts[Outcome.PASS]} PASS, {counts[Outcome.FAIL]} FAIL, {f'{others} NOT_MEASURED, ' if others else ''}"
+    text = f"{counts[Outcome.PASS]} PASS, {counts[Outcome.FAIL]} FAIL, {f'{others} NOT_MEASURED, ' if others else ''}"
     names = ", ".join(filter(None, (record.left_out, *hidden[len(record.unjudged) :])))
-    return f"{told}{len(hidden)} not visible from outside{f': {names}' if names else ''}"
+    return f"{text}{len(hidden)} not visible from outside{f': {names}' if names else ''}"
 
 
 def idle_text(record: Record) -> str:
@@ -289,8 +295,8 @@ def idle_text(record: Record) -> str:
     for mutant in record.mutants:
         if not mutant.fate.has_run and not record.mutants_skipped:
             reasons.setdefault(reason_text.of(mutant.reason), []).append(mutant.id)
-    told = "; ".join(f"{', '.join(ids)} ({reason})" for reason, ids in reasons.items())
-    return f"not run: {told}" if told else ""
+    text = "; ".join(f"{', '.join(ids)} ({reason})" for reason, ids in reasons.items())
+    return f"not run: {text}" if text else ""
 
 
 def nothing_ran(record: Record) -> bool:
@@ -315,8 +321,8 @@ def _evidence(event: ClaimFinished) -> Iterator[Line]:
 
 def _counterexample(path: Path) -> Iterator[Line]:
     try:
-        found = strictjson.load(path)
-        text, repeats = strictjson.dumps(found["case"]), found.get("repeats")
+        document = strictjson.load(path)
+        text, repeats = strictjson.dumps(document["case"]), document.get("repeats")
     except (OSError, strictjson.JsonError, LookupError, TypeError, AttributeError) as error:
         yield f"  counterexample: cannot be read: {error}", ""
         return

@@ -27,42 +27,46 @@ def verified_lines(verifications: Sequence[Verification], verbose: bool) -> Iter
         verbose: show the remarks below each bundle instead.
     """
     alone = verbose or len(verifications) == 1
-    for one in sorted(verifications, key=_rank):
-        yield bundle_line(one), _style(one)
-        for finding in one.findings:
+    for verification in sorted(verifications, key=_rank):
+        yield bundle_line(verification), _style(verification)
+        for finding in verification.findings:
             yield f"  {finding_text.line(finding)}", "red"
-        for finding in one.remarks:
-            if alone or finding in one.objections:
-                yield f"  {finding_text.line(finding)}", "yellow" if finding in one.objections else ""
+        for finding in verification.remarks:
+            if alone or finding in verification.objections:
+                yield f"  {finding_text.line(finding)}", "yellow" if finding in verification.objections else ""
     if not alone:
         yield from _remarks(verifications)
 
 
-def _rank(one: Verification) -> int:
+def _rank(verification: Verification) -> int:
     """Return the place of a bundle: the worse, the earlier. Equal bundles keep their order."""
-    if not one.sound:
+    if not verification.sound:
         return 0
-    if not one.accepted:
+    if not verification.accepted:
         return 1
     order = (Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED)
-    if one.verdict in order:
-        return 2 + order.index(one.verdict)
-    return 6 if one.proven else 5
+    if verification.verdict in order:
+        return 2 + order.index(verification.verdict)
+    return 6 if verification.proven else 5
 
 
-def _style(one: Verification) -> str:
-    if not one.accepted:
+def _style(verification: Verification) -> str:
+    if not verification.accepted:
         return "bold red"
-    return COLOURS.get(str(one.verdict), "") if one.proven or one.verdict is not Verdict.PASS else "yellow"
+    return (
+        COLOURS.get(str(verification.verdict), "")
+        if verification.proven or verification.verdict is not Verdict.PASS
+        else "yellow"
+    )
 
 
 def _remarks(verifications: Sequence[Verification]) -> Iterator[Line]:
     """Yield each remark once: its code, the number of bundles that have it, and its messages with the claims."""
     codes: dict[str, dict[str, list[str]]] = {}
-    for one in verifications:
-        for finding in one.remarks:
+    for verification in verifications:
+        for finding in verification.remarks:
             names = codes.setdefault(str(finding.code), {}).setdefault(finding_text.message(finding), [])
-            names.append(one.id or one.path.name)
+            names.append(verification.id or verification.path.name)
     if codes:
         yield "", ""
         yield "Remarks", "bold"

@@ -68,10 +68,10 @@ def annotate(level: str, title: str, lines: list[str], file: str = "", line: int
     if not isinstance(sys.stderr, Escaping):
         return
     properties = {"title": title, **({"file": file, "line": str(max(line, 1))} if file else {})}
-    told = ",".join(f"{name}={_coded(printable(text), _IN_A_PROPERTY)}" for name, text in properties.items())
+    fields = ",".join(f"{name}={_coded(printable(text), _IN_A_PROPERTY)}" for name, text in properties.items())
     message = _coded("\n".join(map(printable, lines)), _BETWEEN)
     with suppress(OSError):  # stderr can be full; the exit status has to do
-        sys.stderr.command(_BRACKET.sub(r"\\u005b", f"::{level} {told}::{message}"))
+        sys.stderr.command(_BRACKET.sub(r"\\u005b", f"::{level} {fields}::{message}"))
 
 
 def _coded(text: str, codes: dict[str, str]) -> str:
