@@ -1,1 +1,1 @@
-"""What falsifier authors share. Each package here names the extra that brings what it needs beyond the harness."""
+"""The library of falsifier authors. A module with optional dependencies names the extra that installs them."""

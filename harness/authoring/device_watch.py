@@ -1,10 +1,10 @@
-"""Watches a GPU through NVML while another process works on it. NVML creates no context on the device.
+"""Watches a GPU through NVML while another process uses it. NVML creates no CUDA context.
 
     with DeviceWatch() as watch:
         run_another_engine()
     watch.peak_bytes, watch.was_used, watch.capability
 
-The device is the one that CUDA_VISIBLE_DEVICES leaves to this process, as in a trial.
+CUDA_VISIBLE_DEVICES must leave one GPU visible, as it does in a trial.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class DeviceWatch:
     """Samples the memory and the processes of the device during a `with` block."""
 
     def __init__(self) -> None:
-        """Find the GPU. If there is none, `reason` states why, and nothing is sampled."""
+        """Find the GPU. Without one, `reason` states why, and nothing is sampled."""
         leased = _leased()
         self.reason = leased if isinstance(leased, str) else ""
-        """Why nothing is sampled, or why the memory is unknown; empty if neither is the case."""
+        """Why nothing is sampled, or why the memory is unknown; empty otherwise."""
         self.capability: int | None = None
         """The compute capability, such as 121 for 12.1; None if unknown."""
         self.peak_bytes: int | None = None
-        """The largest memory in use on the whole device, in bytes. If NVML does not report it, as for unified memory,
-        that of all processes on the device together. None if NVML reports neither."""
+        """Peak memory in use on the device, in bytes. With unified memory, NVML reports only the memory of each
+        process; this is then the peak of their sum. None if NVML reports neither."""
         self.free_bytes: int | None = None
         """Free memory in bytes when the watch began; None if NVML does not report it."""
-        self._there_before: frozenset[int] = frozenset()
+        self._earlier_pids: frozenset[int] = frozenset()
         self._users: set[int] = set()
-        self._strangers: set[int] = set()
+        self._foreign_pids: set[int] = set()
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
         if not isinstance(leased, str):
@@ -51,15 +51,15 @@ class DeviceWatch:
 
     @property
     def users(self) -> int:
-        """How many processes appeared on the device, without those that this process did not start.
+        """Number of processes that appeared on the device and descend from this process.
 
-        A process that this machine does not list, such as one of another container, counts.
+        A process that /proc does not list, such as one of another container, counts too.
         """
-        return len(self._users - self._strangers)
+        return len(self._users - self._foreign_pids)
 
     @property
     def was_used(self) -> bool:
-        """Whether a process appeared on the device that was not there before."""
+        """Whether a process appeared on the device during the watch."""
         return bool(self._users)
 
     def __enter__(self) -> Self:
@@ -67,7 +67,7 @@ class DeviceWatch:
             memory = self._device.ask("nvmlDeviceGetMemoryInfo")
             self.free_bytes = None if memory.reason is not None else int(memory.value.free)
             listed = self._device.processes()
-            self._there_before = frozenset(process.pid for process in listed.value or ())
+            self._earlier_pids = frozenset(process.pid for process in listed.value or ())
             self._thread = threading.Thread(
                 target=self._sample_until_the_end, args=(self._device,), name="device-watch", daemon=True
             )
@@ -91,11 +91,11 @@ class DeviceWatch:
         before = descendants(os.getpid())
         listed = device.processes()
         if listed.reason is None:
-            new = {process.pid for process in listed.value} - self._there_before - self._users
+            new = {process.pid for process in listed.value} - self._earlier_pids - self._users
             if new:
-                # An own process may begin or end while this looks; one that has ended is nobody's.
-                others = {pid for pid in new if (stat_fields(pid) or [b"Z"])[0] != b"Z"}
-                self._strangers |= others.difference(before, descendants(os.getpid()))
+                # A descendant may start or exit between these reads. A process that has exited is not foreign.
+                alive = {pid for pid in new if (stat_fields(pid) or [b"Z"])[0] != b"Z"}
+                self._foreign_pids |= alive.difference(before, descendants(os.getpid()))
                 self._users |= new
         answer = device.ask("nvmlDeviceGetMemoryInfo")
         if answer.reason is None:
@@ -112,7 +112,7 @@ class DeviceWatch:
 
 
 def _leased() -> Gpu | str:
-    """Return the only GPU that this process sees, or why there is not exactly one."""
+    """Return the only visible GPU, or why there is not exactly one."""
     host = probe()
     if not host.gpus:
         return host.gpu_reason or "this machine has no GPU"

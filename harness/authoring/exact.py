@@ -1,7 +1,7 @@
-"""Measurements as JSON, without running a method that the subject can have written.
+"""Converts measurements to JSON without calling methods that the subject could override.
 
-A class can answer `int(value)`, `float(value)` and `value.tolist()` with what it likes. So values are read by the
-functions of the types that Python, numpy and torch define, such as `float.__float__(value)`.
+A subclass can override `__int__`, `__float__` and `tolist`. So values are read by the functions of the base types of
+Python, numpy and torch, such as `float.__float__(value)`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["number", "plain", "whole"]
 
 
 def plain(value: Any) -> Any:
-    """A measurement as JSON, with the numbers that are not finite tagged.
+    """Return a measurement as JSON, with non-finite numbers tagged.
 
-    Takes None, bool, int, float, str, list, tuple and dict, also their subclasses; numpy's scalars and arrays; and
-    plain tensors of torch. A key of a dict becomes text.
+    Accepts None, bool, int, float, str, list, tuple, dict and their subclasses; numpy scalars and arrays; and
+    `torch.Tensor` itself. Keys of a dict become strings.
 
     Raises:
-        NotObserved: the value, or one in it, is `Unobserved`.
-        TypeError: a value has another type.
+        NotObserved: the value contains an `Unobserved`.
+        TypeError: the value contains another type.
     """
     kind = type(value)
     if value is None or kind is bool or kind is str:
@@ -46,10 +46,10 @@ def plain(value: Any) -> Any:
 
 
 def number(value: Any) -> Any:
-    """A number as JSON, None or a bool.
+    """Return a number, None or a bool as JSON.
 
     Raises:
-        TypeError: it is none of these.
+        TypeError: the value is none of these.
     """
     exact = plain(value)
     if exact is None or type(exact) in (bool, int, float) or (type(exact) is dict and strictjson.is_tagged(exact)):
@@ -58,10 +58,10 @@ def number(value: Any) -> Any:
 
 
 def whole(value: Any) -> int:
-    """An integer, also where it is written as a float.
+    """Return an integer. A float with an integral value is accepted.
 
     Raises:
-        TypeError: it is not.
+        TypeError: the value is not integral.
     """
     exact = plain(value)
     if type(exact) is int or (type(exact) is float and exact.is_integer()):
@@ -77,15 +77,15 @@ def _key(key: Any) -> str:
 
 
 def _of_library(value: Any) -> Any:
-    """The content of a value of numpy or torch as Python's own numbers and lists."""
+    """Convert a numpy or torch value to Python numbers and lists."""
     kind = type(value)
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     if numpy is not None and issubclass(kind, numpy.generic):
         item = numpy.generic.item(value)
-        if type(item) is not kind:  # a scalar that Python has no type for is its own item
+        if type(item) is not kind:  # numpy returns a scalar without a Python type, such as longdouble, unchanged
             return item
     if numpy is not None and issubclass(kind, numpy.ndarray):
         return numpy.ndarray.tolist(value)
-    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):  # another class can answer in torch's place
+    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):  # a subclass can override torch's functions
         return torch.Tensor.tolist(value)
     raise TypeError(f"a measurement must be a number, text, list, map, array or tensor, not {kind.__name__}")

@@ -1,4 +1,4 @@
-"""Which function examines a subject that works outside the trial's process."""
+"""Falsifiers for subjects outside the trial's process."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Falsifier = Callable[[Trial[Any]], None]
 
 
 def for_external(examine: Falsifier) -> Callable[[Falsifier], Falsifier]:
-    """Decorator of a falsifier that works inside the subject's process.
+    """Decorate a falsifier with a second one for external subjects.
 
-        @for_external(look_at_files)
+        @for_external(examine_files)
         def falsify(trial: Trial[Format]) -> None: ...
 
     Args:
-        examine: runs instead of the falsifier, and measures what a subject outside the trial's process shows.
+        examine: the falsifier that runs if the subject is an `ExternalSubject`.
     """
 
     def decorated(falsify: Falsifier) -> Falsifier:
@@ -36,7 +36,7 @@ def for_external(examine: Falsifier) -> Callable[[Falsifier], Falsifier]:
 
 
 def not_observable(reason: str) -> Falsifier:
-    """For `for_external`: nothing of the claim can be seen from outside, for this reason. The subject does not run."""
+    """Return a falsifier for `for_external` that raises `NotObserved(reason)` and does not run the subject."""
 
     def refuse(trial: Trial[Any]) -> NoReturn:
         raise NotObserved(reason)

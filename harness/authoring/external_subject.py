@@ -1,4 +1,4 @@
-"""Subjects that work outside the trial's process: commands, and runs that have ended."""
+"""Subjects outside the trial's process: commands, and recordings of finished runs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["ExternalSubject"]
 
 
 class ExternalSubject(ABC):
-    """A subject that works outside the trial's process. The adapters of `harness.tools.trainer` are such subjects.
+    """A subject outside the trial's process, such as the adapters of `harness.tools.trainer`.
 
-    What ran is read from its output, since there is no process to ask: see `Trial.resolve`.
+    `Trial.resolve` takes what ran from `ran`, because the process cannot be queried.
     """
 
     report: Report = staticmethod(lambda message: None)
@@ -21,8 +21,8 @@ class ExternalSubject(ABC):
 
     @abstractmethod
     def ran(self) -> JsonObject:
-        """What ran, as far as the subject reports it: `device`, `dtype`, `backend`, `steps`."""
+        """Return what the subject reports of `device`, `dtype`, `backend` and `steps`."""
 
     def unheard(self) -> str:
-        """Why no part of its output was understood; empty if a part was. Reports show this reason first."""
+        """Why no part of the output could be parsed; empty if a part could. Reports show this reason first."""
         return ""

@@ -1,4 +1,4 @@
-"""Exceptions that say why a trial ends, and whose fault it is."""
+"""Exceptions that end a trial, by who is at fault."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ __all__ = [
 
 
 class NotMeasured(Exception):
-    """The machine, not the subject, keeps the falsifier from measuring. The text says why."""
+    """The machine, not the subject, prevents the measurement. The text states the reason."""
 
 
 class NotObserved(NotMeasured):
-    """The subject works outside the trial's process and does not show this. The text says what and why."""
+    """An external subject does not expose a value. The text states which and why."""
 
 
 class UndeclaredMeasurement(ValueError):
-    """A falsifier measured something that its contract does not declare."""
+    """A measurement is not declared in the contract."""
 
 
 class MeasurementTooLarge(ValueError):
-    """A falsifier measured more than a bundle can hold."""
+    """A measurement exceeds the size limit of a bundle."""
 
 
 class SubjectFault(Exception):
-    """The subject raised; the cause is its exception."""
+    """The subject raised; `__cause__` is its exception."""
 
 
 class FalsifierFault(Exception):
-    """The falsifier raised while the subject called it back; the cause is its exception."""
+    """The falsifier raised in a callback from the subject; `__cause__` is its exception."""
 
 
 NOT_THE_SUBJECTS = (NotMeasured, UndeclaredMeasurement, MeasurementTooLarge, FalsifierFault)
-"""Exceptions that are not the subject's fault, even when they pass through its code."""
+"""Exceptions that are not the subject's fault, even if they propagate through its code."""

@@ -1,4 +1,4 @@
-"""What a trial has said so far: its messages, whose code runs, and the first fault."""
+"""The state of a running trial: the current phase and the first fault."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Recorder"]
 
 
 class Recorder:
-    """Sends the messages of one trial, and remembers how it has to end."""
+    """Sends the messages of one trial and keeps its first fault."""
 
     def __init__(self, declared: frozenset[str], report: Report) -> None:
         """Args:
@@ -32,39 +32,35 @@ class Recorder:
         self._blames_nobody = False
         self.report = report
         self.fault: Exception | None = None
-        """The first fault, also if the falsifier or the subject catches it."""
+        """The first fault, even if the falsifier or the subject catches it."""
         self.unheard: NotObserved | None = None
-        """Why no part of the subject's output was understood."""
+        """Why no part of the subject's output could be parsed."""
 
     def require_declared(self, names: Iterable[str]) -> None:
-        """Check that the contract declares these measurements.
-
-        Raises:
-            UndeclaredMeasurement: it does not declare one of them.
-        """
+        """Raise `UndeclaredMeasurement` if the contract does not declare one of these measurements."""
         for name in names:
             if name not in self._declared:
                 known = ", ".join(sorted(self._declared))
                 raise UndeclaredMeasurement(f"{name!r} is not declared in the contract; its observation has {known}")
 
     def hide(self, names: Iterable[str], reason: NotObserved) -> None:
-        """Record why these measurements are not made."""
+        """Report why these measurements are missing."""
         if unseen := dict.fromkeys(names, str(reason)):
             self.report(Unseen(unseen))
 
     def enter(self, phase: Phase) -> Phase:
-        """Record whose code runs from now on; return whose code ran until now."""
+        """Report whose code runs from now on, and return the phase before."""
         before, self._phase = self._phase, phase
         if not self._blames_nobody:
             try:
                 self.report(Entered(phase))
-            except Exception as error:  # a defect of the harness, which the subject's call stack may surround
+            except Exception as error:  # a defect of the harness, even if the subject is on the call stack
                 raise self._first(FalsifierFault(described(error)), error) from error
         return before
 
     @contextmanager
     def blaming_nobody(self) -> Iterator[None]:
-        """Report no phase in the block, so that a subject that ends the process there is not blamed for it."""
+        """Report no phase in the block, so that the subject is not at fault if the process dies there."""
         self._blames_nobody = True
         try:
             yield
@@ -77,12 +73,12 @@ class Recorder:
         before = self.enter(Phase.SUBJECT)
         try:
             yield
-        except NotObserved:  # a falsifier may go on without what is not shown
+        except NotObserved:  # a falsifier may catch it and continue without the value
             self.enter(before)
             raise
         except (*NOT_THE_SUBJECTS, SubjectFault, GeneratorExit):
             raise
-        except BaseException as error:  # asyncio.CancelledError, SystemExit and whatever else a subject may raise
+        except BaseException as error:  # also asyncio.CancelledError and SystemExit
             fault = self._first(SubjectFault(described(error)), error)
             raise fault from fault.__cause__
         self.enter(before)
@@ -104,18 +100,18 @@ class Recorder:
         self.enter(before)
 
     def _first(self, fault: Exception, cause: BaseException) -> Exception:
-        """Keep this fault if it is the first; return the first one, which keeps its own cause."""
+        """Store this fault if it is the first, and return the first fault with its own cause."""
         if self.fault is None:
             fault.__cause__ = cause
             self.fault = fault
         return self.fault
 
     def raise_fault(self) -> None:
-        """Raise the first fault, if there is one: it counts also if the falsifier caught it."""
+        """Raise the first fault, if any, even if the falsifier caught it."""
         if self.fault is not None:
             raise self.fault
 
     def raise_unheard(self) -> None:
-        """Raise `NotObserved` if nothing of the output was understood. The trial is then NOT_MEASURED."""
+        """Raise `NotObserved` if no part of the output could be parsed. The trial is then NOT_MEASURED."""
         if self.unheard is not None:
             raise self.unheard

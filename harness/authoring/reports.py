@@ -1,4 +1,4 @@
-"""What a trial reports while its falsifier runs. Values are JSON; a number that is not finite is tagged."""
+"""Messages of a trial while its falsifier runs. Values are JSON; non-finite numbers are tagged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Entered", "Logged", "Measured", "Report", "Resolved", "Stepped", "Tr
 @final
 @dataclass(frozen=True)
 class Measured(JsonDataclass):
-    """Measurements by name; a longer list replaces an earlier one."""
+    """Measurements by name. A longer list replaces an earlier one."""
 
     values: JsonObject
 
@@ -33,7 +33,7 @@ class Stepped(JsonDataclass):
 @final
 @dataclass(frozen=True)
 class Resolved(JsonDataclass):
-    """What really ran, by name: device, dtype, backend, steps."""
+    """The device, dtype, backend and steps that ran, as read back."""
 
     values: JsonObject
 
@@ -41,7 +41,7 @@ class Resolved(JsonDataclass):
 @final
 @dataclass(frozen=True)
 class Unseen(JsonDataclass):
-    """Why measurements could not be made of this subject, by name."""
+    """Why measurements of this subject are missing, by name."""
 
     values: Mapping[str, str]
 
@@ -49,7 +49,7 @@ class Unseen(JsonDataclass):
 @final
 @dataclass(frozen=True)
 class Entered(JsonDataclass):
-    """The phase whose code runs from now on."""
+    """A new phase begins."""
 
     phase: Phase
 
@@ -57,7 +57,7 @@ class Entered(JsonDataclass):
 @final
 @dataclass(frozen=True)
 class Used(JsonDataclass):
-    """Files that another process of the trial used, by their paths from the project's root."""
+    """Files that another process of the trial used, as paths relative to the project's root."""
 
     names: tuple[str, ...]
 
@@ -69,18 +69,18 @@ class Logged(JsonDataclass):
 
     text: str
     topic: str = ""
-    """Of many lines with the same topic, the log keeps a few. It keeps all lines without a topic."""
+    """The log keeps only a few lines of each topic. It keeps every line without a topic."""
 
 
 @final
 @dataclass(frozen=True)
 class Working(JsonDataclass):
-    """A command of the subject has started, has printed something, or has used its processor."""
+    """A command of the subject has started, printed a line, or used CPU time."""
 
     run: int
     """The number of the command in this trial, from 1."""
     said: str = ""
-    """Its newest line."""
+    """The last line of its output."""
 
 
 TrialReport = Logged | Measured | Stepped | Resolved | Unseen | Entered | Used | Working

@@ -1,4 +1,4 @@
-"""What a subject is built from."""
+"""The argument of a subject's constructor."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Setting"]
 
 @dataclass(frozen=True)
 class Setting(JsonDataclass):
-    """What a subject is built from."""
+    """The argument of a subject's constructor."""
 
     parameters: JsonObject
     """The profile's parameters, with the overrides of the command line and of the mutant."""
     device: str
-    """"cpu" or "cuda:0"; the process sees no GPU but the leased ones."""
+    """"cpu" or "cuda:0". The process sees only the leased GPUs."""
     seed: int
     workspace: Path
-    """A folder of this trial alone, removed afterwards."""
+    """A temporary folder of this trial."""
     cache: Path
-    """A folder kept between runs and shared between trials; it may be wiped at any time. Writers take a lock."""
+    """A folder that persists between runs and that trials share. It may be wiped at any time. Writers take a lock."""

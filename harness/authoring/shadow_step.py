@@ -1,10 +1,10 @@
-"""Comparing one training step of a subject with the same step by an independent implementation.
+"""Compares one training step of a subject with the same step by an independent implementation, the shadow.
 
-The shadow is what the independent implementation computes in float64 from copies that were taken before the step. This
-module has what every shadow needs: which steps to check, and how far named tensors are from what they should be.
+The shadow computes in float64, from copies that were taken before the step. This module selects the steps to check and
+measures the error of named tensors.
 
     steps = chosen_steps(seed, last=50, around=(5, 25))
-    ratios = differences("update", seen, expected, scale=updates, roundings=2)
+    ratios = differences("update", actual, expected, scale=updates, roundings=2)
     print(worst(ratios)["update"])      # Difference(quantity='update', tensor='model.norm.weight', ratio=1.2e-06)
 """
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 __all__ = ["NOISE", "Difference", "chosen_steps", "difference", "differences", "relative_difference", "worst"]
 
 NOISE = 3.0
-"""How many times its own rounding error a shadow allows; two orders of summation differ by about 1.4 of it."""
+"""Allowed error, in multiples of the shadow's own rounding error. Two orders of summation differ by about 1.4."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How far one tensor, or one number, is from what it should be.
+    """The relative error of one tensor or number.
 
     Attributes:
         quantity: what was compared, such as `update`.
         tensor: the tensor's name; empty for a number.
-        ratio: the size of the difference as a share of the expected size; infinite if one of the two is missing, has
-            another shape, or is not finite.
+        ratio: the norm of the error divided by the expected norm; infinite if one of the two is missing, has another
+            shape, or is not finite.
     """
 
     quantity: str
@@ -44,15 +44,15 @@ class Difference:
 
 
 def chosen_steps(seed: int, last: int, around: Iterable[int] = (), drawn: int = 3) -> tuple[int, ...]:
-    """The steps to check, in order, counted from 1.
+    """Return the steps to check, sorted, counted from 1.
 
-    Ask only after the subject has started: it must not know the choice beforehand.
+    Call this after the subject has started, so that the subject cannot know the choice.
 
     Args:
-        seed: chooses the drawn steps.
+        seed: seed of the drawn steps.
         last: the number of steps of the run.
-        around: steps after which something happens, such as a checkpoint. Each is checked, and so is the next.
-        drawn: how many further steps to draw; fewer if the run has fewer.
+        around: steps after which something happens, such as a checkpoint. Each is checked, and so is the next step.
+        drawn: how many more steps to draw; fewer if the run has fewer.
     """
     chosen = {1, last, *(step + after for step in around for after in (0, 1))} & set(range(1, last + 1))
     others = sorted(set(range(1, last + 1)) - chosen)
@@ -62,7 +62,7 @@ def chosen_steps(seed: int, last: int, around: Iterable[int] = (), drawn: int = 
 
 
 def difference(quantity: str, measured: float, expected: float) -> Difference:
-    """The difference of two numbers, relative to the expected one."""
+    """Return the difference of two numbers, relative to the expected one."""
     error = abs(measured - expected)
     return Difference(quantity, "", _ratio(error, abs(expected)))
 
@@ -76,13 +76,13 @@ def differences(
     roundings: int = 0,
     rounded: Mapping[str, Tensor] | None = None,
 ) -> list[Difference]:
-    """The difference of each named tensor, by `relative_difference`. A tensor that only one side has is infinitely far.
+    """Return the `relative_difference` of each named tensor. It is infinite for a tensor that only one side has.
 
     Args:
         quantity: the name of what is compared.
-        seen: the subject's tensors.
+        actual: the subject's tensors.
         expected: the shadow's tensors.
-        scale: by name, what a difference is a share of; the expected tensors if None.
+        scale: the tensors whose norms are the denominators, by name; the expected tensors if None.
         roundings, rounded: see `relative_difference`; `rounded` by name.
     """
     scale = expected if scale is None else scale
@@ -101,16 +101,16 @@ def differences(
 def relative_difference(
     actual: Tensor, expected: Tensor, scale: Tensor, *, roundings: int = 0, rounded: Tensor | None = None
 ) -> float:
-    """The Euclidean norm of `seen - expected` as a share of that of `scale`, computed in float64.
+    """Return `norm(actual - expected) / norm(scale)` with Euclidean norms, computed in float64.
 
     Args:
-        seen: the subject's tensor.
-        expected: the shadow's tensor.
-        scale: what the difference is a share of.
-        roundings: how many roundings to the dtype of `seen` a difference may come from. Only what exceeds them counts.
-            An update that is small beside its weight may round away in bfloat16, so it says nothing about the step.
-        rounded: what the shadow computes in the subject's dtype. Only a difference beyond `NOISE` times that of
-            `rounded` counts. Where terms cancel, a healthy gradient in bfloat16 is mostly rounding.
+        actual: the subject's tensor.
+        expected: the shadow's tensor, of the same shape; with another shape the result is infinite.
+        scale: the tensor whose norm is the denominator.
+        roundings: the error of so many roundings to the dtype of `actual` is subtracted from each element's error. In
+            bfloat16, an update that is small beside its weight may round to zero.
+        rounded: the shadow's result in the subject's dtype. `NOISE` times its error is subtracted from the norm. Where
+            terms cancel, a correct gradient in bfloat16 is mostly rounding error.
     """
     import torch
 
@@ -126,7 +126,7 @@ def relative_difference(
 
 
 def worst(differences: Iterable[Difference]) -> dict[str, Difference]:
-    """The largest difference of each quantity, in the order in which the quantities first occur."""
+    """Return the largest difference of each quantity, in order of first occurrence."""
     largest: dict[str, Difference] = {}
     for difference in differences:
         if difference.quantity not in largest or difference.ratio > largest[difference.quantity].ratio:
@@ -138,7 +138,7 @@ def worst(differences: Iterable[Difference]) -> dict[str, Difference]:
 
 
 def _ratio(error: float, size: float) -> float:
-    """The error as a share of the size; 0 if both are 0, and infinite if the error is not finite or the size is 0."""
+    """Return error / size; 0 if the error is 0, infinite if it is not finite or only the size is 0."""
     if error == 0.0:
         return 0.0
     return error / size if math.isfinite(error) and size > 0.0 else math.inf

@@ -1,21 +1,20 @@
-"""Paired, interleaved timing: how much slower one arm is than another, with an interval.
+"""Paired, interleaved timing: the ratio of two arms with a confidence interval.
 
     timing = interleave({"plain": plain, "logging": logging, "again": plain}, rounds=40, warmup=3, seed=0)
     noise = timing.ratio("again", "plain")                     # an A/A comparison: the ratio that noise alone gives
     slower = timing.ratio("logging", "plain", again="again")   # an Interval: estimate, low, high
-    slower.settles(1.05)                                       # whether it is on one side of the limit
+    slower.settles(1.05)                                       # whether the interval excludes the limit
 
-Every round times each arm once, in a new random order. Warming up, throttling and other work on the machine then affect
-all arms alike. Comparisons are made within rounds. All samples are kept.
+Each round times every arm once, in a new random order. Warm-up, throttling and other load then affect all arms alike.
+Arms are compared within rounds. All samples are kept.
 
-An estimate is the mean of the paired differences without the largest and the smallest tenth. Its interval is the
-percentile bootstrap of that mean (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13). With
-`again`, a second arm with the baseline's work, it is widened by what noise alone can give: the farthest bound of
-`again` against the baseline. Judge a claim by such an interval, never by one sample. A noisy machine then decides what
-is far from a limit, and nothing near it.
+The estimate is the mean of the paired differences, trimmed by a tenth at each end. Its interval is the percentile
+bootstrap of that mean (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13). `again` names an
+A/A arm, a second arm with the baseline's work. The interval is then widened on both sides by the larger bound of that
+A/A comparison. Judge a claim by such an interval, never by one sample: a noisy machine then decides only claims that
+are far from their limit.
 
-A cost that falls on less than one sample in ten is trimmed away with the noise. Make a sample long enough to contain
-the cost that you measure.
+Trimming removes a cost that falls on fewer than one sample in ten. Make each sample long enough to contain the cost.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Interval:
     high: float
 
     def settles(self, limit: float) -> bool:
-        """Whether the whole interval lies on one side of a limit, and so decides it."""
+        """Whether the interval lies on one side of a limit."""
         return self.high <= limit or self.low > limit
 
 
@@ -54,9 +53,9 @@ class Timing:
     """The samples of all arms.
 
     Attributes:
-        seconds: for each arm one sample for each round, in the order of the rounds.
+        seconds: by arm, one sample for each round, in the order of the rounds.
         orders: the order of the arms in each round.
-        seed: the seed of the orders and of the resamples.
+        seed: the seed of the orders and of the bootstrap.
     """
 
     seconds: Mapping[str, tuple[float, ...]]
@@ -64,13 +63,13 @@ class Timing:
     seed: int
 
     def ratio(self, arm: str, baseline: str, confidence: float = 0.99, *, again: str | None = None) -> Interval:
-        """Return the time of `arm` divided by that of `baseline`: the geometric mean of the ratios within rounds."""
+        """Return the geometric mean of the ratios `arm / baseline` within rounds, with its interval."""
         logarithms = {name: tuple(map(math.log, samples)) for name, samples in self.seconds.items()}
         interval = Timing(logarithms, self.orders, self.seed).difference(arm, baseline, confidence, again=again)
         return Interval(math.exp(interval.estimate), math.exp(interval.low), math.exp(interval.high))
 
     def difference(self, arm: str, baseline: str, confidence: float = 0.99, *, again: str | None = None) -> Interval:
-        """Return how many seconds longer `arm` takes than `baseline`."""
+        """Return the mean of the differences `arm - baseline` within rounds, in seconds, with its interval."""
         pairs = zip(self.seconds[arm], self.seconds[baseline], strict=True)
         interval = _bootstrapped(
             [arm_seconds - baseline_seconds for arm_seconds, baseline_seconds in pairs], confidence, self.seed
@@ -84,15 +83,15 @@ class Timing:
     def spread(self, arm: str) -> float:
         """Return the 90th percentile of an arm's samples divided by the 10th.
 
-        Other work on the machine slows an arm that launches many kernels more than one that launches few. Comparing an
-        arm with itself does not show that, but the spread does: 1.02 on an idle H200, 1.7 beside other trainings.
+        Load on the host slows an arm that launches many kernels more than one that launches few. An A/A comparison
+        does not show that, but the spread does: 1.02 on an idle H200, 1.7 beside other training jobs.
         """
         samples = sorted(self.seconds[arm])
         tenth = len(samples) // 10
         return samples[len(samples) - 1 - tenth] / samples[tenth]
 
     def as_json(self) -> dict[str, Any]:
-        """Return all samples as JSON values, to keep them with a verdict."""
+        """Return all samples as JSON values."""
         return {"seconds": dict(self.seconds), "orders": self.orders, "seed": self.seed}
 
 
@@ -109,15 +108,15 @@ def interleave(
 
     Args:
         arms: functions by name. One call is the work of one sample.
-        rounds: how many samples of each arm are kept.
-        warmup: how many rounds run before the first one that is kept.
-        seed: of the orders.
-        synchronize: waits for work that an arm has launched, such as `torch.cuda.synchronize`. It is called before each
-            start, so that no arm is timed for the work of another, and before each end.
+        rounds: the number of samples of each arm.
+        warmup: the number of untimed rounds before them.
+        seed: seed of the orders.
+        synchronize: waits for launched work, such as `torch.cuda.synchronize`. It is called before the start and the
+            end of each sample, so that a sample contains the arm's own work only.
         clock: a monotonic clock in seconds.
 
     Raises:
-        ValueError: there are fewer than two arms or rounds, so nothing to compare.
+        ValueError: there are fewer than two arms or fewer than two rounds.
     """
     if len(arms) < 2 or rounds < 2:
         raise ValueError(f"{len(arms)} arms in {rounds} rounds leave nothing to compare; give two of each or more")
@@ -143,7 +142,7 @@ def interleave(
 
 
 def _bootstrapped(samples: Sequence[float], confidence: float, seed: int) -> Interval:
-    """Return the trimmed mean of samples and its percentile interval. Equal seeds give equal intervals."""
+    """Return the trimmed mean and its percentile interval. Equal seeds give equal intervals."""
     if not 0 < confidence < 1:
         raise ValueError(f"the confidence is {confidence}; give a number between 0 and 1, such as 0.99")
     generator = random.Random(seed)  # noqa: S311 - resamples, and no secret

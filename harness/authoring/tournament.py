@@ -1,13 +1,13 @@
-"""A root-cause tournament: rival causes of one failure, decided by a full factorial experiment and by doses.
+"""A root-cause tournament: a full factorial experiment over candidate causes of a failure, with a dose response.
 
-The parameters of a contract name the rivals, and the levels of each: from the level of its fix, at which the cause is
-gone, to the level with which the failure was seen.
+The contract's parameters name the candidate causes and the levels of each. The first level is the fix, which removes
+the cause; the last one is the level at which the failure occurred.
 
     "causes": ["sequence", "modules"],
     "sequence": [2048, 8192, 32768],
     "modules": [0, 27, 195]
 
-The falsifier makes one attempt at given levels, and says how it went:
+The falsifier runs one attempt at given levels:
 
     def falsify(trial: Trial[Trainer]) -> None:
         def attempt(levels: Levels) -> Attempt:
@@ -17,18 +17,18 @@ The falsifier makes one attempt at given levels, and says how it went:
 
         decide(trial, attempt)
 
-`decide` attempts every combination of fixes, in an order that the seed draws. It measures:
+`decide` attempts every combination of fixes, in random order. It measures:
 
-- `baseline_fails`: whether the failure is there without a fix, at its place in the order and once more at the end.
-- `sufficient`: the causes whose fix removes the failure alone.
-- `necessary`: the causes whose fix is in every set of fixes that removes it.
-- `minimal`: the sets of fixes that remove it, without those that contain a smaller one.
-- `surviving`: the causes in a minimal set whose levels scale the failure: with the other fixes of the set, the severity
-  never falls from level to level, and rises from the first to the last. All other causes are refuted.
+- `baseline_fails`: whether the failure occurs without any fix, both in the experiment and once more at its end.
+- `sufficient`: the causes whose fix alone removes the failure.
+- `necessary`: the causes whose fix is in every set of fixes that removes the failure.
+- `minimal`: the minimal sets of fixes that remove the failure.
+- `surviving`: the causes in a minimal set whose levels scale the failure. With the other fixes of the set applied, the
+  severity never decreases from level to level, and increases from the first to the last. Other causes are refuted.
 
-One cause is the root cause if it alone survives, and its fix is sufficient and necessary. If the failure takes two
-causes together, each fix is sufficient and none is necessary. If each of two causes makes the failure, both fixes are
-necessary and none is sufficient.
+A cause is the root cause if it alone survives and its fix is sufficient and necessary. If the failure needs two causes
+together, each fix is sufficient and neither is necessary. If either of two causes produces the failure, both fixes are
+necessary and neither is sufficient.
 
 The experiment is a factorial design at two levels: Box, Hunter and Hunter, "Statistics for Experimenters", 2005,
 chapter 5.
@@ -57,11 +57,11 @@ Fixes = frozenset[str]
 
 @dataclass(frozen=True)
 class Attempt:
-    """How one attempt went.
+    """The result of one attempt.
 
     Attributes:
-        failed: whether the failure was there.
-        severity: how bad it was: a finite number in any unit that grows with the failure.
+        failed: whether the failure occurred.
+        severity: a finite number in any unit that grows with the failure.
     """
 
     failed: bool
@@ -69,10 +69,10 @@ class Attempt:
 
 
 def causes_of(parameters: JsonObject) -> dict[str, Sequence[Any]]:
-    """Return the levels of each rival cause that the parameters name: first that of the fix, last that of the failure.
+    """Return the levels of each candidate cause, from the fix to the failure.
 
     Raises:
-        ValueError: there are fewer than two causes or more than six, or one has no two different levels.
+        ValueError: there are fewer than two causes or more than six, or the first and last level of one are equal.
     """
     names = parameters.get("causes", [])
     if not 2 <= len(set(names)) == len(names) <= _MOST_CAUSES:
@@ -85,10 +85,10 @@ def causes_of(parameters: JsonObject) -> dict[str, Sequence[Any]]:
 
 
 def decide(trial: Trial[Any], attempt: Callable[[Levels], Attempt]) -> None:
-    """Attempt all combinations of fixes, then the levels of each cause, and measure which of them the failure follows.
+    """Attempt all combinations of fixes, then the levels of each cause, and record the measurements listed above.
 
     Raises:
-        ValueError: the parameters name no tournament, or the severity of an attempt is not finite.
+        ValueError: `causes_of` refuses the parameters, or a severity is not finite.
     """
     causes = causes_of(trial.parameters)
     order = random.Random(trial.seed)  # noqa: S311 - no secret

@@ -1,4 +1,4 @@
-"""A trial as its falsifier sees it: the subject, the parameters, and where measurements go."""
+"""The falsifier's interface: the subject, the parameters, and the functions that record measurements."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ S = TypeVar("S")
 
 
 Case = JsonObject
-"""A case of a search: a map of JSON values from which a falsifier's `check` makes its inputs."""
+"""A case of a search: a JSON object from which a falsifier's `check` builds its inputs."""
 
 
 @dataclass(frozen=True)
@@ -38,40 +38,40 @@ class CaseResult:
 
     case: Case
     measured: JsonObject = field(default_factory=dict)
-    """What `check` measured, by name; empty if the subject raised."""
+    """Measurements of `check` by name; empty if the subject raised."""
     fault: SubjectFault | None = None
-    """What the subject raised. None if it raised nothing."""
+    """The exception of the subject; None if it did not raise."""
     violated: frozenset[str] = frozenset()
     """The clauses that the case violates."""
     nearness: Mapping[str, float] = field(default_factory=dict)
     """For each clause with a threshold, the case's ratio to it; above 1 is a violation."""
     repeats: bool | None = None
-    """Whether it violated these clauses again when it was run once more; None if it was not."""
+    """Whether a second run of the case violated the same clauses; None without a second run."""
 
 
 class Search(Protocol):
-    """A search for a case that refutes the claim; `harness.tools.search.cases` is the one that trials get."""
+    """A search for a case that refutes the claim. `harness.tools.search.cases` implements it."""
 
     @property
     def results(self) -> tuple[CaseResult, ...]:
-        """Every case that was tried, in order."""
+        """Every tried case, in order."""
         ...
 
     def explore(self, cases: SearchStrategy[Any], first: Iterable[Case], examples: int) -> CaseResult | None:
-        """Try cases. Returns the one that violates most clauses; None if none does."""
+        """Try cases. Returns the one that violates the most clauses; None if no case violates any."""
         ...
 
     def shrink(self, cases: SearchStrategy[Any], refuting: CaseResult, examples: int) -> CaseResult:
-        """A simpler case that violates at least the same clauses."""
+        """Return a simpler case that violates at least the same clauses."""
         ...
 
 
 NewSearch = Callable[[Callable[[Case], JsonObject | SubjectFault]], Search]
-"""Starts a search, given what runs one case."""
+"""Creates a search from a function that runs one case."""
 
 
 class Trial(Generic[S]):
-    """One execution of a falsifier against one subject. It records measurements and decides no verdict."""
+    """One run of a falsifier on one subject. It records measurements and decides no verdict."""
 
     def __init__(
         self,
@@ -98,17 +98,17 @@ class Trial(Generic[S]):
 
     @property
     def setting(self) -> Setting:
-        """What the subject was built from."""
+        """The argument of the subject's constructor."""
         return self._setting
 
     @property
     def artifacts(self) -> Path:
-        """A folder whose small files go into the bundle."""
+        """A folder whose small files are copied into the bundle."""
         return self._artifacts
 
     @property
     def parameters(self) -> JsonObject:
-        """The parameters of the profile, overrides included."""
+        """The parameters of the profile, with all overrides."""
         return self._setting.parameters
 
     @property
@@ -118,31 +118,31 @@ class Trial(Generic[S]):
 
     @property
     def seed(self) -> int:
-        """The seed of this trial; random, numpy and torch have been seeded with it."""
+        """The seed of this trial; random, numpy and torch are seeded with it."""
         return self._setting.seed
 
     @property
     def workspace(self) -> Path:
-        """A folder of this trial alone, removed afterwards."""
+        """A temporary folder of this trial."""
         return self._setting.workspace
 
     @property
     def cache(self) -> Path:
-        """A folder kept between runs."""
+        """A folder that persists between runs."""
         return self._setting.cache
 
     def measure(self, **measurements: Any) -> None:
-        """Record measurements by name. A measurement is final, except that a list can grow at its end.
+        """Record measurements by name. A measurement is final, except that a list may be extended.
 
-        Values are JSON, numpy's scalars and arrays, and torch's tensors; no method of a subclass is asked. NaN and
-        infinities are recorded as such, and judged to violate every clause that looks at them. An `Unobserved`
-        value, also one within a list or a map, is not measured, and the clauses that read it say why. A mutant's trial
-        ends here as soon as it has violated the clauses that the contract names for it.
+        Values are JSON values, numpy scalars and arrays, and torch tensors. No method of a subclass is called. NaN and
+        infinities are recorded, and violate every clause that reads them. A value that contains an `Unobserved` is not
+        measured; the clauses that read it state the reason. A mutant's trial ends in this call as soon as it has
+        violated the clauses that the contract names for it.
 
         Raises:
             UndeclaredMeasurement: the contract's observation has no property of that name.
-            MeasurementTooLarge: the values have more than 16 MiB as JSON.
-            TypeError: the value is none of these.
+            MeasurementTooLarge: the values exceed 16 MiB as JSON.
+            TypeError: a value has another type.
             ValueError: another value of that name was measured before.
         """
         self._recorder.require_declared(measurements)
@@ -163,11 +163,11 @@ class Trial(Generic[S]):
     def step(self, step: int, **values: float) -> None:
         """Record one row of the step series: `trial.step(3, loss=5.1, tokens_per_second=900.0)`.
 
-        It is shown while the trial runs, and becomes metrics.csv. A value called `seconds` is `own_seconds` there,
-        beside the seconds since the trial began.
+        Reports show the row while the trial runs, and metrics.csv holds all rows. There a value called `seconds` is
+        named `own_seconds`, because `seconds` is the time since the trial began.
 
         Raises:
-            TypeError: a value is no number, or `step` is no integer.
+            TypeError: a value is not a number, or `step` is not an integer.
         """
         self._recorder.report(Stepped(whole(step), {name: number(value) for name, value in values.items()}))
 
@@ -179,10 +179,10 @@ class Trial(Generic[S]):
         backend: str | None = None,
         steps: int | None = None,
     ) -> None:
-        """Record what really ran, read back from the running process: `trial.resolve(device=weight.device.type)`.
+        """Record what ran, as read back from the running process: `trial.resolve(device=weight.device.type)`.
 
-        Never pass a configuration value: the judge compares this with what was requested. For a subject outside
-        this process, what it says of itself (`ExternalSubject.ran`) is recorded instead.
+        Never pass a configuration value: the judge compares these values with the requested ones. For an
+        `ExternalSubject`, the values of its `ran` are recorded instead.
         """
         values = {"device": device, "dtype": dtype, "backend": backend, "steps": steps}
         if isinstance(self._subject, ExternalSubject):
@@ -192,13 +192,13 @@ class Trial(Generic[S]):
         self._recorder.report(Resolved({name: plain(value) for name, value in values.items() if value is not None}))
 
     def log(self, text: str) -> None:
-        """Write a line into the trial's log: `trial.log("shard 2 of 3 is held out")`.
+        """Write a line to the trial's log: `trial.log("shard 2 of 3 is held out")`.
 
-        Say what the falsifier decides and no measurement shows. The log has the seconds since the trial's start, and
-        every measurement, anyway. No verdict depends on it.
+        Log decisions of the falsifier that no measurement shows. The log already has timestamps and every measurement.
+        No verdict depends on it.
 
         Raises:
-            TypeError: this is no text.
+            TypeError: the text is not a str.
         """
         if type(text) is not str:
             raise TypeError(f"a line of the log must be a str, not {type(text).__name__}")
@@ -208,9 +208,9 @@ class Trial(Generic[S]):
         self._recorder.report(Logged(text[:LONGEST], topic))
 
     def used(self, names: Iterable[str]) -> None:
-        """Record source files that another process of the subject used, by their paths from the project's root.
+        """Record source files that another process of the subject used, as paths relative to the project's root.
 
-        What this process imports or reads is recorded anyway.
+        Files that this process imports or reads are recorded automatically.
         """
         self._recorder.report(Used(tuple(names)))
 
@@ -222,28 +222,30 @@ class Trial(Generic[S]):
         examples: int,
         first: Iterable[JsonObject] = (),
     ) -> int:
-        """Look for a case that refutes the claim, among `examples` that hypothesis draws from `cases`.
+        """Search for a case that refutes the claim, among `examples` cases that hypothesis draws.
 
             trial.measure(cases=trial.search(pairs(), check, examples=trial.parameters["cases"]))
 
-        `check` runs the subject on one case, inside `subject_fault()`, and returns what it measured, by name. In the
-        contract each name is a list whose items are bounded: `errors[].maximum` decides whether a case refutes the
-        claim, not `check`. The lists, with the measurements of all cases in their order, are recorded here.
+        `check` runs the subject on one case, inside `subject_fault()`, and returns measurements by name. In the
+        contract each name is a list with bounded items. A clause such as `errors[].maximum` decides whether a case
+        refutes the claim; `check` does not. This method records the lists, with one item for each case, in order.
 
-        The simplest case found that violates the same clauses goes into the bundle as counterexample.json, and
-        `harness replay` runs it again; so does a case on which the subject raises, crashes or hangs. Equal seeds draw
-        equal cases, so a case must hold everything that `check` depends on, the seeds of its tensors included.
+        The bundle stores the simplest case that violates the same clauses as counterexample.json, for `harness
+        replay`. A case on which the subject raises, crashes or hangs is stored too. Equal seeds draw equal cases, so
+        a case must contain everything that `check` depends on, including the seeds of its tensors.
 
         Args:
-            cases: draws maps of finite JSON values.
-            check: may return other names for other cases.
-            first: cases that are tried before any other, such as those of known bugs; they count.
+            cases: a hypothesis strategy for JSON objects with finite values.
+            check: runs one case. It may return other names for other cases.
+            examples: the number of cases, including `first`.
+            first: cases to try before all others, such as those of known bugs.
 
-        Returns: how many cases were tried: `examples`, fewer where the subject raised, 1 when a case is replayed.
+        Returns:
+            the number of tried cases: `examples`, fewer if the subject raised, 1 if a case is replayed.
 
         Raises:
-            ValueError: the strategy cannot draw so many different cases, or `check` measured what is no such list.
-            RuntimeError: a second search of this trial, or a trial that was given no contract.
+            ValueError: the strategy cannot draw so many different cases, or the contract has no such list.
+            RuntimeError: the trial has searched before, or has no contract.
         """
         if self._new_search is None:
             raise RuntimeError("this trial cannot search: it has searched before, or was given no contract")
@@ -261,7 +263,7 @@ class Trial(Generic[S]):
         self.measure(**lists)
         simplest = None
         if refuting is not None:
-            # The claim is refuted already. Without a fault so far, what ends the process now is not the subject's.
+            # The claim is already refuted. Without a fault so far, the subject is not at fault if the process dies now.
             with self._recorder.blaming_nobody() if refuting.fault is None else nullcontext():
                 simplest = search.shrink(cases, refuting, examples)
             again = "; it does not repeat: run again, it violated fewer clauses" if simplest.repeats is False else ""
@@ -274,7 +276,7 @@ class Trial(Generic[S]):
         return len(tried)
 
     def _attempt(self, check: Callable[[Any], JsonObject], case: JsonObject) -> JsonObject | SubjectFault:
-        """What `check` measured on a case, or the subject's fault, which does not end the trial before the search."""
+        """Run `check` on a case. Return its measurements, or the subject's fault, after which the search continues."""
         measured: JsonObject = {}
         self._write(f"tries the case {_case_text(case)}", "case")
         try:
@@ -287,17 +289,17 @@ class Trial(Generic[S]):
         raise fault
 
     def subject_fault(self) -> AbstractContextManager[None]:
-        """Everything the subject does goes inside. An exception, a crash or a hang in here is the subject's defect.
+        """Return a context for all calls of the subject. An exception, crash or hang inside is the subject's fault.
 
-        The trial ends there, and the built-in clause `subject.completes` fails, also where the falsifier catches what
-        is raised here. `NotMeasured` and the falsifier's own mistakes in measuring pass through.
+        The trial then ends, and the built-in clause `subject.completes` fails, even if the falsifier catches the
+        exception. `NotMeasured` and the falsifier's own errors in measuring propagate unchanged.
         """
         return self._recorder.subject_fault()
 
     def falsifier_fault(self) -> AbstractContextManager[None]:
-        """For code of the falsifier that the subject calls back, such as a listener to its steps.
+        """Return a context for code of the falsifier that the subject calls, such as a callback for each step.
 
-        Its faults are the falsifier's, also where the subject catches them.
+        An exception inside is the falsifier's fault, even if the subject catches it.
         """
         return self._recorder.falsifier_fault()
 

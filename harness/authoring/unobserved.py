@@ -1,13 +1,13 @@
-"""Values that a subject outside the trial's process does not show.
+"""Placeholders for values that an external subject does not expose.
 
     @propagates
-    def distance(one: Tensor, other: Tensor) -> float:
-        return float((one - other).abs().max())
+    def distance(before: Tensor, after: Tensor) -> float:
+        return float((before - after).abs().max())
 
     trial.measure(drift=distance(before, trial.subject.teacher_logits(tokens)))
 
-If the subject does not show its logits, `drift` is not measured, the clauses that read it say why, and the falsifier
-goes on. So a falsifier reads the same for a subject in its process and for a command.
+If the subject does not expose its logits, `drift` is not measured, the clauses that read it state the reason, and the
+falsifier continues. So one falsifier serves subjects in its process and commands.
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ T = TypeVar("T")
 
 @final
 class Unobserved:
-    """Stands for a value that could not be observed. What is computed from it is unobserved for the same reason.
+    """A placeholder for a value that was not observed. Arithmetic, attributes and calls return the same placeholder.
 
-    `Trial.measure` records that the value is missing, and why. A condition, a loop or a conversion to a number needs
-    the value itself and raises `NotObserved`. The trial is then NOT_MEASURED, unless a function with `propagates`
-    catches the exception and returns an unobserved value.
+    `Trial.measure` records the value as missing, with the reason. A condition, a loop or a conversion to a number
+    raises `NotObserved`. The trial is then NOT_MEASURED, unless a function with `propagates` catches the exception.
     """
 
     __slots__ = ("_reason",)
 
     def __init__(self, reason: str) -> None:
         """Args:
-        reason: what is not shown, and why.
+        reason: which value is missing, and why.
         """
         self._reason: Final = reason
 
@@ -45,13 +44,13 @@ class Unobserved:
         return f"Unobserved({self._reason!r})"
 
     def __getattr__(self, name: str) -> Unobserved:
-        if name.startswith("__"):  # protocols of Python and of libraries, which an unobserved value does not follow
+        if name.startswith("__"):  # it implements no protocol, such as `__array__`
             raise AttributeError(name)
         return self
 
     @property
     def why(self) -> str:
-        """What is not shown, and why."""
+        """Which value is missing, and why."""
         return self._reason
 
     def _same(self, *_: Any, **__: Any) -> Unobserved:
@@ -72,10 +71,10 @@ class Unobserved:
 
 
 def propagates(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorator: the function returns a `Unobserved` value if what it reads is not shown.
+    """Decorate a function so that it returns an `Unobserved` instead of reading one.
 
-    That is so if an argument is hidden, in which case the function is not called, and if the function raises
-    `NotObserved`. The type says T, because an unobserved value may stand in the place of any other.
+    With an `Unobserved` argument the function is not called. If it raises `NotObserved`, the exception becomes an
+    `Unobserved`. The annotated return type stays T, because a placeholder may replace any value.
     """
 
     @functools.wraps(function)
@@ -93,11 +92,11 @@ def propagates(function: Callable[P, T]) -> Callable[P, T]:
 
 @propagates
 def provided(dependency: object, value: T) -> T:
-    """Return the value; an unobserved one if what it depends on is unobserved."""
+    """Return the value, or the dependency if that is `Unobserved`."""
     del dependency
     return value
 
 
 def first_observed(*values: T) -> T:
-    """Return the first value that was observed; if none was, the first one."""
+    """Return the first value that is not `Unobserved`; if there is none, the first value."""
     return next((value for value in values if not isinstance(value, Unobserved)), values[0])

@@ -1,4 +1,4 @@
-"""The bound of a clause as data: a keyword and its limit. `harness.report.messages.bound_text` puts it into words."""
+"""The bound of a clause as data: a keyword and its limit. `harness.report.messages.bound_text` formats it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLOSED: Final = "closed"
 
 @dataclass(frozen=True, slots=True)
 class Bound(JsonDataclass):
-    """A keyword of the observation schema and its argument, such as `maximum` and 4.0. Also `RULE` and `CLOSED`."""
+    """A keyword of the observation schema, `RULE` or `CLOSED`, with its argument, such as `maximum` and 4.0."""
 
     keyword: str
     limit: Any

@@ -1,7 +1,7 @@
-"""The calibration of a contract: how far beyond its thresholds each mutant was measured.
+"""The calibration of a contract: the ratio of each mutant's measurements to the thresholds.
 
-`harness calibrate ID --write` writes it as calibration.json beside the contract. The contract names its SHA-256, so
-evidence that fixes the contract also fixes the calibration. No judgment reads it.
+`harness calibrate ID --write` writes calibration.json beside the contract. The contract states its SHA-256, so a
+contract's digest covers the calibration. No judgment reads it.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ _AGAIN = "remove the file and the contract's key 'calibration', then run harness
 
 @dataclass(frozen=True)
 class Calibration:
-    """The ratios that a calibration records, by profile, mutant and clause (see `harness.contract.ratio`)."""
+    """The ratios by profile, mutant and clause (see `harness.contract.ratio`)."""
 
     profiles: Mapping[str, JsonObject]
-    """As in the file."""
+    """The same key of the file."""
 
     def ratios(self, mutant: str) -> Mapping[str, Mapping[str, float]]:
-        """By profile and clause, the smallest ratio of the mutant's measurement to the clause's threshold."""
+        """Return a mutant's smallest ratio to each threshold, by profile and clause."""
         return {
             name: profile["mutants"][mutant] for name, profile in self.profiles.items() if mutant in profile["mutants"]
         }
 
 
 def calibration_path(contract: Path) -> Path:
-    """The path of a contract file's calibration."""
+    """Return the path of a contract file's calibration."""
     return contract.with_name(CALIBRATION)
 
 
 def calibration_digest(content: bytes) -> str:
-    """The SHA-256 that a contract names: that of the file, whatever its path to the schemas."""
+    """Return the SHA-256 of a calibration file. The file's path to the schemas does not affect it."""
     return hashlib.sha256(same_schema(content)).hexdigest()
 
 
 def calibration_of(path: Path, expected_digest: str | None) -> tuple[Calibration | None, list[Problem]]:
-    """The calibration beside a contract file (None if there is none that fits), and its problems.
+    """Return the calibration beside a contract file, None if there is no valid one, and its problems.
 
     Args:
-        path: The contract file.
-        wanted: The SHA-256 that the contract names; None if it names none.
+        path: the contract file.
+        expected_digest: the SHA-256 that the contract states; None if it states none.
     """
     place = calibration_path(path)
     try:

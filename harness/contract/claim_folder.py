@@ -1,4 +1,4 @@
-"""The folder of a claim: contracts/FAMILY/ID/ has the contract and the files that belong to it.
+"""The layout of a claim's folder, contracts/FAMILY/ID/.
 
 contracts/distill/figures.json
 contracts/distill/F-DISTILL-SMOKE-001/contract.json     and notes.md, calibration.json, equivalent.json
@@ -29,29 +29,29 @@ NOTES: Final = "notes.md"
 CALIBRATION: Final = "calibration.json"
 EQUIVALENT: Final = "equivalent.json"
 PLANTING: Final = "planting"
-"""The folder of evidence that has the results of `harness plant`."""
+"""The folder of evidence/ with the results of `harness plant`."""
 
 _SCHEMA = re.compile(rb'("\$schema"\s*:\s*")(?:\.\./)+(?=schema/)')
 
 
 def claim_of(contract: Path) -> str:
-    """The id of a claim by the place of its contract file: the folder's name."""
+    """Return the id of a claim from the path of its contract file: the name of the folder."""
     return Path(os.path.abspath(contract)).parent.name if contract.name == CONTRACT else contract.stem
 
 
 def contract_of(file: Path) -> Path:
-    """The contract that a file of a claim's folder belongs to; any other file is returned as it is."""
+    """Return the contract for notes, calibration or equivalent mutants beside it. Other paths are unchanged."""
     return file.with_name(CONTRACT) if file.name in (NOTES, CALIBRATION, EQUIVALENT) else file
 
 
 def family_of(contract: Path) -> Path:
-    """The folder of a contract's family, which may have a figures.json."""
+    """Return the folder of a contract's family, which may contain figures.json."""
     return contract.parent.parent
 
 
 def same_schema(content: bytes) -> bytes:
-    """A file's bytes with the path to contracts/schema/ as it was before claims had folders.
+    """Return a file's bytes with `$schema` as "../schema/…", the path before claims had folders.
 
-    `$schema` is for editors. It is part of digests that evidence has, so a digest reads it as if no file had moved.
+    Older evidence has digests with that path, so digests are computed with it.
     """
     return _SCHEMA.sub(rb"\1../", content, count=1)

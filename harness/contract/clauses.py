@@ -1,7 +1,7 @@
 """The clauses of an observation schema: each keyword that a measurement can violate.
 
-A validator only says "invalid". A judgment says for each bound whether it holds, and for which value. So the loader
-splits the schema into clauses once.
+A validator only reports "invalid". A judgment reports for each bound whether it holds, and for which value. So the
+loader splits the schema into clauses.
 
 Clauses differ from JSON Schema on purpose:
 
@@ -84,13 +84,13 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class SchemaClause(Clause):
-    """One keyword at one place of the observation schema."""
+    """One keyword of one subschema of the observation schema."""
 
     path: tuple[str, ...]
     """Property names; `ITEM` stands for every item of a list and `VALUE` for every value of a map."""
     unit: str
     source: str
-    """Where the bound comes from."""
+    """The source of the bound, from `x-source`."""
     check: Callable[[Any], bool]
 
     @property
@@ -104,7 +104,7 @@ class SchemaClause(Clause):
         return self.bound.limit
 
     def judge(self, values: list[Any], complete: bool, measurements: JsonObject) -> ClauseResult:
-        """Judge the finite values at the clause's path. A value that fails decides before a missing value."""
+        """Judge the finite values at the clause's path. A failing value outranks a missing one."""
         if not all(map(self.check, values)):
             index = self._worst(values)
             reason = Reason(ReasonCode.VIOLATED, _place(measurements, self.path, index), bound=self.bound)
@@ -120,29 +120,29 @@ class SchemaClause(Clause):
         return ClauseResult(self.id, Outcome.PASS, brief(decisive), self.bound, self.unit)
 
     def _worst(self, values: list[Any]) -> int:
-        """The index of the value that fails: the farthest beyond a limit, else the first."""
+        """Return the index of the worst failing value: the farthest beyond a limit, else the first."""
         failing = [value for value in values if not self.check(value)]
         decisive = _DECISIVE.get(self.keyword)
         worst = decisive(failing) if decisive is not None and all(map(is_number, failing)) else failing[0]
         return next(index for index, value in enumerate(values) if value is worst)
 
     def cost(self, shape: Shape) -> int:
-        """The steps to judge the clause on a measurement of this shape."""
+        """Return the number of steps to judge the clause on a measurement of this shape."""
         return checking(self.keyword, self.argument, [step in (ITEM, VALUE) for step in self.path[1:]], shape)
 
     def unmeasured(self, reason: Reason) -> ClauseResult:
-        """The NOT_MEASURED result, if there is no value to check."""
+        """Return the NOT_MEASURED result for a clause without values."""
         return ClauseResult(self.id, Outcome.NOT_MEASURED, None, self.bound, self.unit, reason)
 
     def not_finite(self, value: Any, where: str) -> ClauseResult:
-        """The FAIL result, if a value holds NaN, an infinity or an integer too large for a double."""
+        """Return the FAIL result for a value with NaN, an infinity or an integer too large for a double."""
         return ClauseResult(
             self.id, Outcome.FAIL, brief(value), self.bound, self.unit, Reason(ReasonCode.NOT_FINITE, where)
         )
 
 
 def brief(value: Any) -> Any:
-    """A value as a judgment shows it: a short value whole, else its size. The observation has the whole value.
+    """Return a short value unchanged, and a summary of a long one. The observation has the whole value.
 
     A long text becomes {"beginning": first characters, "length": n}, a long list {"items": n}, a map {"entries": n}.
     """
@@ -166,13 +166,13 @@ def judge_schema(
     finite: Mapping[str, bool],
     allowance: Allowance | None = None,
 ) -> Iterator[ClauseResult]:
-    """Judge the measurements by every clause. A clause that costs more than is left is NOT_MEASURED.
+    """Judge the measurements by every clause. A clause that exceeds the remaining allowance is NOT_MEASURED.
 
-    Clauses of one path are adjacent (see `clauses_of`), so each path is followed once.
+    Clauses of one path are adjacent (see `clauses_of`), so each path is traversed once.
 
     Args:
         finite: for each measurement, whether it is finite.
-        allowance: what is left for judging the trial; by default, all of it.
+        allowance: the remaining cost for judging the trial; a full one by default.
     """
     allowance = allowance or Allowance()
     shapes = {name: of_value(value) for name, value in measurements.items()}
@@ -202,7 +202,7 @@ def judge_schema(
 
 
 def nodes(schema: JsonObject, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], JsonObject]]:
-    """A schema without references and every schema in it, each with its path, the outer ones first."""
+    """Yield a schema without references and all its subschemas in preorder, each with its path."""
     yield path, schema
     for name, inner in schema.get("properties", {}).items():
         yield from nodes(inner, (*path, name))
@@ -212,7 +212,7 @@ def nodes(schema: JsonObject, path: tuple[str, ...] = ()) -> Iterator[tuple[tupl
 
 
 def clauses_of(schema: JsonObject) -> Iterator[SchemaClause]:
-    """The clauses of an observation schema without references.
+    """Yield the clauses of an observation schema without references.
 
     Raises:
         PatternError: the engine refuses a `pattern`; `path` is the path of its property.
@@ -236,7 +236,7 @@ def clauses_of(schema: JsonObject) -> Iterator[SchemaClause]:
 
 
 def values_at(measurements: JsonObject, path: tuple[str, ...]) -> list[Any]:
-    """Every measured value at a clause's path."""
+    """Return every measured value at a clause's path."""
     values: list[Any] = []
     _follow(measurements, path, 0, values)
     return values
@@ -264,11 +264,11 @@ def is_finite(value: Any, levels: int = DEEPEST) -> bool:
 
 
 def empty_place(value: Any, entries: frozenset[str]) -> str | None:
-    """The place of an empty list or map in a value: "" for the value itself, "[2].times" for one inside; else None.
+    """Return the path of an empty list or map in a value, such as "[2].times", "" for the value itself; else None.
 
     Args:
-        entries: The names of entries that a rule reads from items. The search enters items only for these names; in a
-            map that has none of them, it enters every value.
+        entries: names of entries that a rule reads from items. Only these entries of a map are searched; in a map
+            without any of them, all values are.
     """
     if not isinstance(value, (list, tuple, dict)):
         return None
@@ -289,7 +289,7 @@ def empty_place(value: Any, entries: frozenset[str]) -> str | None:
 
 
 def _follow(container: Any, path: tuple[str, ...], start: int, values: list[Any]) -> bool:
-    """Append every value at a path to `found`. False if a value is missing."""
+    """Append every value at a path to `values`. Returns False if a value is missing."""
     for index in range(start, len(path)):
         step = path[index]
         if step in (ITEM, VALUE):
@@ -303,7 +303,7 @@ def _follow(container: Any, path: tuple[str, ...], start: int, values: list[Any]
             if index + 1 == len(path):
                 values.extend(items)
                 return True
-            # A list, because values after a missing one are also wanted.
+            # A list rather than a generator: values after a missing one are needed too.
             return all([_follow(item, path, index + 1, values) for item in items])  # noqa: C419
         if not isinstance(container, dict) or step not in container:
             return False
@@ -313,7 +313,7 @@ def _follow(container: Any, path: tuple[str, ...], start: int, values: list[Any]
 
 
 def _places(container: Any, path: tuple[str, ...], where: str = "") -> Iterator[tuple[str, bool]]:
-    """The place of every value at a path, in words, and whether the value exists."""
+    """Yield a label such as `runs[2].loss` for every value at a path, and whether the value exists."""
     if not path:
         yield where, True
         return

@@ -1,4 +1,4 @@
-"""Whether the parts of a contract fit together: ids, parameters, clauses, and the names that rules read."""
+"""Checks that the parts of a contract agree: ids, parameters, clauses, and the names that rules read."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["contradictions", "credentials", "largest_shapes", "unwritten_code", 
 
 _DOCSTRING = re.compile(r'^[ ]*"""TODO\b', re.MULTILINE)
 _MOST_COSTLY = 5
-"""How many clauses that cost too much are named."""
+"""Maximum number of costly clauses that a problem names."""
 
 
 def contradictions(contract: Contract) -> Iterator[Problem]:
-    """Every part of a well-formed contract that does not fit the rest of it."""
+    """Yield the inconsistencies of a well-formed contract."""
     for check in (
         _repeated_ids, _target_problems, _omission_problems, _name_problems, _parameter_problems, _rule_problems,
         _mutant_problems, _refutation_problems, _cost_problems,
@@ -33,7 +33,7 @@ def contradictions(contract: Contract) -> Iterator[Problem]:
 
 
 def credentials(contract: Contract) -> Iterator[Problem]:
-    """Every text of a contract that holds a secret. A bundle has a copy of the contract, which no mask may change."""
+    """Yield texts of a contract that contain a secret. A bundle has an unmasked copy of the contract."""
     for place in redactor().credentials(contract.document):
         yield Problem(place, "holds what looks like a secret", "remove it; each bundle has a copy of the contract")
 
@@ -47,7 +47,7 @@ def _repeated_ids(contract: Contract) -> Iterator[Problem]:
 
 
 def _parameter_problems(contract: Contract) -> Iterator[Problem]:
-    """Parameters of profiles that the contract does not allow. A mutant's may be out of bounds: as its defect."""
+    """Yield parameters of profiles that the contract does not allow. Those of a mutant may be out of bounds."""
     declared = contract.parameters
     if declared is None:
         return
@@ -87,7 +87,7 @@ def _target_problems(contract: Contract) -> Iterator[Problem]:
 
 
 def _name_problems(contract: Contract) -> Iterator[Problem]:
-    """Measurements that an example or a list of omissions names, and the observation does not declare."""
+    """Yield undeclared measurements that an example or a list of omissions names."""
     examples = contract.document["observation"].get("examples", ())
     named = [
         (pointer("observation", "examples", index, one), one) for index, each in enumerate(examples) for one in each
@@ -152,7 +152,7 @@ def _mutant_problems(contract: Contract) -> Iterator[Problem]:
 
 
 def _cost_problems(contract: Contract) -> Iterator[Problem]:
-    """The costliest clauses, if an observation within the contract's sizes can cost more than a trial's allowance."""
+    """Yield the costliest clauses, if an observation within the contract's limits can exceed a trial's allowance."""
     shapes = largest_shapes(contract)
     costs = [
         (rule.cost(shapes), pointer("rules", index, "rule"), rule.largest(shapes))
@@ -173,10 +173,10 @@ def _cost_problems(contract: Contract) -> Iterator[Problem]:
 
 
 def largest_shapes(contract: Contract, assumed: int = ITEMS) -> dict[str, dict[str, Shape]]:
-    """The largest shape of each value that a rule can read.
+    """Return the largest shape of each value that a rule can read.
 
     Args:
-        assumed: the length of a list or map for which the contract declares no greatest length.
+        assumed: the length of a list or map without a declared maximum.
     """
     properties = contract.observation["properties"]
     return {
@@ -187,7 +187,7 @@ def largest_shapes(contract: Contract, assumed: int = ITEMS) -> dict[str, dict[s
 
 
 def unwritten_texts(value: Any, *place: str | int) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a contract's document that are not written yet, each with its JSON pointer."""
+    """Yield placeholder texts of a contract's document (TODO), each with its JSON pointer."""
     if isinstance(value, str) and value.lstrip().startswith("TODO"):
         yield pointer(*place), value
     elif isinstance(value, (dict, list)):
@@ -196,7 +196,7 @@ def unwritten_texts(value: Any, *place: str | int) -> Iterator[tuple[str, str]]:
 
 
 def unwritten_code(contract: Contract, search: Sequence[Path]) -> Iterator[tuple[str, Path, int]]:
-    """Yield the first docstring that is not written yet in each module of a contract: entry point, file and line."""
+    """Yield the first placeholder docstring (TODO) of each module of a contract: entry point, file and line."""
     reported: set[Path] = set()
     for entry in contract.entry_points:
         try:

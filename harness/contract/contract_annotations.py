@@ -1,8 +1,8 @@
-"""What a contract says about its claim's standing, which decides nothing of a verdict.
+"""Keys of a contract that affect no verdict.
 
-`stands_in_for` says what the source speaks of, and what the falsifier does instead. `refuted` lists the refutations
-that are known. `figures` names the figures that bounds come from. A contract's digest leaves them out (`judging_part`),
-so writing them makes no evidence stale.
+`stands_in_for` states what the source requires and what the falsifier does instead. `refuted` lists known refutations.
+`figures` names the figures that bounds come from. A contract's digest excludes these keys (`judging_part`), so changing
+them makes no evidence stale.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 ANNOTATIONS: Final = ("stands_in_for", "refuted", "figures")
-"""The keys of a contract that no verdict depends on."""
+"""Keys of a contract that affect no verdict."""
 
 FIGURES: Final = "figures.json"
-"""The file in a folder of contracts that `figures` speaks of."""
+"""The file with the figures, in the folder of a family of contracts."""
 
 _SPACE = " \t\r\n"
 
@@ -38,25 +38,25 @@ _SPACE = " \t\r\n"
 @final
 @dataclass(frozen=True, slots=True)
 class Refutation(JsonDataclass):
-    """A refutation that is known: in one profile on one class of device, exactly these clauses fail."""
+    """A known refutation: in one profile on one device class, exactly these clauses fail."""
 
     since: str
     """The day, ISO 8601."""
     device: str
-    """A part of the name of the class of device, as for `harness status --device`."""
+    """A substring of the name of the device class, as for `harness status --device`."""
     profile: str
     clauses: tuple[str, ...]
     explanation: str
 
     def expects(self, result: Result) -> bool:
-        """Whether a run came out as the contract says: exactly these clauses failed, and no mutant lived."""
+        """Whether exactly these clauses failed and no mutant lived."""
         return result.verdict is Verdict.FAIL and set(result.failed) == set(self.clauses) and not result.lived
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The part of a run's result that a refutation states."""
+    """The part of a run's result that a known refutation predicts."""
 
     verdict: Verdict
     failed: Collection[str]
@@ -66,7 +66,7 @@ class Result:
 
 
 def refutation_of(refuted: Iterable[Refutation], device: str, profile: str) -> Refutation | None:
-    """Return the refutation that speaks of a class of device in a profile; None if there is none."""
+    """Return the known refutation for a device class and profile; None if there is none."""
     return next(
         (refutation for refutation in refuted if refutation.device in device and refutation.profile == profile), None
     )

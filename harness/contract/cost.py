@@ -1,14 +1,13 @@
-"""What judging costs, computed before it is done, so that no accepted contract and no observation is slow to judge.
+"""A cost model that bounds the time to judge any observation by any accepted contract.
 
-A cost is a number of steps, each of at most 30 ns or so. It follows from sizes alone, so it is the same on every
-machine:
+A cost is a number of steps of at most about 30 ns each. It depends on sizes only, so it is equal on every machine:
 
 - `harness.contract.loader` estimates a contract from its `maxItems`, `maxProperties` and `maxLength`, and refuses one
   that costs more than LIMIT.
-- `harness.judging.judge` computes the cost of each clause from the sizes of the measurements. It does not evaluate a
-  clause that an `Allowance` cannot pay for. A run and `harness verify` so come to the same judgment.
+- `harness.judging.judge` computes the cost of each clause from the sizes of the measurements. It skips a clause that
+  exceeds the remaining `Allowance`. So a run and `harness verify` reach the same judgment.
 
-The costs of CEL were measured: every mention of a value copies it, and `map` and `filter` copy their result for each
+The costs of CEL were measured: each reference to a value copies it, and `map` and `filter` copy their result for each
 item that they append.
 """
 
@@ -38,32 +37,32 @@ __all__ = [
 ]
 
 LIMIT: Final = 100_000_000
-"""Steps for judging all trials of one run of a claim: the subject's and each mutant's. At most three seconds or so."""
+"""Steps for judging all trials of one run of a claim, the mutants' included. At most about three seconds."""
 QUICK: Final = 1_000_000
-"""Steps for judging a trial where nothing can end it: at most a thirtieth of a second or so."""
+"""Steps for judging a trial during an interrupt: at most about a thirtieth of a second."""
 
 ITEMS: Final = 1_000
 _CHARACTERS = 200
-"""Assumed lengths of a list or map, and of a text, for which the contract declares no greatest length. A list inside
-another is assumed to have a hundredth of the items."""
+"""Assumed lengths of a list or map, and of a text, without a declared maximum. For a list within a list it is a
+hundredth."""
 _KEY = 4
-"""Steps that an entry of a map takes beyond its value."""
+"""Steps for an entry of a map, in addition to its value."""
 _LONG = 64
 """Characters that are copied or compared in one step."""
 _STATES = 20
 """States of a regular expression that read one character in one step."""
 _ITERATION = 3
-"""Steps that a macro takes for an item, beside its body."""
+"""Steps of a macro for an item, in addition to its body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The size of a value, measured or at most."""
+    """The size of a value, measured or an upper bound."""
 
     length: int = 0
     """Items of a list, or entries of a map."""
     inner: Shape | None = None
-    """The largest item, entry or key; None if the value is no list or map."""
+    """The largest item, entry or key; None if the value is not a list or map."""
     text: int = 0
     """Characters of a text."""
     size: int = 1
@@ -75,16 +74,16 @@ class Shape:
         return max(self.text, 0 if self.inner is None else self.inner.longest)
 
     def joined(self, other: Shape) -> Shape:
-        """The shape of a value that is one of the two."""
+        """Return an upper bound of both shapes."""
         inner = _joined([shape for shape in (self.inner, other.inner) if shape is not None])
         length, text, size = (max(getattr(self, name), getattr(other, name)) for name in ("length", "text", "size"))
         return Shape(length, inner, text, size)
 
     def at(self, steps: Sequence[bool]) -> tuple[int, Shape]:
-        """The number of places some steps below, and the largest value there.
+        """Return the number of values at a path below this one, and the shape of the largest.
 
         Args:
-            steps: for each, whether it is to every item or entry, and not to one property.
+            steps: for each step of the path, whether it leads to every item or entry rather than to one property.
         """
         count, shape = 1, self
         for each in steps:
@@ -112,7 +111,7 @@ _NUMBERS = frozenset({int, float, bool, type(None)})
 
 
 def of_value(value: Any, levels: int = DEEPEST) -> Shape:
-    """The shape of a JSON value. What is nested deeper than `levels` is not judged, and does not count."""
+    """Return the shape of a JSON value. Values nested deeper than `levels` are not judged and do not count."""
     if isinstance(value, str):
         return _text(len(value))
     if isinstance(value, (list, tuple)):
@@ -128,10 +127,10 @@ def of_value(value: Any, levels: int = DEEPEST) -> Shape:
 
 
 def of_schema(schema: JsonObject, assumed: int = ITEMS) -> Shape:
-    """The largest shape that an observation schema without references allows.
+    """Return the largest shape that an observation schema without references allows.
 
     Args:
-        assumed: the length of a list or map for which the schema declares no greatest length.
+        assumed: the length of a list or map without a declared maximum.
     """
     inside = max(1, assumed // 100)
     if "const" in schema or "enum" in schema:
@@ -153,7 +152,7 @@ def of_schema(schema: JsonObject, assumed: int = ITEMS) -> Shape:
 
 
 def of_values(objects: Collection[JsonObject]) -> dict[str, Shape]:
-    """For each name, the shape of its values in these objects."""
+    """Return an upper bound of the shapes of each name's values in these objects."""
     names = {name for item in objects for name in item}
     return {name: _joined([of_value(item[name]) for item in objects if name in item]) or _SCALAR for name in names}
 
@@ -164,20 +163,20 @@ def _joined(shapes: Collection[Shape | None]) -> Shape | None:
 
 
 class Allowance:
-    """What is left for judging one trial."""
+    """The remaining cost for judging one trial."""
 
     __slots__ = ("left",)
 
     def __init__(self, mutants: int = 0, quick: bool = False) -> None:
         """Args:
-        mutants: how many the contract has. The limit is shared by all trials of a run.
-        quick: whether there is at most QUICK for the trial.
+        mutants: the number of mutants of the contract. All trials of a run share the limit.
+        quick: whether to limit the trial to QUICK.
         """
         share = LIMIT // (1 + mutants)
         self.left = min(share, QUICK) if quick else share
 
     def pays(self, cost: int) -> bool:
-        """Whether enough is left for a clause. If so, the clause's cost is subtracted."""
+        """Subtract a clause's cost if enough is left. Returns whether it was."""
         if cost > self.left:
             return False
         self.left -= cost
@@ -185,7 +184,7 @@ class Allowance:
 
 
 def checking(keyword: str, argument: Any, steps: Sequence[bool], shape: Shape) -> int:
-    """The steps to check a keyword at each place below a measurement of this shape. `steps` is that of `Shape.at`."""
+    """Return the steps to check a keyword for every value at a path, given as for `Shape.at`."""
     count, value = shape.at(steps)
     if keyword == "pattern":
         return count * matching(argument, value.longest)
@@ -194,18 +193,18 @@ def checking(keyword: str, argument: Any, steps: Sequence[bool], shape: Shape) -
 
 
 _WHOLE = frozenset({"const", "enum", "uniqueItems"})
-"""Keywords that read all of a value."""
+"""Keywords that read the whole value."""
 _CHECKING = {"multipleOf": 100, "uniqueItems": 20, "const": 20, "enum": 20}
-"""Steps to check one value, and to say where it is if it fails."""
+"""Steps to check one value, and to locate it if it fails."""
 
 
 def evaluation(tree: Node, shapes: Mapping[str, Mapping[str, Shape]]) -> int:
-    """The steps to evaluate a rule, given the shape of each value of `self`, `parameters` and `device`."""
+    """Return the steps to evaluate a rule, given the shapes of the values of `self`, `parameters` and `device`."""
     return _Evaluation(shapes).of(tree, {})[0]
 
 
 class _Evaluation:
-    """The cost of each node of a tree, and the shape of what it evaluates to. All branches count."""
+    """Computes the cost of a tree's nodes and the shapes of their results. All branches count."""
 
     def __init__(self, shapes: Mapping[str, Mapping[str, Shape]]) -> None:
         self._shapes = shapes
@@ -264,7 +263,7 @@ _MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
 
 
 def matching(expression: str, length: int) -> int:
-    """The steps to match a text of this length. The engine compiles the expression each time."""
+    """Return the steps to match a text of this length. The engine compiles the expression each time."""
     compiling = _compiling(expression)
     return 250 + compiling + length * compiling // 10 // _STATES
 
@@ -280,14 +279,14 @@ _ATOM = re.compile(
 _STEPS = {"wide": 10_000, "class": 400, "range": 20, "letter": 10}
 """Steps to compile one atom. Unicode's tables make words and properties large."""
 _FOLDED = 200
-"""How much more a letter takes if the expression ignores case."""
+"""Factor for a letter if the expression ignores case."""
 _FLAGS = re.compile(r"\(\?[a-zA-Z-]*([ix])")
 _NEVER = 1 << 62
 
 
 @lru_cache(maxsize=1024)
 def _compiling(text: str) -> int:
-    """The steps to compile a regular expression, at most: each atom, as often as it is repeated."""
+    """Return an upper bound of the steps to compile a regular expression: those of each atom times its repetitions."""
     flags = set(_FLAGS.findall(text))
     if "x" in flags:  # spaces and comments then mean nothing, so what is repeated cannot be told here
         return _NEVER
@@ -317,7 +316,7 @@ def _compiling(text: str) -> int:
 
 
 def _class(text: str, at: int) -> tuple[int, int]:
-    """The end of a class of characters, read from after its first bracket, and the steps that its content takes."""
+    """Return the end of a character class, read from after its first bracket, and the steps of its content."""
     depth, steps = 1, 0
     while depth and at < len(text):
         if text[at] == "\\":
@@ -332,5 +331,5 @@ def _class(text: str, at: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=1024)
 def _literal(text: str) -> str:
-    """The text that a literal of CEL stands for."""
+    """Return the value of a CEL string literal."""
     return str(engine().compile(text).execute({}))

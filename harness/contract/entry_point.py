@@ -20,7 +20,7 @@ _HARNESS = Path(__file__).parents[1]
 
 
 class EntryPointError(ValueError):
-    """An entry point does not name anything under the project's root. The message says why."""
+    """An entry point names nothing under the project's root. The message states the reason."""
 
     def __init__(
         self, message: str, remedy: str = "write module.path:Name of something defined under the project's root"
@@ -30,12 +30,12 @@ class EntryPointError(ValueError):
 
 
 def locate(entry_point: str, search: tuple[Path, ...]) -> Path:
-    """The file in the folders `search` that defines or re-exports an entry point. Nothing is imported.
+    """Return the file in the folders `search` that defines or re-exports an entry point. Nothing is imported.
 
-    An entry point of the harness itself, such as the falsifier of test suites, is found wherever the harness is.
+    An entry point of the harness itself is found in the harness's own package.
 
     Raises:
-        EntryPointError: there is no such module, it is outside of those folders, or it lacks the name.
+        EntryPointError: the module does not exist, is outside these folders, or lacks the name.
     """
     module, _, name = entry_point.partition(":")
     for folder in (_HARNESS.parent,) if module.partition(".")[0] == _HARNESS.name else search:
@@ -50,9 +50,9 @@ def locate(entry_point: str, search: tuple[Path, ...]) -> Path:
 
 
 def resolve(entry_point: str) -> Any:
-    """Import an entry point that a user names, from the user's project if it has the module, else from the claim's.
+    """Import an entry point that the user names, from the user's project if it has the module, else from the claim's.
 
-    Only a trial's own process does this.
+    Call this in a trial's process only.
 
     Raises:
         ImportError: the module or one of its imports fails. The message begins with the module's name.
@@ -61,7 +61,7 @@ def resolve(entry_point: str) -> Any:
 
 
 def resolve_own(entry_point: str) -> Any:
-    """Import an entry point that a contract names, from the project of the claim. Else like `resolve`."""
+    """Like `resolve`, for an entry point that a contract names: import it from the claim's project."""
     return _resolved(entry_point, importlib.import_module)
 
 
@@ -76,7 +76,7 @@ def _resolved(entry_point: str, import_module: Callable[[str], ModuleType]) -> A
 
 @lru_cache(maxsize=512)
 def _defined(path: Path, modified: int) -> frozenset[str]:
-    """Every name that a module defines, assigns or imports at its top level."""
+    """Return every name that a module defines, assigns or imports at its top level."""
     try:
         tree = ast.parse(regular_file.read(path), str(path))
     except (SyntaxError, ValueError) as error:

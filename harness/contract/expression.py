@@ -1,7 +1,7 @@
-"""CEL: the engine that evaluates rules, and the parse tree of a rule, which the engine does not show.
+"""CEL: the engine that evaluates rules, and a parser, because the engine exposes no parse tree.
 
 The grammar is that of https://github.com/google/cel-spec, without messages (`Name{field: 1}`) and names that begin with
-a dot, which no rule needs. This parser refuses all else.
+a dot. The parser refuses all other text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CONSTANTS = frozenset({"true", "false", "null"})
 
 
 class ExpressionError(ValueError):
-    """A text is not an expression of this grammar. The message names the fault and the character."""
+    """A text is not an expression of this grammar. The message states the fault and the position."""
 
 
 class NodeKind(Enum):
@@ -84,11 +84,11 @@ class Node:
 
 
 DEEPEST = 250
-"""Levels of a tree. What reads trees is recursive, also far down in the stack of other programs."""
+"""Maximum depth of a tree. Its readers are recursive, and may run deep in the stack of another program."""
 
 
 def parse(text: str) -> Node:
-    """The tree of an expression.
+    """Parse an expression.
 
     Raises:
         ExpressionError: the text is not an expression, or is nested too deeply.
@@ -106,7 +106,7 @@ def parse(text: str) -> Node:
 
 
 def comparisons(root: Node) -> tuple[Node, ...]:
-    """The comparisons of a rule that is a comparison or a conjunction of comparisons; else empty."""
+    """Return the comparisons of a rule that is a comparison or a conjunction of comparisons; else an empty tuple."""
     conjuncts = tuple(_conjuncts(root))
     return conjuncts if all(map(_compares, conjuncts)) else ()
 
@@ -120,7 +120,7 @@ def _conjuncts(node: Node) -> Iterator[Node]:
 
 
 def _compares(node: Node) -> bool:
-    """Whether a node compares two values that are neither texts nor results of comparisons."""
+    """Whether a node compares two values other than strings and booleans."""
     if node.kind is not NodeKind.OPERATOR or node.text not in _RELATIONS:
         return False
     return not any(
@@ -239,7 +239,7 @@ class _Parser:
         return Node(kind, token.text, token.start, token.end)
 
     def _listed(self, closing: str) -> tuple[tuple[Node, ...], int]:
-        """The expressions up to a closing bracket, keys and values up to a brace; and the end of the bracket."""
+        """Parse items up to a closing bracket, or keys and values up to a brace. Also returns the bracket's end."""
         nodes: list[Node] = []
         while not (end := self._accept(closing)):
             nodes.append(self._expression())
@@ -269,9 +269,9 @@ _loading = Lock()
 
 
 def engine() -> Any:
-    """The module with `compile` and `Context`: the extension module of the package `cel`.
+    """Return the extension module of the package `cel`, with `compile` and `Context`.
 
-    `import cel` also imports the package's command line, which takes a tenth of a second.
+    `import cel` would also import the package's command line, which takes a tenth of a second.
     """
     module = sys.modules.get(_EXTENSION)
     return module if module is not None else _load()

@@ -1,4 +1,4 @@
-"""The source files and the libraries that an entry point depends on, found in the source text without running it.
+"""Finds the source files and libraries that an entry point depends on, in the source text, without running it.
 
     imported_files("falsifiers.demo.sorting:Sorter", project.search)
     imported_libraries(["falsifiers.demo.sorting:Sorter"], project.search)
@@ -24,16 +24,16 @@ __all__ = ["imported_files", "imported_libraries"]
 _Statement = tuple[int | None, str | None, list[str]]
 """An import: the dots before the module of `from … import`, None for `import`; that module; and the names."""
 _LONGEST = 1000
-"""The most characters of a module's name that are read, because a record can come from a stranger."""
+"""Maximum characters of a module's name, because a record can come from an untrusted source."""
 
 
 def imported_files(entry_point: str, search: tuple[Path, ...], memory: FileMemory | None = None) -> frozenset[Path]:
-    """The files below the folders `search` that an import of the entry point's module can read, now or in a function.
+    """Return the files below `search` that the entry point's module imports, directly or not, also inside functions.
 
     A file that cannot be read or parsed imports nothing. An entry point without a module has no files.
 
     Args:
-        memory: what files import; None to parse each.
+        memory: a cache of the imports of files; None to parse each file.
     """
     parsed = partial(_statements, nodes=ast.walk)
     files, _ = _followed([entry_point], search, parsed if memory is None else lambda file: memory.of(file, parsed))
@@ -41,7 +41,7 @@ def imported_files(entry_point: str, search: tuple[Path, ...], memory: FileMemor
 
 
 def imported_libraries(entry_points: Iterable[str], search: tuple[Path, ...]) -> frozenset[str]:
-    """The names from outside of the project and the standard library that an import of the modules imports at once.
+    """Return the names from third-party libraries that the modules import at import time.
 
     A name is that of a module, or of something in one: `from torch import nn` gives "torch" and "torch.nn". Imports in
     functions do not count.
@@ -53,7 +53,7 @@ def imported_libraries(entry_points: Iterable[str], search: tuple[Path, ...]) ->
 def _followed(
     entry_points: Iterable[str], search: tuple[Path, ...], statements: Callable[[str], Sequence[_Statement]]
 ) -> tuple[frozenset[Path], frozenset[str]]:
-    """The files that imports lead to, and the names of imported modules without a file."""
+    """Return all imported files, and the names of imported modules without a file."""
     pending = [entry_point.partition(":")[0][:_LONGEST] for entry_point in entry_points]
     visited: set[str] = set()
     files: set[Path] = set()
@@ -80,7 +80,7 @@ def _is_library(package: str, search: tuple[Path, ...]) -> bool:
 
 
 def _run_by_an_import(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that run when the module is imported. Imports for a type checker do not."""
+    """Yield the nodes that run when the module is imported, without `if TYPE_CHECKING` blocks."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -117,7 +117,7 @@ def _parsed(file: str, modified: int, nodes: Callable[[ast.AST], Iterable[ast.AS
 
 
 def _names(statements: Iterable[_Statement], package: str) -> Iterator[str]:
-    """The modules that a file imports, and `module.name` for each imported name, which can be a module too."""
+    """Yield the modules that a file imports, and `module.name` for each imported name, which may be a module."""
     for level, of, names in statements:
         if level is None:
             yield from names

@@ -1,7 +1,7 @@
-"""Claims that installed distributions bring: each has a project's folders below `harness_claims/NAME` on `sys.path`.
+"""Claims from installed distributions. Each installs a project's folders as `harness_claims/NAME` on `sys.path`.
 
-A folder is found by its place alone, as plugins in a namespace package are: no metadata is read, and nothing is
-imported. `harness list` has no time for more.
+Claims are found by path, as in a namespace package. No metadata is read and nothing is imported, so that `harness list`
+stays fast.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PACKAGE = "harness_claims"
 
 
 def claims_roots() -> tuple[Path, ...]:
-    """The folders of installed claims, in the order of `sys.path` and then by name. Each has contracts/ in it."""
+    """Return the folders of installed claims with contracts/, in the order of `sys.path`, then by name."""
     return _roots(tuple(entry for entry in sys.path if entry))
 
 
@@ -37,21 +37,21 @@ def _roots(path: tuple[str, ...]) -> tuple[Path, ...]:
 
 
 def root_of(path: Path) -> Path | None:
-    """The folder of installed claims that a file is in; None if it is in none."""
+    """Return the folder of installed claims that contains a file; None if none does."""
     return next((root for root in claims_roots() if Path(os.path.realpath(path)).is_relative_to(root)), None)
 
 
 def or_installed(file: Path) -> Path:
-    """The file; if there is none, the installed one of that name below a folder of claims, if there is one."""
+    """Return the file if it exists, else the file of that name from installed claims, else the file unchanged."""
     if file.exists():
         return file
     return next((place for root in claims_roots() if (place := root / file).is_file()), file)
 
 
 def source_name(file: Path, root: Path) -> str:
-    """The name of a source file in evidence: its path from the project's root.
+    """Return the name of a source file in evidence: its path relative to the project's root.
 
-    A file of installed claims is named "harness_claims/NAME/…", so it is never taken for one of the project.
+    A file of installed claims has the name "harness_claims/NAME/…".
     """
     for claims in claims_roots():
         if file.is_relative_to(claims):
@@ -60,12 +60,12 @@ def source_name(file: Path, root: Path) -> str:
 
 
 def is_own(name: str) -> bool:
-    """Whether a name in evidence is that of a file of the project itself."""
+    """Whether a name in evidence belongs to the project itself, not to installed claims."""
     return not name.startswith(f"{PACKAGE}/")
 
 
 def source_file(name: str, root: Path) -> Path:
-    """The file of a name in evidence, which need not exist. It is below the project's root or that of installed claims.
+    """Return the file of a name in evidence, below the project's root or installed claims. It need not exist.
 
     Raises:
         ValueError: the name leads out of the project.

@@ -20,10 +20,10 @@ Check = Callable[[Any], bool]
 
 
 class PatternError(ValueError):
-    """The engine refuses a regular expression; the text says why."""
+    """The engine refuses a regular expression. The text states the reason."""
 
     path: tuple[str, ...] = ()
-    """The path of the property that has the `pattern`."""
+    """The path of the property with the `pattern`."""
 
     def __init__(self, pattern: str, why: str) -> None:
         super().__init__(f"{pattern!r} is refused by the engine: {why}")
@@ -32,7 +32,7 @@ class PatternError(ValueError):
 
 
 def check_of(keyword: str, argument: Any) -> Check:
-    """The check of one keyword. It never raises for a JSON value that fits Python's stack.
+    """Return the check of one keyword. It never raises for a JSON value that fits Python's stack.
 
     Raises:
         PatternError: the argument of `pattern` is not a linear-time regular expression, or is too large.
@@ -41,9 +41,9 @@ def check_of(keyword: str, argument: Any) -> Check:
 
 
 def identity(value: Any) -> Any:
-    """A hashable value that is equal for two JSON values exactly if JSON Schema calls them equal.
+    """Return a hashable value that is equal for two JSON values if and only if JSON Schema calls them equal.
 
-    In JSON Schema true is not 1, 1 is 1.0, and the order of keys does not matter.
+    In JSON Schema true differs from 1, 1 equals 1.0, and the order of keys does not matter.
     """
     if isinstance(value, bool) or value is None:
         return (value,)
@@ -113,9 +113,9 @@ def _unique_items(_: Any) -> Check:
 
 
 def _pattern(pattern: str) -> Check:
-    """The check of `pattern`. It uses CEL's engine, whose regular expressions run in linear time. Python's do not.
+    """Return the check of `pattern`, with CEL's engine, whose regular expressions run in linear time.
 
-    The engine compiles the expression on every call, which takes longer than the rest of a judgment. So answers are
+    The engine compiles the expression on every call, which takes longer than the rest of a judgment. So results are
     cached.
     """
 

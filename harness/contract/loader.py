@@ -1,7 +1,7 @@
-"""The loader of contracts. It refuses a contract that could pass by accident.
+"""Loads contracts, and refuses one that could pass by accident.
 
-A contract is data that can come from a stranger. Loading one runs no code: entry points are located in source text,
-references stay inside the file, and regular expressions run in linear time.
+A contract can come from an untrusted source. Loading one runs none of its code: entry points are located in source
+text, references stay inside the file, and regular expressions run in linear time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from harness.contract.references import inline, pointer_of
 from harness.contract.rules import Rule, RuleError, compile_rule
 
 _LARGEST = 1 << 20
-"""Bytes of a contract. The largest of ours has 22 thousand."""
+"""Maximum bytes of a contract. The largest of this project has 22 thousand."""
 
 __all__ = ["load", "notes_at", "parse"]
 
@@ -117,7 +117,7 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
 
 
 def notes_at(path: Path) -> str:
-    """The text of a file of notes; empty if it cannot be read."""
+    """Return the text of a notes file; empty if it cannot be read."""
     try:
         return regular_file.read(path).decode("utf-8", errors="replace")
     except OSError:
@@ -159,7 +159,7 @@ def _mutant(document: JsonObject, reference: str) -> Mutant:
 
 
 def _described(document: JsonObject, key: str) -> tuple[JsonObject, tuple[SchemaClause, ...], list[Problem]]:
-    """The schema at a key of the contract with references resolved, its clauses, and its problems."""
+    """Return the schema at a key of the contract with references resolved, its clauses, and its problems."""
     schema, problems = inline(document[key], key)
     if problems:
         return schema, (), problems

@@ -1,4 +1,4 @@
-"""The places where a project's files name claims, to find claims without a contract."""
+"""Finds where a project's files mention claims, so that claims without a contract can be reported."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from harness.machine.git import git
 __all__ = ["mentions"]
 
 _LARGEST = 1 << 20
-"""Bytes. A larger file is not written by hand."""
+"""Maximum bytes. A larger file is not written by hand."""
 _GIT_SECONDS = 30.0
 
 
 def mentions(project: Project) -> dict[str, list[str]]:
-    """The ids of claims in the project's files, sorted, each with its places as FILE:LINE.
+    """Return the ids of claims in the project's files, sorted, each with its locations as FILE:LINE.
 
     The search covers the files that git does not ignore, or all files without git, except the evidence and the copies
     of the harness's schemas.
@@ -48,7 +48,7 @@ def mentions(project: Project) -> dict[str, list[str]]:
 
 
 def _files(project: Project) -> Iterator[str]:
-    """The names of the files to search, relative to the project's root."""
+    """Yield the names of the files to search, relative to the project's root."""
     left_out = {project.evidence, project.schemas, *_cache(project)}
     excluded = (f":(exclude){folder.relative_to(project.root).as_posix()}" for folder in sorted(left_out))
     listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ".")
@@ -64,7 +64,7 @@ def _files(project: Project) -> Iterator[str]:
 
 
 def _cache(project: Project) -> list[Path]:
-    """The cache folder if it lies in the project. It repeats what other files mention."""
+    """Return the cache folder if it is in the project. It repeats the mentions of other files."""
     with suppress(NoCacheFolderError):
         folder = cache_folder().absolute()
         return [folder] if folder.is_relative_to(project.root) and folder != project.root else []
@@ -76,7 +76,7 @@ def _is_excluded(name: str, project: Project) -> bool:
 
 
 def _ids(file: str, pattern: re.Pattern[bytes]) -> list[list[Any]]:
-    """The ids that a file mentions, each with the number of its line."""
+    """Return the ids that a file mentions, each with its line number."""
     text = _text(Path(file))
     return [
         [match[0].decode("utf-8", "replace"), text.count(b"\n", 0, match.start()) + 1]
@@ -85,7 +85,7 @@ def _ids(file: str, pattern: re.Pattern[bytes]) -> list[list[Any]]:
 
 
 def _text(path: Path) -> bytes:
-    """The content of a text file; empty for a binary, huge or unreadable one."""
+    """Return the content of a text file; empty for a binary, too large or unreadable one."""
     try:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST:
             return b""

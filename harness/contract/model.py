@@ -27,31 +27,29 @@ __all__ = [
 ]  # fmt: skip
 
 DEVICE_FIELDS = ("type", "name", "compute_capability", "memory_bytes", "memory_source", "unified", "uuid")
-"""What rules may read of the device."""
+"""Fields of the device that rules may read."""
 
 
 COMPLETES = "subject.completes"
-"""The clause on how the trial ended.
+"""The built-in clause on how the trial ended.
 
-NOT_MEASURED if something other than the subject cut the trial short. For an external trainer, also NOT_MEASURED if its
-output does not show all that is needed: then it is unknown whether the trainer itself failed."""
+NOT_MEASURED if something other than the subject ended the trial early. For an external trainer, also NOT_MEASURED if
+its output lacks a needed value, because then it is unknown whether the trainer itself failed."""
 
 CONTRADICTION = "reported.contradiction"
-"""The clause that what a trainer in another process says of its run does not contradict itself.
-
-Other subjects have no such clause."""
+"""The built-in clause that the statements of an external trainer do not contradict each other."""
 
 UNLIKE_FILES = "reported.files"
-"""The clause that what a trainer in another process says of its run does not contradict the files that it left.
+"""The built-in clause that the statements of an external trainer do not contradict its output files.
 
-Other subjects have no such clause, nor have runs whose output or files cannot be compared."""
+Runs whose output or files cannot be compared have no such clause."""
 
 RESOLVED = ("dtype", "backend", "steps")
-"""Parameters that must equal the resolved values. The device is always compared."""
+"""Parameters that must equal the values read back. The device is always compared."""
 
 
 def builtin_clauses(parameters: Iterable[str]) -> tuple[str, ...]:
-    """The ids of the built-in clauses for a contract whose profiles set these parameters."""
+    """Return the ids of the built-in clauses for a contract whose profiles set these parameters."""
     names = set(parameters)
     resolved = [f"resolved.{name}" for name in RESOLVED if name in names]
     return (COMPLETES, "resolved.device", *resolved, "residency.allocator", "residency.driver")
@@ -71,7 +69,7 @@ class ContractError(ValueError):
 
 @dataclass(frozen=True)
 class Profile:
-    """How large the work is, and what it needs."""
+    """The size of the work, and its requirements."""
 
     name: str
     requires: Requirements
@@ -79,15 +77,15 @@ class Profile:
     seconds: float
     """Wall-clock limit of one trial."""
     lease_seconds: float
-    """How long a trial waits for the device."""
+    """Maximum time that a trial waits for the device."""
     omits: frozenset[str] = frozenset()
-    """Measurements that the profile need not take. A clause on one that was not taken is not judged."""
+    """Optional measurements. A clause on one that was not taken is not judged."""
     step: str | None = None
     """The entry point of a training step whose memory is predicted before a trial gets a GPU."""
     exclusive: bool = False
-    """Whether a trial needs the device for itself, as when it measures time."""
+    """Whether a trial needs the device exclusively, as for timing."""
     limit_is_claimed: bool = False
-    """Whether the limit is part of the claim, so that it refutes a subject that is only slow."""
+    """Whether the time limit is part of the claim, so that a slow subject is refuted."""
 
 
 @dataclass(frozen=True)
@@ -101,16 +99,16 @@ class Mutant:
     requires: Requirements
     parameters: JsonObject
     memory_gib: float = math.inf
-    """Memory that its trial uses, if it is less than the profile requires."""
+    """Memory of its trial, if less than the profile requires."""
     shares: bool = False
-    """Whether its trial shares the device although the subject's does not."""
+    """Whether its trial shares the device although the profile is exclusive."""
     patches: tuple[Patch, ...] = ()
-    """What makes the defect, in the source of the subject."""
+    """Changes to the subject's source that introduce the defect."""
     of_any_subject: bool = False
-    """Whether the run's subject itself has the defect, by these parameters, whichever subject that is."""
+    """Whether the parameters alone introduce the defect, so that any subject of a run can have it."""
 
     def of(self, subject: str, own: JsonObject) -> Mutant:
-        """The mutant in a run of this subject with its own parameters."""
+        """Return the mutant in a run of this subject with its own parameters."""
         return replace(self, subject=subject, parameters={**own, **self.parameters}) if self.of_any_subject else self
 
 
@@ -141,23 +139,23 @@ class Contract:
     rules: tuple[Rule, ...]
     mutants: tuple[Mutant, ...]
     outside_omits: frozenset[str] = frozenset()
-    """Measurements that no subject outside the trial's process can show."""
+    """Measurements that no external subject can expose."""
     stands_in_for: str = ""
-    """What the source speaks of, and what is done instead; empty if the falsifier does what the source speaks of."""
+    """What the source requires, and what the falsifier does instead; empty if the falsifier does what is required."""
     refuted: tuple[Refutation, ...] = ()
-    """The refutations that are known."""
+    """Known refutations."""
     calibration: Calibration | None = None
     """The calibration beside the file; None if there is none, and for a bundle's copy."""
     notes: str = ""
-    """The text of the Markdown file beside the file; empty for a bundle's copy."""
+    """The text of notes.md beside the file; empty for a bundle's copy."""
 
     @property
     def exclusive(self) -> bool:
-        """Whether a trial of any profile needs the device for itself."""
+        """Whether a trial of any profile needs the device exclusively."""
         return any(profile.exclusive for profile in self.profiles.values())
 
     def ratios(self, mutant: str) -> Mapping[str, Mapping[str, float]]:
-        """By profile and clause, the ratio of a mutant's measurement to the threshold."""
+        """Return the ratios of a mutant's measurements to the thresholds, by profile and clause."""
         return {} if self.calibration is None else self.calibration.ratios(mutant)
 
     @property
@@ -166,15 +164,15 @@ class Contract:
         return frozenset(self.observation["properties"])
 
     def is_outside(self, subject: str) -> bool:
-        """Whether a subject is an adapter, beside this contract's falsifier, of what works in another process."""
+        """Whether a subject is this contract's adapter for external subjects."""
         package = self.falsifier.partition(":")[0].rpartition(".")[0]
         return subject.partition(":")[0] == f"{package}.external" and subject != self.document["subject"]
 
     def unjudged(self, profile: str, measured: Collection[str] = (), hidden: Collection[str] = ()) -> tuple[str, ...]:
-        """The ids of own clauses on measurements that are omitted and that `measured` lacks; rules first.
+        """Return the ids of clauses on omitted measurements that are not in `measured`; rules first.
 
         Args:
-            hidden: what a subject outside the trial's process does not show. Of this, `outside_omits` is omitted.
+            hidden: measurements that an external subject does not expose. Those in `outside_omits` count as omitted.
         """
         omits = self.profiles[profile].omits if profile in self.profiles else frozenset()
         omitted = (omits | self.outside_omits.intersection(hidden)).difference(measured)
@@ -184,7 +182,7 @@ class Contract:
 
     @property
     def entry_points(self) -> tuple[str, ...]:
-        """Every entry point that the contract names, once each."""
+        """The entry points that the contract names, each once."""
         return tuple(dict.fromkeys([self.falsifier, self.subject, *(mutant.subject for mutant in self.mutants)]))
 
     @property
@@ -207,7 +205,7 @@ class Parameters:
     """The schema with its references resolved."""
     clauses: tuple[SchemaClause, ...]
     optional: frozenset[str]
-    """The parameters that are null in some profile. Null is then allowed, and means that nothing is chosen."""
+    """Parameters that are null in some profile. For these, null is allowed and means no choice."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -215,11 +213,11 @@ class Parameters:
         return tuple(self.schema["properties"])
 
     def bounds(self, name: str) -> tuple[SchemaClause, ...]:
-        """The clauses on one parameter."""
+        """Return the clauses on one parameter."""
         return tuple(clause for clause in self.clauses if clause.path[0] == name)
 
     def violations(self, values: JsonObject) -> Iterator[SchemaClause]:
-        """The clauses that these values violate. A missing parameter violates none."""
+        """Yield the clauses that these values violate. A missing parameter violates none."""
         chosen = {name: value for name, value in values.items() if value is not None or name not in self.optional}
         finite = {name: is_finite(value) for name, value in chosen.items()}
         for clause, result in zip(self.clauses, judge_schema(self.clauses, chosen, finite), strict=True):

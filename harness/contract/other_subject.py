@@ -1,10 +1,9 @@
-"""Subjects that a contract does not name. Distributions add kinds of them by the entry points `harness.subjects`.
+"""Subjects other than a contract's own. The entry-point group `harness.subjects` adds kinds of them.
 
     class Command(NamedSubject):                    # command = "harness.tools.trainer.subjects:Command"
         value, adapter = "TRAINER.toml", "external:Command"
 
-The kind is what stands before the colon of `--subject command:TRAINER.toml`. It is also the name of the adapter's
-class, in lower case.
+The kind is the part before the colon in `--subject command:TRAINER.toml`, and the adapter's class name in lower case.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _GROUP = "harness.subjects"
 
 
 class SubjectRefused(ValueError):
-    """A subject or its parameters are refused. The text has the remedy, and `option` is what is refused."""
+    """A subject or its parameters are refused. The text states the remedy; `option` is the refused option."""
 
     def __init__(self, why: str, option: str = "--subject") -> None:
         super().__init__(why)
@@ -36,7 +35,7 @@ class SubjectRefused(ValueError):
 
 @dataclass(frozen=True)
 class Subject:
-    """What a claim runs with instead of what its contract names."""
+    """The subject of a run."""
 
     entry_point: str = ""
     """Empty for the contract's own subject."""
@@ -45,38 +44,38 @@ class Subject:
     parameters: JsonObject = field(default_factory=dict)
     """Parameters of the subject's trial alone."""
     overrides: JsonObject = field(default_factory=dict)
-    """Parameters of the claim. They hold for the mutants too."""
+    """Overrides of the claim's parameters, also for the mutants."""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """The sha256 of its files, by their names in evidence."""
+    """SHA-256 of its files, by their names in evidence."""
     seconds: float | None = None
     """Time limit of its trial in seconds; None for the profile's limit."""
     admits: tuple[str, ...] = ()
-    """Names of your environment variables that the claim's trials also get."""
+    """Additional environment variables that are passed to the claim's trials."""
     is_over: bool = False
-    """Whether its run is finished. Then this machine need not meet the profile's requirements."""
+    """Whether it is a finished run. Then this machine need not meet the profile's requirements."""
     why_not_isolated: str = ""
-    """Why it cannot have a process of its own beside the falsifier's; empty if it can."""
+    """Why it cannot run in a process apart from the falsifier's; empty if it can."""
 
     @classmethod
     def at(cls, entry_point: str, overrides: JsonObject | None = None) -> Subject:
-        """Code of the project."""
+        """Return a subject in the project's own code."""
         return cls(entry_point, entry_point, overrides=overrides or {})
 
 
 class NamedSubject(ABC):
-    """A subject that is named as KIND:VALUE. What a claim sees of it is in the adapter beside the claim's falsifier."""
+    """A subject given as KIND:VALUE. An adapter beside the claim's falsifier makes it usable for the claim."""
 
     value: ClassVar[str]
-    """What stands after the colon, for the user."""
+    """A placeholder for VALUE, for help texts."""
     adapter: ClassVar[str]
-    """MODULE:CLASS; no module for the falsifier's own. What is in the module `external` works in another process."""
+    """MODULE:CLASS; without MODULE, in the falsifier's module. Classes of a module `external` are external subjects."""
     is_over: ClassVar[bool] = False
     why_not_isolated: ClassVar[str]
     further: ClassVar[tuple[str, ...]] = ()
-    """Further parameters without a default. They are the subject's, also if the claim has one of that name."""
+    """Further parameters without a default. They belong to the subject even if the claim has one of the same name."""
 
     name: str
-    """Names it in evidence: with a path from the project's root."""
+    """Its name in evidence, with a path relative to the project's root."""
     parameters: JsonObject
     """Its own parameters, with their defaults."""
     seconds: float | None = None
@@ -84,30 +83,30 @@ class NamedSubject(ABC):
 
     @abstractmethod
     def __init__(self, value: str, folder: Path, project: Project) -> None:
-        """Find it. `folder` is where paths begin. Raises SubjectRefused."""
+        """Parse VALUE. Paths are relative to `folder`. Raises SubjectRefused."""
 
     @property
     @abstractmethod
     def sources(self) -> Mapping[str, str]:
-        """The sha256 of its files, by their names in evidence. Raises SubjectRefused."""
+        """SHA-256 of its files, by their names in evidence. Raises SubjectRefused."""
 
     def checked(self, contract: Contract, own: JsonObject, overrides: JsonObject) -> tuple[JsonObject, JsonObject]:
-        """Return its parameters and the claim's, as trials get them. Raises SubjectRefused."""
+        """Validate its parameters and the claim's, and return both as trials get them. Raises SubjectRefused."""
         return own, overrides
 
     def own(self, contract: Contract) -> JsonObject:
-        """Its parameters for a claim. Those that the claim has, too, are the claim's."""
+        """Return its parameters for a claim. A parameter that the claim has too belongs to the claim."""
         names = own_names(contract)
         return {"trainer": self.name, **{name: value for name, value in self.parameters.items() if name not in names}}
 
     @classmethod
     def kind(cls) -> str:
-        """What stands before the colon."""
+        """Return KIND."""
         return cls.adapter.rpartition(":")[2].lower()
 
     @classmethod
     def entry_point(cls, falsifier: str) -> str:
-        """The adapter's entry point."""
+        """Return the adapter's entry point for a falsifier."""
         module, _, name = cls.adapter.partition(":")
         own = falsifier.partition(":")[0]
         beside = f"{own.rpartition('.')[0]}.{module}" if module else own
@@ -115,7 +114,7 @@ class NamedSubject(ABC):
 
     @classmethod
     def is_taken(cls, falsifier: str, contract: Path, project: Project) -> bool:
-        """Whether there is an adapter beside this falsifier of this contract file."""
+        """Whether the falsifier of this contract file has an adapter for this kind."""
         try:
             locate(cls.entry_point(falsifier), project.search_of(contract))
         except EntryPointError:
@@ -125,11 +124,11 @@ class NamedSubject(ABC):
     def subject(
         self, contract: Contract, project: Project, own: JsonObject | None = None, overrides: JsonObject | None = None
     ) -> Subject:
-        """The subject of a claim.
+        """Return the subject of a claim.
 
         Args:
-            own: its parameters that differ from `own(contract)`.
-            overrides: the claim's that differ.
+            own: overrides of its own parameters.
+            overrides: overrides of the claim's parameters.
 
         Raises:
             SubjectRefused: a parameter is wrong, or the claim takes no such subject.
@@ -151,12 +150,12 @@ class NamedSubject(ABC):
 
 
 def kinds() -> list[str]:
-    """The kinds that are installed."""
+    """Return the installed kinds."""
     return list(plugins(_GROUP))
 
 
 def kind(name: str) -> type[NamedSubject]:
-    """The class of a kind. Raises PluginError if it cannot be imported, or names its adapter otherwise."""
+    """Return the class of a kind. Raises PluginError if it cannot be imported or has another adapter."""
     plugin = plugins(_GROUP)[name]
     subject_kind = cast(type[NamedSubject], plugin.load())
     if subject_kind.kind() != name:
@@ -167,10 +166,10 @@ def kind(name: str) -> type[NamedSubject]:
 
 
 def named(text: str, project: Project, is_default: bool = False) -> NamedSubject | None:
-    """The subject that a text names as KIND:VALUE; None if it begins with no kind.
+    """Parse KIND:VALUE. Returns None if the text does not begin with a kind.
 
     Args:
-        is_default: whether the project's settings name it. Then paths begin at the project's root.
+        is_default: whether the project's settings name it. Then paths are relative to the project's root.
 
     Raises:
         SubjectRefused, PluginError
@@ -185,12 +184,12 @@ def named(text: str, project: Project, is_default: bool = False) -> NamedSubject
 
 
 def own_names(contract: Contract) -> list[str]:
-    """The names of a claim's parameters. A subject takes their values from the claim."""
+    """Return the names of a claim's parameters. A subject takes their values from the claim."""
     return list(dict.fromkeys(name for profile in contract.profiles.values() for name in profile.parameters))
 
 
 def _not_taken(refused: NamedSubject, contract: Contract, project: Project) -> str:
-    """What the claim takes instead, and which claims take such a subject."""
+    """Describe which kinds of subject the claim takes, and which claims take the refused kind."""
     parts = [f"{contract.id} takes no {refused.kind()} as its subject"]
     for name in kinds():
         if (other := kind(name)).is_taken(contract.falsifier, contract.path, project):

@@ -1,9 +1,9 @@
-"""A patch: a defect that a mutant has, or that a campaign plants, as a change of a few lines of Python source.
+"""A patch: a defect of a mutant, or one that `harness plant` plants, as a change of a few lines of Python source.
 
 Patch("falsifiers.mine.reference", "Trainer.step", "loss / accumulation", "loss").applied(source)
 
-The text `before` stands once in the class or function `within`. The later lines of a text of several lines are indented
-like its first one, so a patch does not depend on how deep the code is nested.
+The text `before` must occur once in the class or function `within`. Further lines of a text are indented relative to
+its first line, so a patch does not depend on the nesting of the code.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class PatchError(ValueError):
-    """A patch does not fit its source. The message says why."""
+    """A patch does not apply to its source. The message states the reason."""
 
 
 @final
 @dataclass(frozen=True)
 class Patch(JsonDataclass):
-    """One change of one place."""
+    """One replacement in one module."""
 
     module: str
     within: str
@@ -36,10 +36,10 @@ class Patch(JsonDataclass):
     after: str
 
     def applied(self, source: str) -> str:
-        """The source with the change.
+        """Return the patched source.
 
         Raises:
-            PatchError: the text is not there once, or the changed source is not Python.
+            PatchError: the text does not occur exactly once, or the result is not valid Python.
         """
         start, end = self._span(source)
         occurrences = list(_occurrences(source, self.before, start, end))
@@ -57,7 +57,7 @@ class Patch(JsonDataclass):
         return changed
 
     def _span(self, source: str) -> tuple[int, int]:
-        """The characters of the class or function, with its decorators."""
+        """Return start and end of the class or function, with its decorators, as characters."""
         if not self.within:
             return 0, len(source)
         try:
@@ -76,10 +76,10 @@ class Patch(JsonDataclass):
 
 
 def patched(source: str, patches: Iterable[Patch]) -> str:
-    """The source with one change after the other.
+    """Apply patches in order.
 
     Raises:
-        PatchError: one of them does not fit.
+        PatchError: a patch does not apply.
     """
     for patch in patches:
         source = patch.applied(source)
@@ -87,7 +87,7 @@ def patched(source: str, patches: Iterable[Patch]) -> str:
 
 
 def _defined(node: ast.AST) -> Iterator[_Definition]:
-    """The classes and functions directly in a node, also below its `if` and `with`."""
+    """Yield the classes and functions directly in a node, also inside its `if` and `with` blocks."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, _Definition):
             yield child
@@ -96,7 +96,7 @@ def _defined(node: ast.AST) -> Iterator[_Definition]:
 
 
 def _occurrences(source: str, text: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
-    """Where a text begins, how long it is there, and the indentation of its first line."""
+    """Yield start and length of each occurrence of a text, and the indentation of its first line."""
     first = text.partition("\n")[0]
     at = source.find(first, start, end)
     while at >= 0:

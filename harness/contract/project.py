@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["Mentions", "Project", "ProjectError"]
 
 _SCHEMAS = "schema"
-"""The folder of contracts/ that holds copies of the harness's schemas for editors."""
+"""The folder in contracts/ with copies of the schemas, for editors."""
 _NO_CONTRACTS = frozenset({FIGURES, CALIBRATION, EQUIVALENT})
 _OLD_NAMES = (".calibration.json", ".equivalent.json", "planting.json")
-"""How files beside a contract were named before claims had folders; `harness fmt` moves them."""
+"""Names of files beside a contract before claims had folders. `harness fmt` moves these files."""
 
 
 class ProjectError(ValueError):
@@ -33,17 +33,17 @@ class ProjectError(ValueError):
 
 
 _MARKS = ("pyproject.toml", ".git")
-"""What marks the root of a repository without settings for the harness."""
+"""Files that mark the root of a repository without `[tool.harness]`."""
 
 
 @dataclass(frozen=True)
 class Mentions:
-    """How to find the claims that a project's files name."""
+    """How to find claims that a project's files mention."""
 
     pattern: str = r"F-[A-Z0-9]+(?:-[A-Z0-9]+)*-[0-9]{3}"
     """A regular expression for the id of a claim, matched against whole words."""
     exclude: tuple[str, ...] = ()
-    """Files and folders that are not searched, with `*` for any text, and ids that are only examples."""
+    """Globs of files and folders that are not searched, and ids that are examples."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,16 @@ class Project:
     search: tuple[Path, ...]
     mentions: Mentions = Mentions()
     ignored: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Claims, with `*` for any text, for which lint does not show a warning, by the rule of the warning."""
+    """By rule, globs of the claims for which lint ignores the rule's warnings."""
     subjects: Mapping[str, str] = field(default_factory=dict)
-    """Claims, with `*` for any text, and the subject of each, as `--subject` takes it; files from the root."""
+    """By glob of claims, the value of `--subject`. Its paths are relative to the root."""
 
     @classmethod
     def find(cls, start: Path | None = None) -> Project:
-        """The project of a folder; by default, of the current folder.
+        """Return the project of a folder; by default, of the current folder.
 
         Raises:
-            ProjectError: no pyproject.toml with `[tool.harness]` in the folder or above it, or a wrong setting.
+            ProjectError: no pyproject.toml with `[tool.harness]` in the folder or above it, or an invalid setting.
         """
         here = Path(os.path.realpath(start or Path.cwd()))
         project = cls.around(here)
@@ -75,19 +75,17 @@ class Project:
 
     @classmethod
     def around(cls, start: Path | None = None) -> Project | None:
-        """Like `find`, but None if there is no project.
+        """Like `find`, but return None if there is no project.
 
         Raises:
-            ProjectError: a setting is wrong.
+            ProjectError: a setting is invalid.
         """
         here = Path(os.path.realpath(start or Path.cwd()))
         for folder in (here, *here.parents):
             settings = _settings(folder / "pyproject.toml")
             if settings is not None:
                 return cls._of(folder, settings)
-        if (
-            claims_roots()
-        ):  # then a repository needs no settings: it has claims to run, and only its evidence is its own
+        if claims_roots():  # with installed claims, a repository without settings is a project too
             for folder in (here, *here.parents):
                 if any((folder / name).exists() for name in _MARKS):
                     return cls._of(folder, {})
@@ -106,29 +104,23 @@ class Project:
         )
 
     def subject_of(self, claim: str) -> str:
-        """The subject that the settings name for a claim, as `--subject` takes it; empty for the contract's own.
+        """Return the value of `--subject` that the settings name for a claim; empty for the contract's own subject.
 
-        The claim's own id counts before a pattern, and the first pattern before later ones.
+        The claim's id outranks a pattern, and an earlier pattern a later one.
         """
-        patterns = [claim, *self.subjects]
-        return next(
-            (
-                self.subjects[pattern]
-                for pattern in patterns
-                if pattern in self.subjects and fnmatchcase(claim, pattern)
-            ),
-            "",
-        )
+        if claim in self.subjects:
+            return self.subjects[claim]
+        return next((subject for pattern, subject in self.subjects.items() if fnmatchcase(claim, pattern)), "")
 
     @property
     def schemas(self) -> Path:
-        """The folder of the copies of the harness's schemas."""
+        """The folder with copies of the schemas."""
         return self.contracts / _SCHEMAS
 
     def files(self, within: Path | None = None) -> list[Path]:
-        """The contract files below a folder, sorted by claim; by default, all of the project's.
+        """Return the contract files below a folder, sorted by claim; by default, all of the project.
 
-        A JSON file of another name is one of them, unless it is a calibration or the like, so that it is refused.
+        They include JSON files of unknown names, so that the loader refuses them.
         """
         paths = [
             path
@@ -138,10 +130,10 @@ class Project:
         return sorted(paths, key=lambda path: (claim_of(path), path))
 
     def known(self, own: Iterable[Path] | None = None) -> list[Path]:
-        """The contract files of the project, and those of installed claims whose ids it has no contract for.
+        """Return the contract files of the project, and those of installed claims with other ids.
 
         Args:
-            own: the files of the project, if they were looked for already.
+            own: the result of `files`, if known.
         """
         own = self.files() if own is None else own
         names = {claim_of(path) for path in own}
@@ -153,20 +145,20 @@ class Project:
         return sorted([*own, *others.values()], key=lambda path: (claim_of(path), path))
 
     def search_of(self, contract: Path | None) -> tuple[Path, ...]:
-        """The folders from which the code of a claim is imported: those of the project that its contract belongs to."""
+        """Return the import roots of a claim's code: those of the project that its contract belongs to."""
         root = None if contract is None else root_of(contract)
         return self.search if root is None else (root,)
 
     def others_of(self, contract: Path | None) -> tuple[Path, ...]:
-        """The folders of the project's own code, which a claim of another project can be given as its subject."""
+        """Return the import roots of this project if the claim belongs to another one; else an empty tuple."""
         return () if self.search_of(contract) == self.search else self.search
 
     def name_of(self, file: Path) -> str:
-        """The name of a source file in evidence: see `harness.contract.installed.source_name`."""
+        """Return the name of a source file in evidence; see `harness.contract.installed.source_name`."""
         return source_name(file, self.root)
 
     def named(self, name: str) -> Path:
-        """The file of a name in evidence, which need not exist. Raises ValueError if it leads out of the project."""
+        """Return the file of a name in evidence; see `harness.contract.installed.source_file`."""
         return source_file(name, self.root)
 
     def load(self, path: Path) -> Contract:
@@ -196,10 +188,10 @@ class Project:
         return list(contracts.values()), refused
 
     def matching(self, patterns: Iterable[str]) -> list[str]:
-        """The ids that the patterns name, in their order, each once. `*`, `?` and `[` mean what they do in a shell.
+        """Expand shell patterns (`*`, `?`, `[`) to claim ids, in order, each once. A plain id is returned unchanged.
 
         Raises:
-            ProjectError: no claim has a name like a pattern. An id without such a sign is returned as it is.
+            ProjectError: no claim matches a pattern.
         """
         names = [claim_of(path) for path in self.known()]
         chosen: dict[str, None] = {}
@@ -211,10 +203,10 @@ class Project:
         return list(chosen)
 
     def contract(self, identifier: str) -> Contract:
-        """The contract of a claim.
+        """Load the contract of a claim.
 
         Raises:
-            ProjectError: no such claim; the message names one that is spelt almost like it.
+            ProjectError: there is no such claim. The message suggests one with a similar id.
             ContractError: the contract is refused.
         """
         known = self.known()
@@ -232,12 +224,12 @@ class Project:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Everything that is named like a JSON file, at any depth that a path can name. No link to a folder is followed."""
+    """Yield all paths that end in .json, at any depth. Links to folders are not followed."""
     pending = [folder]
     while pending:
         try:
             entries = list(os.scandir(pending.pop()))
-        except OSError:  # no such folder, a closed one, or one whose path is too long
+        except OSError:  # a missing or unreadable folder, or a path that is too long
             continue
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):

@@ -1,14 +1,14 @@
-"""Imports the code of a claim from its own project, also where another project has packages of the same name.
+"""Imports the code of a claim from its own project, even if another project has packages of the same name.
 
     packages = install(folders, others)
     packages.add("falsifiers")
     module = import_other("falsifiers.mine")
 
-Two projects meet in one process when a claim of an installed distribution judges code of the user's project: both may
-have a package `falsifiers`. The claim's project has the plain names. A module of the other project is a module below
-the package OTHER, and its absolute imports find the modules of its own project first.
+A claim of an installed distribution can judge code of the user's project, so a process can import from two projects
+that both have a package `falsifiers`. The claim's project has the plain names. A module of the other project becomes a
+submodule of the package OTHER. Its absolute imports look in its own project first.
 
-Bytecode beside a source file is never read: `harness.execution.sources` denies it.
+Cached bytecode is never read; see `harness.execution.sources`.
 
     plant(patches)
     resolve_own("falsifiers.mine.reference:Trainer")  # a mutant: its module is compiled with the patches
@@ -40,25 +40,25 @@ from harness.contract.patch import Patch, patched
 __all__ = ["OTHER", "import_other", "install", "module_file", "plant"]
 
 OTHER: Final = "harness_other_project"
-"""The package that holds the modules of the project whose plain names are taken."""
+"""The package that contains the modules of the other project."""
 
 _HARNESS: Final = str(Path(__file__).parents[1])
 _patches: dict[str, tuple[Patch, ...]] = {}
-"""By module."""
+"""Patches by module."""
 _compiled: dict[str, CodeType] = {}
-"""The code of files as they are. A process imports the project anew for a mutant, and compiles it once."""
+"""Compiled code of unpatched files. A mutant's process imports the project again, but compiles it only once."""
 
 
 def install(folders: Sequence[Path], others: Sequence[Path] = ()) -> set[str]:
-    """Find modules in these folders from now on. Call this before any of them is imported.
+    """Install finders for modules in these folders. Call this before any of them is imported.
 
     Args:
-        folders: of the claim's project, in their order. They come first on `sys.path`.
-        others: of the project whose modules `import_other` imports.
+        folders: import roots of the claim's project. They are put first on `sys.path`.
+        others: import roots of the project that `import_other` imports from.
 
     Returns:
-        A set for the names of top-level packages that are the project's even if they have no `__init__.py`. Python
-        itself would prefer a package of a library to such a folder.
+        a set to which you add the names of the project's top-level namespace packages. Python would prefer a regular
+        package of a library to such a folder.
     """
     for finder in [finder for finder in sys.meta_path if isinstance(finder, _Finder)]:
         sys.meta_path.remove(finder)
@@ -70,7 +70,7 @@ def install(folders: Sequence[Path], others: Sequence[Path] = ()) -> set[str]:
 
 
 def import_other(name: str) -> ModuleType:
-    """Return a module of the other project if it has it, else the one of the claim's project or of a library.
+    """Import a module from the other project if it has it, else from the claim's project or a library.
 
     Raises:
         ImportError: there is no such module, or one of its imports fails.
@@ -84,10 +84,9 @@ def import_other(name: str) -> ModuleType:
 
 
 def plant(patches: Iterable[Patch]) -> None:
-    """Import the project anew from now on, with these patches. Call `install` before.
+    """Unload the project's modules, so that they are imported again with these patches. Call `install` before.
 
-    Raises:
-        PatchError: on import of a module that a patch does not fit.
+    A later import raises PatchError if a patch does not apply.
     """
     _patches.clear()
     linecache.clearcache()
@@ -99,7 +98,7 @@ def plant(patches: Iterable[Patch]) -> None:
 
 
 def module_file(name: str, folders: Iterable[Path]) -> Path | None:
-    """Return the source file of a module in one of the folders; None if there is none. A package precedes a module."""
+    """Return the source file of a module in one of the folders; None if there is none. A package outranks a module."""
     parts = name.split(".")
     if not all(part.isidentifier() for part in parts):  # a path, or the empty name above a top-level module
         return None
@@ -112,17 +111,17 @@ def module_file(name: str, folders: Iterable[Path]) -> Path | None:
 
 
 class _Finder:
-    """Finds modules below folders. It is asked before `sys.path`, and after Python's built-in modules."""
+    """Finds modules below folders. It precedes the finder of `sys.path`, and follows that of built-in modules."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = tuple(map(str, folders))
         self._below = tuple(f"{folder}{os.sep}" for folder in self._folders)
         self.packages: set[str] = set()
         self.found: set[str] = set()
-        """The modules that lie in the folders."""
+        """The modules in the folders."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        """The spec of a module in the folders; None if it is elsewhere."""
+        """Return the spec of a module in the folders; None for others."""
         places = self._folders if path is None else tuple(filter(self._is_ours, path))
         is_package = name in self.packages if path is None else bool(places)
         spec = self.spec(name, name, places, is_package)
@@ -131,11 +130,11 @@ class _Finder:
         return spec
 
     def spec(self, name: str, plain: str, places: Sequence[str], is_package: bool) -> ModuleSpec | None:
-        """The spec of a module in one of the places.
+        """Return the spec of a module in one of the places.
 
         Args:
-            name: what it is called in `sys.modules`.
-            plain: what its own project calls it.
+            name: its name in `sys.modules`.
+            plain: its name within its own project.
             is_package: whether a folder without `__init__.py` is a package.
         """
         folders = []
@@ -154,14 +153,14 @@ class _Finder:
         return spec
 
     def _loader(self, name: str, beginning: str) -> SourceFileLoader | ExtensionFileLoader | None:
-        """The loader of the first file with this beginning, in Python's order of suffixes; None if there is no file."""
+        """Return the loader of the file with this path and a suffix, in Python's order; None if there is no file."""
         for suffix in EXTENSION_SUFFIXES:
             if os.path.isfile(beginning + suffix):
                 return ExtensionFileLoader(name, beginning + suffix)
         return self.loader(name, f"{beginning}.py") if os.path.isfile(f"{beginning}.py") else None
 
     def loader(self, name: str, file: str) -> SourceFileLoader:
-        """What loads a source file."""
+        """Return the loader of a source file."""
         return _Loader(name, file)
 
     def _is_ours(self, folder: str) -> bool:
@@ -174,10 +173,10 @@ class _Loader(SourceFileLoader):
     """Loads a source file of the project, with its patches."""
 
     def get_code(self, fullname: str) -> CodeType | None:
-        """The code of the file, compiled once for the process and its forks, or with patches."""
+        """Return the code of the file, compiled once for the process and its forks, or with patches."""
         if fullname in _patches:
             source = patched(decode_source(self.get_data(self.path)), _patches[fullname])
-            # Triton compiles the text of a function, which it gets from here.
+            # Triton reads a function's source text from linecache.
             linecache.cache[self.path] = (len(source), None, source.splitlines(keepends=True), self.path)
             # The record of sources takes the digest of bytes that are compiled, and of the file if a tree is.
             return compile(ast.parse(source), self.path, "exec", dont_inherit=True)
@@ -188,10 +187,10 @@ class _Loader(SourceFileLoader):
 
 @final
 class _OtherFinder(_Finder):
-    """Finds the modules of the other project, below the package OTHER."""
+    """Finds modules of the other project as submodules of OTHER."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        """The spec of a module below OTHER; None for any other module."""
+        """Return the spec of a module below OTHER; None for other modules."""
         if name == OTHER:
             spec = ModuleSpec(name, None, is_package=True)
             spec.submodule_search_locations = []
@@ -203,13 +202,13 @@ class _OtherFinder(_Finder):
         return self.spec(name, plain, places, True)
 
     def has(self, name: str) -> bool:
-        """Whether the project has a module of this plain name."""
+        """Whether the other project has a module of this plain name."""
         parents, _, last = name.rpartition(".")
         places = [os.path.join(folder, *parents.split(".")) if parents else folder for folder in self._folders]
         return self.spec(f"{OTHER}.{name}", last, places, name.partition(".")[0] in self.packages) is not None
 
     def loader(self, name: str, file: str) -> SourceFileLoader:
-        """The loader of a source file. The file's absolute imports find its own project first."""
+        """Return the loader of a source file, whose absolute imports look in its own project first."""
         return _OtherLoader(name, file, self)
 
 

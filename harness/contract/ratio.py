@@ -1,9 +1,9 @@
 """The ratio of a measurement to a clause's threshold: above 1 the clause is violated, below 1 it holds.
 
-A mutant that is killed at a ratio of 1.01 may survive tomorrow, and a healthy subject at 0.99 may fail. So
-`harness calibrate` measures both, and a contract's calibration records them.
+A mutant that is killed at a ratio of 1.01 may survive another run, and a correct subject at 0.99 may fail one. So
+`harness calibrate` measures both ratios, and a contract's calibration records them.
 
-A bound without a range (`const`, `maxItems 0`, a maximum of 0) has no ratio, nor has a rule that is not a comparison.
+A bound without a range (`const`, `maxItems 0`, a maximum of 0) has no ratio. Neither has a rule that is no comparison.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ORDERS = frozenset({"<", "<=", ">", ">="})
 
 
 def has_ratio(clause: Clause) -> bool:
-    """Whether the clause has a threshold for a ratio."""
+    """Whether the clause has a ratio."""
     if isinstance(clause, SchemaClause):
         return clause.keyword in _UPPER | _LOWER and clause.argument > 0
     compared = comparisons(clause.tree) if isinstance(clause, Rule) else ()
@@ -35,10 +35,10 @@ def has_ratio(clause: Clause) -> bool:
 
 
 def ratio(clause: Clause, measurements: JsonObject, parameters: JsonObject, device: Device) -> float | None:
-    """The largest ratio of a measurement to the clause's threshold, inverted for lower bounds: above 1 is a violation.
+    """Return the largest ratio of a measurement to the clause's threshold; above 1 is a violation.
 
-    Infinite for a value that is not finite or has the wrong sign. None if the clause has no ratio or nothing was
-    measured.
+    For a lower bound it is threshold / measurement. It is infinite for a value that is not finite or has the wrong
+    sign. None if the clause has no ratio or nothing was measured.
     """
     if not has_ratio(clause):
         return None
@@ -54,7 +54,7 @@ def ratio(clause: Clause, measurements: JsonObject, parameters: JsonObject, devi
 
 
 def ratios(contract: Contract, measurements: JsonObject, parameters: JsonObject, device: Device) -> dict[str, float]:
-    """The ratio of each clause that has one, by id, the largest first."""
+    """Return the ratio of each clause that has one, by id, in descending order."""
     clauses: tuple[Clause, ...] = (*contract.clauses, *contract.rules)
     values = {clause.id: ratio(clause, measurements, parameters, device) for clause in clauses}
     known = [(name, value) for name, value in values.items() if value is not None]
@@ -62,7 +62,7 @@ def ratios(contract: Contract, measurements: JsonObject, parameters: JsonObject,
 
 
 def _over(small: Any, large: Any) -> float:
-    """`small` divided by `large`. If `large` is not positive: infinite, 1 or 0, by which of the two is larger."""
+    """Return small / large. If `large` is not positive: infinite, 1 or 0, if `small` is larger, equal or smaller."""
     if not (is_finite(small) and is_finite(large)):
         return math.inf
     if large <= 0.0:
@@ -71,16 +71,16 @@ def _over(small: Any, large: Any) -> float:
 
 
 def evaluated(rule: Rule, scope: Scope) -> list[tuple[Node, float, float]]:
-    """The comparisons of a rule that is a conjunction of them, each with the values of its sides.
+    """Return the comparisons of a rule that is a conjunction of them, each with the values of its sides.
 
-    Empty for other rules, and if the value of a side cannot be evaluated or is no number.
+    Empty for other rules, and if a side cannot be evaluated or is not a number.
     """
     values = []
     for node in comparisons(rule.tree):
         sides = (rule.text[side.start : side.end] for side in node.children)
         try:
             left, right = (engine().compile(side).execute(scope.context) for side in sides)
-        except Exception:  # the engine raises many types; the clause's own judgment says what is wrong
+        except Exception:  # the engine raises many types; the clause's judgment reports the error
             return []
         if not (is_number(left) and is_number(right)):
             return []
@@ -89,7 +89,7 @@ def evaluated(rule: Rule, scope: Scope) -> list[tuple[Node, float, float]]:
 
 
 def _pairs(rule: Rule, measurements: JsonObject, parameters: JsonObject, device: Device) -> list[tuple[float, float]]:
-    """The smaller and the larger side of every comparison; empty if a value is missing or not a number."""
+    """Return the smaller and the larger side of every comparison; empty if a value is missing or not a number."""
     finite = {name: is_finite(value) for name, value in measurements.items()}
     scope = Scope([rule], measurements, parameters, device, finite)
     if scope.wrong:

@@ -1,4 +1,4 @@
-"""Why a clause, a mutant or a claim has its outcome: a code with its data, and the template of its sentence."""
+"""The reason for the outcome of a clause, a mutant or a claim: a code with data, and the template of a sentence."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from harness.contract.bound import Bound
 __all__ = ["Reason", "ReasonCode", "Worded"]
 
 _ENDED = "{code} {where}: {text}"
-"""Of a trial that ended in the code of its subject or its falsifier, or at its start."""
+"""Template for a trial that ended in the code of its subject or falsifier, or at its start."""
 
 
 class Worded(StrEnum):
-    """Codes, each with the template of its sentence. A template uses the fields that go with its code."""
+    """Codes with templates of sentences. A template uses the fields that apply to its code."""
 
     template: str
     stated_by: str
 
     def __new__(cls, code: str, template: str = "", stated_by: str = "") -> Self:
         """Args:
-        stated_by: who stated the text in the sentence, if it follows from no measurement.
+        stated_by: who stated the text of the sentence, if it does not come from a measurement.
         """
         member = str.__new__(cls, code)
         member._value_, member.template, member.stated_by = code, template, stated_by
@@ -39,13 +39,13 @@ class ReasonCode(Worded):
     """The value at `place` violates the `bound`. For a rule: it is false, and `text` is the contract's message."""
     NOT_FINITE = "not finite", "{place} is not finite"
     MISSING = "missing", "{place} was not measured{because}", "subject"
-    """There is no value at `place`. `text` says why, if the subject did not show it."""
+    """There is no value at `place`. `text` states why, if the subject does not expose it."""
     EMPTY = "empty", "{place} is empty: nothing was measured"
     UNDECLARED = "undeclared", "{place} is not declared in the contract"
     INTEGER_TOO_LARGE = "integer beyond 2^53", "{place} holds an integer beyond 2^53, which no double holds exactly"
     NO_TEXT = "half of a surrogate pair", "{place} holds half of a surrogate pair, which is no text"
     TOO_COSTLY = "too costly", "{place} is too large to be judged by this clause"
-    """The value at `place` is so large that the clause would cost more than is left (see `harness.contract.cost`)."""
+    """The value at `place` is too large for the remaining allowance (see `harness.contract.cost`)."""
     CANNOT_BE_EVALUATED = "cannot be evaluated", "the rule cannot be evaluated: {text}", "run"
     """The CEL engine raised `text`."""
     NOT_BOOLEAN = "not boolean", "the rule gave neither true nor false: {text}", "run"
@@ -56,9 +56,9 @@ class ReasonCode(Worded):
     CONTRADICTION = "contradiction", "the output contradicts the files of the run: {text}", "subject"
     """The subject made two statements, in `text`, that cannot both be true."""
     NOT_ASKED = "not asked", "it was not asked", "run"
-    """The `place` (allocator or driver) was not asked whether the process was on the GPU; `text` says why."""
+    """The `place` (allocator or driver) was not queried for GPU use; `text` states why."""
     NOT_ON_THE_GPU = "not on the GPU", "the process was never seen on the GPU"
-    """The `place` (allocator or driver) never saw the process on the GPU."""
+    """The `place` (allocator or driver) reports no GPU use by the process."""
     NOT_ON_THIS_CASE = "not on this case", "the falsifier did not measure it on this case"
     NOT_TRIED = "not tried", "the falsifier did not try the case: it searches no more"
     PROVISIONAL = "provisional", "a message was lost; until then: {cause}"
@@ -97,7 +97,7 @@ class ReasonCode(Worded):
     UNPROVEN = "unproven", "the mutants were skipped"
     UNSEALED = "unsealed", "the bundle could not be written: {text}", "run"
     JOB_ENDED = "job ended", "{text_and_cause}", "run"
-    """The job of a cluster ended as `text` says. `cause` is the reason of what it had measured."""
+    """A cluster job ended early, as `text` states. `cause` is the reason for its measurements so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Reason(JsonDataclass):
     code: ReasonCode
     place: str = ""
     text: str = ""
-    """Words from outside the harness: of an exception, the operating system, a contract or a falsifier."""
+    """Text from outside the harness: from an exception, the operating system, a contract or a falsifier."""
     bound: Bound | None = None
     value: Any = None
     clauses: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ class Reason(JsonDataclass):
     cause: Reason | None = None
 
     def __str__(self) -> str:
-        """The code and its data on one line, for messages that contain a reason."""
+        """Return the code and its data on one line, for exceptions."""
         about = ", ".join(filter(None, (self.mutant, *self.clauses, self.place)))
         return ": ".join(
             filter(None, (f"{self.code} ({about})" if about else self.code, self.text, str(self.cause or "")))

@@ -1,7 +1,7 @@
-"""Resolving the `$ref`s of an observation schema or of declared parameters when a contract is loaded.
+"""Resolves `$ref` in an observation schema or in declared parameters when a contract is loaded.
 
-No other module sees a `$ref`. The contract's schema allows only `#/$defs/<name>` of the same schema. A reference to
-itself is refused, and so is a schema that becomes too large without references.
+No other module sees a `$ref`. The contract's schema allows only `#/$defs/<name>` of the same schema. Circular
+references are refused, and so is a schema that becomes too large when resolved.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _ANNOTATIONS = ("title", "description", "examples", "x-unit", "x-source")
 
 
 def inline(schema: JsonObject, key: str) -> tuple[dict[str, Any], list[Problem]]:
-    """The schema with every reference resolved, and the problems that prevented it.
+    """Return the schema with all references resolved, and the problems of references.
 
-    `key` is the schema's key in the contract: "observation" or "parameters".
+    Args:
+        key: the schema's key in the contract, "observation" or "parameters".
     """
     problems: list[Problem] = []
     definitions = schema.get("$defs", {})
@@ -67,7 +68,7 @@ def inline(schema: JsonObject, key: str) -> tuple[dict[str, Any], list[Problem]]
 
 
 def pointer_of(schema: JsonObject, key: str, path: tuple[str, ...], keyword: str = "") -> str:
-    """The JSON pointer of a clause in the contract as written. Behind a reference, it points into `$defs`."""
+    """Return the JSON pointer of a clause in the contract file. Behind a reference, it points into `$defs`."""
     steps: list[str] = [key]
     node: JsonObject = schema
     definitions = schema.get("$defs", {})

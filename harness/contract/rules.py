@@ -1,8 +1,8 @@
-"""CEL rules: how measurements must relate to each other.
+"""CEL rules: conditions on several measurements.
 
-The Common Expression Language (https://cel.dev) is what Kubernetes uses for the same purpose: it terminates, has no
-side effects, and its regular expressions run in linear time. Every JSON number reaches a rule as a double, because CEL
-refuses to mix integers and doubles.
+The Common Expression Language (https://cel.dev), which Kubernetes uses for the same purpose, always terminates, has no
+side effects, and matches regular expressions in linear time. Every JSON number becomes a double, because CEL does not
+mix integers and doubles.
 
 A rule over an empty list is vacuously true (`self.times.all(time, time < 1.0)`). Such a rule is NOT_MEASURED.
 """
@@ -38,7 +38,7 @@ __all__ = [
 
 SCOPE = ("self", "parameters", "device")
 BROKEN = frozenset({ReasonCode.CANNOT_BE_EVALUATED, ReasonCode.NOT_BOOLEAN})
-"""The reasons that blame the rule, not the measurements."""
+"""Reasons that are the fault of the rule, not of the measurements."""
 _MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
 _FUNCTIONS = frozenset({"size", "double", "int", "string", "contains", "startsWith", "endsWith", "matches"})
 _MOST_MACROS = 2  # nested macros read a whole list for every item of another
@@ -63,7 +63,7 @@ class Rule(Clause):
     measurements: frozenset[str]
     """The measurements that the rule reads."""
     looks_into: frozenset[str]
-    """The names that the rule reads from items of a list or map; empty if it reads no list or map item by item."""
+    """Names of entries that the rule reads from items of a list or map; empty if it iterates over none."""
     program: Program
 
     @property
@@ -72,12 +72,12 @@ class Rule(Clause):
         return str(self.bound.limit)
 
     def cost(self, shapes: Mapping[str, Mapping[str, Shape]]) -> int:
-        """The steps to judge the rule, given the shape of each value of `self`, `parameters` and `device`."""
+        """Return the steps to judge the rule, given the shapes of the values of `self`, `parameters` and `device`."""
         searched = sum(shapes[kind][name].size for kind, name in self.reads if name in shapes[kind])
         return evaluation(self.tree, shapes) + 10 * searched
 
     def largest(self, shapes: Mapping[str, Mapping[str, Shape]]) -> str:
-        """The name of the largest value that the rule reads."""
+        """Return the name of the largest value that the rule reads."""
         read = [(shapes[kind][name].size, f"{kind}.{name}") for kind, name in self.reads if name in shapes[kind]]
         return max(read)[1] if read else "self"
 
@@ -114,7 +114,7 @@ class Rule(Clause):
         return self._result(Outcome.FAIL, inputs, Reason(ReasonCode.NOT_BOOLEAN, text=f"{answer!r:.100}"))
 
     def _empty(self, scope: Scope) -> Reason | None:
-        """The reason if a list or map that the rule reads is empty: the rule is then vacuously true."""
+        """Return the reason if a list or map that the rule reads is empty, so that the rule is vacuously true."""
         for variable in ("self", "parameters"):
             for path in self.names[variable]:
                 place = empty_place(_at(scope.values[variable], path), self.looks_into)
@@ -127,7 +127,7 @@ class Rule(Clause):
 
 
 class Scope:
-    """The values of one observation that rules read, passed to the engine once for all rules."""
+    """The values of one observation that rules read, converted for the engine once for all rules."""
 
     __slots__ = ("context", "costly", "values", "wrong")
 
@@ -142,7 +142,7 @@ class Scope:
     ) -> None:
         """Args:
         finite: for each measurement, whether it is finite.
-        allowance: what is left for judging the trial; by default, all of it.
+        allowance: the remaining cost for judging the trial; a full one by default.
         """
         allowance = allowance or Allowance()
         self.values = {"self": measurements, "parameters": parameters, "device": device.to_json()}
@@ -162,7 +162,7 @@ class Scope:
                     (self.wrong[variable, name],) = error.args
         shapes = {kind: {name: of_value(value) for name, value in values.items()} for kind, values in readable.items()}
         self.costly: dict[str, str] = {}
-        """The rules that cost more than is left, each with the largest value that it reads."""
+        """Rules that exceed the remaining allowance, each with the largest value that it reads."""
         for rule in rules:
             if not allowance.pays(rule.cost(shapes)):
                 self.costly[rule.id] = rule.largest(shapes)
@@ -170,10 +170,10 @@ class Scope:
 
 
 def compile_rule(identifier: str, text: str, message: str, source: str = "") -> Rule:
-    """Compile a rule and find what it reads.
+    """Compile a rule and determine what it reads.
 
     Raises:
-        RuleError: the message says what is wrong.
+        RuleError: the rule is refused. The message states why.
     """
 
     try:
@@ -198,7 +198,7 @@ def compile_rule(identifier: str, text: str, message: str, source: str = "") -> 
 
 
 def literals(tree: Node) -> list[float]:
-    """The numbers in a rule, except positions in lists (`self.losses[0]`)."""
+    """Return the numbers in a rule, except indices of lists (`self.losses[0]`)."""
     if tree.kind is NodeKind.NUMBER:
         return [_number(tree.text)]
     children = tree.children[:1] if _is_position(tree) else tree.children
@@ -215,7 +215,7 @@ def _number(text: str) -> float:
 
 
 def _refuse_unknown(program: Program, tree: Node) -> None:
-    """Refuse names that the engine would only miss at evaluation, and rules that could run too long."""
+    """Refuse unknown names, which the engine reports only at evaluation, and rules that could run too long."""
     references = program.references()
     macros = [node for node in tree.walk() if _is_macro(node)]
     bound = {node.children[1].text for node in macros}
@@ -247,7 +247,7 @@ def _is_macro(node: Node) -> bool:
 
 
 def _paths(tree: Node) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """The paths that a rule reads, for each of self, parameters and device.
+    """Return the paths that a rule reads, for each of self, parameters and device.
 
     Raises:
         RuleError: the rule uses one of these as a whole or by index.
@@ -270,7 +270,7 @@ def _paths(tree: Node) -> dict[str, tuple[tuple[str, ...], ...]]:
 
 
 def _as_doubles(value: Any) -> Any:
-    """The value as the engine reads it. Raises ValueError with the ReasonCode of what it cannot read."""
+    """Convert a value for the engine. Raises ValueError with a ReasonCode if the engine cannot read it."""
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
             raise ValueError(ReasonCode.NO_TEXT)

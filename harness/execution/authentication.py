@@ -1,13 +1,13 @@
-"""Lines on a trial's pipe that carry proof of their writer.
+"""Authenticated lines on a trial's pipe.
 
-The subject runs in the process of its trial, so it can write to the trial's pipe. Each writer has a key of its own. It
-reads the key from a pipe and keeps it in a closure: the key is in no argument, variable of a module or environment. A
-line holds an HMAC, the number of the message, and its text.
+The subject runs in the process of its trial, so it can write to the trial's pipe. Each legitimate writer has its own
+key. It reads the key from a pipe and keeps it in a closure, not in an argument, module variable or environment
+variable. A line contains an HMAC, the number of the message, and its text.
 
-    write = signer(key_pipe)                       # there
-    text = Verifier(key).opened(write(text))       # here
+    sign = signer(key_pipe)                       # in the trial's process
+    text = Verifier(key).opened(sign(text))       # in the harness
 
-This stops code that writes to the pipe. It does not stop code that looks for the key in its own process's memory.
+This stops code that writes to the pipe. It does not stop code that searches its own process's memory for the key.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from collections.abc import Callable
 __all__ = ["OVERHEAD", "Forged", "Verifier", "new_key", "signer"]
 
 OVERHEAD = 100
-"""Most bytes that a line adds to a text."""
+"""Maximum bytes that a line adds to a text."""
 _KEY_BYTES = 32
 
 
 class Forged(ValueError):
-    """A line does not carry the proof of this writer, or was seen before."""
+    """A line has no valid HMAC of this writer, or is a replay."""
 
 
 def new_key() -> bytes:
-    """A key for one writer."""
+    """Return a new key for one writer."""
     return secrets.token_bytes(_KEY_BYTES)
 
 
 def signer(pipe: int) -> Callable[[bytes], bytes]:
-    """Return a function that makes a signed line of a text. It reads its key from `pipe`, and closes the pipe.
+    """Return a function that signs a text as a line. Reads the key from `pipe` and closes it.
 
-    The newline before a line ends one that was cut short. Texts have no newline.
+    A line starts with a newline, which terminates a truncated line before it. Texts contain no newline.
     """
     keyed = hmac.new(os.read(pipe, _KEY_BYTES), digestmod="sha256")
     os.close(pipe)
@@ -53,19 +53,19 @@ def signer(pipe: int) -> Callable[[bytes], bytes]:
 
 
 class Verifier:
-    """Opens the lines of one writer, each once."""
+    """Verifies the lines of one writer."""
 
     def __init__(self, key: bytes) -> None:
         self._keyed = hmac.new(key, digestmod="sha256")
         self._next = 0
         self._early: set[int] = set()
-        """The numbers beyond the next that were seen: a signal's handler can write between a number and its line."""
+        """Numbers that arrived early: a signal handler can write between the numbering and the writing of a line."""
 
     def opened(self, line: bytes) -> bytes:
-        """The text of a line.
+        """Return the text of a line.
 
         Raises:
-            Forged: another writer wrote it, or it came before.
+            Forged: the HMAC is invalid, or the line is a replay.
         """
         claimed, _, body = line.partition(b" ")
         proof = self._keyed.copy()
@@ -84,5 +84,5 @@ class Verifier:
 
     @property
     def lacks(self) -> bool:
-        """Whether a line is missing that was written before another one."""
+        """Whether a line is missing before one that arrived."""
         return bool(self._early)

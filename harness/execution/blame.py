@@ -1,4 +1,4 @@
-"""Where an exception was raised, and whether the machine is at fault."""
+"""Determines where an exception was raised, and whether the machine is at fault."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.machine import triton_interpreter
 __all__ = ["DISK_FULL", "MachineObstacle", "machine_fault", "placed", "raised_at", "set_place"]
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a disk that is full, and of a quota that is used up."""
+"""Errors for a full disk and an exceeded quota."""
 _GIB = 2**30
 _BROKEN_GPU = {
     "busy or unavailable": "the GPU was busy or unavailable",
@@ -23,21 +23,21 @@ _BROKEN_GPU = {
     "driver version is insufficient": "the GPU's driver is too old for this CUDA",
     "system not yet initialized": "the GPUs' fabric was not initialised",
 }
-"""What the machine lacks, by a part of the text of CUDA errors 46, 214, 35 and 802, which no program causes."""
+"""The machine's fault, by a substring of the texts of CUDA errors 46, 214, 35 and 802, which no program causes."""
 
 _INTERPRETER = os.path.join("triton", "runtime", "interpreter.py")
 
 
 class MachineObstacle(Exception):
-    """A lack of the machine that the subject's process found. It is a cause of the subject's exception."""
+    """A fault of the machine that an isolated subject's process reports, as the cause of the subject's exception."""
 
 
 def machine_fault(error: BaseException | None, memory_gib: float) -> str:
-    """Return what the machine lacks; empty if the exception is the subject's fault.
+    """Return the machine's fault behind an exception; empty if the exception is the subject's fault.
 
-    A full disk and a broken GPU are the machine's fault. So is an exception that passed through Triton's interpreter,
-    if this does not work on its own. Exhausted GPU memory is the machine's fault if other processes left less than the
-    profile's `memory_gib`. Otherwise the subject uses too much.
+    A full disk and a broken GPU are the machine's fault. So is an exception from Triton's interpreter, if the
+    interpreter does not work on this machine. Exhausted GPU memory is the machine's fault if other processes left less
+    than the profile's `memory_gib`; otherwise the subject uses too much.
     """
     visited: set[int] = set()
     while error is not None and id(error) not in visited:
@@ -74,12 +74,12 @@ _PLACE = "raised_at_in_the_subjects_process"
 
 
 def placed(error: BaseException, sources: Sources) -> str:
-    """Return an exception in words, after its place: "falsifiers/softmax.py:12: ValueError: no row"."""
+    """Format an exception with its location: "falsifiers/softmax.py:12: ValueError: no row"."""
     return ": ".join(filter(None, (raised_at(error, sources), described(error))))
 
 
 def raised_at(error: BaseException, sources: Sources) -> str:
-    """Return the file, from the project's root, and the line. Empty if no code of the project is in the traceback."""
+    """Return FILE:LINE, relative to the project's root; empty if no code of the project is in the traceback."""
     place = getattr(error, _PLACE, "")
     for frame, line in walk_tb(None if place else error.__traceback__):
         if file := sources.path_of(Path(frame.f_code.co_filename)):

@@ -1,4 +1,4 @@
-"""The protocol of an executor, which runs trials. `local_executor` runs them on this machine."""
+"""The protocol of executors, which run trials. `local_executor` runs them on this machine."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from harness.machine.telemetry import Telemetry
 __all__ = ["Executor", "Executors", "StepListener", "TrialRequest", "TrialResult"]
 
 StepListener = Callable[[int, JsonObject, int | None], None]
-"""Takes a step's number, the values that the falsifier recorded for it, and the process's memory in bytes."""
+"""Called with a step's number, its recorded values, and the process's memory in bytes."""
 
 
 @dataclass(frozen=True)
 class TrialRequest:
-    """One trial: a falsifier, a subject, and everything else that determines the work."""
+    """The input of one trial."""
 
     contract: Contract
     subject: str
@@ -39,26 +39,26 @@ class TrialRequest:
     seconds: float
     """Wall-clock limit in seconds."""
     threads: int
-    """How many CPU threads the trial may use."""
+    """Number of CPU threads for the trial."""
     gpu: Gpu | None = None
-    """The GPU that the trial sees as its first one; None if it sees none."""
+    """The GPU that the trial sees as cuda:0; None for none."""
     others: tuple[Gpu, ...] = ()
-    """The GPUs that it sees after that one."""
+    """Further visible GPUs."""
     case: JsonObject | None = None
     """The only case to try, for a falsifier that searches; None for a whole search."""
     search_end: SearchEnd = SearchEnd.SIMPLEST
-    """When a falsifier that searches stops."""
+    """When a search stops."""
     sought: tuple[str, ...] = ()
     """The clauses of a mutant. A search, and the trial, end once they are all violated."""
     root: Path | None = None
-    """The project, or a copy of it, whose code the trial imports itself; None if the fork server has imported it."""
+    """The project, or a copy of it, from which the trial imports the code itself; None if the fork server has."""
     cache: Path | None = None
     """The trial's cache folder; None for the executor's."""
     patches: tuple[Patch, ...] = ()
-    """What makes the subject a mutant."""
+    """Changes to the subject's source that make it a mutant."""
     around: Mapping[str, str] = field(default_factory=dict)
-    """Entry points of context managers, each with its argument. The trial calls them with its `Start` and the argument,
-    and runs within them."""
+    """Entry points of context managers around the trial, each with an argument. They are called with the trial's
+    `Start` and the argument."""
 
 
 @dataclass(frozen=True)
@@ -70,19 +70,19 @@ class TrialResult:
     """The step series: `step`, `seconds` since the start, and the values that the falsifier recorded."""
     telemetry: Telemetry
     log: Log
-    """What the trial did, with the seconds since its start."""
+    """What the trial did, with timestamps."""
     stdout: Log
     stderr: Log
     artifacts: Beneath | None
-    """The folder with the small files that the falsifier wrote; None if no trial ran."""
+    """The folder with the falsifier's artifacts; None if no trial ran."""
     seconds: float
     """Wall-clock time in seconds, from the fork to the trial's last message."""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """The sha256 of every source file of the project that only this trial imported or read, by path."""
+    """SHA-256 of each source file of the project that only this trial imported or read, by path."""
 
 
 class Executor(Protocol):
-    """Runs the trials of one claim. Leaving the context ends every process and removes their files."""
+    """Runs the trials of one claim. Leaving the context ends all its processes and removes their files."""
 
     def __enter__(self) -> Executor: ...
 
@@ -102,10 +102,10 @@ class Executor(Protocol):
 
 
 class Executors(Protocol):
-    """Makes the executor of each claim of a run."""
+    """Creates the executor of each claim of a run."""
 
     def __call__(self, contract: Contract) -> Executor: ...
 
     def close(self) -> None:
-        """End what the executors share."""
+        """Release what the executors share."""
         ...

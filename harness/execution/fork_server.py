@@ -1,4 +1,4 @@
-"""The harness's side of a fork server (`harness.execution.worker`): starting it, asking it for trials, closing it."""
+"""The client of a fork server (`harness.execution.worker`): it starts the server, requests trials, and closes it."""
 
 from __future__ import annotations
 
@@ -41,48 +41,49 @@ __all__ = ["IMPORT_SECONDS", "PYTHON", "ForkServer", "ForkServerError", "server_
 T = TypeVar("T")
 
 IMPORT_SECONDS = 600.0
-"""Time limit for imports. torch from a cold network drive takes minutes; a module that waits may never end."""
+"""Time limit for imports. torch from a cold network drive takes minutes."""
 _LARGEST_REPLY = 64 << 20
-"""Bytes of an answer: the names and digests of every source file."""
+"""Maximum bytes of a response with the names and digests of all source files."""
 _HARNESS = Path(__file__).parents[2]
 _CHILD_PYTHON = Path(__file__).parent / "child_python"
 _LOG = "server.log"
 _LONGEST_SAID = 2000
-"""Bytes of the server's log that a message about its end quotes."""
+"""Bytes of the server's log that an error message quotes."""
 
 
 PYTHON = (sys.executable, "-P", "-m")
-"""Runs a module of the harness in the root of a project, which may have a package `harness` of its own."""
+"""Runs a module of the harness in a project's root, even if the project has its own package `harness`."""
 
 
 def server_environment(root: Path, admits: Sequence[str] = ()) -> dict[str, str]:
-    """The environment of processes that import a project's code: what is allowed, and the variables `admits`.
+    """Return the environment of processes that import a project's code.
 
     Args:
-        root: of the project.
+        root: the root of the project.
+        admits: names of variables to pass in addition to the allowlist.
     """
     environment = allowed_environment()
     environment |= {name: os.environ[name] for name in admits if name in os.environ and not looks_secret(name)}
     inherited = environment.get("PYTHONPATH")
-    # Python's own children of a trial run no bytecode of the project either.
+    # Python processes that a trial starts use no cached bytecode of the project either.
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_CHILD_PYTHON), inherited, str(_HARNESS)]))
     environment["HARNESS_SOURCE_ONLY"] = os.pathsep.join(map(str, (root, *claims_roots())))
     return environment
 
 
 class ForkServerError(RuntimeError):
-    """The fork server has ended. The message says how."""
+    """The fork server has ended. The message states how."""
 
 
 class ForkServer:
-    """One fork server and its scratch folder. The server and its descendants end by `close`, or with this process."""
+    """A fork server and its scratch folder. The server and its descendants end on `close`, or with this process."""
 
     def __init__(
         self, root: Path, place: Beneath, control: socket.socket, process: subprocess.Popen[bytes] | _Forked
     ) -> None:
         self.folder = place.path
         self.place = place
-        """The scratch folder, where code under test can have put links."""
+        """The scratch folder. Code under test may have created links in it."""
         self._root, self._control, self._process = root, control, process
         self._began = started(process.pid)
         self._send = threading.Lock()
@@ -91,12 +92,12 @@ class ForkServer:
     def started(
         cls, root: Path, search: Sequence[Path], others: Sequence[Path] = (), admits: Sequence[str] = ()
     ) -> ForkServer:
-        """Start a server that has imported nothing.
+        """Start a server without imports.
 
         Args:
-            search: the folders from which the claim's code is imported.
-            others: those from which the code of the user's project is imported, if that is another one.
-            admits: names of further environment variables that it gets.
+            search: import roots of the claim's project.
+            others: import roots of the user's project, if that is another one.
+            admits: names of environment variables to pass in addition to the allowlist.
         """
         folder = Path(tempfile.mkdtemp(prefix="falsifier-harness-"))
         place = Beneath(folder.parent, folder.name)
@@ -122,13 +123,13 @@ class ForkServer:
         return cls(root, place, here, process)
 
     def split(self, first: ForkServer, libraries: Sequence[str] = ()) -> ForkServer:
-        """Start a server that begins with what this one has imported, and imports libraries.
+        """Fork a server from this one, and import libraries into it.
 
         Args:
-            first: the server that was started first. It removes the new one's folder, too.
+            first: the root of the tree of servers. It removes the new server's folder.
 
         Raises:
-            ForkServerError: this server ended, or its imports took longer than IMPORT_SECONDS.
+            ForkServerError: this server ended, or the imports took longer than IMPORT_SECONDS.
         """
         name = uuid.uuid4().hex[:12]
         place = first.place / name
@@ -152,7 +153,7 @@ class ForkServer:
         return self._answer(Imports, Import(tuple(modules), self._root), [])
 
     def _answer(self, kind: type[T], request: Request, descriptors: list[int]) -> T:
-        """The server's answer to a request, which is of this kind."""
+        """Send a request and return the server's response."""
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as pipe:
             with open(writing, "wb"):
@@ -173,14 +174,14 @@ class ForkServer:
         return answer
 
     def start(self, trial: Start, descriptors: list[int]) -> None:
-        """Fork a trial. The descriptors are its stdout, stderr, messages (written), control pipe and keys (read)."""
+        """Fork a trial with these descriptors: stdout, stderr and messages to write, control pipe and keys to read."""
         if self.obstacle:
             raise ForkServerError(self.obstacle)
         self._ask(trial, descriptors)
 
     @property
     def obstacle(self) -> str:
-        """Why the server cannot start a trial: it has ended or was stopped; empty if it can."""
+        """Return why the server cannot start a trial: it has ended or is suspended; empty if it can."""
         fields = stat_fields(self._process.pid)
         if fields is None or fields[0] in (b"Z", b"X"):
             return self._obituary()
@@ -194,7 +195,7 @@ class ForkServer:
             raise ForkServerError(self._obituary()) from error
 
     def close(self) -> list[str]:
-        """Close the server: it ends its descendants, removes its folder, and exits. Returns what is left there."""
+        """Close the server, which ends its descendants, removes its folder and exits. Returns files that are left."""
         with suppress(OSError):  # it has ended
             self._control.shutdown(socket.SHUT_WR)
         self._process.terminate()  # it may be importing
@@ -230,13 +231,13 @@ class ForkServer:
 
 
 class _Forked:
-    """A server that is another server's child. Its end of the control socket closes before its id is free."""
+    """A server that is a child of another server. It closes its control socket before its process id is freed."""
 
     def __init__(self, pid: int, control: socket.socket) -> None:
         self.pid, self._control = pid, control
 
     def terminate(self) -> None:
-        """End the server in order, if it has not ended."""
+        """Send SIGTERM, if the server has not ended."""
         with suppress(subprocess.TimeoutExpired, ProcessLookupError):
             self.wait(0)
             return
@@ -244,7 +245,7 @@ class _Forked:
             os.kill(self.pid, signal.SIGTERM)
 
     def wait(self, timeout: float | None = None) -> int:
-        """0 when it has ended: only its parent learns its exit status."""
+        """Wait for the end of the server. Returns 0, because only its parent can read the exit status."""
         if not select.select([self._control], [], [], timeout)[0]:
             raise subprocess.TimeoutExpired("fork server", timeout or 0.0)
         return 0

@@ -1,11 +1,11 @@
-"""The fork servers of a run. Claims that import the same libraries get forks of one server, which has imported them.
+"""The fork servers of a run. Claims that import the same libraries use forks of one server with these libraries.
 
     first server ──▶ torch ──┬──▶ numpy, torch, transformers ──┬──▶ the server of a claim
                              │                                 └──▶ the server of a claim
                              └──▶ the server of a claim
 
-A server between the first one and those of the claims has imported what its claims share with other claims. The
-project's own modules are imported by the claim's server alone, so that it reports the sources of that claim alone.
+An inner server imports the libraries that several claims share. Only a claim's own server imports the project's
+modules, so that it reports the sources of that claim only.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class ForkServers:
         self, first: Callable[[], ForkServer], libraries: Mapping[str, _Libraries], again: bool = False
     ) -> None:
         """Args:
-        first: starts a server that has imported nothing.
-        libraries: the modules from outside of the project that each claim of the run imports, by the claim's id.
-        again: whether claims start more than once. All their libraries are then kept.
+        first: starts a server without imports.
+        libraries: third-party modules that each claim imports, by the claim's id.
+        again: whether claims start more than once. Then servers with libraries of a single claim are kept too.
         """
         self._start = first
         self._users = Counter(name for names in libraries.values() for name in names)
@@ -44,14 +44,14 @@ class ForkServers:
             for claim, names in libraries.items()
         }
         self._servers: dict[_Libraries, ForkServer] = {}
-        """The servers, by the libraries that they have imported."""
+        """Servers by their imported libraries."""
         self._turns: dict[_Libraries, threading.Lock] = {}
-        """A lock for each server: a server answers only after its imports, and other servers need not wait for them."""
+        """A lock for each server, so that the slow imports of one server do not block the others."""
         self._is_closed = False
         self._begun: list[ForkServer] = []
 
     def begin(self) -> None:
-        """Start the first server now. It starts beside what else a run does before its first trial."""
+        """Start the first server now, concurrently with other preparations of the run."""
         with suppress(OSError):  # `start` raises it again
             self._begun.append(self._start())
 
@@ -59,7 +59,7 @@ class ForkServers:
         """Start the server of a claim. The caller closes it.
 
         Raises:
-            OSError: the machine has no process or no folder for it, or all servers are closed.
+            OSError: no process or folder can be created, or all servers are closed.
         """
         libraries = self._shared.get(claim, _NONE)
         try:
@@ -68,13 +68,13 @@ class ForkServers:
             return self._first()  # a library ends what imports it; the claim's own imports will say so
 
     def close(self) -> list[str]:
-        """End all servers. Returns what is left of their files."""
+        """End all servers. Returns files that are left."""
         self._is_closed = True
         servers = [*self._begun, *self._servers.values()]  # the first one is the ancestor of all
         return [left for server in reversed(servers) for left in server.close()]
 
     def _with(self, libraries: _Libraries) -> ForkServer:
-        """The server that has imported these libraries. It begins with those of another server."""
+        """Return the server with these libraries, forked from one with fewer."""
         with self._turns.setdefault(libraries, threading.Lock()):
             if not libraries and _NONE not in self._servers:
                 self._servers[_NONE] = self._first()

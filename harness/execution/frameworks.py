@@ -1,4 +1,4 @@
-"""Access to torch and numpy, if they are imported: seeds, threads, the allocator's peak."""
+"""Access to torch and numpy, if they are imported: seeds, threads, peak memory of the allocator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["allocator_peak_bytes", "cuda_is_spoilt", "gpu_bytes_left", "is_gpu_o
 
 
 _peaks = [0]
-"""The largest peak of the allocator before a reset, in bytes."""
+"""The largest peak of the allocator before any reset, in bytes."""
 
 
 def _imported(name: str) -> Any:
@@ -29,14 +29,14 @@ def prepare(seed: int, threads: int) -> None:
 
 
 def cuda_is_spoilt() -> bool:
-    """Whether CUDA was used before this process was forked, if only to count the GPUs."""
+    """Whether CUDA was used before this process was forked, even if only to count GPUs."""
     torch = _imported("torch")
     is_in_bad_fork = getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", None)
     return bool(is_in_bad_fork and is_in_bad_fork())
 
 
 def gpu_bytes_left() -> int | None:
-    """The current GPU's memory for this process in bytes: free, or held by its own allocator. None without CUDA."""
+    """Return free bytes of the current GPU plus those that the caching allocator holds; None without CUDA."""
     torch = _imported("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None
@@ -50,9 +50,9 @@ def is_gpu_out_of_memory(error: BaseException) -> bool:
 
 
 def allocator_peak_bytes() -> int | None:
-    """The peak of torch's caching allocator over every visible GPU in bytes, also if code has reset it meanwhile.
+    """Return the peak of torch's caching allocator, summed over all visible GPUs, in bytes.
 
-    0 if CUDA was never initialised; None without torch.
+    Resets by the code under test have no effect. 0 if CUDA was never initialized; None without torch.
     """
     torch = _imported("torch")
     if torch is None:
@@ -63,7 +63,7 @@ def allocator_peak_bytes() -> int | None:
 
 
 def _remember_peaks(torch: Any) -> None:
-    """Note the peak before each reset."""
+    """Wrap torch's functions that reset the peak, so that the peak before each reset is kept."""
     reset = torch.cuda.reset_peak_memory_stats
 
     def noting(*arguments: Any, **keywords: Any) -> None:

@@ -1,4 +1,4 @@
-"""Subjects in a process of their own. A tool has it: an entry point of the group `harness.isolation`."""
+"""Isolated subjects, which run in a process apart from the falsifier. Entry-point group: `harness.isolation`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GROUP = "harness.isolation"
 
 
 class IsolatedSubject(Protocol):
-    """The trial's side of a subject in a process of its own: see `harness.tools.isolate.subject_process`."""
+    """The trial's end of an isolated subject; see `harness.tools.isolate.subject_process`."""
 
     def __init__(self, start: Start, sources: Sources, ours: Iterable[int]) -> None: ...
 
@@ -32,19 +32,19 @@ class IsolatedSubject(Protocol):
 
 @dataclass(frozen=True)
 class Isolation:
-    """How subjects are isolated: the object at the entry point."""
+    """An implementation of isolation: the object at the entry point."""
 
     process: str
     """The entry point of an `IsolatedSubject`, which the trial imports."""
     obstacles: Callable[[Project, Sequence[Contract]], dict[str, str]]
-    """Why the subjects of each claim cannot be isolated, by its id; empty if they can."""
+    """Returns why subjects cannot be isolated, by the claim's id; empty if all can."""
 
 
 def isolation() -> Isolation:
-    """How subjects are isolated.
+    """Load the implementation.
 
     Raises:
-        PluginError: no distribution, or more than one, isolates subjects.
+        PluginError: no distribution provides one, or several do.
     """
     for plugin in plugins(_GROUP).values():
         isolation: Isolation = plugin.load()

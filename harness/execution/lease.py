@@ -1,14 +1,14 @@
-"""A lease of one device. A claim that measures time has the device to itself; other claims share it.
+"""Leases of devices. A claim that measures time has an exclusive lease; others have shared leases.
 
     with lease(gpu, mode="exclusive", holder="F-BLACKWELL-CUBLAS-001", wait_seconds=600):
         …
 
-Leases work between processes and users of one machine. Each is a small JSON file in the folder of its device. Its
-process locks the file (flock) as long as it waits for the device or holds it, so a lease ends when its process ends.
-Files without a lock are removed. A process that reads or changes the leases of a device locks the folder meanwhile.
+Leases work across the processes and users of one machine. A lease is a small JSON file in the device's folder. Its
+process locks the file (flock) while it waits for or holds the device, so a lease ends when its process ends. Unlocked
+files are removed. The folder is locked while a process reads or changes the leases.
 
-The leases are a queue: one waits for those that hold the device, and for those that came before, as far as one of the
-two is exclusive. So no stream of shared leases keeps an exclusive one waiting for ever.
+Leases form a queue. A lease waits for all holders and earlier waiters that conflict with it: two leases conflict if
+one of them is exclusive. So shared leases cannot starve an exclusive one.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ __all__ = [
 ]
 
 CPU = "cpu"
-"""The key of the CPU, for claims that measure time and need no GPU."""
+"""The CPU as a device, for claims that measure time and need no GPU."""
 
 Mode = Literal["shared", "exclusive"]
 _SLICE_SECONDS = 0.2
-"""Seconds between two looks at the leases."""
+"""Seconds between two reads of the leases."""
 _LINGER_SECONDS = 0.4
-"""Seconds that NVML may still list a process that has ended. On an H200 (driver 580) it was 0.13 s."""
+"""Seconds for which NVML may list a process after its end. On an H200 (driver 580) it was 0.13 s."""
 _SUFFIX = ".holder.json"
 _LARGEST = 4096
-"""Bytes of the file of a lease that are read, because every user can write one."""
+"""Maximum bytes to read of a lease's file, because every user can write one."""
 
 
 @final
@@ -70,7 +70,7 @@ class Holder(JsonDataclass):
     """A process that holds a device, or waits for it."""
 
     text: str
-    """The claim, or the command of a process that has no lease."""
+    """The claim, or the command of a process without a lease."""
     mode: str
     """"shared", "exclusive", or "without a lease"."""
     pid: int
@@ -78,7 +78,7 @@ class Holder(JsonDataclass):
     since: float | None
     """Seconds since the epoch."""
     memory_gib: float = 0.0
-    """The most memory of the device that it uses."""
+    """Maximum device memory that it uses."""
     waits: bool = False
 
     def __str__(self) -> str:
@@ -89,12 +89,12 @@ class Holder(JsonDataclass):
 
     @property
     def turn(self) -> tuple[float, int]:
-        """Its place in the queue."""
+        """The sort key of the queue."""
         return self.since or 0.0, self.pid
 
     @classmethod
     def of_process(cls, pid: int, memory_gib: float) -> Holder:
-        """Describe a process that uses a device without a lease. One in another PID namespace cannot be described."""
+        """Describe a process that uses a device without a lease. In another PID namespace, only the pid is known."""
         import psutil
 
         try:
@@ -107,7 +107,7 @@ class Holder(JsonDataclass):
 
 
 class LeaseUnavailable(TimeoutError):
-    """The device was not free in time, or leases cannot be stored here. The message names the holders or the remedy."""
+    """The device was not free in time, or leases cannot be stored. The message names the holders or the remedy."""
 
     def __init__(self, text: str, holders: tuple[Holder, ...] = ()) -> None:
         super().__init__(text)
@@ -115,7 +115,7 @@ class LeaseUnavailable(TimeoutError):
 
 
 class WaitInterrupted(KeyboardInterrupt):
-    """The wait was interrupted. `holders` has the holders of the device, in words."""
+    """The wait was interrupted. `holders` describes the holders of the device."""
 
     def __init__(self, holders: str) -> None:
         super().__init__(f"interrupted while waiting for {holders}")
@@ -125,7 +125,7 @@ class WaitInterrupted(KeyboardInterrupt):
 @final
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The memory of a device, in GiB: the part of one holder, and the part that all holders may use together."""
+    """Device memory in GiB: that of one holder, and the limit for all holders together."""
 
     gib: float
     room_gib: float
@@ -145,9 +145,9 @@ class Lease:
 
 
 def default_directory() -> Path:
-    """The folder of leases: $HARNESS_LEASE_DIR, or a folder of /tmp that all users of the machine share.
+    """Return the folder of leases: $HARNESS_LEASE_DIR, or a folder in /tmp that all users share.
 
-    Not $TMPDIR, which differs between users and jobs.
+    $TMPDIR is not used, because it differs between users and jobs.
     """
     return Path(os.environ.get("HARNESS_LEASE_DIR") or "/tmp/falsifier-harness-leases")  # noqa: S108
 
@@ -166,22 +166,22 @@ def lease(
 ) -> Iterator[Lease]:
     """Hold a device during a `with` block.
 
-    Threads of one process take leases like processes do. Do not take a second lease of a device inside the first.
+    Threads take leases as processes do. Do not take a second lease of a device inside the first.
 
     Args:
-        device: the GPU, or a key such as CPU. An exclusive lease of a `Gpu` also waits for processes that run on it
-            without a lease, as far as NVML lists them.
-        mode: "shared" with other shared leases, or "exclusive".
+        device: the GPU, or a key such as CPU. An exclusive lease of a `Gpu` also waits for processes without a lease
+            that NVML lists on it.
+        mode: "shared" or "exclusive".
         holder: the name that waiting processes see, such as the claim's id; process id and user are added.
         wait_seconds: how long to wait; 0 tries once.
-        directory: the folder of leases; by default, the shared one.
-        memory: the memory that the holder will use. The lease also waits until the other holders leave that much. The
-            first holder always gets its memory.
-        on_wait: called when a wait begins, and whenever the holders change.
-        interrupted: called five times a second during the wait; true ends it.
+        directory: the folder of leases; by default, `default_directory()`.
+        memory: the holder's memory. The lease also waits until the other holders leave that much. The first holder
+            always gets its memory.
+        on_wait: called with the holders when a wait begins, and whenever they change.
+        interrupted: polled five times a second during the wait; true ends the wait.
 
     Raises:
-        LeaseUnavailable: the time is over, or the directory cannot hold leases.
+        LeaseUnavailable: `wait_seconds` is over, or the directory cannot hold leases.
         WaitInterrupted: `interrupted` returned true.
     """
     key = _key(device)
@@ -252,7 +252,7 @@ class _Entry:
             self._file.close()
 
     def hold(self) -> tuple[Holder, ...]:
-        """Hold the device, unless other leases are in the way. Returns those."""
+        """Hold the device if no other lease conflicts. Returns the conflicting leases."""
         try:
             with _locked(self._folder):
                 others = [holder for path, holder in _living(self._folder) if path != self._path]
@@ -274,7 +274,7 @@ class _Entry:
         return using if own.memory_gib > 0 and used + own.memory_gib > self._room_gib else ()
 
     def _write(self) -> None:
-        """Put the file at its place, with its lock. It is renamed there, so it is never visible without one."""
+        """Create the locked file. It is renamed into the folder, so it is never visible without its lock."""
         beside = self._path.with_suffix(".part")
         file = beside.open("xb")
         try:
@@ -293,15 +293,15 @@ class _Entry:
 
 
 def list_holders(folder: Path) -> tuple[Holder, ...]:
-    """The leases in the folder of a device, the oldest first."""
+    """Return the leases in the folder of a device, oldest first."""
     with _locked(folder):
         return tuple(sorted((holder for _, holder in _living(folder)), key=lambda holder: holder.turn))
 
 
 def _living(folder: Path) -> Iterator[tuple[Path, Holder]]:
-    """Yield the leases with their files, which their processes lock. Files of ended processes are removed."""
+    """Yield the leases of running processes with their files. Unlocked files are removed."""
     for path in folder.glob(f"*{_SUFFIX}"):
-        # Every user can put a pipe, a link or another text here.
+        # Any user can create a pipe, a link or an invalid file here.
         with contextlib.suppress(OSError, ValueError), Beneath(folder, path.name).opened() as file:
             holder = Holder.from_json(strictjson.loads(file.read(_LARGEST)))
             try:
@@ -313,15 +313,15 @@ def _living(folder: Path) -> Iterator[tuple[Path, Holder]]:
 
 
 def named(holders: tuple[Holder, ...]) -> tuple[str, ...]:
-    """The holders in words."""
+    """Return the holders as text."""
     return tuple(map(str, holders))
 
 
 def other_processes(gpu: Gpu, directory: Path | None = None) -> tuple[Holder, ...]:
-    """The processes on the GPU with their memory, except those of this process and of the holders of leases.
+    """Return the processes on the GPU with their memory, without this process, holders of leases, and their children.
 
     Args:
-        directory: the folder of leases; by default, the shared one.
+        directory: the folder of leases; by default, `default_directory()`.
     """
     import psutil
 
@@ -343,7 +343,7 @@ def _key(device: Gpu | str) -> str:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Lock the folder, so that one process at a time reads and changes its leases."""
+    """Lock the folder for the block, so that only one process reads and changes its leases."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -353,7 +353,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _folder(directory: Path, key: str) -> Path:
-    """The folder of one device's leases. Every user can add a lease, and none can remove another's."""
+    """Return the folder of one device's leases. Every user can add a lease, but cannot remove another's."""
     folder = directory / (re.sub(r"[^A-Za-z0-9._-]", "_", key).lstrip(".") or "_")
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
@@ -365,9 +365,9 @@ def _folder(directory: Path, key: str) -> Path:
 
 
 def _appear(place: Path) -> None:
-    """Make a sticky folder that all users can write. Does nothing if it exists.
+    """Create a sticky folder that all users can write, unless it exists.
 
-    It is made beside its place and renamed, so it is never visible half made. If two processes do this, the first wins.
+    It is created under another name and renamed, so it is never visible with other permissions.
     """
     if place.is_symlink() and place.parent.stat().st_mode & 0o002:
         raise OSError(errno.ELOOP, f"{place} is a symbolic link in a folder that every user can write to")

@@ -1,4 +1,4 @@
-"""Trials on this machine: each in its own process and session, with a time limit, watched from outside."""
+"""Runs trials on this machine, each in its own process and session, with a time limit."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ _Shared = tuple[tuple[Path, ...], tuple[str, ...]]
 folders of their own."""
 _PIPE_BYTES = 1 << 20
 _MODULES_AT_ONCE = 500
-"""Names in one request to the fork server, whose requests are bounded."""
+"""Maximum names in one request to the fork server, whose requests are bounded in size."""
 _COMPILED = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
-"""The variables that say where torch.compile and Triton keep what they compiled, with our folders for them.
+"""Subfolders of the cache by the variables for the caches of torch.compile and Triton.
 
-Inductor's own default is in the temporary folder, where nothing removes it.
+Inductor's default is in the temporary folder, where nothing removes it.
 """
 _LONGEST_REASON, _LONGEST_TRACEBACK = 2_000, 20_000
-"""Characters that an ending keeps of a text."""
+"""Maximum characters of a text of an ending."""
 
 
 class LocalExecutor:
-    """Runs the trials of one contract in forks of one server that has imported its code."""
+    """Runs the trials of one contract in forks of a server that has imported its code."""
 
     def __init__(
         self,
@@ -73,10 +73,10 @@ class LocalExecutor:
         further: Sequence[str] = (),
     ) -> None:
         """Args:
-        isolated: each subject runs in a process of its own beside its trial.
-        remark: takes a text on each file of the trials that could not be removed.
-        start: starts the fork server; None for one that has imported nothing.
-        further: entry points that the fork server imports as well.
+        isolated: whether each subject runs in a process apart from its falsifier.
+        remark: called with a text for each file of the trials that could not be removed.
+        start: starts the fork server; None for one without imports.
+        further: more entry points for the fork server to import.
         """
         self._project, self._contract, self._cache, self._further = project, contract, cache, further
         self._remark, self._isolated = remark, isolated
@@ -84,9 +84,9 @@ class LocalExecutor:
         self._interrupted = threading.Event()
         self._redactor = Redactor()
         self._used: dict[str, str] = {}
-        """The sha256 of the sources that the fork server and the trials have used, by name."""
+        """SHA-256 of the sources that the fork server and the trials have used, by name."""
         self._imported = ""
-        """What was imported before the trials, for their logs."""
+        """What was imported before the trials, as a line for their logs."""
         self._lost: ForkServerError | None = None
         """Why there is no fork server; None if there is one."""
 
@@ -113,7 +113,7 @@ class LocalExecutor:
             return Imports({"fork server": str(error)}, {})
 
     def warm(self, modules: Sequence[str]) -> None:
-        """Import libraries into the fork server, for trials that import the project's code themselves."""
+        """Import libraries into the fork server, for trials that import the project's code from a copy."""
         try:
             for first in range(0, len(modules), _MODULES_AT_ONCE):
                 self._server.import_modules(modules[first : first + _MODULES_AT_ONCE])
@@ -121,7 +121,7 @@ class LocalExecutor:
             self._lost = error
 
     def renew(self) -> None:
-        """Begin again with a fork server that has imported nothing. No trial may be running."""
+        """Replace the fork server by one without imports. No trial may be running."""
         self._server.close()
         self._lost = None
         self._server = self._start()
@@ -212,7 +212,7 @@ class LocalExecutor:
         )
 
     def _introduce(self, request: TrialRequest, log: TrialLog) -> None:
-        """Write the request of the trial into its log."""
+        """Write the trial's request to its log."""
         contract = request.contract
         where = request.device.name if request.gpu is None else f"{request.device.name} ({request.gpu.key})"
         log.write(f"{contract.id}: {contract.falsifier} examines {request.subject}, profile {request.profile}")
@@ -227,10 +227,10 @@ class LocalExecutor:
             log.write(self._imported)
 
     def _changed(self, sources: Mapping[str, str], copy: Path | None) -> list[str]:
-        """The sources that differ from what this trial or an earlier one of the claim used.
+        """Return the sources that changed since this trial or an earlier one of the claim used them.
 
         Args:
-            copy: the copy of the project that the trial imported, which has a defect; None for the project itself.
+            copy: the copy of the project that the trial imported, with a planted defect; None for the project itself.
         """
         if copy is not None:
             return changed(sources, copy)
@@ -274,7 +274,7 @@ class LocalExecutor:
 
 @final
 class LocalExecutors:
-    """Makes the executors of a run. Claims that import the same libraries share the servers that have imported them."""
+    """Creates the executors of a run. Claims that import the same libraries share fork servers."""
 
     def __init__(
         self,
@@ -288,11 +288,11 @@ class LocalExecutors:
         further: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
         """Args:
-        contracts: those of the run, with the subjects that run.
-        admits: by claim, the names of further environment variables that its trials get.
-        remark: takes the id of a claim, and a text on each file of its trials that could not be removed.
+        contracts: the contracts of the run, with the subjects that run.
+        admits: by claim, names of environment variables to pass in addition to the allowlist.
+        remark: called with a claim's id and a text, for each file of its trials that could not be removed.
         again: whether claims run more than once.
-        further: by claim, entry points that its trials import as well.
+        further: by claim, more entry points to import.
         """
         self._project, self._cache, self._remark, self._isolated = project, cache, remark, isolated
         self._admits, self._further = admits, further
@@ -330,31 +330,31 @@ class LocalExecutors:
         return self._project.search_of(contract.path), self._admits.get(contract.id, ())
 
     def close(self) -> None:
-        """End the fork servers that the executors share."""
+        """End the shared fork servers."""
         for servers in self._servers.values():
             servers.close()
         self._adopting.close()
 
 
 def _first_server(project: Project, contract: Path, admits: Sequence[str] = ()) -> ForkServer:
-    """Start a fork server for claims of the project that this contract belongs to."""
+    """Start a fork server for claims of this contract's project."""
     return ForkServer.started(project.root, project.search_of(contract), project.others_of(contract), admits)
 
 
 def _entry_points(contract: Contract, isolated: bool) -> tuple[str, ...]:
-    """The entry points that a fork server imports. It imports no isolated subject."""
+    """Return the entry points that a fork server imports: all but isolated subjects."""
     return (contract.falsifier,) if isolated else contract.entry_points
 
 
 def _told(error: Exception, folder: Path) -> str:
-    """Why a trial could not be started, and the remedy if it is known."""
+    """Describe why a trial could not be started, with a remedy if one is known."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"{error.filename or folder}: {error.strerror}; free some space there, or set TMPDIR to another folder"
     return str(error)
 
 
 def _claim(request: TrialRequest, until: float) -> dict[str, Any]:
-    """The input of a search (see `harness.tools.search.cases`). The trial is ended `until`, by the monotonic clock."""
+    """Return the input of a search (see `harness.tools.search.cases`). The trial ends at `until`, a monotonic time."""
     return {
         "contract": request.contract.document,
         "device": request.device.to_json(),
@@ -368,7 +368,7 @@ def _claim(request: TrialRequest, until: float) -> dict[str, Any]:
 
 @cache
 def _search_engine() -> str:
-    """The entry point of what searches for a refuting case; empty if nothing is installed that does."""
+    """Return the entry point of the installed search engine; empty if there is none."""
     return next(
         (one.value for plugin in plugins("harness.search").values() for one in plugin.entry_points.values()), ""
     )
@@ -376,10 +376,12 @@ def _search_engine() -> str:
 
 @contextmanager
 def _pipes(keys: Iterable[bytes]) -> Iterator[tuple[list[int], list[int]]]:
-    """Our ends and the trial's of stdout, stderr, messages and the control pipe. Close the trial's after the fork.
+    """Create the pipes of a trial: stdout, stderr, messages and control. Yields the harness's and the trial's ends.
+
+    The caller closes the trial's ends after the fork.
 
     Args:
-        keys: the trial's ends have a pipe for each at the end, with the key in it.
+        keys: for each key, the trial's ends contain one more pipe, with the key written to it.
     """
     ours: list[int] = []
     theirs: list[int] = []

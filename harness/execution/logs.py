@@ -1,4 +1,4 @@
-"""Logs and step series of trials, limited in size for any number of bytes and steps."""
+"""Logs and step series of trials, with bounded size for any number of bytes and steps."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from harness.base.strictjson import JsonObject
 __all__ = ["CUT", "MOST", "NUL", "BoundedLog", "Log", "StepSeries", "Steps"]
 
 CUT = "bytes left out"
-"""A part of the line that stands where a log was cut."""
+"""A part of the line that marks a cut in a log."""
 NUL = "\N{SYMBOL FOR NULL}"
 """The character that replaces a NUL."""
 
 HEAD_BYTES = 16 << 10
 TAIL_BYTES = 48 << 10
 _MARGIN = 16 << 10
-"""Bytes beyond a cut in which the rest of a secret is searched."""
+"""Bytes beyond a cut that are searched for the rest of a secret."""
 _LINE_END = re.compile(rb"[\r\n]")  # a progress bar writes only carriage returns
 
 
 @dataclass(frozen=True)
 class Log:
-    """One stream of a trial, as a bundle keeps it."""
+    """One stream of a trial, as stored in a bundle."""
 
     text: str
-    """The whole stream, or its beginning and end with a line between them that says how much is missing."""
+    """The whole stream; or its beginning and end, with a line between them that states how much is missing."""
     size: int
     """Bytes that the trial wrote."""
     digest: str
-    """The sha256 of all bytes that the trial wrote."""
+    """SHA-256 of all bytes that the trial wrote."""
 
 
 class BoundedLog:
@@ -49,7 +49,7 @@ class BoundedLog:
         self._hash = hashlib.sha256()
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes."""
+        """Append the next bytes."""
         self._hash.update(chunk)
         before = self._size
         self._size += len(chunk)
@@ -62,11 +62,11 @@ class BoundedLog:
                 self._tail_size -= len(self._tail.popleft())
 
     def close(self, redactor: Redactor) -> Log:
-        """The log with its secrets masked."""
+        """Return the log with secrets masked."""
         head, tail = bytes(self._head[: self._head_bytes]), b"".join(self._tail)
         if self._size <= self._head_bytes + self._tail_bytes:
             return Log(redactor.mask(_decode(head + tail)), self._size, self._hash.hexdigest())
-        # Cut at the ends of lines: half of a token whose value is not known cannot be recognised.
+        # Cut at line ends: a part of an unknown token could not be recognized.
         end = max(head.rfind(b"\n"), head.rfind(b"\r")) + 1
         newest = max(len(tail) - self._tail_bytes, 0)
         first = _LINE_END.search(tail, newest)
@@ -86,7 +86,7 @@ def _decode(content: bytes) -> str:
 
 
 MOST: Final = 8192
-"""Most rows in memory, so that an endless trial does not exhaust it. A bundle keeps fewer."""
+"""Maximum rows in memory, so that an endless trial does not exhaust it. A bundle keeps fewer."""
 
 Row = JsonObject
 
@@ -97,13 +97,13 @@ class Steps:
 
     rows: tuple[Row, ...] = ()
     count: int = 0
-    """How many rows were recorded."""
+    """Number of recorded rows."""
     stride: int = 1
 
 
 @dataclass
 class StepSeries:
-    """Collects rows. If there are too many, it drops every second row and doubles the stride."""
+    """Collects rows. At the limit, it drops every second row and doubles the stride."""
 
     most: int = MOST
     _rows: list[Row] = field(default_factory=list)
@@ -112,7 +112,7 @@ class StepSeries:
     _stride: int = 1
 
     def add(self, row: Row) -> None:
-        """Take the next row."""
+        """Append the next row."""
         if self._count % self._stride == 0:
             if len(self._rows) >= self.most:
                 del self._rows[1::2]
@@ -123,7 +123,7 @@ class StepSeries:
         self._count += 1
 
     def close(self) -> Steps:
-        """The series so far."""
+        """Return the series."""
         rows = tuple(self._rows)
         if self._last is not None and self._last is not rows[-1]:
             rows = (*rows, self._last)

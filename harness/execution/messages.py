@@ -1,10 +1,10 @@
 """The messages between the processes of a run: dataclasses, one encoder, one decoder.
 
-    pipe.write(sign(encode(Measured({"loss": 5.1}))))  # there
-    message = decode(verifier.opened(line))            # here
+    pipe.write(sign(encode(Measured({"loss": 5.1}))))  # in the trial's process
+    message = decode(verifier.opened(line))            # in the harness
 
-The harness sends a `Request` to the fork server. A trial's supervisor and the trial itself write every other message
-as a signed line (`harness.execution.authentication`) to the trial's pipe.
+The harness sends a `Request` to the fork server. A trial and its supervisor write all other messages to the trial's
+pipe, as signed lines (`harness.execution.authentication`).
 """
 
 from __future__ import annotations
@@ -49,29 +49,29 @@ __all__ = [
 ]
 
 IMPORTING = "importing"
-"""The file in a fork server's folder with the name of the module that is imported now, or was imported last."""
+"""The file in a fork server's folder with the name of the module that is being imported, or was imported last."""
 LARGEST_MESSAGE = 16 << 20
-"""Most bytes of one message of a trial. A document of a bundle has the same limit."""
+"""Maximum bytes of one message of a trial. A document of a bundle has the same limit."""
 
 
 class MessageError(ValueError):
-    """A text is not a message. It can be the beginning of one whose writer died."""
+    """A text is not a message. It can be truncated, if its writer died."""
 
 
 @final
 @dataclass(frozen=True)
 class Import(JsonDataclass):
-    """To the fork server: import these modules. The answer is `Imports`."""
+    """Request to the fork server to import modules. The response is `Imports`."""
 
     modules: tuple[str, ...]
     root: Path
-    """Of the project."""
+    """The project's root."""
 
 
 @final
 @dataclass(frozen=True)
 class Imports(JsonDataclass):
-    """The fork server's answer: the failed imports by module, and the sha256 of every source file of the project."""
+    """Response of the fork server: failed imports by module, and the SHA-256 of each source file of the project."""
 
     failures: Mapping[str, str]
     sources: Mapping[str, str]
@@ -80,14 +80,14 @@ class Imports(JsonDataclass):
 @final
 @dataclass(frozen=True)
 class Split(JsonDataclass):
-    """To the fork server: fork another one, which begins with what this one has imported. The answer is `Splitting`."""
+    """Request to the fork server to fork another server, with its imports. The response is `Splitting`."""
 
     name: str
-    """The name of the new server's folder, in the first server's folder."""
+    """The name of the new server's folder, within the first server's folder."""
     libraries: tuple[str, ...]
-    """Modules, and names in modules, that the new server imports at once. It skips those that it cannot import."""
+    """Modules, and names in modules, that the new server imports. Failures are ignored."""
     root: Path
-    """Of the project."""
+    """The project's root."""
 
 
 @final
@@ -101,7 +101,7 @@ class Splitting(JsonDataclass):
 @final
 @dataclass(frozen=True)
 class Start(JsonDataclass):
-    """To the fork server: fork a trial with these values."""
+    """Request to the fork server to fork a trial."""
 
     root: Path
     """Of the project."""
@@ -120,15 +120,15 @@ class Start(JsonDataclass):
     environment: Mapping[str, str]
     """Environment variables of the trial."""
     search: tuple[str, ...] = ()
-    """The folders of `root` from which the trial imports the project's code; none if the server has imported it."""
+    """Import roots in `root` from which the trial imports the code itself; empty if the server has imported it."""
     around: Mapping[str, str] = field(default_factory=dict)
     """Entry points of context managers that a tool puts around the trial, each with its argument."""
     isolated: str = ""
-    """The entry point of an `IsolatedSubject`, if the subject runs in a process of its own."""
+    """The entry point of an `IsolatedSubject`, if the subject is isolated."""
     is_timed: bool = False
-    """Whether the claim measures time, so that no other thread may run beside the subject."""
+    """Whether the claim measures time. Then no other thread may run beside the subject."""
     patches: tuple[Patch, ...] = ()
-    """What makes the subject a mutant. The trial imports the project anew with them."""
+    """Changes that make the subject a mutant. The trial imports the project again with them."""
 
 
 @final
@@ -138,13 +138,13 @@ class Started(JsonDataclass):
 
     pid: int
     supervisor: int = 0
-    """The process that sent this; 0 if it is not known."""
+    """The sender's process id; 0 if unknown."""
 
 
 @final
 @dataclass(frozen=True)
 class Read(JsonDataclass):
-    """The trial has imported or read these source files of the project for the first time: sha256 by path."""
+    """New source files of the project that the trial imported or read: SHA-256 by path."""
 
     sources: Mapping[str, str]
 
@@ -171,7 +171,7 @@ class Lost(JsonDataclass):
 @final
 @dataclass(frozen=True)
 class Exited(JsonDataclass):
-    """The supervisor's last message: the exit status of the trial's process, or the signal that ended it."""
+    """The supervisor's last message: exit status of the trial's process, or the signal that ended it."""
 
     code: int | None = None
     signal: str | None = None
@@ -180,11 +180,11 @@ class Exited(JsonDataclass):
 Request = Import | Split | Start
 Message = TrialReport | Started | Read | Ended | Lost | Exited
 Received = Request | Imports | Splitting | Message
-"""Everything that `decode` returns."""
+"""The messages that `decode` returns."""
 
 
 def encode(message: Received) -> bytes:
-    """A message as one line of JSON, without its end. A number that is not finite is tagged.
+    """Encode a message as one line of JSON without a newline. Non-finite numbers are tagged.
 
     Raises:
         TypeError: a value is not JSON.
@@ -193,7 +193,7 @@ def encode(message: Received) -> bytes:
 
 
 def decode(text: bytes) -> Received:
-    """The inverse of `encode`. A message can hold values that the subject returned, so this checks every value, once.
+    """Reverse `encode`. All values are validated here, because a message can contain values from the subject.
 
     Raises:
         MessageError: the text is not a message, or a field is missing, unknown or not allowed.
@@ -228,7 +228,7 @@ def _is_pid(number: int) -> bool:
 
 
 def _is_row(values: JsonObject) -> bool:
-    """Whether these are the values of a step: few numbers with short names."""
+    """Whether these are valid values of a step: few numbers with short names."""
     short = len(values) <= MOST_COLUMNS and all(len(name) <= _LONGEST_NAME for name in values)
     return short and all(type(value) in (int, float, bool, NoneType) for value in values.values())
 
@@ -243,17 +243,17 @@ def _are_digests(sources: Mapping[str, str]) -> bool:
 
 
 MOST_COLUMNS = 1_000
-"""Most names of step values."""
+"""Maximum values of a step."""
 _LONGEST_NAME = 1_000
 _EXACT = 1 << 53
-"""The largest integer that every reader of JSON keeps exactly."""
+"""The largest integer that all JSON readers represent exactly."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _RESOLVED: Mapping[str, type] = {
     "device": str, "dtype": str, "backend": str, "steps": int, "contradiction": str, "unlike_files": str,
     "told_device": str, "allocated_bytes": int,
 }  # fmt: skip
 _ENDINGS = (EndingKind.COMPLETED, EndingKind.NOT_MEASURED, EndingKind.SUBJECT_FAULT, EndingKind.FALSIFIER_FAULT)
-"""The endings that a trial can report. The harness observes every other ending."""
+"""Endings that a trial reports itself. The harness observes the others."""
 _SIGNALS = {
     None,
     *(known_signal.name for known_signal in signal.valid_signals() if isinstance(known_signal, signal.Signals)),
@@ -268,5 +268,5 @@ _ALLOWED: Mapping[type[Received], Mapping[str, Callable[[Any], bool]]] = {
     Ended: {"kind": _ENDINGS.__contains__, "allocator_peak_bytes": _is_count},
     Exited: {"code": _is_count, "signal": _SIGNALS.__contains__},
 }
-"""The limits of fields that their types do not state."""
+"""Checks of fields beyond their types."""
 _KINDS: Mapping[str, type[Received]] = {kind.__name__: kind for kind in get_args(Received)}

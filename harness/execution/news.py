@@ -1,4 +1,4 @@
-"""What a process of a trial has built and read since it was last asked, as lines for the trial's log."""
+"""Reports the models that a trial's process builds and the data files that it opens, as lines for the trial's log."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from harness.execution.sources import Sources
 __all__ = ["ModelsBuilt", "News", "tensors_of"]
 
 _LARGEST_DIGESTED: Final = 16 << 20
-"""Bytes of a data file whose digest the trial's log has."""
+"""Maximum size in bytes of a data file whose digest is logged."""
 
 
 @final
 class News:
-    """The models that this process builds, and the data files that it opens."""
+    """Collects the models that this process builds and the data files that it opens."""
 
     def __init__(self, start: Start, sources: Sources) -> None:
         self._start, self._sources, self._models = start, sources, ModelsBuilt()
 
     def listen(self) -> None:
-        """Record every model that is built from now on, and files that libraries open in Rust."""
+        """Start recording models, and files that libraries open in Rust."""
         self._models.listen()
         self._sources.hear_libraries()
 
@@ -44,7 +44,7 @@ class News:
                 yield self._file(name), ""
 
     def _file(self, name: str) -> str:
-        """A line on a file that the process has opened."""
+        """Return the line for an opened file."""
         start, path = self._start, name
         for folder in (start.setting.workspace, start.artifacts, start.setting.cache):
             path = path.replace(f"{folder}{os.sep}", f"{folder.name}{os.sep}")
@@ -57,22 +57,22 @@ class News:
 
 
 _MOST: Final = 100_000
-"""The most modules that one call describes."""
+"""Maximum modules that one call describes."""
 _MOST_TENSORS: Final = 12
 
 
 @final
 class ModelsBuilt:
-    """The models that this process has built. No method of a module is called, because it may be the subject's."""
+    """Collects the models that this process builds. It calls no method of a module, which may be the subject's."""
 
     def __init__(self) -> None:
         self._new: dict[int, weakref.ref[Any]] = {}
-        """Modules that got a parameter or a part since the last look."""
+        """Modules that got a parameter or a submodule since the last call of `news`."""
         self._parts: set[int] = set()
         self._hears = False
 
     def listen(self) -> None:
-        """Record every module that is built from now on, as soon as torch is imported. Call it again after imports."""
+        """Start recording modules, if torch is imported. Call this again after imports."""
         if "torch" in sys.modules and not self._hears:
             self._hears = True
             with suppress(Exception):  # the code under test may have put anything in torch's place
@@ -82,7 +82,7 @@ class ModelsBuilt:
                 built.register_module_module_registration_hook(self._got_part)
 
     def news(self) -> list[tuple[str, str]]:
-        """The description and class of each model that was built since the last call, without parts of models."""
+        """Return description and class of each model that was built since the last call. Submodules are left out."""
         if not self._new:
             return []
         new, parts = self._new, self._parts
@@ -106,7 +106,7 @@ class ModelsBuilt:
 
 
 def tensors_of(subject: object) -> list[str]:
-    """A description of each tensor among the attributes of an object; empty without torch."""
+    """Describe each tensor attribute of an object; empty without torch."""
     torch = sys.modules.get("torch")
     if torch is None:
         return []
@@ -145,7 +145,7 @@ def _described(module: Any) -> str:
 
 
 def _walk(module: Any) -> Iterator[Any]:
-    """Yield a module and its parts, each once."""
+    """Yield a module and its submodules, each once."""
     visited, left = {id(module)}, [module]
     while left and len(visited) < _MOST:
         current = left.pop()

@@ -1,17 +1,17 @@
-"""What a trial has come to while it runs, and whether its time is over.
+"""The progress of a running trial, and whether its time is over.
 
-A subject that stands still is told apart from one that is slow. A step, a measurement, and each change between the code
-of the falsifier and of the subject are progress. In the code of the subject, a trial that is over its limit
+A hanging subject is distinguished from a slow one. A step, a measurement, and each switch between the code of falsifier
+and subject are progress. In the code of the subject, a trial that exceeds its limit ends
 
-- ends at its next progress, as slow;
-- ends as timed out once it has made none for as long as its limit; as slow if it waited for a processor for half of its
-  time, because whether it stands still then cannot be told.
+- as slow, at its next progress;
+- as timed out, after a time without progress as long as the limit; but as slow if it waited for a CPU for half of its
+  time, because then a hang cannot be distinguished.
 
-So no trial takes longer than twice its limit, and a subject that reports progress for ever ends at its limit. If the
-limit is part of the claim, every trial ends there as timed out. So does one in the code of the falsifier.
+So no trial takes longer than twice its limit, and a subject that reports progress forever ends at its limit. If the
+limit is part of the claim, every trial ends there as timed out. A trial in the code of the falsifier does so too.
 
-The limit of a trial that runs commands holds for each command. What a command prints, and its use of the processor, are
-progress: a trainer on a busy machine can be silent for long.
+In a trial that runs commands, the limit applies to each command. Output and CPU time of a command are progress, because
+a trainer on a busy machine can be silent for long.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ class Progress:
     steps: int = 0
     measurements: int = 0
     returns: int = 0
-    """How often the subject gave control back to the falsifier, as after each case of a search."""
+    """How often the subject returned control to the falsifier, such as after each case of a search."""
     phase: Phase = Phase.START
     run: int = 0
-    """The number of the newest command; 0 if the subject is none."""
+    """The number of the current command; 0 without one."""
     said: str = ""
-    """The newest line of that command."""
+    """The last line of that command's output."""
     since: float = field(init=False)
-    """When the limit began to count."""
+    """When the limit started to count."""
     latest: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.since = self.latest = self.started
 
     def hear(self, message: Received, now: float) -> None:
-        """Take a message of the trial."""
+        """Process a message of the trial."""
         match message:
             case Stepped():
                 self.steps += 1
@@ -73,10 +73,10 @@ class Progress:
         self.latest = now
 
     def over(self, now: float, starved: float = 0.0) -> EndingKind | None:
-        """How the trial has to end now; None if it may go on.
+        """Return how the trial must end now; None if it may continue.
 
         Args:
-            starved: for how long a thread of the trial has waited for a processor, in seconds.
+            starved: seconds for which a thread of the trial has waited for a CPU.
         """
         if now - self.since <= self.limit:
             return None
@@ -91,7 +91,7 @@ class Progress:
         return EndingKind.SLOW if 2 * starved > now - self.started else EndingKind.TIMED_OUT
 
     def reason(self, kind: EndingKind, now: float) -> str:
-        """The limit, and what was reached until then, in words."""
+        """Describe the limit and the progress until then."""
         done = f"{self.steps} steps, {self.measurements} measurements and {self.returns} returns of the subject"
         if self.run:
             last_line = f"; it said last: {self.said}" if self.said else "; it has said nothing"

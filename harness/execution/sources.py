@@ -1,15 +1,15 @@
-"""The source files of a project that a process uses: code that it compiles or loads, and files that it reads beside it.
+"""Records the source files of a project that a process uses: code that it compiles or loads, and files beside it.
 
-One audit hook sees all of them, whatever loads them, and takes each digest at once:
+An audit hook sees all of them, whichever loader is used, and computes each digest at once:
 
-- Python source, from the bytes that Python compiles. Bytecode below the project cannot be opened, so every loader
-  compiles the source: a stale `.pyc` never runs.
+- Python source, from the bytes that Python compiles. Cached bytecode of the project cannot be opened, so loaders
+  always compile the source, and a stale `.pyc` never runs.
 - Extension modules and shared libraries, when they are loaded.
-- Other files that are opened in or below the folder of such code. A kernel in CUDA C or WGSL is code under test too,
-  and no import names it. A data set elsewhere is not code.
+- Other files that are opened in or below a folder with such code. A kernel in CUDA C or WGSL is code under test too,
+  but is not imported. Data sets elsewhere are not code.
 
-A file that changes after its digest was taken differs from the record. `changed` finds such files when a trial ends.
-Files that only a library or another process opens are not recorded.
+`changed` finds files that changed after their digests were computed. Files that only a library or another process opens
+are not recorded.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ __all__ = ["Sources", "changed"]
 
 _T = TypeVar("_T")
 LARGEST: Final = 1 << 20
-"""Bytes. A larger file, such as a checkpoint beside the code, is not a source. Code that is loaded may be larger."""
+"""Maximum bytes of a file that is read, so that a checkpoint is no source. Code that is loaded may be larger."""
 _MOST: Final = 10_000
-"""Most files that are remembered, because a subject may open any number."""
+"""Maximum number of recorded files, because a subject may open any number."""
 _HARNESS = f"{Path(__file__).parents[1]}{os.sep}"
 _MOST_DATA: Final = 200
 _MACHINE = tuple({f"{sys.prefix}/", f"{sys.base_prefix}/", "/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib"})
-"""Where files lie that belong to the machine, and not to the trial."""
+"""Folders of files that belong to the machine, not to the trial."""
 _WRITES = os.O_WRONLY | os.O_RDWR
 _LIBRARIES = tuple(f"{prefix}{os.sep}" for prefix in {sys.prefix, sys.base_prefix})
 _TWO_CONTENTS: Final = "0" * 64
-"""Instead of a digest: the process used the file twice, with different contents."""
+"""Replaces the digest of a file that the process used twice with different contents."""
 
 
 class _NoBytecode(PermissionError):
-    """Raised for bytecode. Python's loaders then take the source, as if the folder were unreadable."""
+    """Raised for cached bytecode. Python's loaders then compile the source, as for an unreadable folder."""
 
 
 @final
@@ -54,14 +54,14 @@ class Sources:
 
     def __init__(self, root: Path) -> None:
         """Args:
-        root: the root of the project. Files outside of it, and of installed claims, are not sources.
+        root: the root of the project. Only files in it and in installed claims are sources.
         """
         self._root = root
         self._roots = (*claims_roots(), root)  # in this order, because installed claims may lie inside the project
         self._beginnings = tuple(f"{root}{os.sep}" for root in self._roots)
         self._folders: set[str] = set()
         self._far: list[str] = []
-        """Files read outside of the folders of all code. Code there may be loaded later."""
+        """Files that were read in folders without code. Code may be loaded from there later."""
         self._heard: set[str] = set()
         self._written: set[str] = set()
         self._digests: dict[str, str] = {}
@@ -72,7 +72,7 @@ class Sources:
         self._libraries: set[str] = set()
 
     def listen(self) -> None:
-        """Record every file that is used from now on. Call this once: an audit hook cannot be removed."""
+        """Start recording. Call this once: an audit hook cannot be removed."""
         hear: dict[str, Callable[..., None]] = {
             "open": self._opened,
             "os.rename": lambda source, target, *_: self._write(target),
@@ -95,7 +95,7 @@ class Sources:
         sys.dont_write_bytecode = True  # no loader could read it
 
     def hear_libraries(self) -> None:
-        """Record files that libraries open in Rust, of which Python has no event. Call it again after imports."""
+        """Record files that libraries open in Rust, without a Python event. Call this again after imports."""
         if "safetensors" in sys.modules and "safetensors" not in self._libraries:
             self._libraries.add("safetensors")
             with suppress(Exception):
@@ -118,18 +118,18 @@ class Sources:
             self._opened(file, None, 0)
 
     def news(self) -> dict[str, str]:
-        """The sha256 of the sources that are new since the last call, by name."""
+        """Return the SHA-256 of sources that are new since the last call, by name."""
         return dict(_taken(self._news))
 
     def data(self) -> list[str]:
-        """The paths of the data files that were opened for reading since the last call: neither code nor libraries'."""
+        """Return the paths of data files that were opened for reading since the last call."""
         return list(filter(os.path.isfile, _taken(self._new_data)))
 
     def add(self, names: Any) -> None:
-        """Add the files that another process says it used. Their digests are made here.
+        """Add files that another process reports as used. Their digests are computed here.
 
         Raises:
-            TypeError: these are no names.
+            TypeError: these are not names.
         """
         if type(names) is not list or not all(type(name) is str for name in names):
             raise TypeError("the names of files must be a list of texts")
@@ -140,12 +140,12 @@ class Sources:
                     self._tell(str(file), regular_file.sha256(file))
 
     def merge(self, paths: Any) -> None:
-        """Add the sources that the subject's process reports, with its digests.
+        """Add sources with digests, as an isolated subject's process reports them.
 
-        A false digest differs from the file, and the trial is not measured.
+        A false digest differs from the file, so the trial becomes NOT_MEASURED.
 
         Raises:
-            TypeError: these are no digests by name.
+            TypeError: these are not digests by name.
         """
         if type(paths) is not dict or not all(type(text) is str for pair in paths.items() for text in pair):
             raise TypeError("the sources must be digests by name")
@@ -154,7 +154,7 @@ class Sources:
                 self._tell(str(source_file(name, self._root)), digest)
 
     def path_of(self, file: Path) -> str:
-        """The name of the project's own code in evidence. Empty for the harness and for libraries."""
+        """Return the name of a source file in evidence; empty for files of the harness and of libraries."""
         return source_name(file, self._root) if self._is_ours(str(file)) else ""
 
     def _is_ours(self, file: str) -> bool:
@@ -165,21 +165,21 @@ class Sources:
         return not is_library and "site-packages" not in file[len(root) :].split(os.sep)
 
     def _tell(self, file: str, digest: str) -> None:
-        """Keep a digest. If it replaces another one, the file has changed, so it is reported again."""
+        """Store a digest. If it differs from the stored one, the file has changed, and is reported again."""
         if self._digests.get(file) != digest:
             name = source_name(Path(file), self._root)
             self._news.append((name, digest if file not in self._digests else _TWO_CONTENTS))
             self._digests[file] = digest
 
     def _compiled(self, source: Any, file: Any) -> None:
-        """Python compiles the source of this file."""
+        """Handle the event that Python compiles a source file."""
         name = os.path.abspath(os.fsdecode(file))
         if self._is_ours(name) and os.path.isfile(name):  # and not "<string>"
             is_whole = isinstance(source, bytes | bytearray | memoryview) and not _is_part(bytes(source), Path(name))
             self._code(name, hashlib.sha256(source).hexdigest() if is_whole else regular_file.sha256(Path(name)))
 
     def _load(self, file: Any) -> None:
-        """An extension module or a shared library is loaded."""
+        """Handle the event that an extension module or a shared library is loaded."""
         name = os.path.abspath(os.fsdecode(file)) if file else ""
         if self._is_ours(name):
             self._code(name, regular_file.sha256(Path(name)))
@@ -194,7 +194,7 @@ class Sources:
                 self._read(path)
 
     def _opened(self, path: Any, mode: Any, flags: Any) -> None:
-        """A file is opened."""
+        """Handle the event that a file is opened."""
         name = "" if isinstance(path, int) else os.path.abspath(os.fsdecode(path))
         reads = name and not flags & _WRITES and not name.startswith(_MACHINE) and not name.endswith((".py", ".pyc"))
         if reads and name not in self._data and len(self._data) < _MOST_DATA:
@@ -219,7 +219,7 @@ class Sources:
         return len(self._heard) + len(self._written) < _MOST
 
     def _read(self, name: str) -> None:
-        """Record a file in or below a folder of code (for a folder that is a root: only beside the code)."""
+        """Record a file in or below a folder with code (directly in it, if the folder is an import root)."""
         file = Path(name)
         near = str(file.parent) in self._folders or any(
             str(folder) in self._folders for folder in file.parents if folder not in self._roots
@@ -233,18 +233,18 @@ class Sources:
 
 
 def _is_part(source: bytes, file: Path) -> bool:
-    """Whether this is a part of a line of a file. Python compiles one to show an exception that ended a thread."""
+    """Whether this is a part of a line of the file, which Python compiles to show the traceback of a thread."""
     return b"\n" not in source and file.stat().st_size > len(source) and source in regular_file.read(file)
 
 
 def _taken(news: deque[_T]) -> Iterator[_T]:
-    """Take what a deque has. Other threads may append meanwhile."""
+    """Yield and remove the items of a deque. Other threads may append meanwhile."""
     while news:
         yield news.popleft()
 
 
 def changed(sources: Mapping[str, str], root: Path) -> list[str]:
-    """The sources whose files differ from the digests with which they were used, sorted."""
+    """Return the names of sources whose files differ from their digests, sorted."""
     return sorted(name for name, digest in sources.items() if _digest(name, root) != digest)
 
 

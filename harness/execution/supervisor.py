@@ -1,8 +1,8 @@
 """The supervisor: the parent process of one trial. It ensures that no process of the trial outlives the trial.
 
-It leads its own session, adopts orphaned descendants, and reads the control pipe, which only the harness writes. A byte
-on it, or its end because the harness died, ends the trial. When the trial ends, the supervisor ends all processes that
-the trial left running.
+It leads its own session, adopts orphaned descendants, and reads the control pipe, which only the harness writes to. A
+byte on the pipe, or its end if the harness dies, ends the trial. When the trial ends, the supervisor ends all processes
+that the trial left running.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from harness.machine.process_control import adopt_orphans, die_with_parent, end_
 __all__ = ["END", "FINISH", "STOP", "supervise"]
 
 STOP = b"s"
-"""On the control pipe: end the trial now. Its processes first print their stacks to stderr."""
+"""Control byte: end the trial now. Its processes first print their stacks to stderr."""
 END = b"e"
-"""On the control pipe: end the trial now, without the stacks."""
+"""Control byte: end the trial now, without stacks."""
 FINISH = b"f"
-"""On the control pipe: the trial may exit."""
+"""Control byte: the trial may exit."""
 STACK_DUMP_SECONDS = 0.2
-"""Seconds that a stopped trial has to print its stack."""
+"""Seconds for a stopped trial to print its stack."""
 
 
 def supervise(work: Callable[[int], None], messages: int, control_pipe: int, key: int) -> NoReturn:
-    """Run `work` in a child, in its own session, and exit when the child and all its descendants have ended.
+    """Run `work` in a child process with its own session. Exit when the child and all its descendants have ended.
 
-    `work` gets a descriptor that becomes readable when it may exit. The supervisor sends `Started` and, at the end,
-    `Exited`, signed with the key in the pipe `key`. The child does not get that key.
+    `work` gets a descriptor that becomes readable when it may exit. The supervisor sends `Started` and finally
+    `Exited`, signed with the key from the pipe `key`. The child does not get that key.
     """
     os.setsid()
     adopt_orphans()
@@ -91,7 +91,7 @@ def _become_trial(supervisor: int, work: Callable[[int], None], may_exit: int) -
 
 
 def _wait(child: int, child_ended: int, control_pipe: int, permit: int) -> int:
-    """Wait for the child and return its wait status. A message on the control pipe ends the child."""
+    """Wait for the child and return its wait status. A control byte ends the child."""
     watched = [child_ended, control_pipe]
     while True:
         ready, _, _ = select.select(watched, [], [])

@@ -1,12 +1,12 @@
-"""The log of a trial: what it did, with the seconds since its start.
+"""The log of a trial, with seconds since its start.
 
     log = TrialLog(started=time.monotonic(), mask=Redactor().mask)
     log.write("the trial of toy.sorting:Sorter")        #      0.000  the trial of toy.sorting:Sorter
     log.hear(Stepped(3, {"loss": 2.5}))                 #      1.204  step 3: loss 2.5
-    log.close(Redactor())                               # the Log that a bundle keeps
+    log.close(Redactor())                               # the Log for the bundle
 
-The harness writes the log from the messages of the trial. So output of the subject cannot pass for a line of it. No
-verdict depends on the log.
+The harness writes the log from the messages of the trial, so output of the subject cannot forge a line. No verdict
+depends on the log.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from harness.judging.observation import Ending, EndingKind
 __all__ = ["TrialLog", "WorkspaceFiles", "short"]
 
 _LONGEST: Final = 600
-"""Characters of a line."""
+"""Maximum characters of a line."""
 _MASKED: Final = 16 << 10
-"""Characters of a text in which secrets are masked before it is cut."""
+"""Characters of a text that are masked before the text is cut."""
 _MOST_TOPICS: Final = 1_000
 _MOST_NAMES: Final = 24
-"""Most names of one message that are written."""
+"""Maximum names of one message that are written."""
 _MOST_FILES: Final = 1_000
 _MOST_LEFT: Final = 60
 _DEEPEST: Final = 8
 _MOST_DIGESTED: Final = 4 << 30
-"""Bytes of a workspace that are read for digests, so that large checkpoints do not delay the end of a trial."""
+"""Maximum bytes of a workspace to digest, so that large checkpoints do not delay the end of a trial."""
 
 
 @final
@@ -54,19 +54,19 @@ class TrialLog:
 
     def __init__(self, started: float, mask: Callable[[str], str]) -> None:
         """Args:
-        started: when the trial began, by the monotonic clock.
-        mask: masks the secrets in a text.
+        started: the start of the trial, as a monotonic time.
+        mask: masks secrets in a text.
         """
         self._started, self._mask = started, mask
         self._log = BoundedLog()
         self._counts: Counter[str] = Counter()
         self._entered: float | None = None
-        """When the subject's code began to run; None while the falsifier's runs."""
+        """When the subject's code started to run; None while the falsifier's code runs."""
         self._in_subject, self._calls = 0.0, 0
         self._last_step = ""
 
     def write(self, text: str, topic: str = "") -> None:
-        """Write a line. Of many lines with the same topic, it keeps the 1st, 2nd, 5th, 10th, 20th, 50th and so on."""
+        """Write a line. Of the lines with one topic, only the 1st, 2nd, 5th, 10th, 20th, 50th and so on are kept."""
         if topic:
             if topic not in self._counts and len(self._counts) >= _MOST_TOPICS:
                 topic = "other"
@@ -80,7 +80,7 @@ class TrialLog:
         self._log.feed(f"{seconds:10.3f}  {line}\n".encode(errors="backslashreplace"))
 
     def hear(self, message: Received) -> None:
-        """Write what a message of the trial says."""
+        """Write a message of the trial."""
         match message:
             case Started(pid):
                 self.write(f"process {pid} runs the trial")
@@ -106,13 +106,13 @@ class TrialLog:
                 pass
 
     def compare(self, requested: Mapping[str, Any], resolved: Mapping[str, Any]) -> None:
-        """Write what was requested beside what the process read back."""
+        """Write the requested values beside the values read back."""
         for name, expected in requested.items():
             actual = short(resolved[name], self._mask) if name in resolved else "nothing"
             self.write(f"requested {name} {short(expected, self._mask)}, read back from the process: {actual}")
 
     def end(self, ending: Ending) -> None:
-        """Write how the trial ended, and what it did in all."""
+        """Write how the trial ended, and its totals."""
         self._leave_subject(" and did not return")
         if steps := self._counts["step"]:
             self.write(f"{steps} steps in all; the last: {self._last_step}")
@@ -152,14 +152,14 @@ class TrialLog:
 
 @final
 class WorkspaceFiles:
-    """The files that a trial saves in its workspace. They are found by looking there, whatever code wrote them."""
+    """Reports files that a trial saves in its workspace, by scanning the folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: dict[str, tuple[int, int]] = {}
 
     def saved(self) -> Iterator[str]:
-        """Yield a line on each file that is new or has changed since the last call."""
+        """Yield a line for each file that is new or changed since the last call."""
         present = dict(_files(str(self._folder), "", 0))
         for name, (size, changed) in present.items():
             if self._known.get(name) != (size, changed):
@@ -167,7 +167,7 @@ class WorkspaceFiles:
                 yield f"saved workspace/{name}, {size} bytes"
 
     def kept(self) -> Iterator[str]:
-        """Yield a line on each file that the trial leaves, with its digest. Call it when the trial has ended."""
+        """Yield a line with the digest for each file at the end of the trial."""
         left = _MOST_DIGESTED
         files = sorted(_files(str(self._folder), "", 0))
         for name, (size, _) in files[:_MOST_LEFT]:
@@ -184,7 +184,7 @@ class WorkspaceFiles:
 
 
 def _files(folder: str, prefix: str, depth: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield size and time of change of each regular file, by its path. Links are not followed."""
+    """Yield path, size and modification time of each regular file. Links are not followed."""
     with suppress(OSError), os.scandir(folder) as entries:
         for _, entry in zip(range(_MOST_FILES), entries, strict=False):
             with suppress(OSError):
@@ -196,7 +196,7 @@ def _files(folder: str, prefix: str, depth: int) -> Iterator[tuple[str, tuple[in
 
 
 def short(value: Any, mask: Callable[[str], str] = str) -> str:
-    """Return a JSON value in a few words. A long list of numbers is given by its length, its ends and its range."""
+    """Summarize a JSON value. A long list of numbers is shown by its length, first and last items, and range."""
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, (list, tuple)) and len(value) > 6 and all(type(item) in (int, float) for item in value):

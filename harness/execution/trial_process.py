@@ -1,4 +1,4 @@
-"""The process of one trial, which the fork server's supervisor has forked: it runs the falsifier, and reports."""
+"""The process of one trial, a child of the supervisor. It runs the falsifier and reports its messages."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from harness.judging.observation import EndingKind
 __all__ = ["run_trial"]
 
 _LONGEST_TEXT = 200_000
-"""Most characters of a reason or a traceback that are sent. Texts are cut after their secrets are masked."""
+"""Maximum characters of a reason or traceback. Texts are cut after their secrets are masked."""
 
 
 def run_trial(start: Start, sources: Sources, messages: int, key: int, may_exit: int) -> None:
-    """Run a trial in this process, and report it.
+    """Run a trial in this process.
 
     Args:
-        sources: what the fork server has used.
-        messages: the pipe for the messages.
-        key: the pipe with the key of its messages.
-        may_exit: the pipe whose end lets the process exit.
+        sources: the sources that the fork server has used.
+        messages: the pipe for messages.
+        key: the pipe with the key for messages.
+        may_exit: the pipe that becomes readable when the process may exit.
     """
     if start.patches:
         plant(start.patches)
@@ -96,7 +96,7 @@ def _falsify(trial: WorkerTrial, start: Start, process: IsolatedSubject | None, 
 
 
 def _loaded(subject: str, sources: Sources) -> Any:
-    """The subject's class. A failed import is NOT_MEASURED: neither a FAIL nor the falsifier's fault."""
+    """Import the subject's class. A failed import makes the trial NOT_MEASURED."""
     try:
         return resolve_own(subject)
     except BaseException as error:  # a module can raise anything on import
@@ -104,7 +104,7 @@ def _loaded(subject: str, sources: Sources) -> Any:
 
 
 def _ended(work: Callable[[], None], memory_gib: float, sources: Sources) -> Ended:
-    """How `work` ended. A subject that fails because the machine lacks something is not at fault."""
+    """Run `work` and return how it ended. A subject that fails because of the machine is not at fault."""
     try:
         work()
     except NotMeasured as error:
@@ -130,10 +130,10 @@ def _ended_as(kind: EndingKind, reason: str, stack: str | None = None) -> Ended:
 def _with_news(
     report: Callable[[Message], None], sources: Sources, news: News, process: IsolatedSubject | None, start: Start
 ) -> Callable[[Message], None]:
-    """A `report` that first reports the sources, models and data files that are new since the last message.
+    """Wrap `report` so that it first reports sources, models and data files that are new since the last message.
 
-    Sources that a falsifier imports or reads while it runs belong to the evidence, also if the trial then dies. If the
-    claim measures time, the report on models and data files comes only where the falsifier measures, not between steps.
+    Sources that a falsifier imports or reads while it runs belong to the evidence, even if the trial then dies. If the
+    claim measures time, models and data files are reported only when the falsifier measures, not between steps.
     """
 
     def tell(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""The watch over one trial: a loop that collects its messages until all its processes have ended."""
+"""Monitors one trial: a loop that collects its messages until all its processes have ended."""
 
 from __future__ import annotations
 
@@ -41,39 +41,39 @@ from harness.machine.telemetry import Sampler, Telemetry
 __all__ = ["TEARDOWN_SECONDS", "Watch"]
 
 TEARDOWN_SECONDS = 10.0
-"""Seconds that a trial has to end after a request or after its last message. Then it counts as lost."""
+"""Seconds for a trial to end after a request or after its last message. After that it counts as lost."""
 _ECHO_SECONDS = 1.0
-"""Seconds within which a signal of _REQUESTS that ended a trial may also reach the harness."""
+"""Seconds within which a signal of _REQUESTS that ended a trial can also reach the harness."""
 _REQUESTS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGXCPU")
-"""Signals that schedulers and terminals send to every process of a job, also to the harness."""
+"""Signals that schedulers and terminals send to all processes of a job, including the harness."""
 _PIPE_BYTES = 1 << 20
 _MASKED = 16 << 10
-"""Bytes of an invalid line in which secrets are masked. The reason shows the first 100 characters."""
+"""Bytes of an invalid line that are masked. The reason shows its first 100 characters."""
 _TICK = 0.1
 _LOOK_SECONDS = 0.5
-"""Seconds between two looks at the files in the workspace."""
+"""Seconds between two scans of the workspace."""
 _COLUMNS = frozenset({"step", "seconds"})
 """The harness's own columns of the step series."""
 
 
 @dataclass
 class Watch:
-    """The state of one trial as its messages report it, and the loop that reads them."""
+    """The state of one trial, and the loop that reads its messages."""
 
     progress: Progress
     sampler: Sampler
     on_step: StepListener
     interrupted: threading.Event
     mask: Callable[[str], str]
-    """Masks the names of a step's values, which a subject can choose. Other texts are masked when they are complete."""
+    """Masks the names of step values, which a subject can choose. Other texts are masked once they are complete."""
     log: TrialLog
     files: WorkspaceFiles
     is_timed: bool = False
-    """Whether the claim measures time. Then nothing looks at the workspace while the trial runs."""
+    """Whether the claim measures time. Then the workspace is not scanned while the trial runs."""
     refutes: Callable[[JsonObject], bool] = lambda measurements: False
-    """Whether these measurements already refute a mutant. Its trial then ends."""
+    """Returns whether measurements already refute a mutant. Its trial then ends."""
     keys: tuple[bytes, bytes] = field(default_factory=lambda: (new_key(), new_key()))
-    """The key of the trial's messages, and that of its supervisor's."""
+    """The keys for messages of the trial and of its supervisor."""
     measurements: dict[str, Any] = field(default_factory=dict)
     unseen: dict[str, str] = field(default_factory=dict)
     resolved: dict[str, Any] = field(default_factory=dict)
@@ -87,13 +87,13 @@ class Watch:
     _ended: bool = False
     _exited: bool = False
     _supervisor: tuple[int, int | None] | None = None
-    """The process id of the supervisor, and when it started."""
+    """Process id and start time of the supervisor."""
     _confirmed: bool = False
-    """Whether the supervisor said that all processes have ended."""
+    """Whether the supervisor reported that all processes have ended."""
     _garbled: str = ""
-    """The beginning of the first line that neither the trial nor its supervisor wrote."""
+    """The beginning of the first line without a valid signature."""
     _is_lost: bool = False
-    """Whether a message followed it. The last line of a trial that died can be cut short; then nothing else is lost."""
+    """Whether a message followed it. If not, it may be the truncated last line of a trial that died."""
     _columns: set[str] = field(default_factory=set)
     _unread: bytes = b""
     _looked: float = 0.0
@@ -106,11 +106,11 @@ class Watch:
 
     @property
     def phase(self) -> Phase:
-        """Whose code the trial runs now."""
+        """The phase that the trial is in."""
         return self.progress.phase
 
     def follow(self, stdout: int, stderr: int, messages: int, control_pipe: int) -> None:
-        """Read messages until the trial and all processes that it started have ended."""
+        """Read messages until the trial and all its processes have ended."""
         with selectors.DefaultSelector() as selector:
             for descriptor in (stdout, stderr, messages):
                 selector.register(descriptor, selectors.EVENT_READ)
@@ -130,7 +130,7 @@ class Watch:
         if not self._confirmed:
             self._end_unconfirmed()
         for descriptor, log in ((stdout, self.stdout), (stderr, self.stderr)):
-            # Only what is still in the pipe: a process that could not be ended may write for ever.
+            # Read only what is in the pipe now: a process that could not be ended may write forever.
             os.set_blocking(descriptor, False)
             with suppress(BlockingIOError):
                 log.feed(os.read(descriptor, _PIPE_BYTES))
@@ -139,7 +139,7 @@ class Watch:
             self.ending = Ending(EndingKind.GARBLED, self.phase, self._garbled)
 
     def _end_unconfirmed(self) -> None:
-        """End a trial whose supervisor was stopped or killed."""
+        """End a trial whose supervisor was suspended or killed."""
         if self._supervisor is not None:
             end_tree(*self._supervisor)
         if self.ending is not None and self.ending.kind is EndingKind.COMPLETED:
@@ -182,7 +182,7 @@ class Watch:
                 self._understand(message, control_pipe)
 
     def _opened(self, line: bytes) -> bytes:
-        """The text of a line of the trial or its supervisor. Raises Forged if neither wrote it."""
+        """Return the text of a line. Raises Forged if neither the trial nor its supervisor wrote it."""
         trial, supervisor = self._verifiers
         try:
             return trial.opened(line)
@@ -190,7 +190,7 @@ class Watch:
             return supervisor.opened(line)
 
     def _garble(self, line: bytes) -> None:
-        # Masked before it is cut: half a secret cannot be recognised.
+        # Masked before it is cut, because a part of a secret cannot be recognized.
         self._garbled = self._garbled or self.mask(line[:_MASKED].decode(errors="replace"))[:100]
 
     def _understand(self, message: Received, control_pipe: int) -> None:
@@ -235,7 +235,7 @@ class Watch:
         self.on_step(step, named, self._memory())
 
     def _column(self, name: str) -> str:
-        """The column of a step's value. It never equals a column of the harness."""
+        """Return the column of a step's value. It differs from the harness's own columns."""
         masked = self.mask(name)
         return f"own_{masked}" if masked in _COLUMNS else masked
 
@@ -255,7 +255,7 @@ class Watch:
             os.write(control_pipe, FINISH)
 
     def vanished(self) -> Ending:
-        """The ending of a trial whose supervisor ended without a message."""
+        """Return the ending of a trial whose supervisor ended without a message."""
         if self.interrupted.wait(_ECHO_SECONDS):
             return Ending(EndingKind.INTERRUPTED, self.phase, "the run was interrupted")
         return Ending(EndingKind.LOST, self.phase, "the process of the trial ended without a message")
@@ -265,7 +265,7 @@ class Watch:
         if self.ending is not None:
             return
         if message.signal in _REQUESTS and self.interrupted.wait(_ECHO_SECONDS):
-            # Every process of the job got the signal. That the trial ended first is not the subject's fault.
+            # All processes of the job get the signal, so it is not the subject's fault that the trial ended first.
             self.ending = Ending(EndingKind.INTERRUPTED, self.phase, "the run was interrupted")
             return
         if message.signal is not None:
@@ -279,7 +279,7 @@ class Watch:
             )
 
     def residency(self, telemetry: Telemetry, gpu: Gpu | None) -> Residency:
-        """Whether the trial used the GPU, by its allocator and by the driver."""
+        """Return whether the trial used the GPU, according to its allocator and the driver."""
         if gpu is None:
             return Residency(reason="the trial had no GPU")
         driver = telemetry.residency

@@ -1,15 +1,15 @@
-"""The fork server: a process that has imported the falsifier's code once and forks a fresh process for every trial.
+"""The fork server: it imports the falsifier's code once, and forks a process for each trial.
 
-Three processes stand between the harness and the code under test:
+There are three processes below the harness:
 
     harness --control socket--> fork server --fork--> supervisor --fork--> trial
 
-The fork server only imports and forks. It never uses CUDA, whose state cannot be forked. It can also fork another fork
-server, with a control socket of its own, so that claims import their libraries once. The supervisor (see
-`harness.execution.supervisor`) owns one trial's process tree and outlives all of it. The trial runs the falsifier.
+The fork server never uses CUDA, whose state cannot be forked. It can fork another fork server with its own control
+socket, so that claims share the imports of libraries. The supervisor (`harness.execution.supervisor`) owns one trial's
+process tree and outlives it. The trial runs the falsifier.
 
-A trial sends each message (`harness.execution.messages`) at once through a pipe to the harness, so that measurements
-survive a crash.
+A trial sends each message (`harness.execution.messages`) to the harness immediately, so that measurements survive a
+crash.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ __all__ = ["main"]
 
 _LARGEST_REQUEST = 1 << 20
 _LONGEST_TEXT = 200_000
-"""Most characters of a reason or a traceback that are sent. Texts are cut after their secrets are masked."""
+"""Maximum characters of a reason or traceback. Texts are cut after their secrets are masked."""
 _packages: set[str] = set()
-"""The top-level packages of the claim's entry points: see `harness.contract.project_importer.install`."""
+"""The top-level packages of the claim's entry points; see `harness.contract.project_importer.install`."""
 _children: set[int] = set()
-"""The supervisors and the servers that this server has forked."""
+"""Process ids of the supervisors and servers that this server has forked."""
 
 
 def main(control_fd: int, folder: str, root: str, search: list[str], others: list[str]) -> None:
-    """Serve until the harness closes the control socket or dies; then end every descendant and remove `folder`.
+    """Serve until the harness closes the control socket or dies. Then end all descendants and remove `folder`.
 
     Args:
-        root: of the project.
-        search: the folders from which the claim's code is imported.
-        others: those from which the code of the user's project is imported, if that is another one.
+        root: the root of the project.
+        search: import roots of the claim's project.
+        others: import roots of the user's project, if that is another one.
     """
     _sources(Path(root))
     global _packages
@@ -81,12 +81,12 @@ def main(control_fd: int, folder: str, root: str, search: list[str], others: lis
 
 
 def _serve(control: socket.socket, first: Beneath, place: Beneath, split: Split | None = None) -> NoReturn:
-    """Be a fork server.
+    """Run the loop of a fork server.
 
     Args:
         first: the folder of the first server.
-        place: the folder of this one.
-        split: how another server asked for this one; None for the first.
+        place: the folder of this server.
+        split: the request that created this server; None for the first.
     """
     owner = os.getpid()
     abandoned: Beneath | None = None
@@ -128,7 +128,7 @@ def _serve(control: socket.socket, first: Beneath, place: Beneath, split: Split 
 
 
 def _at_hangup(control: socket.socket, leave: Callable[[], None]) -> None:
-    """Exit when the harness has died, even during an import that never ends."""
+    """Exit when the harness dies, even during an import that hangs."""
     state = select.poll()
     state.register(control, 0)  # a hang-up is always reported
 
@@ -144,11 +144,11 @@ def _at_hangup(control: socket.socket, leave: Callable[[], None]) -> None:
 
 
 def _leave(owner: int, code: int, abandoned: Beneath | None = None) -> NoReturn:
-    """End the server and its descendants. A fork of the server that gets here by accident only ends itself.
+    """End the server and its descendants. In an accidental fork of the server, end only this process.
 
     Args:
-        abandoned: the server's folder, if the harness has closed the control socket or is dead. Otherwise the harness
-            uses the folder: it reads the log, and starts and seals trials there.
+        abandoned: the server's folder, to remove it, if the harness has closed the control socket or died. Otherwise
+            the harness still uses the folder.
     """
     if os.getpid() == owner:
         end_descendants()
@@ -158,7 +158,7 @@ def _leave(owner: int, code: int, abandoned: Beneath | None = None) -> NoReturn:
 
 
 def _split(split: Split, descriptors: list[int], control: socket.socket, first: Beneath) -> None:
-    """Fork another server. The descriptors are its control socket and its log, and the pipe for the answer."""
+    """Fork another server. `descriptors` are its control socket, its log, and the pipe for the response."""
     parent = os.getpid()
     pid = os.fork()  # an OSError ends this server, and the harness then starts one for the claim
     if pid == 0:
@@ -185,7 +185,7 @@ def _split(split: Split, descriptors: list[int], control: socket.socket, first: 
 
 
 def _import_library(name: str) -> None:
-    """Import a module, or something in one. A failure is reported where a claim's own code fails on it."""
+    """Import a module, or a name in one. A failure is ignored, because the claim's own import will report it."""
     module, _, attribute = name.rpartition(".")
     try:
         importlib.import_module(name)
@@ -195,10 +195,10 @@ def _import_library(name: str) -> None:
 
 
 def _import(modules: tuple[str, ...], root: Path, place: Path) -> Imports:
-    """Import the modules of the entry points. A failed import fails again, and is reported, in the trial that needs it.
+    """Import the modules of the entry points. A trial that needs a failed import repeats and reports it.
 
     Args:
-        place: the file for the name of the module that is imported now, so that an endless import can be named.
+        place: the file for the name of the module that is being imported, so that a hang can be reported.
     """
     sources = _sources(root)
     failures: dict[str, str] = {}
@@ -215,7 +215,7 @@ def _import(modules: tuple[str, ...], root: Path, place: Path) -> Imports:
 
 @cache
 def _sources(root: Path) -> Sources:
-    """The sources that the fork server has used. Trials inherit them and report only new ones."""
+    """Return the record of sources of the fork server. Trials inherit it and report only new ones."""
     sources = Sources(root)
     sources.listen()
     return sources
@@ -255,7 +255,7 @@ def _start(trial: Start, descriptors: list[int], control: socket.socket) -> None
 
 
 def _reap() -> None:
-    """Reap our children that have ended. Other children belong to modules that started them during an import."""
+    """Reap ended supervisors and servers. Other children belong to modules that started them during an import."""
     for pid in list(_children):
         with contextlib.suppress(ChildProcessError):
             if os.waitpid(pid, os.WNOHANG)[0] == 0:

@@ -1,4 +1,4 @@
-"""One trial from its subject to its end, in the process that runs it."""
+"""Runs a trial in its process: builds the subject, runs the falsifier, and raises the first fault."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["WorkerTrial"]
 
 
 class WorkerTrial:
-    """Builds the subject, runs the falsifier, and ends with the first fault or the first measurement that is not shown.
+    """Builds the subject, runs the falsifier, and raises the first fault or unobserved measurement.
 
-    Falsifiers get the `Trial`. This class has what only the worker may do.
+    Falsifiers get the `Trial`. This class has the operations that only the worker may use.
     """
 
     def __init__(
@@ -31,10 +31,10 @@ class WorkerTrial:
         new_search: NewSearch | None = None,
     ) -> None:
         """Args:
-        artifacts: the folder for small files that go into the bundle.
+        artifacts: the folder for small files that are copied into the bundle.
         declared: the measurements that the contract declares.
         report: sends one message of the trial.
-        new_search: starts a search over cases; without it the trial cannot search.
+        new_search: creates a search over cases; without it the trial cannot search.
         """
         self._setting = setting
         self._report = report
@@ -42,7 +42,7 @@ class WorkerTrial:
         self._recorder = Recorder(declared, report)
         self._new_search = new_search
         self.is_in_process = True
-        """Whether the subject works in this process, so that this process's allocator counts its memory."""
+        """Whether the subject runs in this process, so that the memory counts of its allocator apply."""
 
     def build(self, subject: Callable[[Setting], Any]) -> Trial[Any]:
         """Build the subject. Any exception is the subject's fault."""
@@ -56,11 +56,11 @@ class WorkerTrial:
         return Trial(built, self._setting, self._artifacts, self._recorder, self._new_search)
 
     def run(self, falsify: Callable[[Trial[Any]], None], subject: Callable[[Setting], Any]) -> None:
-        """Let a falsifier examine a subject.
+        """Run a falsifier on a subject.
 
         Raises:
-            SubjectFault, FalsifierFault, NotMeasured, ValueError: the first fault, also if the falsifier caught it.
-            NotObserved: the falsifier ended without a fault, but nothing of the subject's output was understood.
+            SubjectFault, FalsifierFault, NotMeasured, ValueError: the first fault, even if the falsifier caught it.
+            NotObserved: there was no fault, but no part of the subject's output could be parsed.
         """
         try:
             falsify(self.build(subject))

@@ -1,4 +1,4 @@
-"""One adversary for every function of tensors.
+"""Metamorphic and differential tests for functions of tensors.
 
     from harness.authoring.tensor_function import Draw, TensorFunction, try_relations
 
@@ -7,10 +7,10 @@
         return draw.tensor(rows, width), draw.tensor(rows, width)
 
     findings = try_relations(TensorFunction.of(silu_mul, reference, example))
-    findings.violations     # {} for a right function
+    findings.violations     # {} for a correct function
 
-A function, an independent reference and a function that draws arguments are all it takes; the relations of
-`catalogue.RELATIONS` follow from them, as torch's OpInfo derives many tests from one description of an operator.
+You give a function, an independent reference and a generator of arguments. The relations of `catalogue.RELATIONS`
+follow from them, as torch's OpInfo derives many tests from one description of an operator.
 """
 
 from harness.authoring.tensor_function.adversary import Findings

@@ -1,7 +1,4 @@
-"""One call of a function of tensors, the way in which it is made, and the answer.
-
-Calls and answers are values, so a caller may be in another process: see `harness run --isolate`.
-"""
+"""A call of a function of tensors, and its result. Both are plain data, so they can be sent to another process."""
 
 from __future__ import annotations
 
@@ -18,26 +15,26 @@ _TENSOR = "tensor"
 
 @dataclass(frozen=True)
 class Call:
-    """What is called with, and how.
+    """The arguments of a call, and how it is made.
 
     Attributes:
-        tensors: contents of the tensors among the arguments, dense.
-        arguments: `{"args": […], "kwargs": {…}}` as JSON; `{"tensor": 2}` stands for a tensor.
-        upstream: the gradient of each output; if there is none, no gradient is computed.
-        wanted: the places of the tensors that need a gradient.
+        tensors: the tensor arguments, dense.
+        arguments: `{"args": […], "kwargs": {…}}` as JSON; `{"tensor": 2}` stands for tensor 2.
+        upstream: the gradient of each output; without any, no gradient is computed.
+        grad_inputs: the indices of the tensors that require a gradient.
         layouts: the layout of each tensor (`placed_memory.LAYOUTS`); contiguous by default.
-        upstream_layout: that of the upstream gradients.
-        memory: `new`, or `objects` and `addresses` for the same objects, or new objects at the same addresses, as in
-            the last call with this value.
+        upstream_layout: the layout of the upstream gradients.
+        memory: `new` memory; or, as in the last call with this value, the same tensor `objects`, or new objects at the
+            same `addresses`.
         context: how the function is called: one of `hosting.CONTEXTS`.
-        twice: two places that get one object; empty if all are different.
-        second: factors of the gradients, whose sum is differentiated again.
+        twice: the indices of two tensors that are the same object; empty if all differ.
+        second: factors of the gradients. The sum of the products is differentiated for a double backward.
     """
 
     tensors: tuple[Tensor, ...]
     arguments: Any
     upstream: tuple[Tensor, ...] = ()
-    wanted: tuple[int, ...] = ()
+    grad_inputs: tuple[int, ...] = ()
     layouts: tuple[str, ...] = ()
     upstream_layout: str = "contiguous"
     memory: str = "new"
@@ -48,18 +45,17 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a call.
+    """The result of a call.
 
     Attributes:
-        outputs: copies of the outputs, in their order.
-        gradients: those of the wanted tensors, in their order; zeros if an output does not depend on one.
-        detached: whether no output has a gradient, though one was wanted.
-        complaints: what the call did beside computing: pairs of a relation and a sentence.
-        digest: SHA-256 of all bytes, dtypes and shapes of outputs and gradients.
-        raised: the exception in words; empty if it returned.
-        crashed: how its process ended, for a call in a fresh process, or the error that the GPU does not get past;
-            empty if there is none.
-        has_nan: whether an output has a NaN.
+        outputs: copies of the outputs, in order.
+        gradients: the gradients of `Call.grad_inputs`, in order; zeros if no output depends on the input.
+        detached: whether gradients were requested and no output requires one.
+        complaints: side effects of the call, as pairs of the violated relation and a sentence.
+        digest: SHA-256 of the bytes, dtypes and shapes of outputs and gradients.
+        raised: the type and text of the exception; empty if the call returned.
+        crashed: how the fresh process ended, or the error that made the CUDA context unusable; empty without either.
+        has_nan: whether an output contains NaN.
     """
 
     outputs: tuple[Tensor, ...] = ()
@@ -73,33 +69,38 @@ class Answer:
 
 
 class Caller(Protocol):
-    """Calls one function of tensors; `hosting.Host` does so in this process."""
+    """Calls one function of tensors. `hosting.Host` calls it in this process."""
 
     def call(self, call: Call) -> Answer:
-        """Call it."""
+        """Call the function."""
         ...
 
     def call_fresh(self, call: Call) -> Answer:
-        """Call it in a process that has not called it before. The answer has no tensors."""
+        """Call the function in a process that has not called it before. The answer has no tensors."""
         ...
 
     def growth(self, call: Call, times: int) -> tuple[int, int]:
-        """Call it so often, with new tensors. Return how many more tensors live, and bytes of GPU memory."""
+        """Call the function `times` times with new tensors.
+
+        Returns:
+            the increase in live tensors, and in allocated bytes of GPU memory.
+        """
         ...
 
     def is_operator(self) -> bool:
-        """Whether it is a custom operator of `torch.library`."""
+        """Whether the function is a custom operator of `torch.library`."""
         ...
 
     def operator_check(self, call: Call) -> str:
-        """What `torch.library.opcheck` says against it; empty if nothing."""
+        """Return the failures of `torch.library.opcheck`; empty if there are none."""
         ...
 
 
 def template(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[Tensor], dict[str, Any]]:
-    """Take the tensors out of arguments.
+    """Separate the tensors from arguments.
 
-    Returns: the tensors, and the JSON in which their places stand for them.
+    Returns:
+        the tensors, and the arguments as JSON with an index in place of each tensor.
     """
     tensors: list[Tensor] = []
 
@@ -116,7 +117,7 @@ def template(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[Ten
 
 
 def filled(arguments: Any, tensors: list[Tensor]) -> tuple[list[Any], dict[str, Any]]:
-    """Put tensors into the JSON that `template` made: positional arguments, and those by name."""
+    """Reverse `template`. Returns positional arguments and keyword arguments."""
 
     def put(value: Any) -> Any:
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""All relations by name, and the function that tries them."""
+"""All relations by name, and the function that tests them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["ON_REQUEST", "RELATIONS", "Relation", "try_relations"]
 
 @dataclass(frozen=True)
 class Relation:
-    """One relation that holds for every right function.
+    """A relation that holds for every correct function.
 
     Attributes:
-        attempt: tries it.
-        needs_gpu: whether only a GPU can break it.
+        attempt: tests the relation. The first line of its docstring states the relation.
+        needs_gpu: whether the relation can be violated only on a GPU.
     """
 
     attempt: Callable[[Adversary], None]
@@ -35,7 +35,7 @@ class Relation:
 
     @property
     def text(self) -> str:
-        """What holds, in one sentence."""
+        """The relation in one sentence."""
         return (self.attempt.__doc__ or "").partition("\n")[0]
 
 
@@ -56,7 +56,7 @@ def outputs_kept(adversary: Adversary) -> None:
 
 
 def plain_tensors(adversary: Adversary) -> None:
-    """Outputs and gradients are plain tensors, of no class that could answer in torch's place."""
+    """Outputs and gradients are plain tensors, not of a subclass that could override torch's functions."""
 
 
 RELATIONS: Final[Mapping[str, Relation]] = {
@@ -90,9 +90,9 @@ RELATIONS: Final[Mapping[str, Relation]] = {
     "graph_replay": Relation(relation_cuda.graph_replay, needs_gpu=True),
     "other_device": Relation(relation_cuda.other_device, needs_gpu=True),
 }
-"""In the order in which they are tried. Those without steps of their own are watched in every call."""
+"""In the order of the tests. Relations of this module, without steps of their own, are checked in every call."""
 ON_REQUEST: Final[Mapping[str, Relation]] = {"shapes_checked": Relation(relation_values.shapes_checked)}
-"""Those that are tried only if they are named: many kernels leave such checks to their callers."""
+"""Relations that are tested only by name, because many kernels leave such checks to their callers."""
 
 
 def try_relations(
@@ -104,17 +104,17 @@ def try_relations(
     guard: Callable[[], AbstractContextManager[Any]] = nullcontext,
     tell: Callable[[Findings], None] = lambda findings: None,
 ) -> Findings:
-    """Try relations on a function.
+    """Test relations of a function.
 
         findings = try_relations(TensorFunction.of(silu_mul, reference, example))
         assert not findings.violations
 
     Args:
-        names: of `RELATIONS` and `ON_REQUEST`; by default all of the former that the device can break.
+        names: names from `RELATIONS` and `ON_REQUEST`; by default all of `RELATIONS` that apply to the device.
         device: `cpu` or `cuda:0`.
-        seed: of all that is drawn; equal seeds try equal cases.
-        guard: is entered for every call of the function, such as `trial.subject_fault`.
-        tell: is called after each relation, with what was found so far.
+        seed: equal seeds draw equal cases.
+        guard: returns a context manager for each call of the function, such as `trial.subject_fault`.
+        tell: called after each relation with the findings so far.
 
     Raises:
         UnfitReference: the reference cannot be evaluated in float64.

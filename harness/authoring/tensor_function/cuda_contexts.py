@@ -1,6 +1,6 @@
-"""How a function is called on another stream, on another current device, and in a CUDA graph.
+"""Calls of a function on a side stream, with another current device, and in a CUDA graph.
 
-What these find beside the value is added to `function.seen`, pairs of a relation and a sentence.
+Each appends its side effects to `function.seen`, as pairs of the violated relation and a sentence.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from torch import Tensor
 __all__ = ["captured", "on_other_device", "on_other_stream"]
 
 _SLEEP: Final = 1_000_000_000
-"""Cycles for which the stream sleeps before the tensors get their contents: about half a second."""
+"""GPU cycles that the stream sleeps before the inputs are written: about half a second."""
 Function = Any
 """A function with the attribute `seen`."""
 
 
 def on_other_stream(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call it on a side stream, on which the tensors get their contents only after a sleep.
+    """Call the function on a side stream that sleeps, then writes the inputs.
 
-    Work on any other stream sees NaN. A function that returns after the sleep has waited for the device.
+    Kernels on any other stream read NaN. If the sleep is over when the function returns, the function has waited.
     """
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
     contents = [tensor.detach().clone() for tensor in tensors]
-    torch.cuda.synchronize()  # the side stream does not wait for the contents, which may be sizes of what is launched
+    torch.cuda.synchronize()  # the side stream does not wait for the inputs, which can be sizes of later launches
     with torch.cuda.stream(stream):
-        function(*args, **kwargs)  # compiles, tunes and allocates what it needs, which takes time on the host
+        function(*args, **kwargs)  # warm-up: compilation, tuning and allocation take time on the host
     torch.cuda.synchronize()
     for tensor in tensors:
         tensor.data.fill_(float("nan") if tensor.is_floating_point() else 0)
@@ -48,7 +48,7 @@ def on_other_stream(function: Function, args: Sequence[Any], kwargs: Mapping[str
 
 
 def captured(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Capture it in a CUDA graph with other contents, and replay that with these."""
+    """Capture a CUDA graph with other inputs, then replay it with the inputs of this call."""
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
     contents = [tensor.detach().clone() for tensor in tensors]
     for tensor in tensors:
@@ -58,7 +58,7 @@ def captured(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any])
     stream.wait_stream(torch.cuda.current_stream())
     with torch.no_grad():
         with torch.cuda.stream(stream):
-            function(*args, **kwargs)  # compiles and tunes what it needs
+            function(*args, **kwargs)  # warm-up: compilation and tuning
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -71,7 +71,7 @@ def captured(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any])
 
 
 def on_other_device(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call it while another GPU than that of its tensors is the current one."""
+    """Call the function while the current device is not the device of its tensors."""
     at = next(value.device.index or 0 for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
     with torch.cuda.device((at + 1) % torch.cuda.device_count()):
         return function(*args, **kwargs)

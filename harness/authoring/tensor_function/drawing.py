@@ -1,11 +1,10 @@
-"""Arguments of a function, drawn from a case: sizes, choices, dtype, kind of values and a seed.
+"""Draws the arguments of a function from a case: sizes, choices, dtype, kind of values and a seed.
 
     def example(draw):
         rows, width = draw.size("rows"), draw.size("width", multiple_of=8)
         return draw.tensor(rows, width), draw.tensor(width), draw.choice("eps", 1e-5, 1e-2)
 
-The function that draws is the same for all cases; the adversary chooses the case. So it can change one size, or one
-choice, or one element, and leave everything else as it was.
+The same function draws all cases. The adversary varies the case: one size, one choice or one element at a time.
 """
 
 from __future__ import annotations
@@ -21,29 +20,29 @@ from torch import Tensor
 __all__ = ["VALUES", "Arguments", "Case", "Draw", "Drawn", "drawn"]
 
 BASE: Final = (5, 13, 3, 7, 11, 2)
-"""The sizes of the first, second, … dimension: none is 1, and none divides another."""
+"""Default sizes of the first, second, … named dimension. None is 1, and none divides another."""
 _ZEROS: Final = 0.2
-"""The share of zeros in a gradient from above, and of its rows that have nothing else."""
+"""The share of zeros in an upstream gradient, and the share of rows that are all zero."""
 VALUES: Final = ("normal", "large", "alike", "ties", "equal", "zero", "denormal", "huge", "spike", "inf", "-inf", "nan")
 """The kinds of values of floating tensors."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One set of arguments, from which equal arguments are drawn again.
+    """A reproducible set of arguments. Tensors are numbered in the order of drawing.
 
     Attributes:
-        dtype: of the floating tensors, such as `bfloat16`.
-        sizes, choices: those that differ from the first ones, by name; a choice by its place.
+        dtype: the dtype of floating-point tensors, such as `bfloat16`.
+        sizes: sizes that differ from the defaults, by name.
+        choices: indices of choices that differ from the first one, by name.
         values: one of `VALUES`.
-        seed: of all contents.
-        touched: a tensor of which one element differs, and its place; empty if none does. Tensors are named by their
-            numbers in the order of drawing.
-        special: the tensor that has the infinity or the NaN.
-        outside: an index tensor of which one element lies outside its range; -1 if none does.
-        below: whether that element is too small, and not too large.
-        refused: the place, among what the example names as refused, of what is given; -1 for nothing.
-        alike: a tensor that is equal along its first dimension; -1 if none is.
+        seed: the seed of all contents.
+        changed_element: the number of a tensor and the flat index of the one element to change; empty for none.
+        special: the number of the tensor that contains the infinity or NaN.
+        out_of_range: the number of an index tensor with one element outside its range; -1 for none.
+        below: whether that element is too small rather than too large.
+        refused: the position of the refused argument to pass, among those that the example declares; -1 for none.
+        equal_rows: the number of a tensor that is constant along its first dimension; -1 for none.
     """
 
     dtype: str = "float32"
@@ -51,65 +50,65 @@ class Case:
     choices: Mapping[str, int] = field(default_factory=dict)
     values: str = "normal"
     seed: int = 0
-    touched: tuple[int, ...] = ()
+    changed_element: tuple[int, ...] = ()
     special: int = 0
-    outside: int = -1
+    out_of_range: int = -1
     below: bool = False
     refused: int = -1
-    alike: int = -1
+    equal_rows: int = -1
 
     def with_size(self, name: str, size: int) -> Case:
-        """The case with another size."""
+        """Return the case with another size."""
         return replace(self, sizes={**self.sizes, name: size})
 
-    def with_choice(self, name: str, place: int) -> Case:
-        """The case with another choice."""
-        return replace(self, choices={**self.choices, name: place})
+    def with_choice(self, name: str, index: int) -> Case:
+        """Return the case with another choice, by its index."""
+        return replace(self, choices={**self.choices, name: index})
 
     def text(self) -> str:
-        """What differs from the first case, in words."""
+        """Describe how the case differs from the first one."""
         named = [f"{name}={size}" for name, size in self.sizes.items()]
-        named += [f"{name}#{place}" for name, place in self.choices.items()]
+        named += [f"{name}#{index}" for name, index in self.choices.items()]
         named += [] if self.values == "normal" else [f"values {self.values}"]
         return " ".join([self.dtype, *named, f"seed {self.seed}"])
 
 
 Arguments = Any
-"""What a drawing function returns: a tuple of arguments, a dict of those by name, or a pair of both."""
+"""Result of an example function: a tuple of positional arguments, a dict of keyword arguments, or a pair of both."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Arguments, and what the adversary has to know about them."""
+    """Drawn arguments, with the sizes, choices and tensor numbers behind them."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     sizes: Mapping[str, tuple[int, int | None, int]]
-    """Least, most and step of each size."""
-    taken: Mapping[str, int]
-    """Each size of this case."""
+    """Minimum, maximum (None for no limit) and step of each size, by name."""
+    chosen_sizes: Mapping[str, int]
+    """The sizes of this case, by name."""
     choices: Mapping[str, tuple[Any, ...]]
     numbers: Mapping[int, int]
-    """The number of each tensor in the order of drawing, by its id."""
+    """The number of each drawn tensor, by its `id`."""
     indices: frozenset[int]
-    """The numbers of the tensors of indices."""
+    """The numbers of the index tensors."""
     refused: tuple[str, ...]
-    """What the example names as refused, in words."""
+    """Descriptions of the arguments that the example declares as refused."""
 
 
 class Draw:
-    """Hands out sizes, choices and contents of one case."""
+    """Draws the sizes, choices and tensors of one case."""
 
     def __init__(self, case: Case, *, device: str = "cpu", dry: bool = False) -> None:
         """Args:
-        dry: whether tensors have no contents, for asking how large they would be.
+        dry: draw meta tensors, to count elements only.
         """
         self._case, self._device, self._dry = case, device, dry
         self._generator = torch.Generator().manual_seed(case.seed * 7919 + 1)
         self._tensors = 0
         self._kept: list[Tensor] = []
         self.sizes: dict[str, tuple[int, int | None, int]] = {}
-        self.taken: dict[str, int] = {}
+        self.chosen_sizes: dict[str, int] = {}
         self.choices: dict[str, tuple[Any, ...]] = {}
         self.numbers: dict[int, int] = {}
         self.indices: set[int] = set()
@@ -119,27 +118,31 @@ class Draw:
     def size(
         self, name: str, *, least: int = 1, most: int | None = None, multiple_of: int = 1, usual: int | None = None
     ) -> int:
-        """A size of tensors. Different names stand for sizes that may differ."""
-        if name not in self.sizes:
-            self.sizes[name] = (least, most, multiple_of)
-        place = list(self.sizes).index(name)
-        wanted = self._case.sizes.get(name, usual if usual is not None else BASE[place % len(BASE)] * multiple_of)
-        wanted = wanted if name in self._case.sizes and wanted == 0 else max(least, wanted)
-        wanted = -(-wanted // multiple_of) * multiple_of
-        self.taken[name] = wanted if most is None else min(most, wanted)
-        return self.taken[name]
-
-    def choice(self, name: str, *values: Any, refused: tuple[Any, ...] = ()) -> Any:
-        """One of the values of a scalar, a flag or a word; the first one usually.
+        """Draw a named size, from `least` to `most`. Dimensions with different names can have different sizes.
 
         Args:
-            refused: values for which the function has to raise.
+            usual: the size in the first case.
+        """
+        if name not in self.sizes:
+            self.sizes[name] = (least, most, multiple_of)
+        position = list(self.sizes).index(name)
+        size = self._case.sizes.get(name, usual if usual is not None else BASE[position % len(BASE)] * multiple_of)
+        size = size if name in self._case.sizes and size == 0 else max(least, size)
+        size = -(-size // multiple_of) * multiple_of
+        self.chosen_sizes[name] = size if most is None else min(most, size)
+        return self.chosen_sizes[name]
+
+    def choice(self, name: str, *values: Any, refused: tuple[Any, ...] = ()) -> Any:
+        """Choose one of the values of a scalar, flag or string argument. The first case has the first value.
+
+        Args:
+            refused: values for which the function must raise.
         """
         self.choices[name] = values
-        taken = values[self._case.choices.get(name, 0) % len(values)]
+        chosen = values[self._case.choices.get(name, 0) % len(values)]
         for value in refused:
-            taken = value if self._is_refused(f"{name}={value!r}") else taken
-        return taken
+            chosen = value if self._is_refused(f"{name}={value!r}") else chosen
+        return chosen
 
     def tensor(
         self,
@@ -149,81 +152,82 @@ class Draw:
         positive: bool = False,
         refused: tuple[str, ...] = (),
     ) -> Tensor:
-        """A tensor of normally distributed numbers, of the case's dtype unless one is named.
+        """Draw a tensor from a normal distribution, in the case's dtype by default.
 
         Args:
             scale: the standard deviation.
-            positive: whether the numbers are those of the absolute value.
-            refused: dtypes of this tensor alone for which the function has to raise.
+            positive: whether to take absolute values.
+            refused: dtypes of this tensor for which the function must raise.
         """
         kind = getattr(torch, dtype or self._case.dtype)
-        return self._made(shape, lambda: self._numbers(shape, kind, scale, positive), kind, refused)
+        return self._tensor(shape, lambda: self._numbers(shape, kind, scale, positive), kind, refused)
 
     def upstream(self, *shape: int) -> Tensor:
-        """The gradient of an output, of the case's dtype. Some of its numbers are zero, and so are some whole rows."""
-        kind = getattr(torch, self._case.dtype)
+        """Draw an upstream gradient in the case's dtype. Some elements and some whole rows are zero."""
+        dtype = getattr(torch, self._case.dtype)
 
-        def made() -> Tensor:
-            drawn = self._numbers(shape, kind, 1.0, False)
+        def make() -> Tensor:
+            drawn = self._numbers(shape, dtype, 1.0, False)
             chances = [torch.rand(of, generator=self._generator) for of in (shape, (*shape[:1], *[1] * len(shape[1:])))]
             zero = ((chances[0] < _ZEROS) | (chances[1] < _ZEROS)) & drawn.isfinite()
             zero.reshape(-1)[:1] = False
             return torch.where(zero, 0.0, drawn)
 
-        return self._made(shape, made, kind)
+        return self._tensor(shape, make, dtype)
 
     def index(self, *shape: int, below: int, also: tuple[int, ...] = (), refused: tuple[str, ...] = ()) -> Tensor:
-        """Indices from 0 to `below`, and a quarter of other values, such as -100 for what is ignored.
+        """Draw indices from 0 to `below`, exclusive.
 
         Args:
-            refused: other dtypes for which the function has to raise.
+            also: values that replace a quarter of the indices, such as -100 for ignored labels.
+            refused: dtypes for which the function must raise.
         """
 
-        def made() -> Tensor:
+        def make() -> Tensor:
             drawn = torch.randint(max(1, below), shape, generator=self._generator)
             if also and drawn.numel():
                 picked = torch.tensor(also)[torch.randint(len(also), shape, generator=self._generator)]
                 drawn = torch.where(torch.rand(shape, generator=self._generator) < 0.25, picked, drawn)
                 drawn.reshape(-1)[0] = int(drawn.reshape(-1)[0].clamp(0, max(0, below - 1)))
-            if self._case.outside == self._tensors and drawn.numel():
-                lowest = min(-below, *also, 0)  # -1 stands for the last one in torch's own indexing
+            if self._case.out_of_range == self._tensors and drawn.numel():
+                lowest = min(-below, *also, 0)  # torch accepts negative indices down to -below
                 drawn.reshape(-1)[-1] = lowest - 3 if self._case.below else below + 3
             return drawn
 
         self.indices.add(self._tensors)
-        return self._made(shape, made, torch.int64, refused)
+        return self._tensor(shape, make, torch.int64, refused)
 
     def mask(self, *shape: int, share: float = 0.5) -> Tensor:
-        """A mask, of which this share is true."""
-        return self._made(shape, lambda: torch.rand(shape, generator=self._generator) < share, torch.bool)
+        """Draw a boolean mask with this share of true elements."""
+        return self._tensor(shape, lambda: torch.rand(shape, generator=self._generator) < share, torch.bool)
 
     def _is_refused(self, what: str) -> bool:
-        """Note something that is refused; whether the case gives it."""
+        """Declare a refused argument. Returns whether the case passes it."""
         self.refused.append(what)
         return self._case.refused == len(self.refused) - 1
 
-    def _made(
+    def _tensor(
         self, shape: tuple[int, ...], make: Callable[[], Tensor], kind: torch.dtype, refused: tuple[str, ...] = ()
     ) -> Tensor:
         self.elements += math.prod(shape)
         if self._dry:
-            meta = torch.empty(shape, dtype=kind, device="meta")
+            tensor = torch.empty(shape, dtype=kind, device="meta")
         else:
-            meta = make()
-            if self._case.touched[:1] == (self._tensors,) and meta.numel():
-                flat = meta.reshape(-1)
-                _touch(flat, self._case.touched[1] % meta.numel())
-                meta = flat.reshape(shape)
-            if self._case.alike == self._tensors and meta.dim() and meta.numel():
-                meta = meta[:1].expand(shape).clone()
-            meta = meta.to(self._device)
+            tensor = make()
+            if self._case.changed_element[:1] == (self._tensors,) and tensor.numel():
+                flat = tensor.reshape(-1)
+                _change_element(flat, self._case.changed_element[1] % tensor.numel())
+                tensor = flat.reshape(shape)
+            if self._case.equal_rows == self._tensors and tensor.dim() and tensor.numel():
+                tensor = tensor[:1].expand(shape).clone()
+            tensor = tensor.to(self._device)
         for other in refused:
             if getattr(torch, other) != kind and self._is_refused(f"tensor {self._tensors} in {other}"):
-                meta = meta.to(getattr(torch, other))
-        self.numbers[id(meta)] = self._tensors
-        self._kept.append(meta)  # so that no other tensor gets its id
+                tensor = tensor.to(getattr(torch, other))
+        self.numbers[id(tensor)] = self._tensors
+        self._kept.append(tensor)  # keeps its id unique
         self._tensors += 1
-        return meta
+        return tensor
 
     def _numbers(self, shape: tuple[int, ...], kind: torch.dtype, scale: float, positive: bool) -> Tensor:
         normal = torch.randn(shape, generator=self._generator, dtype=torch.float64)
@@ -251,38 +255,45 @@ class Draw:
         return (normal.abs() if positive else normal).to(kind)
 
 
-def _touch(flat: Tensor, place: int) -> None:
-    """Change one element so that it stays in its range, and two where possible, so that the sum stays."""
-    other = (place + 1) % flat.numel()
-    if flat.is_floating_point() and flat[place] != flat[other]:
-        flat[[place, other]] = flat[[other, place]]
+def _change_element(flat: Tensor, index: int) -> None:
+    """Change one element within its range. Where possible, swap two elements, which preserves the sum."""
+    other = (index + 1) % flat.numel()
+    if flat.is_floating_point() and flat[index] != flat[other]:
+        flat[[index, other]] = flat[[other, index]]
     elif flat.is_floating_point():
-        flat[place] = flat[place] + 1.0
+        flat[index] = flat[index] + 1.0
     elif flat.dtype == torch.bool:
-        flat[place] = ~flat[place]
+        flat[index] = ~flat[index]
     else:
-        rest = flat[flat != flat[place]]
-        flat[place] = rest[0] if rest.numel() else flat[place]
+        different = flat[flat != flat[index]]
+        flat[index] = different[0] if different.numel() else flat[index]
 
 
 def drawn(example: Callable[[Draw], Arguments], case: Case, device: str = "cpu") -> Drawn:
-    """The arguments of a case."""
+    """Draw the arguments of a case."""
     draw = Draw(case, device=device)
     args, kwargs = split(example(draw))
     return Drawn(
-        args, kwargs, draw.sizes, draw.taken, draw.choices, draw.numbers, frozenset(draw.indices), tuple(draw.refused)
+        args,
+        kwargs,
+        draw.sizes,
+        draw.chosen_sizes,
+        draw.choices,
+        draw.numbers,
+        frozenset(draw.indices),
+        tuple(draw.refused),
     )
 
 
 def elements(example: Callable[[Draw], Arguments], case: Case) -> int:
-    """How many elements the tensors of a case have, all together."""
+    """Return the total number of elements of a case's tensors."""
     draw = Draw(case, dry=True)
     example(draw)
     return draw.elements
 
 
 def split(arguments: Arguments) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    """Positional arguments and those by name, of what a drawing function returned."""
+    """Split the return value of an example function into positional and keyword arguments."""
     if (
         isinstance(arguments, tuple)
         and len(arguments) == 2

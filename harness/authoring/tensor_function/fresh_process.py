@@ -1,8 +1,7 @@
-"""Calls in processes that have called nothing before.
+"""Runs calls in processes without earlier calls.
 
-A process is forked before the first call, and waits. For each call it forks again, so every call finds what the
-function was like when it had just been imported. CUDA cannot be used in a fork of a process that used it; so a
-`FreshProcess` is made before CUDA is.
+A server process is forked before the first call. It forks again for each call, so every call sees the state right
+after import. A fork cannot use CUDA if its parent did, so create a `FreshProcess` before CUDA is initialized.
 """
 
 from __future__ import annotations
@@ -24,35 +23,35 @@ _LENGTH = struct.Struct("<q")
 
 
 class FreshProcess:
-    """Runs a function of one value in fresh processes. Values are pickled on the way there; the result is JSON."""
+    """Runs a function of one argument in fresh processes. The argument is pickled; the result is JSON."""
 
     def __init__(self, work: Callable[[Any], Any]) -> None:
-        """Fork the process that waits.
+        """Fork the server process.
 
         Raises:
-            RuntimeError: CUDA is in use already.
+            RuntimeError: CUDA is already initialized.
         """
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             raise RuntimeError("CUDA is in use already; a fresh process must be forked before")
-        ours, theirs = os.pipe(), os.pipe()
+        requests, answers = os.pipe(), os.pipe()
         owner = os.getpid()
         self._pid = os.fork()
         if not self._pid:
             try:
-                os.close(ours[1])
-                os.close(theirs[0])
-                _serve(work, ours[0], theirs[1])
+                os.close(requests[1])
+                os.close(answers[0])
+                _serve(work, requests[0], answers[1])
             finally:
                 os._exit(0)
-        os.close(ours[0])
-        os.close(theirs[1])
-        self._write, self._read, self._owner = ours[1], theirs[0], owner
+        os.close(requests[0])
+        os.close(answers[1])
+        self._write, self._read, self._owner = requests[1], answers[0], owner
 
     def __call__(self, value: Any) -> Any:
-        """The result in a fresh process.
+        """Run the function in a fresh process.
 
         Raises:
-            ChildProcessError: the process ended before it had one. The text says how.
+            ChildProcessError: the process ended without a result. The text states its status or signal.
         """
         _put(self._write, pickle.dumps(value))
         answer = json.loads(_get(self._read))
@@ -61,12 +60,12 @@ class FreshProcess:
         return answer["result"]
 
     def close(self) -> None:
-        """End the process that waits."""
+        """End the server process."""
         if self._pid and os.getpid() == self._owner:
             for descriptor in (self._write, self._read):
                 with suppress(OSError):
                     os.close(descriptor)
-            with suppress(OSError):  # later forks may hold the pipe open, so its end does not reach the process
+            with suppress(OSError):  # later forks may hold the pipe open, so the server may not see its end
                 os.kill(self._pid, signal.SIGKILL)
             with suppress(ChildProcessError):
                 os.waitpid(self._pid, 0)
@@ -98,10 +97,10 @@ def _serve(work: Callable[[Any], Any], requests: int, answers: int) -> None:
             answer = b""
         os.close(read)
         status = os.waitpid(child, 0)[1]
-        _put(answers, answer or json.dumps({"ended": _how(status)}).encode())
+        _put(answers, answer or json.dumps({"ended": _ending(status)}).encode())
 
 
-def _how(status: int) -> str:
+def _ending(status: int) -> str:
     if os.WIFSIGNALED(status):
         return f"ended by {signal.Signals(os.WTERMSIG(status)).name}"
     return f"exited with status {os.WEXITSTATUS(status)}"

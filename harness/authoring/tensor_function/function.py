@@ -1,4 +1,4 @@
-"""What the adversary knows about a function of tensors."""
+"""The description of a function of tensors from which its tests are derived."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["TensorFunction"]
 
 @dataclass(frozen=True)
 class TensorFunction:
-    """A function of tensors, an independent reference, and how to draw arguments; the relations follow from it.
+    """A function of tensors, an independent reference, and a generator of arguments.
 
     Attributes:
-        caller: calls the function: `Host(function)`, or a stand-in for one in another process.
-        reference: the same function of the same arguments, written for exactness. It is run on the CPU in float64 with
-            autograd, and computes in the dtype of its inputs.
-        example: draws arguments: see `drawing.Draw`.
-        dtypes: those to try. A function may refuse a dtype by an exception.
-        differentiable: whether gradients are due.
-        deterministic: whether equal calls give equal bits.
-        waits: whether it may wait for the GPU.
-        constants: sizes in its source, around which sizes are tried.
-        largest: elements of all tensors of a call, at most.
-        tf32: whether float32 products may round their factors to 10 bits.
-        slack: times every bound.
+        caller: calls the function: `Host(function)`, or a proxy for a function in another process.
+        reference: an independent implementation for the same arguments. It runs on the CPU in float64 with autograd,
+            and must compute in the dtype of its inputs.
+        example: draws arguments; see `drawing.Draw`.
+        dtypes: the dtypes to try. The function may refuse a dtype by an exception.
+        differentiable: whether the function supports gradients.
+        deterministic: whether equal calls give bitwise equal results.
+        waits: whether the function may synchronize with the GPU.
+        constants: integers from its source, such as block sizes. Sizes near them are tried.
+        largest: maximum number of elements of all tensors of a call together.
+        tf32: whether float32 products may round their factors to TF32's 10 bits.
+        slack: a factor for every error bound.
     """
 
     caller: Caller
@@ -52,5 +52,5 @@ class TensorFunction:
         example: Callable[[Draw], Arguments],
         **more: Any,
     ) -> TensorFunction:
-        """One that is called in this process."""
+        """Describe a function that is called in this process. `more` are further fields."""
         return cls(Host(function), reference, example, **more)

@@ -1,8 +1,8 @@
-"""Calls a function of tensors in this process, in every way that `Call` names, and watches what it does beside.
+"""Calls a function of tensors in this process as a `Call` specifies, and checks its side effects.
 
     caller = Host(silu_mul)     # before anything has called it
 
-The functions of torch that make, copy and compare tensors are read when this module is imported, before the subject.
+This module binds the torch functions that create, copy and compare tensors when it is imported, before the subject is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.authoring.tensor_function.surroundings import changes, surroundings
 __all__ = ["CONTEXTS", "Host", "tensors_of"]
 
 _KEPT: Final = 12
-"""So many tensors of earlier answers are looked at again after each call."""
+"""Results of earlier calls that are checked for changes after each call."""
 _LONGEST: Final = 500
 _grad, _requires = torch.autograd.grad, torch.Tensor.requires_grad_
 _no_grad, _inference, _autocast = torch.no_grad, torch.inference_mode, torch.autocast
@@ -66,27 +66,27 @@ CONTEXTS: Final[Mapping[str, Around]] = {
     "graph": captured,
     "other device": on_other_device,
 }
-"""How a function is called, by name."""
+"""Ways to call a function, by name."""
 
 
 class Host:
-    """A caller of a function in this process.
+    """Calls a function in this process. See `Caller` for its methods.
 
     It limits torch to one thread, so that a fresh process sums in the same order.
     """
 
     def __init__(self, function: Function) -> None:
-        """Fork the process for calls in fresh ones.
+        """Fork the server of fresh processes.
 
         Raises:
-            RuntimeError: CUDA is in use already.
+            RuntimeError: CUDA is already initialized.
         """
         torch.set_num_threads(1)
         self.function = function
         self._arena = Arena()
         self._earlier: deque[tuple[str, Tensor, str]] = deque(maxlen=_KEPT)
         self._calls = 0
-        self._fresh = FreshProcess(self._told)
+        self._fresh = FreshProcess(self._fresh_result)
 
     def call(self, call: Call) -> Answer:
         """See `Caller`."""
@@ -96,39 +96,42 @@ class Host:
         leaves = [copy.tensor for copy in placed]
         if call.twice:
             leaves[call.twice[1]] = leaves[call.twice[0]]
-        for place, leaf in enumerate(leaves):
-            if call.twice and place == call.twice[1]:
+        for index, leaf in enumerate(leaves):
+            if call.twice and index == call.twice[1]:
                 continue
             if leaf.is_floating_point() or leaf.is_complex():
-                _requires(leaf.detach_() if leaf.grad_fn is not None else leaf, place in call.wanted)
+                _requires(leaf.detach_() if leaf.grad_fn is not None else leaf, index in call.grad_inputs)
         before = surroundings()
-        seen: list[tuple[str, str]] = []
+        side_effects: list[tuple[str, str]] = []
         try:
-            outputs, gradients, detached = self._run(call, leaves, upstream, seen)
+            outputs, gradients, detached = self._run(call, leaves, upstream, side_effects)
             if any(leaf.is_cuda for leaf in leaves):
-                torch.cuda.synchronize()  # where a kernel's failed assertion is raised
+                torch.cuda.synchronize()  # raises a kernel's failed assertion
         except Exception as error:
             try:
-                seen += self._damage(placed, upstream, before)
-            except RuntimeError:  # after a failed assertion or a bad address, nothing on the GPU can be read any more
-                return Answer(raised=_said(error), crashed=_said(error), complaints=tuple(seen))
-            return Answer(raised=_said(error), complaints=tuple(seen))
-        seen += self._damage(placed, upstream, before)
-        seen += self._shared(outputs, leaves)
-        seen += self._changed_later()
-        kept = [(f"output {place}", output) for place, output in enumerate(outputs)]
-        kept += [
-            (f"gradient of tensor {place}", gradient) for place, gradient in zip(call.wanted, gradients, strict=False)
+                side_effects += self._changed_inputs(placed, upstream, before)
+            except RuntimeError:  # after a failed assertion or an illegal address, the CUDA context is unusable
+                return Answer(raised=_error_text(error), crashed=_error_text(error), complaints=tuple(side_effects))
+            return Answer(raised=_error_text(error), complaints=tuple(side_effects))
+        side_effects += self._changed_inputs(placed, upstream, before)
+        side_effects += self._aliased(outputs, leaves)
+        side_effects += self._overwritten()
+        results = [(f"output {index}", output) for index, output in enumerate(outputs)]
+        results += [
+            (f"gradient of tensor {index}", gradient)
+            for index, gradient in zip(call.grad_inputs, gradients, strict=False)
         ]
-        # A gradient may be the gradient from above, whose memory the next call refills.
-        ours = [*leaves, *(copy.tensor for copy in upstream)]
-        kept = [(what, tensor) for what, tensor in kept if not any(shares_memory(tensor, other) for other in ours)]
-        self._earlier += [(what, tensor, digest([tensor])) for what, tensor in kept]
+        # A gradient may alias the upstream gradient, whose memory the next call overwrites.
+        inputs = [*leaves, *(copy.tensor for copy in upstream)]
+        results = [
+            (what, tensor) for what, tensor in results if not any(shares_memory(tensor, other) for other in inputs)
+        ]
+        self._earlier += [(what, tensor, digest([tensor])) for what, tensor in results]
         answer = Answer(
             outputs=tuple(map(copied, outputs)),
             gradients=tuple(map(copied, gradients)),
             detached=detached,
-            complaints=tuple(dict.fromkeys(seen)),
+            complaints=tuple(dict.fromkeys(side_effects)),
             digest=digest([*outputs, *gradients]),
             has_nan=any(bool(output.isnan().any()) for output in outputs),
         )
@@ -147,7 +150,7 @@ class Host:
 
     def growth(self, call: Call, times: int) -> tuple[int, int]:
         """See `Caller`."""
-        plain = replace(call, upstream=(), wanted=(), second=())
+        plain = replace(call, upstream=(), grad_inputs=(), second=())
 
         def once() -> None:
             placed = self._placed(plain)
@@ -156,10 +159,10 @@ class Host:
 
         for _ in range(3):
             once()
-        before = _alive()
+        before = _live_tensors()
         for _ in range(times):
             once()
-        tensors, memory = _alive()
+        tensors, memory = _live_tensors()
         return tensors - before[0], memory - before[1]
 
     def is_operator(self) -> bool:
@@ -176,11 +179,11 @@ class Host:
         return "; ".join(f"{name}: {why}" for name, why in outcomes.items() if why != "SUCCESS")[:_LONGEST]
 
     def close(self) -> None:
-        """End the process for fresh calls."""
+        """End the server of fresh processes."""
         self._fresh.close()
 
-    def _told(self, call: Call) -> tuple[str, str, bool]:
-        """The answer of a fresh process, as JSON."""
+    def _fresh_result(self, call: Call) -> tuple[str, str, bool]:
+        """Call the function in the fresh process. The result is JSON."""
         answer = self.call(call)
         return answer.digest, answer.raised, answer.has_nan
 
@@ -190,20 +193,20 @@ class Host:
         return [self._arena.place(tensor, layout, call.memory, slot) for slot, (tensor, layout) in slots]
 
     def _upstream(self, call: Call, slot: int, content: Tensor, output: Tensor) -> Placed:
-        """The gradient of an output, in its dtype; at the same address as before if the tensors are."""
+        """Place an upstream gradient in the output's dtype, with the memory mode of the inputs."""
         layout = call.upstream_layout if fits(tuple(content.shape), call.upstream_layout) else "contiguous"
         return self._arena.place(content.to(output.dtype), layout, call.memory, -1 - slot)
 
     def _run(
-        self, call: Call, leaves: list[Tensor], upstream: list[Placed], seen: list[tuple[str, str]]
+        self, call: Call, leaves: list[Tensor], upstream: list[Placed], side_effects: list[tuple[str, str]]
     ) -> tuple[list[Tensor], list[Tensor], bool]:
         args, kwargs = filled(call.arguments, leaves)
-        outputs = tensors_of(CONTEXTS[call.context](self._noting(seen), args, kwargs))
-        if not (call.upstream and call.wanted):
+        outputs = tensors_of(CONTEXTS[call.context](self._observed(side_effects), args, kwargs))
+        if not (call.upstream and call.grad_inputs):
             return outputs, [], False
-        sources = [leaves[place] for place in call.wanted]
-        given = enumerate(zip(outputs, call.upstream, strict=False))
-        upstream += [self._upstream(call, slot, up, output) for slot, (output, up) in given]
+        sources = [leaves[index] for index in call.grad_inputs]
+        numbered = enumerate(zip(outputs, call.upstream, strict=False))
+        upstream += [self._upstream(call, slot, up, output) for slot, (output, up) in numbered]
         pairs = [(output, up.tensor) for output, up in zip(outputs, upstream, strict=False) if output.requires_grad]
         if not pairs:
             return outputs, [], True
@@ -223,47 +226,49 @@ class Host:
             torch.zeros_like(source) if grad is None else grad for source, grad in zip(sources, grads, strict=True)
         )
         gradients = list(zeros)
-        for place, gradient in zip(call.wanted, gradients, strict=True):
+        for index, gradient in zip(call.grad_inputs, gradients, strict=True):
             if type(gradient) not in _PLAIN:
                 raise TypeError(
-                    f"the gradient of tensor {place} is of {type(gradient).__qualname__}, a class of its own"
+                    f"the gradient of tensor {index} is of {type(gradient).__qualname__}, a class of its own"
                 )
         return outputs, gradients, False
 
-    def _noting(self, seen: list[tuple[str, str]]) -> Function:
-        """The function; what a context finds out about it is noted by its attribute."""
-        self_function = self.function
+    def _observed(self, side_effects: list[tuple[str, str]]) -> Function:
+        """Wrap the function, with the list of side effects as its attribute `seen` for the contexts."""
+        subject = self.function
 
         def function(*args: Any, **kwargs: Any) -> Any:
-            return self_function(*args, **kwargs)
+            return subject(*args, **kwargs)
 
-        function.seen = seen  # type: ignore[attr-defined]
+        function.seen = side_effects  # type: ignore[attr-defined]
         return function
 
-    def _damage(self, placed: list[Placed], upstream: list[Placed], before: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """What the call changed that is not its own."""
+    def _changed_inputs(
+        self, placed: list[Placed], upstream: list[Placed], before: Mapping[str, Any]
+    ) -> list[tuple[str, str]]:
+        """Return changes to inputs, to memory around them and to global settings."""
         problems = [("settings_kept", f"{what} is changed") for what in changes(before)]
         for name, group in (("tensor", placed), ("upstream gradient", upstream)):
-            for place, tensor in enumerate(group):
+            for index, tensor in enumerate(group):
                 if not tensor.is_unchanged():
-                    problems.append(("inputs_kept", f"{name} {place}, or the memory around it, is changed"))
+                    problems.append(("inputs_kept", f"{name} {index}, or the memory around it, is changed"))
                 if tensor.tensor.grad is not None:
-                    problems.append(("inputs_kept", f"{name} {place} has got a .grad"))
+                    problems.append(("inputs_kept", f"{name} {index} has got a .grad"))
         return problems
 
-    def _shared(self, outputs: list[Tensor], leaves: list[Tensor]) -> list[tuple[str, str]]:
-        """Which outputs lie in the memory of something else."""
-        others = [(f"tensor {place}", leaf) for place, leaf in enumerate(leaves)]
+    def _aliased(self, outputs: list[Tensor], leaves: list[Tensor]) -> list[tuple[str, str]]:
+        """Return outputs that share memory with an input, another output or an earlier result."""
+        others = [(f"tensor {index}", leaf) for index, leaf in enumerate(leaves)]
         others += [(f"an earlier call's {what}", tensor) for what, tensor, _ in self._earlier]
         problems = []
-        for place, output in enumerate(outputs):
+        for index, output in enumerate(outputs):
             for name, other in others:
                 if shares_memory(output, other):
-                    problems.append(("no_shared_memory", f"output {place} shares memory with {name}"))
-            others.append((f"output {place}", output))
+                    problems.append(("no_shared_memory", f"output {index} shares memory with {name}"))
+            others.append((f"output {index}", output))
         return problems
 
-    def _changed_later(self) -> list[tuple[str, str]]:
+    def _overwritten(self) -> list[tuple[str, str]]:
         changed = [digest([tensor]) != before for _, tensor, before in self._earlier]
         changed_names = [what for (what, _, _), is_changed in zip(self._earlier, changed, strict=True) if is_changed]
         pairs = zip(self._earlier, changed, strict=True)
@@ -272,10 +277,10 @@ class Host:
 
 
 def tensors_of(value: Any) -> list[Tensor]:
-    """The tensors in what a function returned: one, or those in tuples, lists, dicts and data classes.
+    """Flatten a return value into tensors: a tensor or number, or tuples, lists, dicts and dataclasses of them.
 
     Raises:
-        TypeError: something in it is no tensor, number or None, or is of a class that can answer in torch's place.
+        TypeError: it contains a value of another type, or an instance of a subclass of Tensor.
     """
     kind = type(value)
     if kind in _PLAIN:
@@ -295,13 +300,13 @@ def tensors_of(value: Any) -> list[Tensor]:
     raise TypeError(f"the function returned a {kind.__qualname__}, a class of its own, where a torch.Tensor was due")
 
 
-def _alive() -> tuple[int, int]:
+def _live_tensors() -> tuple[int, int]:
     gc.collect()
     tensors = sum(1 for item in gc.get_objects() if type(item) is Tensor)
     return tensors, torch.cuda.memory_allocated() if torch.cuda.is_initialized() else 0  # type: ignore[no-untyped-call]
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:

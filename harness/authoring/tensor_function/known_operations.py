@@ -1,7 +1,7 @@
-"""The steps within operations of torch whose summands nearly cancel, so that their sizes show.
+"""Decompositions of torch operations with cancellation, so that the error model sees their intermediate results.
 
-The gradient of a softmax is a difference of numbers that can be much larger than it is. Where torch has one operation
-for it, the inputs and the result do not show these numbers.
+The gradient of a softmax is a difference of terms that can be much larger than the result. Where torch has one fused
+operation for it, neither inputs nor result show the magnitude of these terms.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ __all__ = ["STEPS"]
 
 
 def _softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    """The gradient of a softmax, from its result."""
+    """Gradient of a softmax, from its output."""
     weighted = grad * output
     return weighted - output * weighted.sum(dim=dim, keepdim=True)
 
 
 def _log_softmax(tensor: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    """A log-softmax: of the largest element, it is the logarithm of a sum that can be nearly 1."""
+    """Log-softmax. For the largest element it is minus the logarithm of a sum that can be close to 1."""
     shifted = tensor - tensor.amax(dim, keepdim=True) if tensor.numel() else tensor
     return shifted - shifted.exp().sum(dim=dim, keepdim=True).log()
 
 
 def _log_softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    """The gradient of a log-softmax, from its result."""
+    """Gradient of a log-softmax, from its output."""
     return grad - output.exp() * grad.sum(dim=dim, keepdim=True)
 
 
@@ -43,7 +43,7 @@ def _layer_norm_backward(
     bias: Tensor | None,
     mask: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of a layer norm: of the tensor, the weight and the bias, as far as the mask asks for them."""
+    """Gradients of a layer norm for tensor, weight and bias. `mask` says which of them are computed."""
     inner = [*range(tensor.dim() - len(shape), tensor.dim())]
     outer = [*range(tensor.dim() - len(shape))]
     normal = (tensor - mean) * rstd
@@ -60,7 +60,7 @@ def _layer_norm_backward(
 def _layer_norm(
     tensor: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """A layer norm, with the mean and the reciprocal deviation."""
+    """Layer norm, with the mean and the reciprocal standard deviation."""
     inner = [*range(tensor.dim() - len(shape), tensor.dim())]
     if not math.prod(shape):
         first, second, third = torch.ops.aten.native_layer_norm.default(tensor, shape, weight, bias, eps)
@@ -74,17 +74,17 @@ def _layer_norm(
 
 
 def _sigmoid(tensor: Tensor) -> Tensor:
-    """A sigmoid: GPUs compute it by a tangent, whose distance from -1 it is where it is small."""
+    """Sigmoid by tanh, as GPUs may compute it. Small results come from cancellation with 1."""
     return (torch.tanh(tensor * 0.5) + 1.0) * 0.5
 
 
 def _silu(tensor: Tensor) -> Tensor:
-    """A silu by that sigmoid."""
+    """SiLU by that sigmoid."""
     return tensor * _sigmoid(tensor)
 
 
 def _silu_backward(grad: Tensor, tensor: Tensor) -> Tensor:
-    """The gradient of a silu."""
+    """Gradient of SiLU."""
     part = _sigmoid(tensor)
     return grad * (part * (1.0 + tensor * (1.0 - part)))
 
@@ -100,4 +100,4 @@ STEPS: Final[Mapping[Any, Callable[..., Any]]] = {
     _aten.native_layer_norm.default: _layer_norm,
     _aten.native_layer_norm_backward.default: _layer_norm_backward,
 }
-"""By operation: a function of the same arguments and results."""
+"""Decompositions by operation, with the same arguments and results."""

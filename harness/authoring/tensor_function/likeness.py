@@ -1,4 +1,4 @@
-"""A drawing function made from one set of arguments."""
+"""Derives an example function from one set of arguments."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ __all__ = ["like"]
 
 
 def like(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[Draw], Arguments]:
-    """Return a function that draws arguments like these.
+    """Return an example function that draws arguments like these.
 
-    - Equal dimensions of the tensors are one size, which varies; so give different sizes to different dimensions.
-    - Floating tensors of the first one's dtype take the case's dtype; others keep theirs.
-    - The bound of an integer tensor is the smallest dimension of a floating one above its largest element, if possible
-      not one of its own. Negative elements, such as -100, are drawn too.
-    - A float varies between two values. Integers, flags and words stay.
+    - Equal sizes of tensors become one named size. So give different sizes to different dimensions.
+    - Floating-point tensors with the first one's dtype take the case's dtype. Others keep theirs.
+    - An integer tensor holds indices. Their upper bound is the smallest size of a floating-point tensor that exceeds
+      the largest element, preferably not a size of the integer tensor itself. Its negative elements, such as -100,
+      are drawn too.
+    - A float takes a second value in some cases. Integers, flags and strings stay constant.
     """
     floating = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.is_floating_point()]
     main = floating[0].dtype if floating else None
@@ -37,7 +38,7 @@ def like(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[Draw], A
         below = size_of(draw, apart[0]) if apart else largest + 1
         return draw.index(*shape, below=below, also=negative).to(tensor.dtype)
 
-    def made(draw: Draw, name: str, value: Any) -> Any:
+    def draw_like(draw: Draw, name: str, value: Any) -> Any:
         if isinstance(value, Tensor):
             shape = [size_of(draw, size) for size in value.shape]
             if value.is_floating_point():
@@ -47,7 +48,7 @@ def like(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[Draw], A
         return draw.choice(name, value, 1.5 * value + 0.125) if type(value) is float else value
 
     def example(draw: Draw) -> Arguments:
-        positional = tuple(made(draw, f"argument {place}", value) for place, value in enumerate(args))
-        return positional, {name: made(draw, name, value) for name, value in kwargs.items()}
+        positional = tuple(draw_like(draw, f"argument {place}", value) for place, value in enumerate(args))
+        return positional, {name: draw_like(draw, name, value) for name, value in kwargs.items()}
 
     return example

@@ -1,4 +1,4 @@
-"""Tensors at chosen addresses and with chosen strides, surrounded by values that no kernel may read or write."""
+"""Tensors at chosen addresses and strides, surrounded by guard values that no kernel may read or write."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["LAYOUTS", "Arena", "Placed", "copied", "digest", "fits", "same_bytes", "shares_memory"]
+__all__ = ["LAYOUTS", "Arena", "Placed", "copied", "digest", "fits", "shares_memory"]
 
 LAYOUTS = ("contiguous", "offset", "sliced", "gaps", "transposed", "reversed", "channels-last", "expanded")
-"""Contiguous; one element behind an aligned address; every second element; rows with gaps; the last two dimensions
-exchanged in memory; all of them reversed; channels last; stride 0 along the first dimension."""
+"""In order: contiguous; offset by one element from an aligned address; every second element; padded rows; the last two
+dimensions transposed in memory; all dimensions reversed; channels last; stride 0 along the first dimension."""
 _CANARY = 3
-"""Elements before, between and behind those of a tensor."""
+"""Guard elements after each padded row, and after a tensor."""
 
-# Read before any subject is imported, which may replace them.
+# Bound before any subject is imported, because a subject could replace them.
 _equal, _empty, _set, _clone = torch.equal, torch.empty, torch.Tensor.set_, torch.Tensor.clone
 _detach, _view, _copy, _data_ptr = torch.Tensor.detach, torch.Tensor.view, torch.Tensor.copy_, torch.Tensor.data_ptr
 _cpu, _contiguous, _fill = torch.Tensor.cpu, torch.Tensor.contiguous, torch.Tensor.fill_
@@ -28,41 +28,41 @@ _reshape = torch.Tensor.reshape
 
 @dataclass(frozen=True)
 class Placed:
-    """A tensor, and the bytes of its memory and its surroundings before the call."""
+    """A tensor, its memory with the guard values as bytes, and a copy of these bytes from before the call."""
 
     tensor: Tensor
     whole: Tensor
     before: Tensor
 
     def is_unchanged(self) -> bool:
-        """Whether no byte of it or around it has changed."""
+        """Whether no byte of the tensor or of its guard values has changed."""
         return bool(_equal(self.whole, self.before))
 
 
 class Arena:
-    """Memory that is handed out again and again at the same address."""
+    """Allocates tensors, on request at the same address or as the same object as before."""
 
     def __init__(self) -> None:
         self._kept: dict[object, Tensor] = {}
 
     def place(self, content: Tensor, layout: str, memory: str, slot: int) -> Placed:
-        """Put a content into memory.
+        """Allocate a tensor with this content.
 
         Args:
-            content: dense; for `expanded`, equal along the first dimension.
+            content: a dense tensor; for `expanded`, constant along the first dimension.
             layout: one of `LAYOUTS`.
             memory: see `Call.memory`.
-            slot: the place among the tensors of the call.
+            slot: the index of the tensor in the call.
         """
         sizes, strides, offset, extent = _strides(content, layout)
         item = content.element_size()
         if memory == "objects":
             key = (slot, content.dtype, sizes, strides)
-            known = self._kept.get(key)
-            if known is None:
+            tensor_kept = self._kept.get(key)
+            if tensor_kept is None:
                 flat = self._flat(extent, content, None)
-                known = self._kept[key] = torch.as_strided(flat, sizes, strides, offset)
-            tensor = known
+                tensor_kept = self._kept[key] = torch.as_strided(flat, sizes, strides, offset)
+            tensor = tensor_kept
         else:
             flat = self._flat(extent, content, slot if memory == "addresses" else None)
             tensor = torch.as_strided(flat, sizes, strides, offset)
@@ -80,11 +80,11 @@ class Arena:
         if slot is None:
             return _empty(extent, dtype=content.dtype, device=content.device)
         bytes_needed = extent * content.element_size()
-        kept = self._kept.get(slot)
-        if kept is None or kept.numel() < bytes_needed or kept.device != content.device:
+        buffer = self._kept.get(slot)
+        if buffer is None or buffer.numel() < bytes_needed or buffer.device != content.device:
             size = max(1 << 20, 2 * bytes_needed)
-            kept = self._kept[slot] = _empty(size, dtype=torch.uint8, device=content.device)
-        return _set(_empty(0, dtype=content.dtype, device=content.device), _storage(kept), 0, (extent,), (1,))
+            buffer = self._kept[slot] = _empty(size, dtype=torch.uint8, device=content.device)
+        return _set(_empty(0, dtype=content.dtype, device=content.device), _storage(buffer), 0, (extent,), (1,))
 
 
 def fits(shape: tuple[int, ...], layout: str) -> bool:
@@ -96,7 +96,7 @@ def fits(shape: tuple[int, ...], layout: str) -> bool:
 
 
 def _strides(content: Tensor, layout: str) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
-    """Sizes, strides, offset and elements of the memory."""
+    """Return sizes, strides, storage offset, and the number of elements of the memory."""
     sizes = tuple(content.shape)
     order = list(range(len(sizes)))
     if layout == "transposed":
@@ -107,9 +107,9 @@ def _strides(content: Tensor, layout: str) -> tuple[tuple[int, ...], tuple[int, 
         order = [0, 2, 3, 1]
     step = 2 if layout == "sliced" else 1
     strides = [0] * len(sizes)
-    for number, place in enumerate(reversed(order)):
-        strides[place] = step
-        step *= max(1, sizes[place]) + (_CANARY if layout == "gaps" and number == 0 else 0)
+    for number, dim in enumerate(reversed(order)):
+        strides[dim] = step
+        step *= max(1, sizes[dim]) + (_CANARY if layout == "gaps" and number == 0 else 0)
     if layout == "expanded":
         strides[0] = 0
     offset = 0 if layout != "offset" else 1
@@ -118,24 +118,19 @@ def _strides(content: Tensor, layout: str) -> tuple[tuple[int, ...], tuple[int, 
 
 
 def _poison(dtype: torch.dtype) -> float | int | bool:
-    """NaN, or an integer that is no valid index: what is read beyond a tensor shows."""
+    """Return NaN, or an integer that is no valid index, so that an out-of-bounds read affects the result."""
     if dtype.is_floating_point or dtype.is_complex:
         return math.nan
     return True if dtype == torch.bool else min(1 << 30, torch.iinfo(dtype).max)
 
 
 def copied(tensor: Tensor) -> Tensor:
-    """A dense copy of a plain tensor."""
+    """Return a dense copy of a plain tensor."""
     return _contiguous(_clone(_detach(tensor)))
 
 
-def same_bytes(left: Tensor, right: Tensor) -> bool:
-    """Whether two tensors have the same dtype, shape and bytes."""
-    return left.dtype == right.dtype and left.shape == right.shape and digest([left]) == digest([right])
-
-
 def digest(tensors: Iterable[Tensor]) -> str:
-    """SHA-256 of dtypes, shapes and bytes."""
+    """Return the SHA-256 of dtypes, shapes and bytes."""
     sha256 = _sha256()
     for tensor in tensors:
         sha256.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
@@ -147,7 +142,7 @@ def digest(tensors: Iterable[Tensor]) -> str:
 
 
 def shares_memory(left: Tensor, right: Tensor) -> bool:
-    """Whether two tensors lie in the same storage, and their extents overlap."""
+    """Whether the address ranges of two tensors overlap."""
     if not left.numel() or not right.numel() or left.device != right.device:
         return False
     (first, last), (begin, end) = _extent(left), _extent(right)

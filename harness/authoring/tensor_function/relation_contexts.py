@@ -16,7 +16,7 @@ def no_grad_modes(adversary: Adversary) -> None:
     for context in ("no_grad", "inference_mode"):
 
         def check(case: Case, context: str = context) -> list[str]:
-            return adversary.wrong(adversary.made(case, gradients=False, context=context), case.dtype)
+            return adversary.wrong(adversary.call_for(case, gradients=False, context=context), case.dtype)
 
         adversary.examine("no_grad_modes", adversary.case(540), check, context)
 
@@ -29,12 +29,12 @@ def autocast(adversary: Adversary) -> None:
     context = "autocast on CUDA" if adversary.device.startswith("cuda") else "autocast"
 
     def check(case: Case) -> list[str]:
-        call = adversary.made(case)
+        call = adversary.call_for(case)
         due = adversary.truth(call, "bfloat16", factors="bfloat16")
-        answer = adversary.ask(replace(call, context=context))
+        answer = adversary.run(replace(call, context=context))
         if answer.raised:
             raise Refusal(answer.raised)
-        return differences(answer, due, call.wanted)
+        return differences(answer, due, call.grad_inputs)
 
     adversary.examine("autocast", adversary.case(560, dtype="float32"), check, context)
 
@@ -43,7 +43,7 @@ def compiled(adversary: Adversary) -> None:
     """`torch.compile(fullgraph=True)` gives the same answer, or refuses."""
 
     def check(case: Case) -> list[str]:
-        return adversary.wrong(adversary.made(case, context="compiled"), case.dtype, refusable=True)
+        return adversary.wrong(adversary.call_for(case, context="compiled"), case.dtype, refusable=True)
 
     adversary.examine("compiled", adversary.case(580), check, "torch.compile(fullgraph=True)")
 
@@ -55,9 +55,9 @@ def double_backward(adversary: Adversary) -> None:
         return
 
     def check(case: Case) -> list[str]:
-        call = adversary.made(case)
+        call = adversary.call_for(case)
         draw = Draw(Case(dtype=case.dtype, seed=case.seed + 700_001), device=adversary.device)
-        second = tuple(draw.tensor(*call.tensors[place].shape) for place in call.wanted)
+        second = tuple(draw.tensor(*call.tensors[place].shape) for place in call.grad_inputs)
         return adversary.wrong(replace(call, second=second), case.dtype, refusable=True)
 
     adversary.examine("double_backward", adversary.case(600), check, "the gradients of the gradients")
@@ -73,7 +73,7 @@ def operator_check(adversary: Adversary) -> None:
 
     def check(case: Case) -> list[str]:
         with adversary.guarded():
-            problems = adversary.function.caller.operator_check(adversary.made(case, gradients=False))
+            problems = adversary.function.caller.operator_check(adversary.call_for(case, gradients=False))
         return [problems] if problems else []
 
     adversary.examine("operator_check", adversary.case(620), check)

@@ -14,7 +14,7 @@ def other_stream(adversary: Adversary) -> None:
     """On a side stream that still sleeps, the answer is right: every kernel runs on the current stream."""
 
     def check(case: Case) -> list[str]:
-        return adversary.wrong(adversary.made(case, context="other stream"), case.dtype)
+        return adversary.wrong(adversary.call_for(case, context="other stream"), case.dtype)
 
     for number in range(2):
         adversary.examine("other_stream", adversary.case(640 + number), check, "a side stream that sleeps")
@@ -32,7 +32,7 @@ def graph_replay(adversary: Adversary) -> None:
     """A CUDA graph that captured it gives the right outputs for other contents, or capturing raises."""
 
     def check(case: Case) -> list[str]:
-        return adversary.wrong(adversary.made(case, gradients=False, context="graph"), case.dtype, refusable=True)
+        return adversary.wrong(adversary.call_for(case, gradients=False, context="graph"), case.dtype, refusable=True)
 
     adversary.examine("graph_replay", adversary.case(660), check, "a replayed CUDA graph")
 
@@ -44,6 +44,6 @@ def other_device(adversary: Adversary) -> None:
         return
 
     def check(case: Case) -> list[str]:
-        return adversary.wrong(adversary.made(case, context="other device"), case.dtype)
+        return adversary.wrong(adversary.call_for(case, context="other device"), case.dtype)
 
     adversary.examine("other_device", adversary.case(680), check, "another current device")

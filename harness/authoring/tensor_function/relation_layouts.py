@@ -13,7 +13,7 @@ __all__ = ["layouts", "upstream_layouts"]
 
 def layouts(adversary: Adversary) -> None:
     """Every tensor in every layout, with NaN in the gaps. A layout may be refused by an exception."""
-    shapes = [tuple(tensor.shape) for tensor in adversary.made(adversary.case()).tensors]
+    shapes = [tuple(tensor.shape) for tensor in adversary.call_for(adversary.case()).tensors]
     for place in range(len(shapes)):
         for layout in LAYOUTS[1:]:
             if not fits(shapes[place], layout):
@@ -27,16 +27,16 @@ def layouts(adversary: Adversary) -> None:
             _try(adversary, tuple(layout if fits(shape, layout) else "contiguous" for shape in shapes), -1)
 
 
-def _try(adversary: Adversary, each: tuple[str, ...], alike: int) -> None:
+def _try(adversary: Adversary, each: tuple[str, ...], equal_rows: int) -> None:
     def check(case: Case) -> list[str]:
-        return adversary.wrong_either_way(adversary.made(case, layouts=each), case.dtype, refusable=True)
+        return adversary.wrong_either_way(adversary.call_for(case, layouts=each), case.dtype, refusable=True)
 
-    adversary.examine("layouts", adversary.case(500, alike=alike), check, f"layouts {', '.join(each)}")
+    adversary.examine("layouts", adversary.case(500, equal_rows=equal_rows), check, f"layouts {', '.join(each)}")
 
 
 def upstream_layouts(adversary: Adversary) -> None:
     """The upstream gradient in every layout; torch itself makes expanded and transposed ones."""
-    call = adversary.made(adversary.case(520))
+    call = adversary.call_for(adversary.case(520))
     if not call.upstream:
         adversary.findings.inapplicable["upstream_layouts"] = "no gradient is due"
         return
@@ -45,7 +45,7 @@ def upstream_layouts(adversary: Adversary) -> None:
             continue
 
         def check(case: Case, layout: str = layout) -> list[str]:
-            call = adversary.made(case, upstream_layout=layout)
+            call = adversary.call_for(case, upstream_layout=layout)
             if layout == "expanded":
                 alike = tuple(
                     gradient[:1].expand(gradient.shape).clone() if gradient.dim() else gradient

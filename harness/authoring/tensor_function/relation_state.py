@@ -27,7 +27,7 @@ def history(adversary: Adversary) -> None:
 
 
 def _history(adversary: Adversary, base: Case, memories: tuple[str, ...]) -> None:
-    first = adversary.made(base)
+    first = adversary.call_for(base)
     fresh = adversary.fresh(first)
     if fresh.crashed or fresh.raised:
         adversary.findings.add("history", f"{base.text()} in a fresh process: {fresh.crashed or fresh.raised}")
@@ -39,14 +39,18 @@ def _history(adversary: Adversary, base: Case, memories: tuple[str, ...]) -> Non
                 if case != base:
                     return []  # the pair belongs together
                 call_a, call_b = replace(first, memory=memory), replace(other, memory=memory)
-                before = adversary.ask(call_a)
+                before = adversary.run(call_a)
                 may_refuse = call_b.layouts != call_a.layouts
                 problems = _told(
                     f"B ({what} differs)", adversary.wrong(call_b, _dtype(call_b, base), refusable=may_refuse)
                 )
-                after = adversary.ask(call_a)
-                problems += _told("A before B", differences(before, adversary.truth(call_a, base.dtype), call_a.wanted))
-                problems += _told("A after B", differences(after, adversary.truth(call_a, base.dtype), call_a.wanted))
+                after = adversary.run(call_a)
+                problems += _told(
+                    "A before B", differences(before, adversary.truth(call_a, base.dtype), call_a.grad_inputs)
+                )
+                problems += _told(
+                    "A after B", differences(after, adversary.truth(call_a, base.dtype), call_a.grad_inputs)
+                )
                 if adversary.function.deterministic and not problems:
                     for name, answer in (("A", before), ("A after B", after)):
                         if answer.digest != fresh.digest:
@@ -65,7 +69,9 @@ def refilled(adversary: Adversary) -> None:
                 problems: list[str] = []
                 for number in range(3):
                     later = replace(case, seed=case.seed + number)
-                    problems += adversary.wrong(adversary.made(later, gradients=gradients, memory=memory), case.dtype)
+                    problems += adversary.wrong(
+                        adversary.call_for(later, gradients=gradients, memory=memory), case.dtype
+                    )
                 return problems
 
             adversary.examine("refilled", adversary.case(420), check, f"three contents in the same {memory}")
@@ -79,8 +85,8 @@ def repeats(adversary: Adversary) -> None:
     for dtype in adversary.dtypes:
 
         def check(case: Case) -> list[str]:
-            call = adversary.made(case)
-            digests = {adversary.ask(call).digest for _ in range(4)}
+            call = adversary.call_for(case)
+            digests = {adversary.run(call).digest for _ in range(4)}
             return [] if len(digests) == 1 else [f"4 equal calls gave {len(digests)} different answers"]
 
         adversary.examine("repeats", adversary.case(440, dtype=dtype), check)
@@ -90,7 +96,7 @@ def no_growth(adversary: Adversary) -> None:
     """Many calls leave no tensor and no memory behind."""
 
     def check(case: Case) -> list[str]:
-        call = adversary.made(case, gradients=False)
+        call = adversary.call_for(case, gradients=False)
         with adversary.guarded():
             tensors, memory = adversary.function.caller.growth(call, _TIMES)
         problems = [f"{tensors} more tensors live after {_TIMES} calls"] if tensors > _TIMES // 4 else []
@@ -101,32 +107,35 @@ def no_growth(adversary: Adversary) -> None:
 
 def _others(adversary: Adversary, base: Case) -> Iterator[tuple[str, Call]]:
     """Calls that differ from the base in one thing, with its name."""
-    first = adversary.made(base)
+    first = adversary.call_for(base)
     for name, values in adversary.choices.items():
         for place in range(len(values)):
             if place != base.choices.get(name, 0):
-                yield f"{name}={values[place]!r}", adversary.made(base.with_choice(name, place))
+                yield f"{name}={values[place]!r}", adversary.call_for(base.with_choice(name, place))
     if base.choices:
         return
     for name, (least, most, step) in adversary.sizes.items():
-        for size in (adversary.usual[name] + step, adversary.usual[name] - step):
+        for size in (adversary.default_sizes[name] + step, adversary.default_sizes[name] - step):
             if size >= max(1, least) and (most is None or size <= most):
-                yield f"{name}={size}", adversary.made(base.with_size(name, size))
+                yield f"{name}={size}", adversary.call_for(base.with_size(name, size))
     for dtype in adversary.dtypes[1:]:
-        yield dtype, adversary.made(replace(base, dtype=dtype))
+        yield dtype, adversary.call_for(replace(base, dtype=dtype))
     for place, tensor in enumerate(first.tensors):
         if tensor.numel() > 1 and (number := adversary.numbers[place]) >= 0:
-            yield f"an element of tensor {place}", adversary.made(replace(base, touched=(number, tensor.numel() // 3)))
+            yield (
+                f"an element of tensor {place}",
+                adversary.call_for(replace(base, changed_element=(number, tensor.numel() // 3))),
+            )
         if fits(tuple(tensor.shape), "transposed"):
             layouts = tuple("transposed" if index == place else "contiguous" for index in range(len(first.tensors)))
             yield f"strides of tensor {place}", replace(first, layouts=layouts)
     if first.upstream:
         yield "the upstream gradient", replace(first, upstream=tuple(-0.5 * gradient for gradient in first.upstream))
-    for place in first.wanted if len(first.wanted) > 1 else ():
-        yield f"only tensor {place} needs a gradient", replace(first, wanted=(place,))
-    if first.wanted:
-        yield "no gradient", adversary.made(base, gradients=False)
-    yield "all contents", adversary.made(replace(base, seed=base.seed + 1))
+    for place in first.grad_inputs if len(first.grad_inputs) > 1 else ():
+        yield f"only tensor {place} needs a gradient", replace(first, grad_inputs=(place,))
+    if first.grad_inputs:
+        yield "no gradient", adversary.call_for(base, gradients=False)
+    yield "all contents", adversary.call_for(replace(base, seed=base.seed + 1))
 
 
 def _dtype(call: Call, base: Case) -> str:

@@ -55,15 +55,15 @@ def gradient(adversary: Adversary) -> None:
     chance = random.Random(adversary.seed)  # noqa: S311 - a choice, and no secret
     for dtype in adversary.dtypes:
         for case in _cases(adversary, dtype):
-            adversary.examine("gradient", case, lambda case: adversary.wrong(adversary.made(case), case.dtype))
+            adversary.examine("gradient", case, lambda case: adversary.wrong(adversary.call_for(case), case.dtype))
     case = adversary.case(7)
-    wanted = adversary.made(case).wanted
+    wanted = adversary.call_for(case).grad_inputs
     parts: list[tuple[int, ...]] = [(place,) for place in wanted] if len(wanted) > 1 else []
     parts += [tuple(sorted(chance.sample(wanted, len(wanted) - 1)))] if len(wanted) > 2 else []
     for part in parts:
 
         def check(case: Case, part: tuple[int, ...] = part) -> list[str]:
-            return adversary.wrong(adversary.made(case, wanted=part), case.dtype)
+            return adversary.wrong(adversary.call_for(case, grad_inputs=part), case.dtype)
 
         adversary.examine("gradient", case, check, f"gradient of tensors {list(part)} alone")
 
@@ -100,16 +100,16 @@ def sizes(adversary: Adversary) -> None:
     cases += islice((case for case in mixed if adversary.elements(case) <= most), _MIXED)
     cases.append(adversary.case(200, sizes={name: pool[0] for name, pool in pools.items() if pool}))
     for case in cases:
-        adversary.examine("sizes", case, lambda case: adversary.wrong_either_way(adversary.made(case), case.dtype))
+        adversary.examine("sizes", case, lambda case: adversary.wrong_either_way(adversary.call_for(case), case.dtype))
     for name, (least, _, _) in adversary.sizes.items():
         try:
-            call = adversary.made(adversary.case().with_size(name, 0)) if least <= 1 else None
+            call = adversary.call_for(adversary.case().with_size(name, 0)) if least <= 1 else None
         except (UnfitReference, RuntimeError, ValueError, IndexError):
             call = None  # the reference, or drawing, has nothing to say about no elements
         if call is not None:
 
             def check(case: Case) -> list[str]:
-                return adversary.wrong(adversary.made(case), case.dtype, refusable=True)
+                return adversary.wrong(adversary.call_for(case), case.dtype, refusable=True)
 
             adversary.examine("sizes", adversary.case().with_size(name, 0), check)
 
@@ -120,7 +120,7 @@ def special_values(adversary: Adversary) -> None:
         for number, values in enumerate(_ODD):
             case = adversary.case(300 + number, dtype=dtype, values=values)
             adversary.examine(
-                "special_values", case, lambda case: adversary.wrong_either_way(adversary.made(case), case.dtype)
+                "special_values", case, lambda case: adversary.wrong_either_way(adversary.call_for(case), case.dtype)
             )
         for number, values in enumerate(_EXTREME):
             case = adversary.case(320 + number, dtype=dtype, values=values)
@@ -132,7 +132,7 @@ def nan_comes_out(adversary: Adversary) -> None:
 
     def check(case: Case) -> list[str]:
         call = _plain(adversary, case)
-        due, answer = adversary.truth(call, case.dtype), adversary.ask(call)
+        due, answer = adversary.truth(call, case.dtype), adversary.run(call)
         pairs = enumerate(zip(answer.outputs, due.outputs, strict=False))
         lost = [place for place, (got, one) in pairs if _loses_nan(got.cpu(), one.value)]
         return [f"output {place} has a number where NaN is due" for place in lost]
@@ -168,7 +168,7 @@ def indices_checked(adversary: Adversary) -> None:
 
         for below in (False, True):
             side = "an index below its range" if below else "an index beyond its range"
-            adversary.examine("indices_checked", adversary.case(360, outside=number, below=below), check, side)
+            adversary.examine("indices_checked", adversary.case(360, out_of_range=number, below=below), check, side)
 
 
 def arguments_checked(adversary: Adversary) -> None:
@@ -178,8 +178,8 @@ def arguments_checked(adversary: Adversary) -> None:
         adversary.findings.inapplicable["arguments_checked"] = "the example names nothing that is refused"
 
     def check(case: Case) -> list[str]:
-        adversary.ask(_plain(adversary, replace(case, refused=-1)))
-        return [] if adversary.ask(_plain(adversary, case)).raised else ["it answers"]
+        adversary.run(_plain(adversary, replace(case, refused=-1)))
+        return [] if adversary.run(_plain(adversary, case)).raised else ["it answers"]
 
     for number, what in enumerate(refused):
         adversary.examine("arguments_checked", adversary.case(365, refused=number), check, what)
@@ -230,10 +230,10 @@ def same_tensor_twice(adversary: Adversary) -> None:
     for pair in pairs:
 
         def check(case: Case, pair: tuple[int, int] = pair) -> list[str]:
-            call = adversary.made(case, twice=pair)
+            call = adversary.call_for(case, twice=pair)
             tensors = [call.tensors[pair[0] if place == pair[1] else place] for place in range(len(call.tensors))]
-            wanted = tuple(place for place in call.wanted if place != pair[1])
-            return adversary.wrong(replace(call, tensors=tuple(tensors), wanted=wanted), case.dtype)
+            wanted = tuple(place for place in call.grad_inputs if place != pair[1])
+            return adversary.wrong(replace(call, tensors=tuple(tensors), grad_inputs=wanted), case.dtype)
 
         adversary.examine("same_tensor_twice", adversary.case(380), check, f"tensors {pair[0]} and {pair[1]} are one")
 
@@ -247,7 +247,7 @@ def _cases(adversary: Adversary, dtype: str) -> list[Case]:
 
 
 def _plain(adversary: Adversary, case: Case) -> Call:
-    return adversary.made(case, gradients=False)
+    return adversary.call_for(case, gradients=False)
 
 
 def _floating(call: Call) -> list[int]:
@@ -262,7 +262,7 @@ def _extreme(adversary: Adversary, case: Case) -> list[str]:
     except UnfitReference:
         return []
     compared = [_demanded(output, other) for output, other in zip(due.outputs, rough, strict=True)]
-    answer = adversary.ask(call)
+    answer = adversary.run(call)
     if answer.raised and "inf" in case.values:
         raise Refusal(answer.raised)
     demanded = Truth(tuple(compared), ())

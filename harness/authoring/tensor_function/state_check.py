@@ -1,8 +1,8 @@
-"""The relations of state, layout and purity, for a claim that compares values and gradients by itself.
+"""Relations of state, layout and purity, for a falsifier that compares values and gradients itself.
 
 check = StateCheck(trial, loss, reference, example)    # before the falsifier uses CUDA
 ...
-check.measure(trial.search(...))                       # `violations`: every right function has none
+check.measure(trial.search(...))                       # `violations`: empty for a correct function
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ STATE: Final = (
     "history", "refilled", "layouts", "no_growth", "inputs_kept", "settings_kept", "no_shared_memory", "outputs_kept",
     "plain_tensors", "other_stream", "nan_comes_out", "indices_checked", "arguments_checked", "shapes_checked",
 )  # fmt: skip
-"""The relations of state, layout, purity, and of arguments that are no numbers or do not belong together."""
+"""Relations of state, layout and purity, and of invalid arguments: NaN, bad indices, mismatched shapes."""
 VALUES_AND_STATE: Final = ("value", "gradient", "special_values", *STATE)
-"""The same, and those of values in every dtype, for a claim that has few cases of its own."""
+"""`STATE` and the relations of values in every dtype, for a falsifier with few cases of its own."""
 FEW_CALLS: Final = (
     "refilled", "inputs_kept", "settings_kept", "no_shared_memory", "outputs_kept", "plain_tensors", "nan_comes_out",
     "arguments_checked", "shapes_checked",
 )  # fmt: skip
-"""Those that take a dozen calls, for a function that an interpreter runs."""
+"""Relations that need about a dozen calls, for a function in Triton's interpreter."""
 
 
 _GPU_ONLY: Final = {name for name, relation in RELATIONS.items() if relation.needs_gpu}
 
 
 class StateCheck:
-    """Tries on one function what earlier calls, memory, layouts and streams do to a call, and a call to its inputs."""
+    """Tests whether earlier calls, memory, layouts and streams affect a call, and whether a call changes its inputs."""
 
     def __init__(
         self,
@@ -53,16 +53,16 @@ class StateCheck:
         relations: Sequence[str] = STATE,
         **more: Any,
     ) -> None:
-        """Fork the process that calls the function anew.
+        """Fork the server of fresh processes.
 
         Args:
-            function: calls the trial's subject, which is taken from the trial before.
+            function: calls the trial's subject. Read `trial.subject` before this call, so that forks share it.
             reference, example: see `TensorFunction`.
-            relations: those that are tried.
+            relations: names of the relations to test.
             more: further fields of `TensorFunction`.
 
         Raises:
-            RuntimeError: CUDA is in use already.
+            RuntimeError: CUDA is already initialized.
         """
         self._trial, self._relations = trial, relations
         self._function = TensorFunction.of(function, reference, example, **more)
@@ -70,7 +70,7 @@ class StateCheck:
 
     @contextmanager
     def watched(self, *tensors: Tensor) -> Iterator[None]:
-        """Watch a call of the subject that the claim makes by itself, with these inputs."""
+        """Check that a call of the subject in the block changes neither these inputs nor global settings."""
         before, copies = surroundings(), [tensor.clone() for tensor in tensors]
         yield
         changed = [f"settings_kept: {what} is changed by a case" for what in changes(before)]
@@ -79,21 +79,21 @@ class StateCheck:
         self._seen |= dict.fromkeys(changed)
 
     def measure(self, tried: int) -> None:
-        """Measure `violations`, unless the search of the trial's cases ended early.
+        """Measure `violations`, unless the trial's search ended early.
 
-        It does if a case refutes a mutant, or if one case alone is tried again.
+        A search ends early if a case refutes a mutant, or if it replays one case.
 
         Args:
-            tried: how many cases the search has tried.
+            tried: the number of cases that the search tried.
         """
         if tried == self._trial.parameters["cases"]:
             self._trial.measure(violations=self.violations())
 
     def violations(self) -> list[str]:
-        """The violations, each with the name of its relation and its smallest case; empty for a right function.
+        """Return the violations, each with its relation and smallest case; empty for a correct function.
 
         Raises:
-            NotMeasured: the reference does not fit, or the function refuses every dtype.
+            NotMeasured: the reference cannot be evaluated in float64, or the function refuses every dtype.
         """
         device = self._trial.device
         names = [name for name in self._relations if device.startswith("cuda") or name not in _GPU_ONLY]

@@ -1,4 +1,4 @@
-"""What a pure function leaves as it was: random states, torch's global settings, and what tells the time."""
+"""Global state that a pure function leaves unchanged: random states, torch's settings, and the clock functions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _cuda(read: Callable[[], Any]) -> Any:
 
 
 def _clocks() -> tuple[Any, ...]:
-    """What benchmarks tell the time with, and wait with."""
+    """Return the functions with which benchmarks measure time and synchronize."""
     event = vars(torch.cuda.Event)
     return (
         *(event.get(name) for name in ("elapsed_time", "record", "synchronize", "query", "wait")),
@@ -48,7 +48,7 @@ def _clocks() -> tuple[Any, ...]:
 
 _CLOCKS: Final = "the clock"
 _CLOCKS_BEFORE: Final = _clocks()
-"""Those from before the function's module was imported, which may replace them as well."""
+"""Bound before the subject's module is imported, because its import could replace them."""
 
 _READ: Mapping[str, Callable[[], Any]] = {
     "torch's random state": _random_state,
@@ -77,9 +77,9 @@ _READ: Mapping[str, Callable[[], Any]] = {
 
 
 def surroundings() -> dict[str, Any]:
-    """The present values, by what they are.
+    """Return the current values by name.
 
-    A number is drawn before, so that a generator which is seeded anew has another state than that of a fresh seed.
+    A number is drawn first. So a generator that the subject seeds again has another state.
     """
     torch.rand(())
     random.random()  # noqa: S311 - it is thrown away
@@ -87,5 +87,5 @@ def surroundings() -> dict[str, Any]:
 
 
 def changes(before: Mapping[str, Any]) -> list[str]:
-    """Which of them have another value now."""
+    """Return the names of the values that differ from those before."""
     return [what for what, read in _READ.items() if read() != before[what]]

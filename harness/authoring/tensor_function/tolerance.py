@@ -1,21 +1,21 @@
-"""What a function should return, in float64, and how far rounding alone can take each element from that.
+"""The expected result of a function in float64, and a bound on the rounding error of each element.
 
-The reference runs once in float64. Then it runs several times with random relative errors, and the deviations show
-which error each element can have: Monte Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic", UCLA CSD-970002,
-1997). The gradients are those of autograd in the same runs.
+The reference runs once in float64, then several times with random relative errors. The deviations give the error bound
+of each element: Monte Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic", UCLA CSD-970002, 1997). Autograd
+computes the gradients in the same runs.
 
-- Each operation of torch that the reference calls rounds its result to the dtype of the case, as torch does it.
-- Within an operation, numbers round to float32, or to float64 for float64: the inputs of one that is more than a sum, a
-  product or a quotient are perturbed, and its result. The inputs of the function are perturbed, too.
-- The terms of a sum or difference of two are perturbed as results of their own, since another implementation may not
-  round both alike.
-- Equal numbers round alike, so the errors of equal rows do not cancel.
-- The error of a sum is as large as the sum of the absolute values of its summands, times the root of their number: the
-  sizes of the summands decide, not that of the sum.
+- The result of each torch operation is perturbed as if rounded to the dtype of the case, as torch rounds it.
+- Within an operation, intermediate results round to float32 (float64 for float64). So an operation beyond a sum,
+  product or quotient has its inputs and its result perturbed. The function's own inputs are perturbed too.
+- Both operands of an addition or subtraction are perturbed independently, because implementations may round them
+  differently.
+- Equal numbers get equal errors, so the errors of equal rows do not cancel.
+- The error of a reduction is proportional to the sum of the absolute values of its terms, times the square root of
+  their number. It does not depend on the size of the result.
 
-So the reference should call torch's own operation where there is one, such as `torch.softmax`: a formula of several
-operations can be more exact than it, above all in its gradient. Integers and booleans are compared where all runs
-agree.
+So the reference should call torch's operation where one exists, such as `torch.softmax`. A formula of several
+operations can be more accurate, above all in its gradient, and the bound would then be too tight. Integers and booleans
+are compared only where all runs agree.
 """
 
 from __future__ import annotations
@@ -30,32 +30,33 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.authoring.tensor_function.call import Call, filled
+from harness.authoring.tensor_function.hosting import tensors_of
 from harness.authoring.tensor_function.known_operations import STEPS
 
 __all__ = ["FACTORS", "Expected", "Truth", "UnfitReference", "truth"]
 
 _RUNS: Final = 8
 _MARGIN: Final = 16.0
-"""Times the root mean square of the deviations. Healthy implementations stay below a half of that."""
+"""The bound in multiples of the root mean square deviation. Correct implementations stay below half of it."""
 _HIDDEN: Final = 4.0
-"""Times the rounding of one number: an operation such as softmax has several intermediate results."""
+"""Error within an operation such as softmax, in multiples of one rounding: it has several intermediate results."""
 FACTORS: Final = {"float32": 2.0**-24, "tf32": 2.0**-11, "bfloat16": 2.0**-9}
-"""The largest relative error of a number that is rounded to each of these."""
+"""Unit roundoff (largest relative rounding error) by format."""
 _aten = torch.ops.aten
 
 
 class UnfitReference(ValueError):
-    """The reference gives no answer in float64. The text says why."""
+    """The reference cannot be evaluated in float64. The text states the reason."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """One tensor of the answer.
+    """One expected tensor.
 
     Attributes:
-        value: float64, or the reference's own dtype for integers and booleans.
-        bound: how far each element may be away; NaN where it is not compared.
-        is_demanded: where the reference is finite in float32 too, if the values are extreme; else everywhere.
+        value: in float64, or in the reference's dtype for integers and booleans.
+        bound: the absolute error bound of each element; NaN for elements that are not compared.
+        dtype: the dtype of the case, or that of `value` for integers and booleans.
     """
 
     value: Tensor
@@ -65,7 +66,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Truth:
-    """The right answer to a call: outputs, and gradients of the wanted tensors."""
+    """The expected outputs of a call, and the gradients of `Call.grad_inputs`."""
 
     outputs: tuple[Expected, ...]
     gradients: tuple[Expected, ...]
@@ -77,17 +78,17 @@ class _Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, unit: float, inner: float, generator: torch.Generator, step: float = 0.0) -> None:
         """Args:
         unit: relative error of the results of operations.
-        inner: that of the numbers within them.
-        step: from one of the smallest numbers to the next.
+        inner: relative error of intermediate results within operations.
+        step: the spacing of the smallest numbers of the dtype.
         """
         super().__init__()  # type: ignore[no-untyped-call]
         self._unit, self._inner, self._generator, self._step = unit, inner, generator, step
         self.inputs: set[int] = set()
-        """The addresses of the function's own inputs, which have no rounding."""
+        """Addresses of the function's inputs, which are already rounded."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # else torch imports its compiler, which takes seconds
+        return False  # with True torch imports its compiler, which takes seconds
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -121,7 +122,7 @@ class _Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return value * (1.0 + size * self.noise(value))
 
     def _summands(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor | None] | None:
-        """For each result, the sum of the absolute values of the summands, times the root of their number."""
+        """Return for each result the sum of absolute terms times the square root of their number; None for no sum."""
         if func not in _SUMS:
             return None
         absolute = [arg.abs() if isinstance(arg, Tensor) and arg.is_floating_point() else arg for arg in args]
@@ -133,7 +134,7 @@ class _Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for result in results if isinstance(results, tuple) else (results,):
             if result is None or not result.is_floating_point():
                 sums.append(None)
-            elif func in _PRODUCTS:  # [m, k] and [k, n] have m k k n elements to the m n of the product
+            elif func in _PRODUCTS:  # (m·k · k·n / (m·n)) ** 0.25 is the square root of k
                 sums.append(result * (numbers[0] * numbers[1] / max(1, result.numel())) ** 0.25)
             else:
                 sums.append(result * (max(numbers) / max(1, result.numel())) ** 0.5)
@@ -145,10 +146,10 @@ class _Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 result.add_(self._inner * self.noise(result) * size)
 
     def noise(self, values: Tensor) -> Tensor:
-        """A number from -1 to 1 for each value: drawn anew in each call, and the same for equal values."""
+        """Return pseudorandom numbers from -1 to 1: other ones in each call, but equal ones for equal values."""
         first, factor = torch.randint(1 << 62, (2,), generator=self._generator).tolist()
         bits = values.detach().to(torch.float64).contiguous().view(torch.int64)
-        for shift in (32, 29):  # a multiplication moves low bits up, a shift moves high bits down
+        for shift in (32, 29):  # mixes high bits into low ones by shifts, low ones into high ones by multiplication
             bits = (bits ^ first ^ (bits >> shift)) * (factor | 1)
         return (bits >> 11).to(torch.float64) / 2.0**52
 
@@ -195,15 +196,15 @@ _EXACT = _overloads(
 def truth(
     reference: Callable[..., Any], call: Call, dtype: str, *, factors: str = "float32", slack: float = 1.0
 ) -> Truth:
-    """The right answer to a call, on the CPU.
+    """Compute the expected answer to a call on the CPU, with error bounds.
 
     Args:
-        dtype: that of the case, whose rounding is allowed.
-        factors: what products may round their factors to, one of FACTORS.
-        slack: times the bound.
+        dtype: the dtype of the case, whose rounding the bounds allow.
+        factors: the precision of the factors of products, a key of `FACTORS`.
+        slack: a factor for the bounds.
 
     Raises:
-        UnfitReference: it raises, returns no float64 for float64, or another number of outputs than upstream gradients.
+        UnfitReference: the reference raises, or does not return float64 for float64 inputs.
     """
     kind = getattr(torch, dtype)
     unit = torch.finfo(kind).eps / 2
@@ -215,8 +216,8 @@ def truth(
         noisy.append(_run(reference, call, _Rounding(unit, inner, generator, _smallest(kind))))
     outputs, gradients = (
         tuple(
-            _expected(value, [run[group][place] for run in noisy], kind, slack)
-            for place, value in enumerate(exact[group])
+            _expected(value, [run[group][index] for run in noisy], kind, slack)
+            for index, value in enumerate(exact[group])
         )
         for group in (0, 1)
     )
@@ -224,7 +225,7 @@ def truth(
 
 
 def _smallest(dtype: torch.dtype) -> float:
-    """The step of the smallest numbers. Those of float16 keep their denormals, others flush them to zero."""
+    """Return the spacing of the smallest numbers. float16 has denormals; other dtypes may flush them to zero."""
     info = torch.finfo(dtype)
     return float(info.tiny * (info.eps if dtype == torch.float16 else 1.0))
 
@@ -238,9 +239,9 @@ def _expected(value: Tensor, noisy: Sequence[Tensor], dtype: torch.dtype, slack:
     spread = torch.stack([sample - value for sample in noisy]).square().mean(dim=0).sqrt()
     relative = spread / value.abs().clamp_min(1e-300)
     known = relative[(spread > 0) & relative.isfinite()]
-    usual = float(known.median()) if known.numel() else 0.0
+    median = float(known.median()) if known.numel() else 0.0
     info = torch.finfo(dtype)
-    bound = _MARGIN * torch.maximum(spread, torch.where(spread > 0, usual * value.abs(), 0.0))
+    bound = _MARGIN * torch.maximum(spread, torch.where(spread > 0, median * value.abs(), 0.0))
     bound = slack * (bound + info.eps * value.abs() + _smallest(dtype))
     return Expected(value, bound, dtype)
 
@@ -249,8 +250,8 @@ def _run(reference: Callable[..., Any], call: Call, mode: _Rounding | None) -> t
     tensors = [_exact_copy(tensor, mode) for tensor in call.tensors]
     if call.twice:
         tensors[call.twice[1]] = tensors[call.twice[0]]
-    for place in call.wanted:
-        tensors[place].requires_grad_(True)
+    for index in call.grad_inputs:
+        tensors[index].requires_grad_(True)
     args, kwargs = filled(call.arguments, tensors)
     try:
         if mode is None:
@@ -267,20 +268,20 @@ def _run(reference: Callable[..., Any], call: Call, mode: _Rounding | None) -> t
 def _outputs(
     reference: Callable[..., Any], call: Call, args: list[Any], kwargs: dict[str, Any], tensors: list[Tensor]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    outputs = _flat(reference(*args, **kwargs))
-    shown = [output.detach() for output in outputs]
-    if not (call.upstream and call.wanted):
-        return shown, []
+    outputs = tensors_of(reference(*args, **kwargs))
+    detached = [output.detach() for output in outputs]
+    if not (call.upstream and call.grad_inputs):
+        return detached, []
     upstream = [gradient.detach().to("cpu", torch.float64) for gradient in call.upstream]
     pairs = [(output, up) for output, up in zip(outputs, upstream, strict=False) if output.requires_grad]
-    sources = [tensors[place] for place in call.wanted]
+    sources = [tensors[index] for index in call.grad_inputs]
     if not pairs:
-        return shown, [torch.zeros_like(source) for source in sources]
-    again = bool(call.second)
-    ends, ups = [output for output, _ in pairs], [up for _, up in pairs]
+        return detached, [torch.zeros_like(source) for source in sources]
+    is_double_backward = bool(call.second)
+    ends, upstream_used = [output for output, _ in pairs], [up for _, up in pairs]
     grads: Sequence[Tensor | None]
-    grads = torch.autograd.grad(ends, sources, ups, create_graph=again, allow_unused=True)
-    if again:
+    grads = torch.autograd.grad(ends, sources, upstream_used, create_graph=is_double_backward, allow_unused=True)
+    if is_double_backward:
         factors = [factor.detach().to("cpu", torch.float64) for factor in call.second]
         products = zip(grads, factors, strict=True)
         terms = [(grad * by).sum() for grad, by in products if grad is not None and grad.requires_grad]
@@ -289,7 +290,7 @@ def _outputs(
             grads = torch.autograd.grad([torch.stack(terms).sum()], sources, allow_unused=True)
     both = zip(sources, grads, strict=True)
     gradients = [torch.zeros_like(source) if grad is None else grad.detach() for source, grad in both]
-    return shown, gradients
+    return detached, gradients
 
 
 def _exact_copy(tensor: Tensor, mode: _Rounding | None) -> Tensor:
@@ -297,17 +298,3 @@ def _exact_copy(tensor: Tensor, mode: _Rounding | None) -> Tensor:
     if mode is not None and exact.is_floating_point():
         exact.mul_(1.0 + mode._inner * mode.noise(exact))
     return exact
-
-
-def _flat(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    if value is None:
-        return []
-    if isinstance(value, int | float):
-        return [torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)]
-    if isinstance(value, dict):
-        return [tensor for item in value.values() for tensor in _flat(item)]
-    if hasattr(value, "__dataclass_fields__"):
-        return [tensor for name in value.__dataclass_fields__ for tensor in _flat(getattr(value, name))]
-    return [tensor for item in value for tensor in _flat(item)]

@@ -1,8 +1,7 @@
-"""Runs at the start of every Python that a trial starts: it imports the project's code from its source, as trials do.
+"""Runs at the start of each Python process that a trial starts. It disables cached bytecode of the project's code.
 
-A trial's environment puts this folder first on PYTHONPATH. Bytecode that is older than its source would run code that
-no record names. The folders of projects come from the variable HARNESS_SOURCE_ONLY. A `sitecustomize` of the user's
-runs too.
+Stale bytecode would run code that no record names. A trial's environment puts this folder first on PYTHONPATH, and
+lists the folders of projects in HARNESS_SOURCE_ONLY. The user's `sitecustomize` runs too.
 """
 
 import errno

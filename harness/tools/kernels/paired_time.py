@@ -83,7 +83,7 @@ def timed(adversary: Adversary, function: Callable[..., Any]) -> Timed:
 
     def calls(start: int) -> list[Call]:
         cases = (replace(case, seed=case.seed + start + number) for number in range(_ROUNDS + _WARMUP))
-        return [adversary.made(case, gradients=False) for case in cases]
+        return [adversary.call_for(case, gradients=False) for case in cases]
 
     arms = {name: _Arm(arm, calls(place * 1000), kind) for place, (name, arm) in enumerate(
         {"function": function, "reference": reference, "again": reference}.items()

@@ -218,11 +218,11 @@ def test_a_draw_changes_one_thing() -> None:
     def example(draw: Draw) -> object:
         return draw.tensor(4, 6), draw.index(4, below=6)
 
-    one, two = drawn(example, Case()), drawn(example, Case(touched=(0, 5)))
+    one, two = drawn(example, Case()), drawn(example, Case(changed_element=(0, 5)))
     assert (one.args[0] != two.args[0]).sum() == 2
     assert torch.equal(one.args[0].flatten().sort().values, two.args[0].flatten().sort().values)
     assert torch.equal(one.args[1], two.args[1])
-    alike = drawn(example, Case(alike=0)).args[0]
+    alike = drawn(example, Case(equal_rows=0)).args[0]
     assert torch.equal(alike, one.args[0][:1].expand(4, 6))
 
 

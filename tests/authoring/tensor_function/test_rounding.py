@@ -60,7 +60,7 @@ def test_a_saturated_gradient_is_as_exact_as_the_largest() -> None:
     def gradient(x: Tensor) -> Tensor:
         return 0.25 * (1.0 - torch.tanh(x / 2) ** 2)
 
-    call = replace(called(x), wanted=(0,), upstream=(torch.ones(2),))
+    call = replace(called(x), grad_inputs=(0,), upstream=(torch.ones(2),))
     due = truth(torch.sigmoid, call, "float32").gradients[0]
     assert bool(((gradient(x).double() - due.value).abs() <= due.bound).all())
 
